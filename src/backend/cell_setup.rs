@@ -1,6 +1,6 @@
-//! What a team finds of a matrix on a box of cells before it is factorized, and E of its regions: for the CPU, and for
-//! a device where the host does it. Members do rows, or blocks of them, of their own; what is made of all of them is
-//! the same for any number of members.
+//! Properties of a matrix on a box of cells before its factorization, and the coarse matrix E of its deflation regions.
+//! A thread team computes them for the CPU, and for a device if the host does this work. Each thread processes its own
+//! rows or blocks of rows. Results that combine all rows are identical for any number of threads.
 
 use crate::backend::coarse::deflation::{BLOCKS, CoarseMatrix, Entry, Solver, assemble_block};
 use crate::error::{Result, extend, push, reserve};
@@ -13,10 +13,10 @@ use crate::grid::regions::Regions;
 use crate::runtime::team::{Me, Team, share};
 use std::sync::{Mutex, PoisonError};
 
-/// For errors.
+/// Name of the parts in error messages.
 const PARTS: &str = "parts of a thread team";
 
-/// What each member makes, in order.
+/// Calls `make` on each thread; returns the results in the order of the threads.
 pub fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
     let mut made: Vec<Mutex<Result<T>>> = Vec::new();
     reserve(&mut made, team.members(), PARTS)?;
@@ -48,7 +48,7 @@ pub fn load(team: &mut Team, kept: &mut Kept, a: &CellView, finite: bool) -> Res
     InspectedRows::center_max(a, seen)
 }
 
-/// Surveys a matrix.
+/// Determines the components of a matrix and the properties on which automatic choices depend.
 pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(Found, Survey)> {
     let rows = a.cells.rows();
     let parts = by_members(team, |me| SurveyedRows::of(a, zero_row_sum, me.share(rows)))?;
@@ -57,7 +57,7 @@ pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(Fo
     Found::of_parts(a.cells, &parts, &strong)
 }
 
-/// E of a matrix and its regions, and its solver.
+/// Assembles the coarse matrix E = Z^T A Z of the regions, and factorizes or inverts it.
 pub fn coarse_matrix(
     team: &mut Team,
     a: &SevenPoints,
@@ -112,7 +112,7 @@ mod tests {
                 assert_eq!(runs(&found.components.joined), runs(&components.joined), "{name}");
                 assert_eq!(runs(&found.strong.joined), runs(&strong.joined), "{name}");
                 assert_eq!(found.components.singular, components.singular);
-                // Bit by bit.
+                // Bitwise identical.
                 assert_eq!(numbers, alone, "{name}, {members} members");
                 let boxes = size.map(|n| n.min(4));
                 for keep_all in [false, true] {
@@ -121,7 +121,7 @@ mod tests {
                     let regions = Regions::find(&a, &components, &strong, &choice).unwrap();
                     let alone = CoarseMatrix::new(&a, &components, &regions, Solver::Inverse, 0.0).unwrap();
                     let shared = coarse_matrix(team, &a, &components, &regions, Solver::Inverse, 0.0).unwrap();
-                    // Bit by bit.
+                    // Bitwise identical.
                     assert_eq!(shared.inverse(), alone.inverse(), "{name}, {members} members");
                 }
             }

@@ -1,4 +1,5 @@
-//! The work is another rank's: what stands on a rank that brings values to it and takes the solution.
+//! Backend of a rank whose work another rank does. This rank only sends values to the working rank and receives the
+//! solution.
 
 use super::steps::engine::Engine;
 use super::steps::rrb::{Report, RrbBackend, Setup};
@@ -8,11 +9,11 @@ use crate::grid::components::Components;
 use crate::grid::stencil::StencilView;
 use crate::report::{Observer, Outcome};
 
-/// What the rank that works has told.
+/// Properties that the working rank has reported.
 pub struct Elsewhere {
-    /// r1/r2/b1/b2 grids in use there.
+    /// Number of grids with separate arrays for r1, r2, b1, b2 on the working rank.
     pub grids: usize,
-    /// Threads there.
+    /// Number of threads on the working rank.
     pub threads: usize,
 }
 

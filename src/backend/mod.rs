@@ -1,7 +1,14 @@
-//! Where the arithmetic runs: `steps` names what each family asks for; `reference` has it as plain loops over natural
-//! storage (the papers' S1) and is the oracle, `cpu` with one thread (S2) or many (S3), `cuda` on a device. `coarse` is
-//! what all solve exactly, `cell_setup` what a team finds of a matrix on boxes of cells, also for a device;
-//! `aggregation` is multigrid over any symmetric matrix; `elsewhere` is another rank.
+//! Backends, which execute the arithmetic of the methods.
+//!
+//! - `steps`: the steps of each family as traits.
+//! - `reference`: plain loops over natural storage, the reference for tests; for RRB the implementation S1 of the
+//!   report.
+//! - `cpu`: one thread (S2 of the report) or several threads (S3).
+//! - `cuda`: a CUDA device.
+//! - `coarse`: exact solvers of coarse systems, for all backends.
+//! - `cell_setup`: properties of a matrix on boxes of cells that a thread team determines, also for a device.
+//! - `aggregation`: multigrid by aggregation for any symmetric matrix.
+//! - `elsewhere`: the backend of a rank whose work another rank does.
 
 pub mod aggregation;
 pub mod cell_setup;

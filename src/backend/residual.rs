@@ -1,16 +1,18 @@
-//! The residual of a row in double precision, for what a solve says of its solution.
+//! Residual of a row in double precision, for the confirmation of convergence.
 
-/// b - (row of A) v, from differences: with s = center - sum over j of |a_j|, the row sum where no coupling is
-/// positive,
+/// Computes the residual b - (row of A) v from differences:
 ///
 /// ```text
-/// b - (s v_0 + sum over j of a_j (v_j - v_0)),   v_j + v_0 where a_j > 0.
+/// b - (s v_0 + sum_j a_j (v_j - v_0)),   v_j + v_0 if a_j > 0,   s = center - sum_j |a_j|
 /// ```
 ///
-/// As b - (center v_0 + sum of a_j v_j) it would be rounded to eps |A| |v|, far above a residual of 1e-12 where centers
-/// are large or v is nearly constant (alternates, across positive couplings), which here are what nearly cancels
-/// without rounding: s is summed with all that its additions lose (Knuth, The Art of Computer Programming 2, 4.2.2,
-/// theorem B), and differences of near values are exact.
+/// s is the row sum if no coupling is positive (docs/theory/rrb.md, stopping test).
+///
+/// The rounding error of the direct formula b - (center v_0 + sum_j a_j v_j) is eps |A| |v|. This error can be far
+/// above a residual of 1e-12 if centers are large or if v is nearly constant. (With positive couplings, v nearly
+/// alternates in sign.) In the formula above, the terms that nearly cancel have no rounding error: s is summed with the
+/// exact errors of its additions (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B), and differences of close
+/// numbers are exact.
 #[inline(always)]
 pub fn residual_of_row<const N: usize>(b: f64, center: f64, v_0: f64, a: [f64; N], v: [f64; N]) -> f64 {
     let (mut excess, mut lost, mut flow) = (center, 0.0, 0.0);
@@ -29,20 +31,20 @@ pub fn residual_of_row<const N: usize>(b: f64, center: f64, v_0: f64, a: [f64; N
 mod tests {
     use super::*;
 
-    /// Positive couplings: v alternates.
+    /// Positive couplings: v alternates in sign.
     #[test]
     fn alternating_vectors() {
         let unit = f64::EPSILON;
         let (a, m) = ([-1.0, 1.0 + unit, 1.0, -1.0 - unit], [3, 0, 2, 7]);
         let v: Vec<f64> =
             (0..4).map(|j| if a[j] > 0.0 { -1.0 - m[j] as f64 * unit } else { 1.0 + m[j] as f64 * unit }).collect();
-        // s = center - sum |a| = 8 - 2 and a_j (v_j +- v_0) = -m_j, in the unit.
+        // s = center - sum |a| = 8 - 2 and a_j (v_j +- v_0) = -m_j, in units of eps.
         let found = residual_of_row(0.0, 4.0 + 6.0 * unit, 1.0, a, [v[0], v[1], v[2], v[3]]);
         let exact = -f64::from(8 - 2 - m.iter().sum::<i32>()) * unit;
         assert!((found - exact).abs() <= 32.0 * unit * unit, "{found:e} for {exact:e}");
     }
 
-    /// Centers are rounded sums, v is constant but for its last bits: integers tell the residual exactly.
+    /// Centers are rounded sums, and v is constant except for its last bits. Integers give the exact residual.
     #[test]
     fn nearly_constant_vectors() {
         // In units of 2^-52: a_j = -(2^52 + k_j), the center 2^54 + 8, v = 1 + m_j.
@@ -52,7 +54,7 @@ mod tests {
             let a = k.map(|k: i64| -(1.0 + k as f64 * unit));
             let v = m.map(|m: i64| 1.0 + m as f64 * unit);
             let center = 4.0 + 8.0 * unit;
-            // s = 8 - sum k, times v_0 = 1, and - sum a_j m_j, whose terms in unit^2 are below the last bit.
+            // s = 8 - sum k, times v_0 = 1, and - sum a_j m_j; the terms in unit^2 are below the last bit.
             let exact = -((8 - k.iter().sum::<i64>()) - m.iter().sum::<i64>()) as f64 * unit;
             let found = residual_of_row(0.0, center, 1.0, a, v);
             assert!((found - exact).abs() <= 32.0 * unit * unit, "{found:e} for {exact:e}");

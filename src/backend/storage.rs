@@ -1,12 +1,14 @@
-//! Number formats of the stored preconditioner.
+//! Number formats of the stored preconditioner (docs/theory/rrb.md, storage formats of the preconditioner).
 //!
-//! `f32` and `bf16` keep M / unit, unit a power of two near the largest center, so that the range of the format is
-//! spent on contrasts. Each coupling is rounded during the factorization and its error lumped to both diagonals: in
-//! excess form (diagonal = excess - sum of couplings) that is what leaving the excess alone does, so that row sums
-//! survive and M stays spectrally as near as the format's unit roundoff. A pivot is kept as its excess s; sweeps form
-//! d = s - sum(a).
+//! `f32` and `bf16` store M / unit, where `unit` is a power of two near the largest center. The exponent range of the
+//! format then covers the ratios of the entries.
+//!
+//! The factorization rounds each coupling and adds the rounding error to the diagonal entries of both nodes. In row-sum
+//! form (diagonal = row sum - sum of couplings), this happens if the row sum is left unchanged. Row sums are therefore
+//! preserved, and rounding changes M by a relative amount of at most the unit roundoff of the format in the energy
+//! norm. A pivot is stored as its row sum s; sweeps compute d = s - sum(a).
 
-/// What the numbers of M are kept in.
+/// Storage format of the numbers of M.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// 8 bytes.
@@ -18,7 +20,8 @@ pub enum Storage {
 }
 
 impl Storage {
-    /// v to nearest, for bf16 to nearest by way of f32 (two roundings). Sweeps of the short formats run in f32.
+    /// Rounds v to nearest; for bf16, v is first rounded to f32 (double rounding). Sweeps with f32 and bf16 compute in
+    /// f32.
     pub fn round(self, v: f64) -> f64 {
         match self {
             Self::F64 => v,
@@ -28,40 +31,40 @@ impl Storage {
     }
 }
 
-/// v in single precision; zero where it would lose its leading bit to underflow.
+/// Returns v in single precision, or zero if the result is subnormal.
 #[inline(always)]
 pub fn flushed(v: f64) -> f32 {
     without_denormal(v as f32)
 }
 
-/// v, or zero where its leading bit is lost.
+/// Returns v, or zero if v is subnormal.
 #[inline(always)]
 pub fn without_denormal(v: f32) -> f32 {
     if v.abs() < f32::MIN_POSITIVE { 0.0 } else { v }
 }
 
-/// An f32 without its lower 16 bits.
+/// The upper 16 bits of an f32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Bf16(u16);
 
 impl Bf16 {
-    /// The nearest one, ties to even. A NaN that an operation made stays one: its lower half is zero. (One that was put
-    /// into a matrix is refused before.)
+    /// Rounds to nearest, ties to even. A NaN that an arithmetic operation produced remains NaN, because its lower 16
+    /// bits are zero. The inspection rejects other NaNs in the caller's matrix.
     #[inline(always)]
     pub fn new(v: f32) -> Self {
         let bits = v.to_bits();
         Self((bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16)
     }
 
-    /// One that v is already.
+    /// Converts a value that is already rounded to bf16.
     #[inline(always)]
     pub fn same(v: f32) -> Self {
         debug_assert!(v.to_bits() & 0xffff == 0 || v.is_nan(), "rounded before");
         Self((v.to_bits() >> 16) as u16)
     }
 
-    /// Its value.
+    /// Returns the value as f32.
     #[inline(always)]
     pub fn wide(self) -> f32 {
         f32::from_bits(u32::from(self.0) << 16)
@@ -83,7 +86,7 @@ mod tests {
         assert_eq!(Bf16::new(f32::INFINITY).wide(), f32::INFINITY);
         for k in 1..1000 {
             let v = 1.0 / k as f32;
-            // Half a unit in the last of 8 bits.
+            // Half a unit in the last place of an 8-bit significand.
             assert!((Bf16::new(v).wide() - v).abs() <= v / 256.0);
         }
     }

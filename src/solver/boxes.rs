@@ -1,5 +1,6 @@
-//! From the boxes that ranks have to rows of the whole grid, and back. A rank works on rows [start, end) with all their
-//! columns; points that are in no box are land there: a center of its own, no coupling, zeros.
+//! Transfer of arrays from the boxes of the ranks to rows of the whole grid, and back. A rank computes rows [start,
+//! end) with all their columns. Grid points that are in no box become land in the rows: a positive center, no
+//! couplings, and zeros in vectors.
 
 use crate::comm::{Comm, Exchange, Part};
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected, push, zeroed};
@@ -9,23 +10,23 @@ use crate::grid::strips::Strips;
 use crate::runtime::heap::Counted;
 use std::ops::Range;
 
-/// The arrays of a matrix.
+/// Names of the arrays of a matrix.
 pub const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
-/// For errors.
+/// Name of the data in error messages.
 const BOXES: &str = "boxes of ranks";
 
-/// The boxes of all ranks.
+/// Boxes of all ranks.
 pub struct Boxes {
     pub grid: Grid,
-    /// All, rank by rank.
+    /// All boxes, ordered by rank.
     all: Vec<GridBox>,
-    /// Where those of each rank begin, and the end.
+    /// Index of the first box of each rank, and the total number of boxes.
     start: Vec<usize>,
 }
 
 impl Boxes {
-    /// `counts`: of every rank.
+    /// Creates the list from all boxes, ordered by rank, and the number of boxes of each rank (`counts`).
     pub fn new(grid: Grid, all: Vec<GridBox>, counts: &[usize]) -> Result<Self> {
         let mut start = collected([0], BOXES)?;
         let mut sum = 0;
@@ -36,7 +37,7 @@ impl Boxes {
         Ok(Self { grid, all, start })
     }
 
-    /// Those of a rank.
+    /// Returns the boxes of a rank.
     pub fn of(&self, rank: usize) -> &[GridBox] {
         &self.all[self.start[rank]..self.start[rank + 1]]
     }
@@ -45,24 +46,24 @@ impl Boxes {
         self.start.len() - 1
     }
 
-    /// Nodes in rows of boxes of a rank.
+    /// Returns the number of nodes of the boxes of a rank in the given grid rows.
     fn nodes_in(&self, rank: usize, rows: &Range<usize>) -> usize {
         self.of(rank).iter().map(|b| b.rows_in(rows).len() * b.columns().len()).sum()
     }
 
-    /// The rows of a box: their number in it, and where they begin in the rows of the whole grid.
+    /// Returns the rows of a box: the index of the row in the box, and the index of its first node in the whole grid.
     pub fn rows_of(&self, b: &GridBox) -> impl Iterator<Item = (usize, usize)> {
         let (nx, x) = (self.grid.nx, b.lower[0]);
         b.rows().enumerate().map(move |(j, row)| (j, row * nx + x))
     }
 
-    /// Every node is in a box.
+    /// Returns whether every grid node is in a box.
     pub fn is_whole(&self) -> bool {
         self.all.iter().map(|b| b.extents().nodes()).sum::<usize>() == self.grid.nodes()
     }
 
-    /// Puts `center` in rows `own` where no box is, and refuses couplings to there. `rows`: center, east, north and,
-    /// with 9 points, northeast and northwest.
+    /// Stores `center` at the nodes of rows `own` that are in no box, and rejects couplings to these nodes. `rows`
+    /// contains center, east, north and, with 9 points, northeast and northwest.
     pub fn make_land(&self, own: Range<usize>, center: f64, rows: &mut [&mut [f64]]) -> Result<()> {
         let nx = self.grid.nx;
         if self.is_whole() {
@@ -74,7 +75,8 @@ impl Boxes {
                 rows[0][here..][gap.clone()].fill(center);
                 let below = here.checked_sub(nx);
                 let west = (gap.start > 0).then(|| gap.start - 1);
-                // Array, where its rows begin, and columns of nodes with couplings into the gap.
+                // Array, start of the row in the array, and columns of the nodes whose coupling in this array leads
+                // into the gap.
                 let into = [
                     (1, Some(here), west.map_or(0..0, |west| west..gap.start)),
                     (2, below, gap.clone()),
@@ -99,11 +101,11 @@ impl Boxes {
     }
 }
 
-/// An array of the caller for one of its boxes.
+/// Caller's input array for one of its boxes.
 #[derive(Clone, Copy)]
 pub struct Given<'a> {
     pub values: &'a [f64],
-    /// Values from one row to the next.
+    /// Leading dimension, in values.
     pub ld: usize,
 }
 
@@ -113,38 +115,38 @@ impl<'a> Given<'a> {
     }
 }
 
-/// The same, written.
+/// Caller's output array for one of its boxes.
 pub struct Taken<'a> {
     pub values: &'a mut [f64],
     pub ld: usize,
 }
 
-/// The rows of every rank.
+/// Rows of all ranks.
 pub struct Slabs {
-    /// That it has, and that it computes.
+    /// For each rank, the rows that it stores and the rows that it computes.
     rows: Vec<[Range<usize>; 2]>,
 }
 
 impl Slabs {
-    /// Every rank has all rows, and computes them for itself.
+    /// Every rank stores and computes all rows.
     pub fn whole(grid: Grid, ranks: usize) -> Result<Self> {
         let all = || 0..grid.ny;
         Ok(Self { rows: collected((0..ranks).map(|_| [all(), all()]), BOXES)? })
     }
 
-    /// The first rank has all rows, and computes them for all.
+    /// Rank 0 stores and computes all rows.
     pub fn first(grid: Grid, ranks: usize) -> Result<Self> {
         let of = |rank: usize| [0, 1].map(|_| if rank == 0 { 0..grid.ny } else { 0..0 });
         Ok(Self { rows: collected((0..ranks).map(of), BOXES)? })
     }
 
-    /// Every rank computes a strip, and has the rows that `slab` says of those around it.
+    /// Every rank computes a strip and stores the rows that `slab` returns for it.
     pub fn strips(strips: &Strips, slab: impl Fn(&Strips, usize) -> Range<usize>) -> Result<Self> {
         let of = |rank: usize| [slab(strips, rank), strips.natural(rank)];
         Ok(Self { rows: collected((0..strips.ranks()).map(of), BOXES)? })
     }
 
-    /// Rows that rank `from` gives to `to` of what it has computed: none where `to` computes them itself.
+    /// Returns the rows that rank `from` computes and sends to rank `to`; none if `to` itself computes all of `rows`.
     fn given(&self, from: usize, to: usize, rows: Range<usize>) -> Range<usize> {
         let [own, other] = [to, from].map(|rank| &self.rows[rank][1]);
         if rows.start >= own.start && rows.end <= own.end {
@@ -155,7 +157,7 @@ impl Slabs {
     }
 }
 
-/// Plans that bring values of some arrays from boxes to rows, and of one from rows to boxes.
+/// Communication plans: several arrays from boxes to rows, and one array from rows to boxes.
 pub struct Spread {
     boxes: Counted<Boxes>,
     slabs: Counted<Slabs>,
@@ -166,7 +168,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of this many arrays at a time: a plan for each of `counts`.
+    /// Creates one plan to rows for each number of arrays in `counts`, and the plan to boxes.
     pub fn new(comm: &Counted<Comm>, boxes: &Counted<Boxes>, slabs: &Counted<Slabs>, counts: &[usize]) -> Result<Self> {
         let rank = comm.rank();
         let others = (0..boxes.ranks()).filter(|&peer| peer != rank);
@@ -174,9 +176,10 @@ impl Spread {
         let mut at = [[0; 2]; 2];
         for peer in others {
             let lengths = [
-                // To rows: of my boxes what the other has as rows, of its boxes what I have.
+                // To rows: nodes of this rank's boxes in the peer's rows, and nodes of the peer's boxes in this rank's
+                // rows.
                 [boxes.nodes_in(rank, &slabs.rows[peer][0]), boxes.nodes_in(peer, &slabs.rows[rank][0])],
-                // To boxes.
+                // To boxes: nodes that this rank computes for the peer, and nodes that the peer computes for this rank.
                 [Self::nodes_given(boxes, slabs, rank, peer), Self::nodes_given(boxes, slabs, peer, rank)],
             ];
             let mut part = |way: usize| {
@@ -204,24 +207,24 @@ impl Spread {
         Ok(Self { boxes: boxes.clone(), slabs: slabs.clone(), rank, to_rows, to_boxes, parts })
     }
 
-    /// Nodes of boxes of rank `to` that rank `from` computes for it.
+    /// Returns the number of nodes in boxes of rank `to` that rank `from` computes for them.
     fn nodes_given(boxes: &Boxes, slabs: &Slabs, from: usize, to: usize) -> usize {
         let nodes = |b: &GridBox| slabs.given(from, to, b.rows()).len() * b.columns().len();
         boxes.of(to).iter().map(nodes).sum()
     }
 
-    /// Rows that this rank has.
+    /// Returns the rows that this rank stores.
     pub fn rows(&self) -> Range<usize> {
         self.slabs.rows[self.rank][0].clone()
     }
 
-    /// Values of its rows.
+    /// Returns the number of values in the rows of this rank.
     pub fn len(&self) -> usize {
         self.rows().len() * self.boxes.grid.nx
     }
 
-    /// The values of all boxes to the rows of this rank: `given` has for each array one for each of this rank's boxes,
-    /// by plan `k`. What is in no box stays as it is.
+    /// Transfers the values of all boxes to the rows of this rank, with plan `k`. For each array, `given` contains one
+    /// entry per box of this rank. Nodes that are in no box keep their values.
     pub fn bring_rows(&mut self, k: usize, given: &[Vec<Given>], rows: &mut [&mut [f64]]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let arrays = given.len();
@@ -266,7 +269,7 @@ impl Spread {
         Ok(())
     }
 
-    /// Computed rows to the boxes of this rank.
+    /// Transfers the computed rows to the boxes of this rank.
     pub fn bring_boxes(&mut self, rows: &[f64], taken: &mut [Taken]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let nx = boxes.grid.nx;
@@ -311,7 +314,7 @@ impl Spread {
     }
 }
 
-/// Room for rows of some arrays.
+/// Allocates zeroed rows for `arrays` arrays.
 pub fn rows_of(spread: &Spread, arrays: usize) -> Result<Vec<Vec<f64>>> {
     let mut rows = Vec::new();
     for _ in 0..arrays {

@@ -1,27 +1,28 @@
-//! What a handle runs on: the choice of a backend, one for all families.
+//! Choice of the backend of a handle, for all families.
 
 use crate::backend::steps::engine::Engine;
 use crate::error::Result;
 use crate::options::{Backend, Devices, Options, opt};
 
-/// The part of a machine that a backend is made for; another needs another backend.
+/// Resources for which a backend is created. Other resources require another backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// The backend, never `auto`.
     pub backend: Backend,
-    /// Threads of the host at most.
+    /// Maximum number of host threads.
     pub threads: usize,
-    /// CUDA ordinal, of the first where there are several; -1 without a device.
+    /// CUDA ordinal of the device, or of the first one of several devices; -1 without a device.
     pub device: i64,
-    /// Those that share grids; none where one has all.
+    /// Devices that share the grids; none if one device stores all grids.
     pub devices: Devices,
 }
 
 impl Machine {
-    /// Where nothing works yet.
+    /// One host thread and no device.
     pub const HOST: Self = Self { backend: Backend::Cpu, threads: 1, device: -1, devices: Devices::NONE };
 
-    /// What `options` ask for where there are so many threads and CUDA devices; `worth_a_device`: `auto` takes one.
+    /// Selects the resources for `options`, given the numbers of threads and CUDA devices. With `worth_a_device`,
+    /// `auto` selects a device.
     pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
         let shared = options.devices();
         let device = shared.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));
@@ -37,19 +38,19 @@ impl Machine {
         }
     }
 
-    /// It is a device.
+    /// Returns whether the backend is a device.
     pub fn is_device(self) -> bool {
         self.backend == Backend::Cuda
     }
 }
 
-/// What does the work of a handle, of any family.
+/// Functions of the solver object of a handle, in all families.
 pub trait Core {
-    /// What it was made for.
+    /// Returns the resources for which the backend was created.
     fn machine(&self) -> Machine;
-    /// Where it works.
+    /// Returns the backend.
     fn engine(&self) -> &dyn Engine;
-    /// The same, to be changed.
+    /// Returns the backend for changes.
     fn engine_mut(&mut self) -> &mut dyn Engine;
     /// Returns the bytes in host memory that the backend does not count.
     fn own_bytes(&self) -> usize {
@@ -59,13 +60,13 @@ pub trait Core {
     fn in_use(&self) -> [&'static str; 2] {
         [""; 2]
     }
-    /// A result that it knows, 0 for a key of another; whole numbers fit a double here.
+    /// Returns the result with this key, or 0 if the family has no such result. All integer results fit into a double.
     fn result(&self, key: i32) -> f64;
-    /// Makes what changed options need that act at once.
+    /// Applies changed options that take effect at once.
     fn prepare(&mut self, _options: &Options) -> Result<()> {
         Ok(())
     }
-    /// Ordinal of the device in use.
+    /// Returns the CUDA ordinal of the device in use.
     fn device(&self) -> Option<i32> {
         i32::try_from(self.machine().device).ok().filter(|&ordinal| ordinal >= 0)
     }

@@ -1,4 +1,4 @@
-//! The mathematics, one file per method, written once for all backends.
+//! The methods. Each method is written once, for all backends.
 
 pub mod boxes;
 pub mod dpcg;
