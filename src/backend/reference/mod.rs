@@ -1,4 +1,4 @@
-//! Plain loops over natural storage, one thread: the papers' S1 and the oracle of every other backend.
+//! Reference backend: plain serial loops over natural storage. The other backends are tested against it.
 
 pub mod dpcg;
 pub mod rrb;

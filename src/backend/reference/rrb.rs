@@ -1,4 +1,4 @@
-//! RRB-PCG over natural storage.
+//! Reference implementation of RRB-PCG over natural storage.
 
 use super::singular::Singular;
 use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
@@ -16,24 +16,25 @@ use crate::grid::stencil::{HalfStencil, StencilView, ring_index, ring_len, ring_
 use crate::report::{Event, Observer, Outcome};
 use crate::runtime::reduce::max_abs;
 
-/// The `reference` backend.
+/// Backend `reference` of the family `rrb_`.
 #[derive(Default)]
 pub struct Reference {
     state: Option<State>,
 }
 
-/// Matrix, factorization and vectors, all ringed.
+/// Matrix, factorization and vectors. All arrays have a ring of zeros around the grid.
 struct State {
     grid: Grid,
-    /// Levels, whether CG runs on S1, and the cycle: what the arrays were made for.
+    /// Number of levels, whether CG runs on S1, and the cycle. They determine the sizes of the arrays.
     shape: (usize, bool, Cycle),
-    /// Places of all nodes, of the red ones, and of those that CG works on (black ones for S1, else all).
+    /// Indices of all nodes, of the red nodes, and of the nodes on which CG works (black nodes with S1, else all).
     everywhere: Vec<usize>,
     red: Vec<usize>,
     system: Vec<usize>,
-    /// A; its diagonal is the center.
+    /// A, with the diagonal in `diagonal`.
     matrix: HalfStencil,
-    /// S1 on black nodes: its diagonal is the center; couplings along the diagonals and at distance two.
+    /// S1 on black nodes. `northeast` and `northwest`: couplings along the grid diagonals; `east` and `north`:
+    /// couplings at distance two.
     schur: HalfStencil,
     levels: NaturalLevels,
     singular: Singular,
@@ -44,7 +45,7 @@ struct State {
     q: Vec<f64>,
 }
 
-/// Places of nodes in ringed arrays.
+/// Returns the indices of nodes in arrays with a ring.
 fn places(grid: Grid, nodes: impl Iterator<Item = (usize, usize)> + Clone) -> Result<Vec<usize>> {
     let mut places = zeroed(nodes.clone().count(), "node indices")?;
     for (place, (i, j)) in places.iter_mut().zip(nodes) {
@@ -93,14 +94,14 @@ impl State {
             let rows = [&mut m.diagonal, &mut m.east, &mut m.north, &mut m.northeast, &mut m.northwest];
             for (target, (_, start, values)) in rows.into_iter().zip(a.entries(j)) {
                 target[first + start..][..values.len()].copy_from_slice(values);
-                // Corners of a matrix before this one, which had some.
+                // Clears the corners of a previous matrix that had corners.
                 target[first + start + values.len()..first + self.grid.nx].fill(0.0);
             }
         }
     }
 
-    /// M starts from A with its positive couplings moved to the diagonals, if asked, and the straight ones as they are
-    /// stored (those of S1 are not): the row sums stay.
+    /// Initializes the levels with A. With `compensate`, positive couplings are moved to the diagonal, which leaves the
+    /// row sums unchanged. Straight couplings are rounded as they are stored, except with S1.
     fn start_levels(&mut self, setup: &Setup) {
         let schur = self.schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
@@ -126,7 +127,8 @@ impl State {
         }
     }
 
-    /// S1 = D_b - A_br D_r^-1 A_rb (report, 2.9); its couplings are the skew stencil of the first level.
+    /// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 2.9). Its couplings are the skew stencil of the
+    /// first level.
     fn form_schur_center(&mut self) {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let h = &self.levels.grids[0].inverse_pivot;
@@ -138,7 +140,7 @@ impl State {
         }
     }
 
-    /// Row c of A times v.
+    /// Returns row c of A v.
     fn row_of_a(&self, v: &[f64], c: usize) -> f64 {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let straight =
@@ -146,7 +148,7 @@ impl State {
         a.diagonal[c] * v[c] + (straight + corner_sum(a, v, c, n))
     }
 
-    /// Row c of b - A x.
+    /// Returns row c of b - A x.
     fn residual_of_row(&self, c: usize) -> f64 {
         let (a, v, n) = (&self.matrix, &self.x, ring_stride(self.grid.nx));
         let (northeast, northwest) = (&a.northeast, &a.northwest);
@@ -163,7 +165,7 @@ impl State {
         residual_of_row(self.b[c], a.diagonal[c], v[c], around.map(|near| near.0), around.map(|near| near.1))
     }
 
-    /// Row c of the matrix that CG works on times v.
+    /// Returns row c of S1 v or A v, depending on the matrix on which CG works.
     fn row_of_system(&self, v: &[f64], c: usize) -> f64 {
         if !self.schur() {
             return self.row_of_a(v, c);
@@ -174,7 +176,7 @@ impl State {
         s.diagonal[c] * v[c] + (distant + corner_sum(s, v, c, n))
     }
 
-    /// A_rb v_b of a red node.
+    /// Returns row c of A_rb v_b for a red node c.
     fn straight_sum(&self, v: &[f64], c: usize) -> f64 {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         (a.east[c - 1] * v[c - 1] + a.east[c] * v[c + 1]) + (a.north[c - n] * v[c - n] + a.north[c] * v[c + n])
@@ -218,7 +220,8 @@ impl RrbBackend for Reference {
         };
         let result = program(&mut Run { s: state, arrays, observer });
         if Outcome::went_astray(&result) {
-            // Recursions go over the ring too, where 0 * inf would stay for good.
+            // The recursions multiply ring values by zero. Since 0 * inf is NaN, an infinity would spread in the next
+            // run.
             state.levels.clear_vectors();
         }
         result
@@ -240,7 +243,7 @@ impl Engine for Reference {
     }
 }
 
-/// One run: the state and the caller's arrays.
+/// A run: the state and the caller's arrays.
 struct Run<'a, 'b> {
     s: &'a mut State,
     arrays: Arrays<'b>,
@@ -248,7 +251,7 @@ struct Run<'a, 'b> {
 }
 
 impl Run<'_, '_> {
-    /// Calls `f` with the place on the ringed grid and in the caller's arrays of every node.
+    /// Calls `f` for each node with its index in arrays with a ring and its index in the caller's arrays.
     fn nodes(grid: Grid, ld: usize, mut f: impl FnMut(usize, usize)) {
         for j in 0..grid.ny {
             for i in 0..grid.nx {
@@ -263,8 +266,8 @@ impl State {
         [&self.x, &self.b, &self.r, &self.p, &self.q, &self.levels.grids[0].z][v.0]
     }
 
-    /// Computes to = f(to, from) at each node where both vectors have values: x and b on the whole grid, the others on
-    /// the CG system.
+    /// Computes to = f(to, from) at each node where both vectors are defined: x and b on the whole grid, the others on
+    /// the nodes of CG.
     fn update(&mut self, to: VectorId, from: VectorId, f: impl Fn(f64, f64) -> f64) {
         for k in 0..self.places_of(to, from).len() {
             let c = self.places_of(to, from)[k];

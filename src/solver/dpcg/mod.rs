@@ -1,5 +1,5 @@
-//! Deflated PCG on boxes of cells, for one matrix: its factorization. What is chosen for it is in `plan`; what a solve
-//! does then is `solver/solve`, on P A x^ = P b with P = I - A Z E^-1 Z^T, E = Z^T A Z.
+//! Deflated PCG on boxes of cells: factorization of a matrix, and calls with it. `plan` selects the methods.
+//! `solver/solve` then solves P A x^ = P b with P = I - A Z E^-1 Z^T and E = Z^T A Z.
 
 mod plan;
 
@@ -26,19 +26,19 @@ pub struct Dpcg {
     backend: Box<dyn DpcgBackend>,
     machine: Machine,
     cells: Cells,
-    /// The largest center.
+    /// Largest diagonal entry.
     center_max: f64,
-    /// The first cell of each singular component.
+    /// First cell of each singular component.
     singular: Vec<usize>,
-    /// What the last factorize did.
+    /// Results of the last factorization, and times of the last solve.
     pub done: Done,
 }
 
-/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
+/// Creates a backend. The boundary of the library passes this function, which alone names the concrete backends.
 pub type MakeBackend = fn(Machine) -> Result<Box<dyn DpcgBackend>>;
 
 impl Dpcg {
-    /// Factorizes `a`; `previous` gives its memory back where it fits. `labels`: the caller's regions.
+    /// Factorizes `a`; reuses the memory of `previous` where it fits. `labels`: the caller's regions.
     pub fn factorize(
         previous: Option<Self>,
         a: &CellView,
@@ -48,7 +48,7 @@ impl Dpcg {
         stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        // One of another machine goes first, with its memory.
+        // Frees a solver of another machine before allocating a new one.
         let mut dpcg = match previous.filter(|dpcg| dpcg.machine == machine) {
             Some(dpcg) => dpcg,
             None => {
@@ -69,7 +69,7 @@ impl Dpcg {
         plan::check_null_space(&survey, options)?;
         let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
         match self.factorize_planned(&plan, &mut survey, labels, started) {
-            // Multigrid takes a third of their memory.
+            // Retry with multigrid, which needs a third of the memory of aggregation.
             Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
                 let plan = plan.without_aggregates(&survey, labels.is_some());
                 let made = self.factorize_planned(&plan, &mut survey, labels, started);
@@ -113,13 +113,13 @@ impl Dpcg {
         Ok(())
     }
 
-    /// Couplings of the matrix that point out of the box.
+    /// Returns the couplings of the matrix that point out of the box.
     pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
         self.backend.outward(a)
     }
 
-    /// Output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A. With deflation M^-1 is
-    /// P^T M^-1 P + Z E^-1 Z^T, which is symmetric and positive.
+    /// Computes output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A. With deflation,
+    /// it applies P^T M^-1 P + Z E^-1 Z^T, which is symmetric and positive definite.
     pub fn call(
         &mut self,
         what: Function,
@@ -186,10 +186,10 @@ impl Core for Dpcg {
     }
 }
 
-/// Where cells and singular components lie.
+/// Positions of cells and of singular components, for error messages.
 struct CellPlaces<'a> {
     cells: Cells,
-    /// First cells.
+    /// First cell of each singular component.
     singular: &'a [usize],
 }
 

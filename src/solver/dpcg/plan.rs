@@ -1,4 +1,4 @@
-//! What is chosen for a matrix before it is factorized: preconditioner, deflation vectors, solver of E.
+//! Methods for a matrix, selected before its factorization: preconditioner, deflation vectors, and solver for E.
 
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{self, PUBLISHED, SEEING, Setup};
@@ -15,21 +15,21 @@ use crate::options::{
 use crate::solver::machine::Machine;
 use crate::solver::solve::check_all_singular;
 
-/// Boxes in a direction at most, and cells of a box at least, where they are chosen: 8 boxes around each of nine
-/// bubbles (the slides of 2013).
+/// Defaults for the boxes: at most `BOXES` per direction, each of at least `CELLS_OF_A_BOX` cells. Nine bubbles then
+/// have about 8 boxes each, as in the slides of Vuik and others (2013).
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
-/// Where they are asked for.
+/// Options that set the number of boxes per direction.
 const BOXES_ASKED: [i32; 3] = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
 
-/// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
-/// the CPU.
+/// Selects the machine for a box of cells, given the numbers of threads and devices. A device is selected by default
+/// only if the box is large enough and the device supports the requested options.
 pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) -> Machine {
     Machine::new(options, threads, devices, cells.count() >= DPCG_DEVICE_CELLS && refused_on_device(options).is_none())
 }
 
-/// Why a device does not do what is asked for.
+/// Returns the reason why a device does not support the requested options, or `None`.
 fn refused_on_device(options: &Options) -> Option<&'static str> {
     if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
         return Some("ic0 and ric run only on the CPU: on a device use preconditioner=neumann or multigrid");
@@ -40,8 +40,8 @@ fn refused_on_device(options: &Options) -> Option<&'static str> {
     None
 }
 
-/// Row sums within this part of the center count as zero, whatever the caller says of the null space: E is singular
-/// where the matrix is.
+/// Returns the tolerance, relative to the center, below which a row sum counts as zero. It does not depend on
+/// `null_space=none`, since E is singular whenever the matrix is.
 pub fn zero_row_sum(options: &Options) -> f64 {
     match options.choice(opt::NULL_SPACE) {
         NullSpace::Auto | NullSpace::None => ZERO_ROW_SUM,
@@ -49,7 +49,7 @@ pub fn zero_row_sum(options: &Options) -> f64 {
     }
 }
 
-/// All components are singular where the options say that they are.
+/// With `null_space=constant`, checks that all components are singular.
 pub fn check_null_space(survey: &Survey, options: &Options) -> Result<()> {
     if options.is(opt::NULL_SPACE, NullSpace::Constant) {
         check_all_singular(survey.components, survey.singular.len())?;
@@ -60,50 +60,50 @@ pub fn check_null_space(survey: &Survey, options: &Options) -> Result<()> {
 /// Results of a factorization, and times of the last solve.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// M in use.
+    /// Preconditioner in use.
     pub preconditioner: Preconditioner,
-    /// Regions in use.
+    /// Definition of the regions in use.
     pub deflation: Deflation,
     /// Coarsening in use.
     pub coarsening: Coarsening,
-    /// Solver of E in use.
+    /// Solver for E in use.
     pub coarse_solver: CoarseSolver,
-    /// Deflation vectors.
+    /// Number of deflation vectors.
     pub vectors: usize,
-    /// Regions before any was dropped.
+    /// Number of regions before regions without vector were removed.
     pub regions: usize,
-    /// Components of strong couplings.
+    /// Number of groups of cells that strong couplings connect.
     pub strong: usize,
-    /// Connected components of two cells or more.
+    /// Number of connected components of two or more cells.
     pub components: usize,
-    /// Singular ones.
+    /// Number of singular components.
     pub singular_components: usize,
-    /// Aggregates kept from the matrix before.
+    /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
     /// Largest row sum of |L D^-1|.
     pub row_sum: f64,
-    /// Why `auto` chose so.
+    /// Reason for the selection by `auto`.
     pub reason: AutoReason,
-    /// Precision of M in use.
+    /// Precision of the preconditioner in use.
     pub precision: Precision,
-    /// There was no memory for aggregates, which nobody asked for.
+    /// Whether memory for the aggregates selected by `auto` was insufficient, so that multigrid replaced them.
     pub went_without: bool,
-    /// Times apart.
+    /// Times of the parts of a factorization and a solve.
     pub seconds: Seconds,
 }
 
-/// Times apart.
+/// Times of the parts of a factorization and a solve, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seconds {
-    /// Of Z and E, in the last factorize.
+    /// Computation of Z and E in the last factorization.
     pub deflation: f64,
-    /// Of systems with E, in the last solve.
+    /// Solution of systems with E in the last solve.
     pub coarse: f64,
-    /// Of the rest of it.
+    /// Remainder of the last solve.
     pub iterations: f64,
 }
 
-/// What the options and the matrix lead to.
+/// Methods selected from the options and the matrix.
 pub struct Plan<'a> {
     options: &'a Options,
     cells: Cells,
@@ -116,7 +116,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// `labelled`: the caller has regions of his own.
+    /// Selects the methods. `labelled`: the caller provides regions.
     pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
         let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
             Preconditioner::Auto if may_aggregate(options, machine, labelled) && is_crowded(cells, survey) => {
@@ -137,7 +137,7 @@ impl<'a> Plan<'a> {
         Ok(Self::with(cells, (options, machine), (preconditioner, left), survey, labelled))
     }
 
-    /// Multigrid in place of aggregates, which nobody has asked for.
+    /// Returns this plan with multigrid instead of the aggregates that `auto` selected.
     pub fn without_aggregates(&self, survey: &Survey, labelled: bool) -> Self {
         let multigrid = (Preconditioner::Multigrid, AutoReason::Plain);
         Self::with(self.cells, (self.options, self.machine), multigrid, survey, labelled)
@@ -158,7 +158,7 @@ impl<'a> Plan<'a> {
             Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
                 beside_multigrid(survey, coarsening, labelled)
             }
-            // Aggregates see bubbles of any kind.
+            // Aggregates resolve bubbles of any shape, so they need no deflation.
             Deflation::Auto if preconditioner == Preconditioner::Amg && !labelled => {
                 (Deflation::None, AutoReason::Plain)
             }
@@ -171,17 +171,17 @@ impl<'a> Plan<'a> {
         Self { options, cells, machine, preconditioner, coarsening, passes, deflation, reason }
     }
 
-    /// Aggregates, which nobody has asked for.
+    /// Returns whether `auto` selected aggregates.
     pub fn aggregates_unasked(&self) -> bool {
         self.preconditioner == Preconditioner::Amg && self.options.is(opt::PRECONDITIONER, Preconditioner::Auto)
     }
 
-    /// Nobody projects.
+    /// Returns whether the null space is not projected out (`null_space=none`).
     pub fn leaves_singular(&self) -> bool {
         self.options.is(opt::NULL_SPACE, NullSpace::None)
     }
 
-    /// Regions; none where nothing is deflated.
+    /// Returns how regions are found, or `None` without deflation.
     pub fn choice<'l>(&self, labels: Option<&'l [i32]>) -> Option<Choice<'l>> {
         let kind = match self.deflation {
             Deflation::Auto | Deflation::None => return None,
@@ -201,7 +201,7 @@ impl<'a> Plan<'a> {
         Some(Choice { kind, boxes, labels, dilation, keep_all: self.options.on(opt::KEEP_ALL) })
     }
 
-    /// How to factorize with so many deflation vectors.
+    /// Returns the parameters of a factorization with this number of deflation vectors.
     pub fn setup(&self, vectors: usize) -> Setup {
         let options = self.options;
         Setup {
@@ -253,7 +253,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Results that tell of the choice.
+    /// Returns the results that the selection determines.
     pub fn told(&self, vectors: usize) -> Done {
         let deflates = vectors > 0;
         Done {
@@ -262,7 +262,7 @@ impl<'a> Plan<'a> {
             coarsening: self.coarsening,
             coarse_solver: if deflates { self.coarse_solver(vectors) } else { CoarseSolver::Auto },
             reason: match self.reason {
-                // Labels of no cell, for one.
+                // There are no deflation vectors, for example because the labels cover no cell.
                 AutoReason::Labels | AutoReason::Contrast | AutoReason::Thin if !deflates => AutoReason::Plain,
                 reason => reason,
             },
@@ -272,7 +272,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// As results tell it.
+/// Converts the solver to its option value.
 pub fn coarse_solver_of(solver: Solver) -> CoarseSolver {
     match solver {
         Solver::Inverse => CoarseSolver::Inverse,
@@ -281,8 +281,8 @@ pub fn coarse_solver_of(solver: Solver) -> CoarseSolver {
     }
 }
 
-/// More boxes than cells in a direction are refused, also where `deflation` has no boxes: `auto` takes them by the
-/// matrix.
+/// Checks that no direction has more boxes than cells. The check does not depend on `deflation`, since `auto` may
+/// select boxes.
 fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
     for (((name, extent), key), n) in names.into_iter().zip(BOXES_ASKED).zip(cells.size()) {
@@ -294,22 +294,24 @@ fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     Ok(())
 }
 
-/// Passes of pairs: aggregates of eight cells in space, of four in a plane and where cells are flat.
+/// Returns the number of pairing passes: three (aggregates of eight cells), or two (of four) in a plane or with flat
+/// cells.
 fn passes(cells: Cells, survey: &Survey) -> usize {
     let coarsened = |d: &usize| cells.size()[*d] > 1 && survey.coarsened[*d];
     if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
 }
 
-/// Whether aggregates may take the place of multigrid where that is not asked for by name, nor a part of it: nobody
-/// has labels, or vectors of another kind, and the backend has aggregates.
+/// Returns whether `auto` may select aggregates instead of multigrid. The options must not request another deflation or
+/// a property of multigrid. The caller must not provide labels, and the backend must support aggregates.
 fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
     let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
     let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto) || options.int(opt::SWEEPS) != 0;
     left && !labelled && !of_multigrid && machine.backend != Backend::Reference
 }
 
-/// Bubbles that coarse grids do not see and that nothing makes up for: deflation takes no more of them, and the phases
-/// are far apart; or flat cells are paired, which ties the liquid around them together whatever is deflated.
+/// Returns whether aggregates converge faster than multigrid. Bubbles must be hidden from the coarse grids. In
+/// addition, there must be too many groups for deflation at high contrast, or the cells must be flat. On flat cells,
+/// coarse grids connect the liquid around hidden bubbles even with deflation.
 fn is_crowded(cells: Cells, survey: &Survey) -> bool {
     let left_alone = survey.strong > MANY && survey.contrast <= FAR_APART;
     survey.hidden >= MANY_HIDDEN && (left_alone || is_flat(cells, survey.coarsened))
@@ -328,7 +330,8 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
     }
 }
 
-/// Labels, and components of strong couplings that are worth a vector each beside multigrid; and why.
+/// Selects deflation with multigrid, and returns the reason: labels, or groups of strong couplings that need a vector
+/// each.
 fn beside_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::Levelset, AutoReason::Labels);
@@ -346,7 +349,8 @@ fn beside_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> 
     (deflation, AutoReason::Plain)
 }
 
-/// Boxes, which the phases cut where there are two; and why.
+/// Selects deflation with the other preconditioners, and returns the reason: boxes, which the phases divide if there
+/// are two.
 fn beside_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::LevelsetSubdomain, AutoReason::Labels);
@@ -357,7 +361,7 @@ fn beside_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
     (Deflation::Subdomain, AutoReason::Plain)
 }
 
-/// The first that tells something; `Asked` where all was.
+/// Returns the first specific reason. Without one, returns `Asked` if the options determine everything, else `Plain`.
 fn first_reason(reasons: [AutoReason; 3]) -> AutoReason {
     let tells = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
     let left = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
@@ -372,12 +376,12 @@ mod tests {
 
     const CUBE: Cells = Cells { nx: 24, ny: 24, nz: 24 };
 
-    /// A cube of water with so many bubbles of so many cells across, and a contrast.
+    /// Returns the survey of a cube of water with `strong` bubbles of at least `thinnest` cells across, and a contrast.
     fn bubbly(strong: usize, thinnest: usize, contrast: f64) -> Survey {
         Survey { coarsened: [true; 3], contrast, components: 1, strong, thinnest, ..Survey::default() }
     }
 
-    /// What is told for the options, with vectors.
+    /// Returns the results for the options in `text`, with nine deflation vectors.
     fn told(text: &str, cells: Cells, survey: &Survey, labelled: bool) -> Done {
         let mut options = Options::new(crate::options::Family::Dpcg);
         options.set_text(text).unwrap();
@@ -391,7 +395,7 @@ mod tests {
         assert_eq!((done.coarsening, done.deflation, done.reason), (coarsening, deflation, reason));
     }
 
-    /// Rule 2: vectors beside multigrid by the number of groups, the contrast and the thinnest group.
+    /// Rule 2: with multigrid, deflation depends on the number of groups, the contrast and the thinnest group.
     #[test]
     fn groups_that_are_worth_vectors() {
         use AutoReason::{Contrast, Plain, Thin};
@@ -412,13 +416,13 @@ mod tests {
         ] {
             let survey = bubbly(strong, thinnest, contrast);
             check(told("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
-            // `cell` needs vectors for groups of any kind.
+            // `cell` needs deflation vectors for groups of any size.
             let deflation = if (2..=1000).contains(&strong) { Levelset } else { None };
             check(told("coarsening=cell", CUBE, &survey, false), Coarsening::Cell, deflation, reason);
         }
     }
 
-    /// Rule 1: `cell` where a direction of more than one cell is not coarsened. It is the first reason.
+    /// Rule 1: `cell` if a direction of more than one cell is not coarsened. This reason takes precedence.
     #[test]
     fn flat_cells() {
         let flat = Survey { coarsened: [false, true, true], ..bubbly(9, 3, 1e-6) };
@@ -437,8 +441,8 @@ mod tests {
         check(told("", plane, &one, false), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
     }
 
-    /// Aggregates where deflation takes no more components, or flat cells hide many; not beside what says something of
-    /// multigrid, and not where the backend has none.
+    /// Aggregates are selected if there are too many groups for deflation, or if flat cells hide many groups. They are
+    /// not selected with an option of multigrid, or with a backend without aggregates.
     #[test]
     fn crowds() {
         let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
@@ -461,7 +465,7 @@ mod tests {
         }
     }
 
-    /// Labels are deflated whatever the matrix is.
+    /// Labels are deflated for any matrix.
     #[test]
     fn labels() {
         for survey in [bubbly(0, 0, 1.0), bubbly(9, 3, 1e-6), bubbly(1001, 1, 1e-6)] {
@@ -469,13 +473,13 @@ mod tests {
             let done = told("preconditioner=neumann", CUBE, &survey, true);
             assert_eq!((done.deflation, done.reason), (Deflation::LevelsetSubdomain, AutoReason::Labels));
         }
-        // All of them -1.
+        // All labels are -1.
         let options = Options::new(crate::options::Family::Dpcg);
         let plan = Plan::new(CUBE, &options, machine(&options, CUBE, 1, 0), &bubbly(9, 4, 1e-3), true).unwrap();
         check(plan.told(0), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
     }
 
-    /// How E is solved, by its vectors and the place.
+    /// The solver for E depends on the number of deflation vectors and on the backend.
     #[test]
     fn solvers_of_e() {
         use CoarseSolver::{Cholesky, Inverse};
@@ -487,7 +491,7 @@ mod tests {
         }
     }
 
-    /// Without multigrid boxes are cut by what is in the matrix.
+    /// Without multigrid, the phases in the matrix divide the boxes.
     #[test]
     fn other_preconditioners() {
         for name in ["none", "jacobi", "neumann", "ic0", "ric"] {
@@ -502,7 +506,7 @@ mod tests {
         }
     }
 
-    /// `asked` means that preconditioner, coarsening and deflation all were.
+    /// `asked` is reported only if the options set preconditioner, coarsening and deflation.
     #[test]
     fn what_is_asked_for() {
         let survey = bubbly(9, 9, 1e-3);
@@ -522,7 +526,8 @@ mod tests {
         }
     }
 
-    /// What is found in a matrix of conductances by cell, of faces that differ by direction.
+    /// Returns the survey of a matrix with a conductance per cell (harmonic mean on faces), and a face factor per
+    /// direction.
     fn survey([nx, ny, nz]: [usize; 3], faces: [f64; 3], conductance: impl Fn([usize; 3]) -> f64) -> (Cells, Survey) {
         let cells = Cells { nx, ny, nz };
         let mut center = vec![0.0; cells.count()];
@@ -543,7 +548,7 @@ mod tests {
         (cells, Found::of(&a, ZERO_ROW_SUM).unwrap().1)
     }
 
-    /// The same from matrices: blocks of air of `side` cells, two of them or more, in cubes of water.
+    /// The same rules for matrices: `blocks` blocks of air of `side` cells in cubes of water.
     #[test]
     fn rules_by_matrices() {
         let of = |side: usize, blocks: usize, contrast: f64, faces: [f64; 3]| {
@@ -562,7 +567,7 @@ mod tests {
         assert_eq!(of(3, 2, 1e-3, cubes), (Vertex, Deflation::Levelset, AutoReason::Thin));
         assert_eq!(of(4, 2, 1e-5, cubes), (Vertex, Deflation::Levelset, AutoReason::Contrast));
         assert_eq!(of(3, 1, 1e-5, cubes), (Vertex, Deflation::None, AutoReason::Plain));
-        // Contrast is of one direction: faces of several sizes add nothing to it.
+        // The contrast is computed per direction, so anisotropic faces do not increase it.
         assert_eq!(of(4, 2, 1e-3, [1.0, 1.0, 16.0]), (Cell, Deflation::Levelset, AutoReason::Anisotropic));
         assert_eq!(of(4, 2, 1e-3, [0.5, 1.0, 1.0]), (Vertex, Deflation::None, AutoReason::Plain));
     }

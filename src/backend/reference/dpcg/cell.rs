@@ -1,18 +1,21 @@
-//! Cell-centred multigrid for 7 points: a coarse cell is a box of 2 fine cells in each direction that is coarsened, P
-//! is piecewise constant and R = P^T. The coarse matrix has 7 points again:
+//! Multigrid with cell coarsening for 7-point matrices (Alcouffe, Brandt, Dendy and Painter 1981). A coarse cell
+//! consists of two fine cells in each direction that is coarsened. The interpolation P is piecewise constant, and R =
+//! P^T. The coarse matrix is again a 7-point matrix:
 //!
-//!   coupling of two coarse cells = sum of the couplings of the fine faces between them, halved,
+//!   coupling of two coarse cells = (sum of the couplings across their common face) / 2
 //!
-//! halved since their centres are twice as far apart as those of fine cells: P^T A P without this factor is what makes
-//! aggregation of constants slow (Braess 1995; Alcouffe, Brandt, Dendy and Painter 1981 say why sums of faces, and not
-//! series of resistances, follow jumps). Where the direction of a face is not coarsened the distance stays, and nothing
-//! is halved. What a row sums up to beside its couplings (a wall of given pressure) is summed over the coarse cell.
+//! The factor 1/2 accounts for the distance of the centres, which is twice as large as on the fine grid. The Galerkin
+//! product P^T A P lacks this factor, so that aggregation with constant interpolation converges slowly (Braess 1995).
+//! If the direction normal to the face is not coarsened, the factor is 1. For jumping coefficients, sums over faces are
+//! better than harmonic means across cells (Alcouffe, Brandt, Dendy and Painter 1981). The row sums (for example of a
+//! boundary with given pressure) are summed over the coarse cell.
 //!
-//! A direction of weak couplings is not coarsened before it has become a strong one (semicoarsening): a point smoother
-//! leaves errors that vary along it.
+//! A direction of weak couplings is not coarsened until its couplings are strong (semicoarsening). The reason is that a
+//! point smoother does not reduce errors that vary along this direction.
 //!
-//! One V-cycle from zero, with red-black Gauss-Seidel, red first before the coarse grid and last after it: M is
-//! symmetric and positive definite. The coarsest grid is solved exactly.
+//! The preconditioner is one V-cycle from zero with red-black Gauss-Seidel. Red cells are updated first before the
+//! coarse-grid correction, and last after it. M is therefore symmetric and positive definite. The coarsest grid is
+//! solved exactly.
 
 use super::grids::{Grid, Hierarchy, coarse_cell};
 use super::points::Points;
@@ -23,18 +26,18 @@ use crate::runtime::reduce::max_abs;
 
 const WHAT: &str = "vectors of the multigrid";
 
-/// The preconditioner: one V(sweeps, sweeps) cycle. The caller's grid is worked on in f64, coarse ones in `T`.
+/// The preconditioner: one V(sweeps, sweeps) cycle. The caller's grid uses f64, the coarse grids use `T`.
 pub struct CellCentred<T: Real> {
     hierarchy: Hierarchy<T>,
     sweeps: usize,
-    /// Right-hand sides and solutions of coarse grids.
+    /// Right-hand sides and solutions of the coarse grids.
     vectors: Vec<[Vec<T>; 2]>,
-    /// The coarsest grid's.
+    /// Workspace of the solver on the coarsest grid.
     work: Vec<f64>,
 }
 
 impl<T: Real> CellCentred<T> {
-    /// For the matrix A; the coarsest grid has at most `coarsest` cells.
+    /// Computes the hierarchy of A. The coarsest grid has at most `coarsest` cells.
     pub fn new(a: &SevenPoints, sweeps: usize, coarsest: usize) -> Result<Self> {
         let hierarchy = Hierarchy::new(a, coarsest)?;
         let mut vectors = Vec::new();
@@ -47,8 +50,8 @@ impl<T: Real> CellCentred<T> {
         Ok(Self { hierarchy, sweeps, vectors, work })
     }
 
-    /// z = M^-1 r. Residuals go to the coarse grids divided by a power of two near the largest value of r, and by the
-    /// unit of the matrix: neither changes a bit, and a short `T` holds them.
+    /// Computes z = M^-1 r. Residuals on coarse grids are divided by a power of two near max |r|, and by the unit of
+    /// the matrix. Both scalings are exact, and keep the values within the range of `T`.
     pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
         let (finest, hierarchy) = (Points::finest(a), &self.hierarchy);
         let Some(grid) = hierarchy.grids.first() else {
@@ -63,14 +66,14 @@ impl<T: Real> CellCentred<T> {
         smooth_last(finest, self.sweeps, r, z);
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         let work = size_of_val(&*self.work);
         work + self.hierarchy.bytes() + self.vectors.iter().flatten().map(|v| size_of_val(&**v)).sum::<usize>()
     }
 }
 
-/// The V-cycle on coarse grids: x from r, on the first of `grids`.
+/// Executes the V-cycle on coarse grids: computes x from r on the first of `grids`.
 fn cycle<T: Real>(
     grids: &[Grid<T>],
     vectors: &mut [[Vec<T>; 2]],
@@ -89,7 +92,7 @@ fn cycle<T: Real>(
     smooth_last(points, sweeps, r, x);
 }
 
-/// Sweeps before the coarse grid, from x = 0.
+/// Executes the sweeps before the coarse-grid correction, from x = 0.
 fn smooth_first<T: Real>(a: Points<T>, sweeps: usize, r: &[T], x: &mut [T]) {
     x.fill(T::default());
     for _ in 0..sweeps {
@@ -98,7 +101,7 @@ fn smooth_first<T: Real>(a: Points<T>, sweeps: usize, r: &[T], x: &mut [T]) {
     }
 }
 
-/// Sweeps after it: the same in reverse.
+/// Executes the sweeps after the coarse-grid correction, in reverse order of colours.
 fn smooth_last<T: Real>(a: Points<T>, sweeps: usize, r: &[T], x: &mut [T]) {
     for _ in 0..sweeps {
         relax(a, 1, r, x);
@@ -106,12 +109,12 @@ fn smooth_last<T: Real>(a: Points<T>, sweeps: usize, r: &[T], x: &mut [T]) {
     }
 }
 
-/// Colour of a cell: 0 red, 1 black.
+/// Returns the colour of a cell: 0 red, 1 black.
 fn colour([i, j, k]: [usize; 3]) -> usize {
     (i + j + k) % 2
 }
 
-/// x = D^-1 (r - (A - D) x) in the cells of a colour.
+/// Computes x = D^-1 (r - (A - D) x) in the cells of a colour.
 fn relax<T: Real>(a: Points<T>, of: usize, r: &[T], x: &mut [T]) {
     for cell in 0..r.len() {
         if colour(a.cells.place(cell)) == of {
@@ -120,7 +123,7 @@ fn relax<T: Real>(a: Points<T>, of: usize, r: &[T], x: &mut [T]) {
     }
 }
 
-/// R (r - A x) / scale. Black rows have no residual: they were relaxed last.
+/// Computes R (r - A x) / scale. The residual of black cells is zero, since they were updated last.
 fn restrict<F: Real, T: Real>(a: Points<F>, grid: &Grid<T>, r: &[F], x: &[F], scale: f64, coarse: &mut [T]) {
     coarse.fill(T::default());
     for cell in 0..r.len() {
@@ -132,7 +135,7 @@ fn restrict<F: Real, T: Real>(a: Points<F>, grid: &Grid<T>, r: &[F], x: &[F], sc
     }
 }
 
-/// x += P e scale.
+/// Computes x += scale P e.
 fn prolong<F: Real, T: Real>(cells: Cells, grid: &Grid<T>, e: &[T], scale: f64, x: &mut [F]) {
     for (cell, x) in x.iter_mut().enumerate() {
         *x += F::narrow(e[coarse_cell(cells.place(cell), grid.ratio, grid.cells)].wide() * scale);
@@ -150,7 +153,7 @@ mod tests {
         iterations(system, "rand", &mut |a, r, z| multigrid.apply(a, r, z))
     }
 
-    /// Cells a side, bubbles, sweeps, iterations: contrast 1e-3, rhs `rand`, no deflation. From an independent
+    /// Cells per direction, bubbles, sweeps, iterations; contrast 1e-3, rhs `rand`, no deflation. From an independent
     /// prototype.
     const GOLDEN: [(usize, &str, usize, usize); 15] = [
         (64, "1", 2, 8),
@@ -179,7 +182,8 @@ mod tests {
         }
     }
 
-    /// Where the coarsest grid still sees the bubbles the contrast costs nothing, and flat cells little.
+    /// If the coarsest grid resolves the bubbles, the count does not depend on the contrast, and flat cells need few
+    /// more iterations.
     #[test]
     fn a_larger_coarsest_grid_sees_the_bubbles() {
         for (set, size, most) in [("9", [64; 3], 8), ("9", [65; 3], 8), ("9;asp=4", [64; 3], 11)] {
@@ -190,15 +194,15 @@ mod tests {
         }
     }
 
-    /// Walls, obstacles, given pressure at the top, flat cells, odd and degenerate boxes: coarse grids in f32 are as
-    /// good as in f64.
+    /// Walls, obstacles, given pressure at the top, flat cells, odd and degenerate boxes: coarse grids in f32 need at
+    /// most two iterations more than in f64.
     #[test]
     fn awkward_systems_converge_in_both_precisions() {
         let sets = ["9", "9;dir=top", "surf;obs=box", "9;obs=hole", "9;asp=4", "film", "drops"];
         let sizes = [[25, 38, 31], [17, 17, 17], [1, 30, 21], [40, 1, 1], [2, 2, 2], [7, 50, 3]];
         for set in sets {
             for size in sizes {
-                // A wall without its hole makes two tanks, and b does not fit each.
+                // A wall whose hole is not resolved makes two tanks, and b is then not in the range of A.
                 if set.contains("obs") && size.iter().any(|n| *n < 17) {
                     continue;
                 }
@@ -209,7 +213,7 @@ mod tests {
         }
     }
 
-    /// u' M^-1 v = v' M^-1 u, and u' M^-1 u > 0.
+    /// Checks u^T M^-1 v = v^T M^-1 u, and u^T M^-1 u > 0.
     #[test]
     fn the_cycle_is_symmetric_and_positive() {
         for (set, size) in
@@ -226,13 +230,13 @@ mod tests {
                 multigrid.apply(&a, &u, &mut mu);
                 multigrid.apply(&a, &v, &mut mv);
                 let (uv, vu, uu) = (dot(&u, &mv), dot(&v, &mu), dot(&u, &mu));
-                // Rounding, times the condition number.
+                // Rounding times the condition number.
                 assert!((uv - vu).abs() < 1e-10 * uu && uu > 0.0, "{set}: {uv:e}, {vu:e}, {uu:e}");
             }
         }
     }
 
-    /// Powers of two in A and r change no bit of what the coarse grids see.
+    /// If A and r are scaled by powers of two, the result is bitwise identical, apart from the scaling.
     #[test]
     fn scales_do_not_matter() {
         let system = System::new("9;asp=4", [11, 12, 9], 1e-3);

@@ -1,4 +1,4 @@
-//! The coarsest matrix of a multigrid, solved exactly: L D L^T by rows in a band.
+//! Coarsest matrix of a multigrid hierarchy, solved exactly by a banded factorization L D L^T, row by row.
 
 use super::points::Points;
 use crate::error::{Error, Result, zeroed};
@@ -8,31 +8,33 @@ use crate::runtime::reduce::dot;
 
 const WHAT: &str = "the factors of the coarsest grid";
 
-/// Pivots between these parts of their diagonals are rounding, which grows with the contrast, as where only light cells
-/// have row sums: their cells are kept at zero.
+/// Range of d / diagonal in which a pivot d is a rounding error; its unknown is then set to zero. The errors grow with
+/// the contrast, for example if only light cells have nonzero row sums.
 const ZERO_PIVOT: std::ops::Range<f64> = -1e-3..1e-14;
 
-/// The factors. A component that is singular (its rows sum to zero) keeps its last cell at zero, which solves for every
-/// right-hand side of sum zero; its mean is taken from r before, and from x after that.
+/// The factors. In a singular component (all row sums zero), the last unknown is set to zero. This solves the system
+/// for any right-hand side of zero sum. `solve` therefore subtracts the mean of the component from r, and afterwards
+/// from x.
 pub struct Coarsest {
-    /// Where each cell stands in the order of elimination: the longest direction slowest, so that the band is narrow.
+    /// Position of each cell in the order of elimination. The longest direction is the slowest, which minimizes the
+    /// bandwidth.
     position: Vec<usize>,
-    /// Columns of L left of the diagonal that a row has.
+    /// Bandwidth: number of columns of L left of the diagonal.
     band: usize,
-    /// Row i of L at i * band: columns i - band .. i.
+    /// Row i of L, stored from index i * band on: columns i - band .. i.
     rows: Vec<f64>,
-    /// 1 / d, zero for the last cell of a singular component and where d is rounding.
+    /// 1 / d, or zero for the last unknown of a singular component and where d is a rounding error.
     inverse: Vec<f64>,
-    /// Component of each cell, by number, and the cells of each: zero of a regular one.
+    /// Component of each cell; `cells`: number of cells of each singular component, zero for a regular component.
     component: Vec<usize>,
     cells: Vec<usize>,
 }
 
 impl Coarsest {
-    /// The factors of a matrix; `excess`: what its rows are more than their couplings, exactly zero where they are not.
+    /// Factorizes a matrix with the row sums `excess`. Row sums that count as zero must be exactly zero.
     ///
     /// # Errors
-    /// `RRB_ERR_MATRIX` where it is indefinite.
+    /// `RRB_ERR_MATRIX` if the matrix is indefinite.
     pub fn factorize<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Self> {
         let count = a.cells.count();
         let (position, strides) = elimination_order(a.cells)?;
@@ -57,16 +59,16 @@ impl Coarsest {
         Ok(Self { position, band, rows, inverse, component, cells })
     }
 
-    /// Values that `solve` works in.
+    /// Returns the size of the workspace of `solve`.
     pub fn room(&self) -> usize {
         self.band + self.inverse.len() + self.cells.len()
     }
 
-    /// x = A^-1 r.
+    /// Computes x = A^-1 r.
     pub fn solve<T: Real>(&self, r: &[T], x: &mut [T], work: &mut [f64]) {
         let (band, count) = (self.band, self.inverse.len());
         let (work, sums) = work[..self.room()].split_at_mut(band + count);
-        // Rows at the beginning have fewer columns than `band`: zeros stand for the others.
+        // The first rows have fewer than `band` columns; zeros replace the missing columns.
         work[..band].fill(0.0);
         for (r, row) in r.iter().zip(&self.position) {
             work[band + row] = r.wide();
@@ -88,7 +90,7 @@ impl Coarsest {
         }
     }
 
-    /// Takes its mean from each singular component.
+    /// Subtracts from each singular component its mean.
     fn take_means(&self, values: &mut [f64], sums: &mut [f64]) {
         sums.fill(0.0);
         let places = || self.component.iter().zip(&self.position).filter(|(c, _)| self.cells[**c] > 0);
@@ -96,26 +98,26 @@ impl Coarsest {
         places().for_each(|(component, row)| values[*row] -= sums[*component] / self.cells[*component] as f64);
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         (self.rows.len() + self.inverse.len()) * size_of::<f64>()
             + (self.position.len() + self.component.len() + self.cells.len()) * size_of::<usize>()
     }
 }
 
-/// The center of a row with couplings, of these and its excess: rounded to single precision it differs from their sum
-/// by more than couplings of the heavy phase.
+/// Returns the row sum minus the couplings. The stored center is rounded to single precision, and its rounding error
+/// may exceed the couplings of the heavy phase.
 fn center<T: Real>(a: &Points<T>, cell: usize, excess: f64) -> f64 {
     let sum = a.couplings(cell).fold(excess, |sum, (coupling, _)| sum - coupling.wide());
     if sum > 0.0 { sum } else { a.center[cell].wide() }
 }
 
-/// Row `row` of A becomes that of L, in its place; answers d. `inverse` has 1 / d of the rows before, and the diagonal
-/// of A from this row on.
+/// Computes row `row` of L in place, and returns d. `inverse` contains 1 / d of the previous rows, and the diagonal of
+/// A from this row on.
 fn eliminate(rows: &mut [f64], inverse: &[f64], row: usize, band: usize) -> f64 {
     let (done, rest) = rows.split_at_mut(row * band);
     let own = &mut rest[..band];
-    // First g = l d: g(i, j) = a(i, j) - sum over k of g(i, k) l(j, k).
+    // First compute g = l d: g(i, j) = a(i, j) - sum over k of g(i, k) l(j, k).
     for j in row.saturating_sub(band)..row {
         let apart = row - j;
         let (before, at) = own.split_at_mut(band - apart);
@@ -131,7 +133,7 @@ fn eliminate(rows: &mut [f64], inverse: &[f64], row: usize, band: usize) -> f64 
     d
 }
 
-/// 1 / d.
+/// Returns 1 / d, or an error if d is not positive.
 fn accepted(d: f64) -> Result<f64> {
     if d > 0.0 && d.is_finite() {
         return Ok(1.0 / d);
@@ -140,7 +142,7 @@ fn accepted(d: f64) -> Result<f64> {
     Err(Error::Matrix { reason, place: None, then: "" })
 }
 
-/// Positions of cells, and from a cell to the next one in each direction; zero where there is none.
+/// Returns the positions of the cells, and the distance between neighbours in each direction (zero for a single cell).
 pub fn elimination_order(cells: Cells) -> Result<(Vec<usize>, [usize; 3])> {
     let size = cells.size();
     let mut directions = [0, 1, 2];
@@ -157,9 +159,9 @@ pub fn elimination_order(cells: Cells) -> Result<(Vec<usize>, [usize; 3])> {
     Ok((position, strides))
 }
 
-/// The component of each cell, and how many cells each of those has that are singular.
+/// Returns the component of each cell, and the number of cells of each component that is singular.
 fn singular_components<T: Real>(a: Points<T>, excess: &[f64]) -> Result<(Vec<usize>, Vec<usize>)> {
-    // A component bears the number of its first cell.
+    // A component has the number of its first cell.
     let mut first: Vec<usize> = zeroed(excess.len(), WHAT)?;
     first.iter_mut().enumerate().for_each(|(cell, first)| *first = cell);
     let mut changed = true;
@@ -182,7 +184,7 @@ fn singular_components<T: Real>(a: Points<T>, excess: &[f64]) -> Result<(Vec<usi
 mod tests {
     use super::*;
 
-    /// Components by a wall, one of them regular: residuals vanish, and means where nothing tells them.
+    /// A wall divides a singular from a regular component: residuals vanish, and the singular component has zero mean.
     #[test]
     fn solves_singular_and_regular_components() {
         for [nx, ny, nz] in [[4, 4, 4], [9, 2, 3], [2, 9, 3], [3, 1, 7], [8, 1, 1], [1, 1, 9], [5, 6, 1]] {

@@ -1,4 +1,4 @@
-//! Coarse grids of the cell-centred multigrid, and their matrices of 7 points.
+//! Coarse grids of the multigrid with cell coarsening, and their 7-point matrices.
 
 use super::coarsest::Coarsest;
 use super::points::Points;
@@ -11,11 +11,11 @@ use std::ops::Range;
 
 const WHAT: &str = "coarse grids of the multigrid";
 
-/// A direction is coarsened where its couplings, times this, are as strong as the strongest direction's: with cells of
-/// 1 : 4, whose couplings are as 1 : 16, the strong direction alone is coarsened twice.
+/// A direction is coarsened if its strength times this factor is at least that of the strongest direction. Cells with
+/// an aspect ratio of 4 have strengths in the ratio 16. Only the strong direction is then coarsened, twice.
 const WEAK: f64 = 3.0;
 
-/// The cell of the coarse grid that a cell lies in.
+/// Returns the coarse cell that contains a fine cell.
 pub fn coarse_cell(fine: [usize; 3], ratio: [usize; 3], coarse: Cells) -> usize {
     let [i, j, k] = [0, 1, 2].map(|d| fine[d] / ratio[d]);
     (k * coarse.ny + j) * coarse.nx + i
@@ -25,13 +25,13 @@ pub fn coarse_cell(fine: [usize; 3], ratio: [usize; 3], coarse: Cells) -> usize 
 pub struct Grid<T> {
     /// Extents.
     pub cells: Cells,
-    /// Cells of the next finer grid that a cell has in each direction.
+    /// Number of fine cells per coarse cell in each direction.
     pub ratio: [usize; 3],
     center: Vec<T>,
     forward: [Vec<T>; 3],
 }
 
-/// Minus the couplings of a row of cells, by direction: x, y and z.
+/// For the cells of a row, the negative sums of the couplings in x, y and z.
 struct RowCouplings([Vec<f64>; 3]);
 
 impl RowCouplings {
@@ -39,7 +39,7 @@ impl RowCouplings {
         Ok(Self([zeroed(nx, WHAT)?, zeroed(nx, WHAT)?, zeroed(nx, WHAT)?]))
     }
 
-    /// Of row (j, k), row = k ny + j.
+    /// Computes the sums for row (j, k) with row = k ny + j; returns its cells.
     fn look<T: Real>(&mut self, cells: Cells, forward: [&[T]; 3], row: usize) -> Range<usize> {
         let here = row * cells.nx..(row + 1) * cells.nx;
         for (d, sums) in self.0.iter_mut().enumerate() {
@@ -62,14 +62,14 @@ impl RowCouplings {
         x[i] + y[i] + z[i]
     }
 
-    /// Whether a row has any. One that has none is solved by the smoother: coarse grids are not to see it.
+    /// Returns whether a cell has couplings. The smoother solves a row without couplings, so coarse grids omit it.
     fn any(&self, i: usize) -> bool {
         self.0.iter().any(|v| v[i] != 0.0)
     }
 }
 
-/// Goes over the rows of a matrix: `see` gets a cell, minus the sum of its couplings, and whether it has any, and
-/// answers its center. Returns how strong the couplings of each direction are: the sum of their parts of the centers.
+/// Visits the rows of a matrix. `see(cell, sum, any)` gets the negative sum of the couplings and whether there are any;
+/// it returns the center. Returns the strength of each direction, the sum over rows of |couplings| / center.
 fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
     let mut strength: [Vec<f64>; 3] =
@@ -85,7 +85,7 @@ fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f6
     Ok(strength.map(|rows| pairwise(&rows)))
 }
 
-/// By how much rows of the caller's are more than their couplings, and the strength of the directions.
+/// Computes the row sums of the caller's matrix; returns the strength of each direction.
 fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
     look(a.cells, a.forward, |cell, couplings, any| {
         let center = a.center[cell];
@@ -95,15 +95,15 @@ fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
     })
 }
 
-/// Fine cells of a coarse cell in each direction, 2 or 1, for the strength of the directions.
+/// Returns the number of fine cells per coarse cell in each direction (2 or 1) for these strengths.
 pub fn ratio_of(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
     let size = cells.size();
     let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
-    // So that NaN, where inputs are not checked, leads to an end, too.
+    // Written such that NaN, possible in unchecked input, also ends the coarsening.
     [0, 1, 2].map(|d| if size[d] == 1 || WEAK * strength[d] < strongest { 1 } else { 2 })
 }
 
-/// Extents of the next grid: where this one has an odd number of cells, the last coarse cell has one of them.
+/// Returns the extents of the next coarser grid. With an odd number of cells, the last coarse cell has one fine cell.
 pub fn coarse_cells(cells: Cells, ratio: [usize; 3]) -> Cells {
     let size = cells.size();
     let [nx, ny, nz] = [0, 1, 2].map(|d| size[d].div_ceil(ratio[d]));
@@ -111,7 +111,8 @@ pub fn coarse_cells(cells: Cells, ratio: [usize; 3]) -> Cells {
 }
 
 impl<T: Real> Grid<T> {
-    /// The grid next to `fine`, whose matrix is divided by `unit`. `excess`: of the fine rows, then of the coarse ones.
+    /// Computes the next coarser grid; its matrix is divided by `unit`. `excess`: the fine row sums, replaced by the
+    /// coarse row sums.
     fn coarser<F: Real>(fine: Points<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
         let (size, cells) = (fine.cells.size(), coarse_cells(fine.cells, ratio));
         let Cells { nx, ny, .. } = cells;
@@ -128,7 +129,8 @@ impl<T: Real> Grid<T> {
             reset(&mut sums, cells.count(), WHAT)?;
             for (row, entries) in fine.forward[d].chunks_exact(size[0]).enumerate() {
                 let sums = &mut sums[coarse_row(row)..][..nx];
-                // Only faces between two coarse cells. Twice as far apart: half as strong.
+                // Only faces between two coarse cells contribute. The distance of their centres is `ratio` times as
+                // large, so couplings are divided by it.
                 let parts = entries.iter().map(|entry| entry.wide() / (ratio[d] as f64 * unit));
                 match d {
                     0 => add_up(sums, 1, parts.skip(ratio[0] - 1).step_by(ratio[0])),
@@ -143,8 +145,8 @@ impl<T: Real> Grid<T> {
         Ok(grid)
     }
 
-    /// Centers: the couplings as they were rounded, and the excess: constants stay in the kernel of a singular matrix.
-    /// Of a row with neither, anything else than zero. Returns the strength of the directions.
+    /// Sets the centers to row sum minus rounded couplings, so that constants remain in the null space of a singular
+    /// matrix. A row with neither gets the center 1. Returns the strength of each direction.
     fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
         let Self { cells, center, forward: [x, y, z], .. } = self;
         look(*cells, [x, y, z], |cell, couplings, any| {
@@ -158,7 +160,7 @@ impl<T: Real> Grid<T> {
         })
     }
 
-    /// Its matrix.
+    /// Returns the matrix.
     pub fn points(&self) -> Points<'_, T> {
         let [x, y, z] = &self.forward;
         Points { cells: self.cells, center: &self.center, forward: [x, y, z] }
@@ -169,26 +171,26 @@ impl<T: Real> Grid<T> {
     }
 }
 
-/// Each sum takes `ratio` values.
+/// Adds `ratio` successive values to each sum.
 fn add_up(sums: &mut [f64], ratio: usize, values: impl Iterator<Item = f64>) {
     values.enumerate().for_each(|(i, value)| sums[i / ratio] += value);
 }
 
-/// The coarse grids, and what solves on the last one.
+/// The coarse grids, and the solver on the coarsest grid.
 pub struct Hierarchy<T> {
-    /// From the one next to the caller's on.
+    /// Coarse grids, beginning with the finest.
     pub grids: Vec<Grid<T>>,
-    /// What coarse matrices are divided by: a power of two near the largest center.
+    /// Divisor of the coarse matrices: a power of two near the largest center.
     pub unit: f64,
-    /// The matrix of the last one; of the caller's where there is none.
+    /// Factorization of the coarsest matrix, or of the caller's matrix if there is no coarse grid.
     pub coarsest: Coarsest,
 }
 
 impl<T: Real> Hierarchy<T> {
-    /// Of the matrix A, down to at most `coarsest` cells.
+    /// Computes the hierarchy of A. The coarsest grid has at most `coarsest` cells.
     ///
     /// # Errors
-    /// `RRB_ERR_MATRIX` where the coarsest matrix is indefinite.
+    /// `RRB_ERR_MATRIX` if the coarsest matrix is indefinite.
     pub fn new(a: &SevenPoints, coarsest: usize) -> Result<Self> {
         let finest = Points::finest(a);
         let mut excess: Vec<f64> = zeroed(a.cells.count(), WHAT)?;
@@ -216,7 +218,7 @@ impl<T: Real> Hierarchy<T> {
         Ok(Self { grids, unit, coarsest })
     }
 
-    /// Bytes of all of it.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         self.coarsest.bytes() + self.grids.iter().map(Grid::bytes).sum::<usize>()
     }
@@ -226,7 +228,7 @@ impl<T: Real> Hierarchy<T> {
 mod tests {
     use super::*;
 
-    /// Positive couplings, none, and what is no number: each ends in a grid that is small enough.
+    /// Coarsening ends for positive couplings, for no couplings, and for NaN.
     #[test]
     fn any_matrix_leads_to_a_coarsest_grid() {
         let cells = Cells { nx: 9, ny: 7, nz: 12 };

@@ -1,42 +1,42 @@
-//! Incomplete Cholesky factorizations without fill, in natural order (x fastest): IC(0) of Meijerink and van der Vorst
-//! 1977, and its relaxation by Gustafsson 1978 and Axelsson and Lindskog 1986, RIC(omega).
+//! Incomplete Cholesky factorizations without fill, in natural order (x fastest): IC(0) (Meijerink and van der Vorst
+//! 1977), and its relaxed variant RIC(omega) (Gustafsson 1978; Axelsson and Lindskog 1986).
 //!
-//! With L the strictly lower triangle of A itself,
+//! With the strictly lower triangle L of A,
 //!
 //!   M = (D + L) D^-1 (D + L^T).
 //!
-//! M has the couplings of A, and fill between the cells ahead of each cell; D is such that diag(M) = diag(A) for omega
-//! = 0, and that M and A have the same row sums for omega = 1.
+//! M has the couplings of A, and fill between cells that follow a common neighbour. With omega = 0, D is chosen such
+//! that diag(M) = diag(A). With omega = 1, M and A have equal row sums.
 
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
 use crate::grid::cells::SevenPoints;
 
 const WHAT: &str = "pivots of the incomplete factorization";
 
-/// Roundings that a pivot has seen where it is formed, in units of its center.
+/// Bound on the relative rounding errors in forming a pivot, relative to its center.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-/// The factors: D, since the couplings are those of A.
+/// The factors: only D is stored, since the couplings are those of A.
 pub struct Incomplete {
     /// 1 / d.
     inverse: Vec<f64>,
 }
 
 impl Incomplete {
-    /// The pivots of A: with a(m, c) the coupling of c to a cell m before it,
+    /// Computes the pivots. Let a(m, c) be the coupling of cell c to a preceding cell m. Then
     ///
     ///   d(c) = a(c, c) - sum over m of a(m, c) (a(m, c) + omega sum over o of a(m, o)) / d(m),
     ///
-    /// o the other cells ahead of m: elimination of m would fill in between c and o, omega of which goes to the
-    /// diagonal. Omega lies in [0, 1]; 0: IC(0).
+    /// where o are the other cells that follow m. Elimination of m causes fill between c and o, and the fraction omega
+    /// of this fill is subtracted from the diagonal. Omega is in [0, 1]; omega = 0 is IC(0).
     ///
     /// # Errors
-    /// `RRB_ERR_MATRIX` at the first pivot that is not positive, or is not known to be: it may be all rounding.
+    /// `RRB_ERR_MATRIX` at the first pivot that does not exceed its rounding error bound.
     pub fn factorize(a: &SevenPoints, omega: f64) -> Result<Self> {
         let count = a.cells.count();
         let mut inverse: Vec<f64> = zeroed(count, WHAT)?;
-        // A bound on the relative error of d, carried along with it (a running error analysis: Higham 2002, 3.3). For
-        // omega = 1 the errors of all cells are passed on to the last cell, where d is the sum of all row sums of A.
+        // Bound on the relative error of d (running error analysis: Higham 2002, 3.3). With omega = 1, the errors of
+        // all cells propagate to the last cell, where d is the sum of all row sums of A.
         let mut error: Vec<f64> = zeroed(count, WHAT)?;
         for cell in 0..count {
             let center = a.center[cell];
@@ -56,8 +56,8 @@ impl Incomplete {
         Ok(Self { inverse })
     }
 
-    /// z = M^-1 r: (D + L) y = r, then (D + L^T) z = D y. What the other row of cells and the other plane contribute
-    /// comes first, so that from a cell to the next one in x there is but one product to wait for.
+    /// Computes z = M^-1 r by (D + L) y = r and (D + L^T) z = D y. The terms of the other row and the other plane are
+    /// computed first. The recurrence along x then has only one product on its critical path.
     pub fn apply(&self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
         let [nx, ny, nz] = a.cells.size();
         let [east, north, top] = a.forward;
@@ -78,24 +78,24 @@ impl Incomplete {
         }
     }
 
-    /// 1 / d of all cells.
+    /// Returns 1 / d of all cells.
     pub fn inverse(&self) -> &[f64] {
         &self.inverse
     }
 
-    /// Bytes of the factors.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.inverse)
     }
 }
 
-/// Couplings of a cell to those before it, in x, y and z, and those cells.
+/// Returns the couplings of a cell to the preceding cells in x, y and z, and the indices of these cells.
 fn before<'a>(a: &'a SevenPoints, cell: usize) -> impl Iterator<Item = (f64, usize)> + 'a {
     let (place, steps) = (a.cells.place(cell), a.cells.steps());
     (0..3).filter(move |&d| place[d] > 0).map(move |d| (a.forward[d][cell - steps[d]], cell - steps[d]))
 }
 
-/// The sentence about a refused pivot.
+/// Returns the error message about a rejected pivot.
 pub fn refused_pivot(d: f64, center: f64, omega: f64, [i, j, k]: [usize; 3]) -> Error {
     let why = if !d.is_finite() {
         "some entries of the matrix are too large or too small for double precision"
@@ -120,7 +120,7 @@ pub mod tests {
     use crate::runtime::reduce::pairwise;
     use rrbsolver_problems::two_phase::TwoPhase;
 
-    /// A system of the golden rows, its outward entries zero.
+    /// A system of the golden table; entries that point out of the box are zero.
     pub struct System {
         cells: Cells,
         center: Vec<f64>,
@@ -162,8 +162,8 @@ pub mod tests {
         }
     }
 
-    /// Iterations of PCG from zero until the residual of the recurrence is at most 1e-6 |b|; `z = M^-1 r`. The solution
-    /// is looked at, too.
+    /// Returns the PCG iterations from zero until the recurred residual is at most 1e-6 |b|; `precondition` computes z
+    /// = M^-1 r. Also checks the residual of the solution.
     pub fn iterations(
         system: &System,
         rhs: &str,
@@ -193,18 +193,18 @@ pub mod tests {
         panic!("no convergence");
     }
 
-    /// Whether the rows of all sizes are asked for.
+    /// Returns whether the environment requests the rows of all sizes.
     pub fn all_rows() -> bool {
         std::env::var_os("RRBSOLVER_ALL_ROWS").is_some()
     }
 
-    /// +-1 up to 100 iterations, 1 % above.
+    /// Returns whether a count agrees: within 1 up to 100 iterations, within 1 % above.
     pub fn as_golden(count: usize, golden: usize) -> bool {
         count.abs_diff(golden) <= if golden <= 100 { 1 } else { golden / 100 }
     }
 
-    /// Cells a side, bubbles, iterations with IC(0) and with RIC(0.97): contrast 1e-3, rhs `rand`, no deflation. From
-    /// an independent prototype.
+    /// Cells per direction, bubbles, iterations with IC(0) and with RIC(0.97); contrast 1e-3, rhs `rand`, no deflation.
+    /// From an independent prototype.
     const GOLDEN: [(usize, &str, usize, usize); 7] = [
         (64, "1", 134, 77),
         (64, "8", 197, 102),
@@ -227,7 +227,7 @@ pub mod tests {
         }
     }
 
-    /// M times the vector of ones is A times it for omega = 1: what `apply` makes of A e is e.
+    /// With omega = 1, M e = A e for the vector e of ones. `apply` must therefore map A e to e.
     #[test]
     fn row_sums_are_kept_with_omega_1() {
         let system = System::new("9;dir=top", [13, 9, 11], 1e-3);
@@ -236,11 +236,11 @@ pub mod tests {
         multiply(&a, &ones, &mut r);
         Incomplete::factorize(&a, 1.0).unwrap().apply(&a, &r, &mut z);
         let error = z.iter().map(|z| (z - 1.0).abs()).fold(0.0, f64::max);
-        // Rounding, times the condition number.
+        // Rounding times the condition number.
         assert!(error < 1e-9, "{error:e}");
     }
 
-    /// Without fill to lose, M = A.
+    /// Without fill, M = A.
     #[test]
     fn on_a_line_of_cells_the_factors_are_exact() {
         let lines = [Cells { nx: 17, ny: 1, nz: 1 }, Cells { nx: 1, ny: 17, nz: 1 }, Cells { nx: 1, ny: 1, nz: 17 }];
@@ -268,7 +268,7 @@ pub mod tests {
         }
     }
 
-    /// The last pivot would be zero: whatever rounding makes of it, it is refused.
+    /// In exact arithmetic the last pivot is zero. It is rejected for any rounding error.
     #[test]
     fn omega_1_is_refused_where_the_matrix_is_singular() {
         let sets = [("1", 1.0), ("1", 1e-3), ("9", 1e-6), ("27t", 1e-3), ("r200", 1e-6), ("surf;obs=box", 1e-3)];

@@ -1,4 +1,4 @@
-//! Deflated PCG on 7 points: its preconditioners and its steps as plain loops.
+//! Reference implementation of deflated PCG for 7-point matrices: preconditioners and steps as plain loops.
 
 pub mod cell;
 pub mod coarsest;
@@ -17,22 +17,22 @@ use cell::CellCentred;
 use incomplete::Incomplete;
 use vertex::Vertex;
 
-/// A preconditioner that is applied as a whole, by one thread.
+/// Preconditioners other than Jacobi and the Neumann series.
 pub enum Applied {
-    /// An incomplete factorization.
+    /// An incomplete Cholesky factorization.
     Incomplete(Incomplete),
-    /// Multigrid on every second cell.
+    /// Multigrid with vertex coarsening; single precision.
     Vertex32(Vertex<f32>),
-    /// The same in double precision.
+    /// Multigrid with vertex coarsening; double precision.
     Vertex64(Vertex<f64>),
-    /// Multigrid on pairs of cells.
+    /// Multigrid with cell coarsening; coarse grids in single precision.
     Cell32(CellCentred<f32>),
-    /// The same in double precision.
+    /// Multigrid with cell coarsening; double precision.
     Cell64(CellCentred<f64>),
 }
 
 impl Applied {
-    /// Makes it of a matrix; none for those that are applied cell by cell.
+    /// Computes the preconditioner of a matrix, or returns `None` for `None`, `Jacobi` and `Neumann`.
     pub fn new(preconditioner: Preconditioner, a: &SevenPoints) -> Result<Option<Self>> {
         Ok(Some(match preconditioner {
             Preconditioner::Incomplete { omega } => Self::Incomplete(Incomplete::factorize(a, omega)?),
@@ -49,7 +49,7 @@ impl Applied {
         }))
     }
 
-    /// z = M^-1 r.
+    /// Computes z = M^-1 r.
     pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
         match self {
             Self::Incomplete(incomplete) => incomplete.apply(a, r, z),
@@ -60,7 +60,7 @@ impl Applied {
         }
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Incomplete(incomplete) => incomplete.bytes(),

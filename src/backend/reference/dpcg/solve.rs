@@ -1,4 +1,4 @@
-//! Deflated PCG over natural storage: the steps in plain loops.
+//! Reference implementation of deflated PCG over natural storage, as plain loops.
 
 use super::Applied;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
@@ -19,16 +19,16 @@ use crate::report::{Event, Observer, Outcome};
 use crate::runtime::reduce::max_abs;
 use std::time::Instant;
 
-/// The `reference` backend.
+/// Backend `reference` of the family `dpcg_`.
 #[derive(Default)]
 pub struct Reference {
     matrix: Kept,
-    /// Until `factorize`.
+    /// Results of `survey` and `find_regions`, which the next `factorize` consumes.
     found: Found,
     state: Option<State>,
 }
 
-/// What was made of the matrix, and vectors.
+/// Data of a factorization, and vectors.
 struct State {
     preconditioner: Preconditioner,
     applied: Option<Applied>,
@@ -40,7 +40,7 @@ struct State {
     p: Vec<f64>,
     q: Vec<f64>,
     z: Vec<f64>,
-    /// Of a step, for itself.
+    /// Workspace within a step.
     u: Vec<f64>,
     seconds_coarse: f64,
     seconds_of_e: f64,
@@ -56,10 +56,10 @@ struct Deflation {
     t: Vec<f64>,
 }
 
-/// For errors.
+/// Name of the allocation in error messages.
 const VECTORS: &str = "the solver's vectors";
 
-/// Labels of singular components.
+/// Labels the cells of singular components.
 fn singular(components: &CellComponents, cells: Cells) -> Result<Singular> {
     let mut singular = Singular::default();
     let count = components.list().singular_count();
@@ -76,7 +76,7 @@ fn singular(components: &CellComponents, cells: Cells) -> Result<Singular> {
 }
 
 impl Deflation {
-    /// y = Z E^-1 Z^T v; seconds of E^-1.
+    /// Computes y = Z E^-1 Z^T v; returns the seconds of the solve with E.
     fn part_of(&mut self, v: &[f64], y: &mut [f64]) -> f64 {
         self.g.fill(0.0);
         for (&region, v) in self.regions.iter().zip(v) {
@@ -93,7 +93,8 @@ impl Deflation {
         seconds
     }
 
-    /// v = v - A y, y constant on regions: exactly v within them where rows have no sum, whatever the contrast.
+    /// Computes v = v - A y for a y that is constant on regions. Within a region whose row sums are zero, v is
+    /// unchanged to the last bit, for any contrast.
     fn subtract_product(&self, a: &SevenPoints, y: &[f64], v: &mut [f64]) {
         for (c, v) in v.iter_mut().enumerate() {
             let (couplings, cells) = neighbours(a, c);
@@ -102,8 +103,8 @@ impl Deflation {
     }
 }
 
-/// A cell's neighbours: coupling and cell, west, east, south, north, bottom, top; zero and the cell itself where there
-/// is none.
+/// Returns the couplings and cell indices of the neighbours to west, east, south, north, bottom and top. Outside the
+/// box: zero and the cell itself.
 fn neighbours(a: &SevenPoints, c: usize) -> ([f64; 6], [usize; 6]) {
     let (at, size, steps) = (a.cells.place(c), a.cells.size(), a.cells.steps());
     let mut found = ([0.0; 6], [c; 6]);
@@ -118,7 +119,7 @@ fn neighbours(a: &SevenPoints, c: usize) -> ([f64; 6], [usize; 6]) {
     found
 }
 
-/// w = A v.
+/// Computes w = A v.
 fn multiply(a: &SevenPoints, v: &[f64], w: &mut [f64]) {
     for (c, w) in w.iter_mut().enumerate() {
         let (couplings, cells) = neighbours(a, c);
@@ -126,7 +127,7 @@ fn multiply(a: &SevenPoints, v: &[f64], w: &mut [f64]) {
     }
 }
 
-/// r = b - A x.
+/// Computes r = b - A x.
 fn residual(a: &SevenPoints, b: &[f64], x: &[f64], r: &mut [f64]) {
     for (c, r) in r.iter_mut().enumerate() {
         let (couplings, cells) = neighbours(a, c);
@@ -178,7 +179,7 @@ impl State {
         })
     }
 
-    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik, Erlangga 2009); u is spent.
+    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Overwrites u.
     fn project(&mut self, a: &SevenPoints, of: fn(&mut Self) -> &mut Vec<f64>) {
         let Some(mut deflation) = self.deflation.take() else { return };
         let mut v = std::mem::take(of(self));
@@ -188,10 +189,12 @@ impl State {
         self.deflation = Some(deflation);
     }
 
-    /// z = K^T D^-1 K r, K = sum over m = 0 .. order of (-L D^-1)^m (van der Vorst 1982), by Horner's rule.
+    /// Computes z = K^T D^-1 K r with K = sum over m = 0 .. order of (-L D^-1)^m (van der Vorst 1982), by Horner's
+    /// rule.
     fn neumann(&mut self, a: &SevenPoints, order: usize) {
         let Self { r, z, u, .. } = self;
-        // u = r - L D^-1 u, `order` times from u = r; cells downwards, so that those before a cell are still old.
+        // u = r - L D^-1 u, `order` times from u = r. In descending order of cells, the preceding cells still have
+        // their old values.
         u.copy_from_slice(r);
         for _ in 0..order {
             for c in (0..r.len()).rev() {
@@ -200,7 +203,7 @@ impl State {
                 u[c] = r[c] - lower.iter().sum::<f64>();
             }
         }
-        // z = D^-1 u - D^-1 L^T z.
+        // z = D^-1 u - D^-1 L^T z, `order` times from z = D^-1 u.
         u.iter_mut().zip(a.center).for_each(|(u, center)| *u /= center);
         z.copy_from_slice(u);
         for _ in 0..order {
@@ -271,7 +274,7 @@ impl Engine for Reference {
     }
 }
 
-/// One run.
+/// A run: matrix, state and the caller's arrays.
 struct Run<'a, 'o> {
     a: SevenPoints<'a>,
     s: &'a mut State,
@@ -280,7 +283,7 @@ struct Run<'a, 'o> {
 }
 
 impl Run<'_, '_> {
-    /// Cells, and where the caller has them.
+    /// Returns all cells, and their indices in the caller's arrays.
     fn cells(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (cells, ld, plane) = (self.a.cells, self.arrays.ld, self.arrays.plane);
         (0..cells.count()).map(move |c| {
@@ -376,7 +379,7 @@ impl PcgSteps for Run<'_, '_> {
         Centered { removed, norm2: Some(dot(&s.r, &s.r)) }
     }
 
-    /// q = P A p.
+    /// Computes q = P A p; returns <p, q>.
     fn multiply(&mut self) -> f64 {
         multiply(&self.a, &self.s.p, &mut self.s.q);
         self.s.project(&self.a, |s| &mut s.q);
@@ -440,7 +443,7 @@ impl SolveSteps for Run<'_, '_> {
         dot(&self.s.z, &self.s.z)
     }
 
-    /// x = x^ + Z E^-1 Z^T (b - A x^).
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^); returns max |x_i|.
     fn back_substitute(&mut self) -> f64 {
         let s = &mut *self.s;
         if let Some(deflation) = &mut s.deflation {

@@ -1,4 +1,4 @@
-//! The coarsest grid, solved exactly: L D L' within a band, by connected component where rows sum to zero.
+//! Coarsest grid, solved exactly by a banded factorization L D L^T. Singular components are treated separately.
 
 use super::stencil::{HIERARCHY, Stencil};
 use crate::backend::reference::dpcg::coarsest::elimination_order;
@@ -7,18 +7,18 @@ use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::reduce;
 
-/// A pivot that is at most this part of its diagonal is rounding: the unknown is left out.
+/// A pivot of at most this fraction of its diagonal entry is a rounding error; its unknown is set to zero.
 const ZERO_PIVOT: f64 = 1e-14;
 
 for_each_isa! {
-    /// Takes an unknown out: `row`, its couplings, from those of the unknowns behind it and from their diagonals.
+    /// Eliminates an unknown: updates the diagonal and the couplings of the following unknowns. `row`: its couplings.
     fn eliminate(rest: &mut [f64], diagonal: &mut [f64], row: &[f64], inverse: f64) {
         let w = row.len();
         for (l, (&c, diagonal)) in row.iter().zip(diagonal).enumerate() {
             if c != 0.0 {
                 let factor = c * inverse;
                 *diagonal -= factor * c;
-                // Those of the last unknowns to unknowns that are not there are zero.
+                // The last unknowns have zero couplings beyond the end of the matrix.
                 let target = &mut rest[l * w..][..w - l - 1];
                 for (target, c) in target.iter_mut().zip(&row[l + 1..]) {
                     *target -= factor * c;
@@ -27,7 +27,7 @@ for_each_isa! {
         }
     }
 
-    /// x = L^-1 x, D left out: divides by pivots, and takes what `rows` couple from later unknowns.
+    /// Computes x = D^-1 L^-1 x; `rows` contains D L^T.
     fn forward(x: &mut [f64], rows: &[f64], inverse: &[f64], w: usize) {
         for (k, &inverse) in inverse.iter().enumerate() {
             x[k] *= inverse;
@@ -38,7 +38,7 @@ for_each_isa! {
         }
     }
 
-    /// x = L^-T x.
+    /// Computes x = L^-T x.
     fn backward(x: &mut [f64], rows: &[f64], inverse: &[f64], w: usize) {
         for (k, &inverse) in inverse.iter().enumerate().rev() {
             x[k] -= inverse * reduce::dot(&rows[k * w..][..w], &x[k + 1..]);
@@ -46,25 +46,26 @@ for_each_isa! {
     }
 }
 
-/// The factor. Unknowns are numbered the longest direction slowest.
+/// The factors. In the numbering of the unknowns, the longest direction is the slowest.
 pub struct Coarsest {
     width: usize,
-    /// The unknown of a point.
+    /// Number of the unknown of each point.
     unknown: Vec<usize>,
-    /// Couplings of unknown k to k + 1 .. k + width after k - 1 were eliminated.
+    /// Couplings of unknown k to k + 1 .. k + width, after the elimination of the unknowns before k.
     rows: Vec<f64>,
-    /// 1 / pivot, 0 of unknowns that are left out.
+    /// Reciprocal pivots; 0 for unknowns that are set to zero.
     inverse: Vec<f64>,
-    /// The component of each unknown.
+    /// Component of each unknown.
     component: Vec<usize>,
-    /// By component: 1 / unknowns where all rows sum to zero, else 0.
+    /// By component: 1 / (number of unknowns) if all row sums are zero, else 0.
     share: Vec<f64>,
     mean: Vec<f64>,
     x: Vec<f64>,
 }
 
 impl Coarsest {
-    /// Eliminates. In a component whose rows all sum to zero the last pivot is zero, and its unknown is left out.
+    /// Factorizes a matrix. In a component whose row sums are all zero, the last pivot is zero, and its unknown is set
+    /// to zero.
     pub fn new<T: Real>(a: &Stencil<T>) -> Result<Self> {
         let n = a.cells.count();
         let (unknown, strides) = elimination_order(a.cells)?;
@@ -105,7 +106,8 @@ impl Coarsest {
         Ok(of)
     }
 
-    /// `floats`: whether an unknown of a component is the one that is left out.
+    /// Eliminates all unknowns. `floats(component, k)`: whether unknown k is the one of a singular component that is
+    /// set to zero.
     fn eliminate(&mut self, full: &[f64], floats: impl Fn(usize, usize) -> bool) -> Result<()> {
         let (n, w) = (full.len(), self.width);
         let mut diagonal = zeroed(n, HIERARCHY)?;
@@ -119,7 +121,7 @@ impl Coarsest {
         Ok(())
     }
 
-    /// Numbers the components of a; how many there are.
+    /// Numbers the components of a; returns their number.
     fn find_components<T: Real>(&mut self, a: &Stencil<T>) -> Result<usize> {
         let n = a.cells.count();
         let (mut stack, mut found): (Vec<usize>, Vec<bool>) = (Vec::new(), zeroed(n, HIERARCHY)?);
@@ -143,7 +145,7 @@ impl Coarsest {
         Ok(components)
     }
 
-    /// Solves in place. Where rows sum to zero, of the part of r that sums to zero, and with a solution that does.
+    /// Solves in place. In singular components, subtracts the mean from the right-hand side and from the solution.
     pub fn solve(&mut self, x: &mut [f64]) {
         self.unknown.iter().zip(&*x).for_each(|(&k, x)| self.x[k] = *x);
         self.remove_means();
@@ -159,7 +161,7 @@ impl Coarsest {
         self.x.iter_mut().zip(&self.component).for_each(|(x, &k)| *x -= self.mean[k] * self.share[k]);
     }
 
-    /// Takes means from components whose matrix is regular, too.
+    /// Also subtracts means in regular components.
     #[cfg(test)]
     pub fn take_all_means(&mut self) {
         let mut sizes = vec![0.0; self.share.len()];
@@ -171,7 +173,7 @@ impl Coarsest {
             .for_each(|(share, size)| *share = 1.0 / size);
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         8 * (self.rows.len() + 2 * self.inverse.len() + 2 * self.component.len() + 2 * self.share.len())
     }

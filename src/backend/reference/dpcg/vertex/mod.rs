@@ -1,17 +1,18 @@
-//! Multigrid with vertex coarsening for symmetric 7-point matrices: every second cell is a coarse point, interpolation
-//! depends on the operator (Dendy 1982), coarse grids are Galerkin products on 27 points. One V(1,1) or V(2,2) cycle
-//! from zero is the preconditioner M^-1; it is linear, symmetric and positive.
+//! Multigrid with vertex coarsening for symmetric 7-point matrices (Dendy 1982). Every second cell is a coarse point,
+//! the interpolation depends on the operator, and coarse matrices are Galerkin products with 27 points. The
+//! preconditioner M^-1 is one V(1,1) or V(2,2) cycle from zero. It is linear, symmetric and positive definite.
 //!
-//! Smoothers: on the cells of the matrix red-black Gauss-Seidel, before the coarse grid in colours (0, 1), after it in
-//! (1, 0), colour (i + j + k) % 2; on coarse grids Jacobi
+//! The smoother on the finest grid is red-black Gauss-Seidel with the colour (i + j + k) % 2. Before the coarse-grid
+//! correction, colour 0 is updated first; after the correction, colour 0 is updated last. The smoother on coarse grids
+//! is damped Jacobi
 //!
 //! ```text
 //! x = x + 0.8 (r - A x) / max(D, (D + sum |c|)/2),
 //! ```
 //!
-//! which is convergent in the norm of A for entries of any sign: by Gershgorin the eigenvalues of D'^-1 A are at most
-//! 2, D' the divisor. On the coarsest grid an exact factor. Cycle and coarse matrices are in numbers of type T,
-//! products in f64.
+//! which converges in the norm of A for entries of any sign. By Gershgorin's theorem, the eigenvalues of D'^-1 A are at
+//! most 2, where D' = max(D, (D + sum |c|)/2). The coarsest grid is factorized exactly. The cycle and the coarse
+//! matrices use the type T, Galerkin products use f64.
 
 mod coarsest;
 pub mod stencil;
@@ -27,13 +28,13 @@ use coarsest::Coarsest;
 use stencil::{HIERARCHY, Stencil};
 use transfer::{Coarsened, SEMI};
 
-/// A grid of at most so many points is solved exactly.
+/// Largest number of points of the coarsest grid, which is solved exactly.
 pub const COARSEST: usize = 1000;
 
-/// Damping of Jacobi.
+/// Damping factor of Jacobi.
 pub const DAMPING: f64 = 0.8;
 
-/// Bounds of the coarsening.
+/// Parameters of the coarsening: limit of semicoarsening, and largest size of the coarsest grid.
 #[derive(Clone, Copy)]
 pub struct Bounds {
     pub semi: f64,
@@ -46,30 +47,30 @@ impl Default for Bounds {
     }
 }
 
-/// A grid that is smoothed, and the way to the next one.
+/// A grid with a smoother, and the interpolation from the next coarser grid.
 struct Level<T> {
     /// Its matrix.
     a: Stencil<T>,
-    /// Red-black Gauss-Seidel; else Jacobi.
+    /// Whether the smoother is red-black Gauss-Seidel; otherwise it is Jacobi.
     coloured: bool,
-    /// The diagonal of that.
+    /// Diagonal of the matrix.
     diagonal: Vec<T>,
-    /// 1 / divisor of the smoother.
+    /// Reciprocal divisor of the smoother.
     inverse: Vec<T>,
     /// Directions in which the next grid is coarser.
     coarsened: Coarsened,
-    /// Extents of the next grid.
+    /// Extents of the next coarser grid.
     coarse: Cells,
-    /// Interpolation from there, see `Weights`.
+    /// Interpolation from the next coarser grid, see `Weights`.
     weights: Vec<[T; 8]>,
     x: Vec<T>,
     r: Vec<T>,
-    /// A x, then the residual.
+    /// Workspace for A x, then the residual.
     residual: Vec<T>,
 }
 
 impl<T: Real> Level<T> {
-    /// The level of matrix a, and the matrix of the next one.
+    /// Returns the level of matrix a, and the matrix of the next coarser level.
     fn new(a: Stencil<T>, semi: f64) -> Result<(Self, Stencil<T>)> {
         let n = a.cells.count();
         let coarsened = transfer::directions(a.cells, transfer::strengths(&a), semi);
@@ -95,8 +96,8 @@ impl<T: Real> Level<T> {
         Ok((level, next))
     }
 
-    /// Gauss-Seidel on the cells of a matrix that was multiplied by `scale`: divides by the diagonal. A cell without
-    /// couplings is its own equation.
+    /// Selects Gauss-Seidel for the finest grid, whose matrix is `scale` times `a`: divides by the diagonal. A cell
+    /// without couplings is solved by its own equation.
     fn colour(&mut self, a: &SevenPoints, scale: f64) {
         self.coloured = true;
         for (p, center) in a.center.iter().enumerate() {
@@ -107,20 +108,20 @@ impl<T: Real> Level<T> {
         }
     }
 
-    /// The sweeps before the coarse grid in colours (0, 1), or after it in (1, 0).
+    /// Executes the sweeps. The colours are (0, 1) before the coarse-grid correction and (1, 0) after it.
     fn smooth(&mut self, sweeps: usize, colours: [usize; 2]) {
         for _ in 0..sweeps {
             if self.coloured { colours.into_iter().for_each(|colour| self.relax_colour(colour)) } else { self.relax() }
         }
     }
 
-    /// residual = r - A x.
+    /// Computes residual = r - A x.
     fn take_residual(&mut self) {
         self.a.multiply(&self.diagonal, &self.x, &mut self.residual);
         self.residual.iter_mut().zip(&self.r).for_each(|(residual, r)| *residual = *r - *residual);
     }
 
-    /// A half-sweep of Gauss-Seidel: the rows of a colour.
+    /// Executes a half-sweep of Gauss-Seidel for the rows of a colour.
     fn relax_colour(&mut self, colour: usize) {
         self.take_residual();
         for p in (0..self.x.len()).filter(|&p| self.a.cells.place(p).iter().sum::<usize>() % 2 == colour) {
@@ -128,13 +129,13 @@ impl<T: Real> Level<T> {
         }
     }
 
-    /// A sweep of Jacobi.
+    /// Executes a Jacobi step.
     fn relax(&mut self) {
         self.take_residual();
         self.x.iter_mut().zip(&self.residual).zip(&self.inverse).for_each(|((x, r), inverse)| *x += *r * *inverse);
     }
 
-    /// Calls `f` with every point, the coarse points that interpolate to it, and their weights.
+    /// Calls `f(p, coarse, weight)` for each point and each coarse point that interpolates to it.
     fn each_weight(&self, mut f: impl FnMut(usize, usize, T)) {
         let [sx, sy, sz] = self.coarse.steps();
         for (p, weights) in self.weights.iter().enumerate() {
@@ -146,17 +147,17 @@ impl<T: Real> Level<T> {
     }
 }
 
-/// Grids from one that is smoothed to the coarsest one.
+/// Grids from a smoothed grid to the coarsest grid.
 pub struct Grids<T> {
     sweeps: usize,
     levels: Vec<Level<T>>,
     coarsest: Coarsest,
-    /// Of the coarsest grid.
+    /// Right-hand side and solution on the coarsest grid.
     x: Vec<f64>,
 }
 
 impl<T: Real> Grids<T> {
-    /// All below matrix a, which is smoothed by Jacobi if it is not the coarsest one itself.
+    /// Computes the grids below matrix a. Its smoother is Jacobi, unless it is the coarsest grid.
     pub fn new(a: Stencil<T>, sweeps: usize, bounds: Bounds) -> Result<Self> {
         Self::below(Vec::new(), a, sweeps, bounds)
     }
@@ -170,7 +171,7 @@ impl<T: Real> Grids<T> {
         Ok(Self { sweeps, levels, coarsest: Coarsest::new(&a)?, x: zeroed(a.cells.count(), HIERARCHY)? })
     }
 
-    /// One V-cycle from zero: x is r, then about A^-1 r.
+    /// Executes one V-cycle from zero: x contains r on entry, and an approximation of A^-1 r on return.
     pub fn solve(&mut self, x: &mut [T]) {
         match self.levels.first_mut() {
             Some(first) => {
@@ -186,7 +187,7 @@ impl<T: Real> Grids<T> {
         }
     }
 
-    /// One V-cycle from zero on grid l and below.
+    /// Executes one V-cycle from zero on grid l and all coarser grids.
     fn cycle(&mut self, l: usize) {
         let (here, below) = self.levels.split_at_mut(l + 1);
         let level = &mut here[l];
@@ -219,7 +220,7 @@ impl<T: Real> Grids<T> {
         level.smooth(self.sweeps, [1, 0]);
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         let of = |level: &Level<T>| {
             let n = level.x.len();
@@ -231,18 +232,19 @@ impl<T: Real> Grids<T> {
 
 /// The preconditioner.
 pub struct Vertex<T: Real> {
-    /// A power of two by which the matrix is multiplied: single precision has its range around one.
+    /// Power of two by which the matrix is multiplied, so that its largest diagonal entry is in [1, 2).
     scale: f64,
     grids: Grids<T>,
 }
 
 impl<T: Real> Vertex<T> {
-    /// For a matrix; `sweeps` of the smoother before and after the coarse grid: 1 or 2.
+    /// Computes the preconditioner of a matrix. `sweeps` (1 or 2): smoothing steps before and after the coarse-grid
+    /// correction.
     pub fn new(a: &SevenPoints, sweeps: usize) -> Result<Self> {
         Self::with(a, sweeps, Bounds::default())
     }
 
-    /// The same within other bounds.
+    /// Computes the preconditioner with other parameters of the coarsening.
     pub fn with(a: &SevenPoints, sweeps: usize, bounds: Bounds) -> Result<Self> {
         let scale = inverse_power(max_abs(a.center));
         let (mut finest, next) = Level::new(Stencil::of(a, scale)?, bounds.semi)?;
@@ -250,13 +252,13 @@ impl<T: Real> Vertex<T> {
         Ok(Self { scale, grids: Grids::below(collected([finest], HIERARCHY)?, next, sweeps, bounds)? })
     }
 
-    /// z = M^-1 r, a the matrix that it was made of.
+    /// Computes z = M^-1 r; `a` is the matrix of the setup.
     pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
         debug_assert_eq!(a.cells, self.grids.levels[0].a.cells);
         self.cycle(r, z);
     }
 
-    /// z = M^-1 r.
+    /// Computes z = M^-1 r.
     pub fn cycle(&mut self, r: &[f64], z: &mut [f64]) {
         let finest = &mut self.grids.levels[0];
         let scale = inverse_power(max_abs(r));
@@ -266,20 +268,20 @@ impl<T: Real> Vertex<T> {
         z.iter_mut().zip(&self.grids.levels[0].x).for_each(|(z, x)| *z = x.wide() * back);
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         self.grids.bytes()
     }
 }
 
-/// What Jacobi divides the residual by.
+/// Returns the divisor of the damped Jacobi smoother in row p.
 fn jacobi_divisor<T: Real>(a: &Stencil<T>, p: usize) -> f64 {
     let [sum, size] = a.sums(p);
     let diagonal = sum + a.excess[p];
     f64::max(diagonal, (diagonal + size) / 2.0) / DAMPING
 }
 
-/// The power of two that brings a magnitude into [1, 2); 1 for zero.
+/// Returns the power of two that scales a magnitude into [1, 2), or 1 for zero.
 pub fn inverse_power(magnitude: f64) -> f64 {
     if magnitude > 0.0 && magnitude.is_finite() { (-magnitude.log2().floor()).exp2() } else { 1.0 }
 }

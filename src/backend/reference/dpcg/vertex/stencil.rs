@@ -1,16 +1,16 @@
-//! Matrices of the grids: conductances c_o(p) = -A(p, p + o) of a symmetric stencil, and what rows sum to.
+//! Matrices of the grids, stored as conductances c_o(p) = -A(p, p + o) of a symmetric stencil and as row sums.
 
 use crate::error::{Result, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
 
-/// From a point to another one, by direction.
+/// Difference of indices (i, j, k) between two points.
 pub type Offset = [isize; 3];
 
-/// The upper half of 7 points.
+/// Upper half of the 7-point stencil.
 pub const FACES: [Offset; 3] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
 
-/// The upper half of 27 points, in the order of their steps through memory.
+/// Upper half of the 27-point stencil, in ascending order of the distances in memory.
 pub const CUBE: [Offset; 13] = [
     [1, 0, 0],
     [-1, 1, 0],
@@ -27,33 +27,32 @@ pub const CUBE: [Offset; 13] = [
     [1, 1, 1],
 ];
 
-/// A row whose sum is at most this part of its diagonal sums to zero: smaller sums are rounding of single precision.
+/// A row sum of at most this fraction of the diagonal counts as zero: it is a rounding error of single precision.
 pub const ZERO_ROW_SUM: f64 = 1e-6;
 
-/// For errors.
+/// Name of the allocation in error messages.
 pub const HIERARCHY: &str = "the grids of multigrid";
 
-/// A symmetric matrix on a grid, with c in the numbers of the cycle.
+/// A symmetric matrix on a grid, with c in the precision of the cycle.
 pub struct Stencil<T> {
     /// Extents.
     pub cells: Cells,
-    /// Upper half: `FACES` or `CUBE`.
+    /// Upper half of the stencil: `FACES` or `CUBE`.
     pub offsets: &'static [Offset],
-    /// c, offset by offset; zero where it leaves the grid.
+    /// Conductances c, one array per offset; zero where an offset leaves the grid.
     pub c: Vec<T>,
-    /// Row sums: the excess of a diagonal over its conductances.
+    /// Row sums: the diagonal minus the conductances.
     pub excess: Vec<f64>,
 }
 
 impl<T: Real> Stencil<T> {
-    /// No couplings.
+    /// Returns a matrix of zeros.
     pub fn zeroed(cells: Cells, offsets: &'static [Offset]) -> Result<Self> {
         let n = cells.count();
         Ok(Self { cells, offsets, c: zeroed(offsets.len() * n, HIERARCHY)?, excess: zeroed(n, HIERARCHY)? })
     }
 
-    /// `scale` times a 7-point matrix. A cell without couplings (within an obstacle) is left out: all of its row is
-    /// zero.
+    /// Returns `scale` times a 7-point matrix. The row of a cell without couplings (in an obstacle) is zero.
     pub fn of(a: &SevenPoints, scale: f64) -> Result<Self> {
         let n = a.cells.count();
         let mut of = Self::zeroed(a.cells, &FACES)?;
@@ -67,17 +66,18 @@ impl<T: Real> Stencil<T> {
         Ok(of)
     }
 
-    /// Steps through memory, offset by offset.
+    /// Returns the distance in memory for an offset.
     pub fn step(&self, offset: Offset) -> isize {
         (0..3).map(|d| offset[d] * self.cells.steps()[d] as isize).sum()
     }
 
-    /// Calls `f` with the offset, the place and the conductance of every neighbour of p.
+    /// Calls `f` with the offset, the index and the conductance of each neighbour of p.
     pub fn each(&self, p: usize, mut f: impl FnMut(Offset, usize, f64)) {
         let n = self.cells.count();
         for (k, &offset) in self.offsets.iter().enumerate() {
             let (step, c) = (self.step(offset) as usize, &self.c[k * n..][..n]);
-            // Conductances that leave the grid are zero, also where p + step is a point on its other side.
+            // Conductances that leave the grid are zero, also where p + step is a point on the opposite side of the
+            // grid.
             if c[p].wide() != 0.0 {
                 f(offset, p + step, c[p].wide());
             }
@@ -87,7 +87,7 @@ impl<T: Real> Stencil<T> {
         }
     }
 
-    /// The sums of c and of |c| over the neighbours of p.
+    /// Returns the sums of c and of |c| over the neighbours of p.
     pub fn sums(&self, p: usize) -> [f64; 2] {
         let mut sums = [0.0; 2];
         self.each(p, |_, _, c| {
@@ -97,14 +97,14 @@ impl<T: Real> Stencil<T> {
         sums
     }
 
-    /// Diagonals: of the rounded c, so that constants stay in the kernel where rows sum to zero.
+    /// Computes the diagonals from the rounded c, so that constants remain in the null space if row sums are zero.
     pub fn diagonal(&self) -> Result<Vec<f64>> {
         let mut diagonal = zeroed(self.cells.count(), HIERARCHY)?;
         diagonal.iter_mut().enumerate().for_each(|(p, d)| *d = self.sums(p)[0] + self.excess[p]);
         Ok(diagonal)
     }
 
-    /// out = A x, `diagonal` that of A.
+    /// Computes out = A x; `diagonal` is that of A.
     pub fn multiply(&self, diagonal: &[T], x: &[T], out: &mut [T]) {
         let n = self.cells.count();
         out.iter_mut().zip(diagonal).zip(x).for_each(|((out, d), x)| *out = *d * *x);
@@ -117,13 +117,13 @@ impl<T: Real> Stencil<T> {
         }
     }
 
-    /// Bytes.
+    /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&self.c[..]) + size_of_val(&self.excess[..])
     }
 }
 
-/// The sums of c and of |c| over the neighbours of a cell.
+/// Returns the sums of c and of |c| over the neighbours of a cell.
 pub fn sums_at(a: &SevenPoints, p: usize) -> [f64; 2] {
     let mut sums = [0.0; 2];
     for (step, entries) in a.cells.steps().into_iter().zip(a.forward) {
@@ -135,7 +135,7 @@ pub fn sums_at(a: &SevenPoints, p: usize) -> [f64; 2] {
     sums
 }
 
-/// What a diagonal exceeds the sum of its conductances by.
+/// Returns the row sum diagonal - sum, or zero if it is at most `ZERO_ROW_SUM` times the diagonal.
 pub fn excess(diagonal: f64, sum: f64) -> f64 {
     let excess = diagonal - sum;
     if excess > ZERO_ROW_SUM * diagonal { excess } else { 0.0 }

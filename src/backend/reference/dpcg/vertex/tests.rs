@@ -6,7 +6,7 @@ use crate::grid::components::ZERO_ROW_SUM;
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 use std::fmt::Write;
 
-/// A matrix and right-hand side that own their numbers.
+/// A matrix that owns its entries.
 pub struct System {
     pub cells: Cells,
     pub center: Vec<f64>,
@@ -21,7 +21,8 @@ impl System {
         Self { cells: Cells { nx, ny, nz }, center: problem.center.clone(), forward }
     }
 
-    /// Random conductances over six orders of magnitude where `open` says that a face is; `excess` on every row.
+    /// Creates random conductances over six orders of magnitude on the faces for which `open(place, d)`. `excess`: row
+    /// sum of every row.
     pub fn random(size: [usize; 3], seed: u64, excess: f64, open: impl Fn([usize; 3], usize) -> bool) -> Self {
         let [nx, ny, nz] = size;
         let cells = Cells { nx, ny, nz };
@@ -39,7 +40,7 @@ impl System {
                 }
             }
         }
-        // Cells without faces and excess: obstacles.
+        // Cells without faces and row sum are obstacles.
         of.center.iter_mut().filter(|c| **c == 0.0).for_each(|c| *c = 1.0);
         of
     }
@@ -66,17 +67,17 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Deflation by a vector for each group of two cells or more that strong couplings join, on singular systems, too: the
-/// heavy phase has none, so that E is regular.
+/// Deflation with one vector for each group of two or more cells that strong couplings connect. The heavy phase has no
+/// vector, so E is regular even if the system is singular.
 struct Deflation {
-    /// The vector of each cell, if it has one.
+    /// Number of the vector of each cell, if any.
     vector: Vec<Option<usize>>,
     /// E^-1, row by row.
     inverse: Vec<Vec<f64>>,
 }
 
 impl Deflation {
-    /// `strong`: so many times the smallest coupling of a direction.
+    /// Finds the groups. A coupling is strong if it exceeds `strong` times the smallest coupling of its direction.
     fn new(system: &System, strong: f64) -> Self {
         let (n, steps) = (system.cells.count(), system.cells.steps());
         let mut joined = vec![Vec::new(); n];
@@ -108,7 +109,7 @@ impl Deflation {
         of
     }
 
-    /// Z^T v.
+    /// Returns Z^T v.
     fn restricted(&self, v: &[f64]) -> Vec<f64> {
         let vectors = self.vector.iter().flatten().max().map_or(0, |last| last + 1);
         let mut sums = vec![0.0; vectors];
@@ -116,25 +117,25 @@ impl Deflation {
         sums
     }
 
-    /// Z t.
+    /// Returns Z t.
     fn prolonged(&self, t: &[f64]) -> Vec<f64> {
         self.vector.iter().map(|k| k.map_or(0.0, |k| t[k])).collect()
     }
 
-    /// Z E^-1 Z^T v.
+    /// Returns Z E^-1 Z^T v.
     fn coarse(&self, v: &[f64]) -> Vec<f64> {
         let g = self.restricted(v);
         self.prolonged(&self.inverse.iter().map(|row| dot(row, &g)).collect::<Vec<f64>>())
     }
 
-    /// v = P v.
+    /// Computes v = P v.
     fn project(&self, system: &System, v: &mut [f64]) {
         let correction = system.multiply(&self.coarse(v));
         v.iter_mut().zip(correction).for_each(|(v, correction)| *v -= correction);
     }
 }
 
-/// The inverse of a symmetric positive matrix (Gauss and Jordan).
+/// Returns the inverse of a symmetric positive definite matrix by Gauss-Jordan elimination.
 fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     let n = a.len();
     for k in 0..n {
@@ -149,7 +150,7 @@ fn inverse(mut a: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     a
 }
 
-/// Preconditioned CG from zero, of P A x = P b where there is a deflation, until |r| <= tol |b|: the solution and
+/// Executes PCG from zero, on P A x = P b with deflation, until |r| <= tol |b|. Returns the solution and the number of
 /// iterations.
 fn pcg<T: Real>(
     system: &System,
@@ -204,17 +205,17 @@ struct Row {
     single: bool,
     deflated: bool,
     iterations: usize,
-    /// The library's own, where it needs fewer than the prototype.
+    /// Iteration count of this library, if it is lower than the prototype's count.
     fewer: Option<usize>,
-    /// With the prototype's means, where its rounding makes another count still: [`ROUNDED`].
+    /// Iteration count with the prototype's means, if rounding in the prototype changes its count: [`ROUNDED`].
     rounded: Option<usize>,
 }
 
-/// A row of contrast 1e-6 on which the prototype's single precision tells: 19 iterations, 14 in its double precision. A
-/// program with its means takes 15.
+/// A row of contrast 1e-6 for which single precision changes the prototype's count: 19 instead of 14. This code with
+/// the prototype's means needs 15.
 const ROUNDED: (&str, usize) = ("64,sheet,-,1e-6,harm,rand,gmg27-v22-f32,none,", 15);
 
-/// Rows that converged and whose method is the one here.
+/// Returns the rows of the table that converged and that use the method of this module.
 fn rows() -> Vec<Row> {
     let text = include_str!("../../../../../tests/golden/gmg.csv");
     let row = |line: &str| {
@@ -241,7 +242,7 @@ fn rows() -> Vec<Row> {
     text.lines().skip(1).filter_map(row).collect()
 }
 
-/// Who takes means from the coarsest grid: the library where its matrix is singular, the prototype always.
+/// Components of the coarsest grid whose mean is subtracted: the singular components (library), or all (prototype).
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Means {
     Singular,
@@ -256,12 +257,12 @@ fn count<T: Real>(row: &Row, problem: &TwoPhase, system: &System, b: &[f64], mea
     let deflation = row.deflated.then(|| Deflation::new(system, STRONG));
     let (x, iterations) = pcg(system, &mut m, deflation.as_ref(), b, (1e-6, 200));
     let relative = problem.relative_residual(b, &x);
-    // What the recurrence loses to rounding in so few iterations is far below the tolerance.
+    // In so few iterations, the rounding errors of the recurred residual are far below the tolerance.
     assert!(relative <= 1.01e-6, "{}: {relative:e} after {iterations}", row.set);
     iterations
 }
 
-/// The library's own count of a row of which it needs fewer iterations than the prototype (tests/golden/README.md).
+/// Returns this library's count for a row that needs fewer iterations than the prototype (tests/golden/README.md).
 fn fewer(line: &str) -> Option<usize> {
     let text = include_str!("../../../../../tests/golden/fewer.csv");
     text.lines().skip(1).find_map(|row| {
@@ -276,7 +277,7 @@ fn compare(rows: &[Row]) {
     for row in rows {
         let key = format!("{:?} {} {:e} {}", row.size, row.set, row.contrast, row.rhs);
         if made.as_ref().is_none_or(|made| made.0 != key) {
-            // Set 0: water alone.
+            // Set 0 is water only.
             let (set, contrast) = if row.set == "0" { ("1", 1.0) } else { (&*row.set, row.contrast) };
             let problem = TwoPhase::new(set, row.size, contrast);
             let (system, b) = (System::of(&problem), problem.rhs(&row.rhs));
@@ -308,7 +309,7 @@ fn compare(rows: &[Row]) {
     assert!(wrong.is_empty(), "of {} rows\n{wrong}", rows.len());
 }
 
-/// Names the variable that asks for all rows: a quarter of an hour.
+/// Environment variable that requests all rows, which take a quarter of an hour.
 const ALL_ROWS: &str = "RRBSOLVER_ALL_ROWS";
 
 #[test]
@@ -336,14 +337,14 @@ fn symmetric_and_positive_on_awkward_sizes() {
             m.apply(&system.view(), &v, &mut mv);
             let size_of = dot(&u, &mu).abs() * dot(&v, &mv).abs();
             let name = format!("{size:?}, V({sweeps},{sweeps}), excess {excess}");
-            // Rounding of f64, times the condition of rows that differ by 1e6.
+            // Rounding of f64 times the condition number of rows that differ by a factor of 1e6.
             assert!((dot(&u, &mv) - dot(&v, &mu)).abs() <= 1e-9 * size_of.sqrt(), "{name}");
             assert!(dot(&u, &mu) > 0.0 && dot(&v, &mv) > 0.0, "{name}");
         }
     }
 }
 
-/// The residual that sums to zero in every component, after PCG to a small tolerance.
+/// Checks PCG to a small tolerance. The right-hand side has zero sum in every component.
 fn solves<T: Real>(system: &System, components: impl Fn(usize) -> usize, most: usize) {
     let n = system.cells.count();
     let mut random = SplitMix(5);
@@ -352,7 +353,7 @@ fn solves<T: Real>(system: &System, components: impl Fn(usize) -> usize, most: u
     let mut m = Vertex::<T>::new(&system.view(), 1).unwrap();
     let (x, iterations) = pcg(system, &mut m, None, &b, (1e-8, 200));
     assert!(iterations <= most, "{iterations} iterations");
-    // Constants aside, the solution is the one that b was made of: the tolerance times the condition.
+    // The solution equals the exact one up to constants, within the tolerance times the condition number.
     let mut means = [[0.0; 3]; 4];
     for p in 0..n {
         let [x, exact] = [x[p], exact[p]];
@@ -367,7 +368,7 @@ fn solves<T: Real>(system: &System, components: impl Fn(usize) -> usize, most: u
 
 #[test]
 fn closed_tanks_are_solved_apart() {
-    // Two tanks, each with its own constant; then a third of obstacles between them.
+    // Two tanks, each with its own constant; then obstacles in a third of the box between them.
     let problem = TwoPhase::new("9", [24, 20, 22], 1e-3);
     let mut system = System::of(&problem);
     for wall in [11..12, 11..15] {
@@ -398,7 +399,7 @@ fn closed_tanks_are_solved_apart() {
                 (0..cells.count()).map(|p| if solid(cells.place(p)[0]) { p as f64 } else { 0.0 }).collect();
             let mut z = vec![1.0; b.len()];
             Vertex::<f64>::new(&system.view(), 2).unwrap().apply(&system.view(), &b, &mut z);
-            // A row without couplings is its own equation.
+            // A row without couplings is solved by its own equation.
             for (z, b) in z.iter().zip(&b) {
                 assert!((z - b / 2.5).abs() <= 1e-13 * b, "{z} {b}");
             }
@@ -445,7 +446,7 @@ fn constants_are_interpolated_exactly() {
     let a = Stencil::<f64>::of(&system.view(), 1.0).unwrap();
     for coarsened in [[true; 3], [true, false, true], [false, true, false]] {
         let weights = transfer::weights(&a, coarsened).unwrap();
-        // Rounding of a few sums.
+        // Rounding errors of a few sums.
         assert!(weights.iter().all(|w| (w.iter().sum::<f64>() - 1.0).abs() <= 1e-14));
         let next = transfer::product(&a, &weights, coarsened).unwrap();
         assert!(next.excess.iter().all(|&g| g == 0.0));

@@ -1,14 +1,14 @@
-//! Which points are coarse, operator-dependent interpolation (Dendy 1982, in 3D), and the Galerkin product.
+//! Coarse points, operator-dependent interpolation (Dendy 1982, extended to 3D), and the Galerkin product.
 //!
-//! In a direction that is coarsened, every second point is coarse, the first one included: point 2 I is coarse point I.
-//! The *type* S of a point is the set of coarsened directions in which its index is odd: the empty set for coarse
-//! points. The stencil is summed over the directions outside of S, and the equation of what is left gives the value:
+//! In a direction that is coarsened, every second point is coarse, beginning with the first: point 2 I is coarse point
+//! I. The *type* S of a point is the set of coarsened directions in which its index is odd; S is empty for coarse
+//! points. The stencil is summed over the directions outside S. The resulting equation defines the interpolated value:
 //!
 //! ```text
-//! x(p) = (1/den) sum_{o_S != 0} c_o x(p + o_S),   den = excess + sum_{o_S != 0} c_o,
+//! x(p) = (1/den) sum_{o_S != 0} c_o x(p + o_S),   den = row sum + sum_{o_S != 0} c_o,
 //! ```
 //!
-//! o_S the part of o in the directions of S; point p + o_S has fewer odd indices.
+//! where o_S is the part of o in the directions S. The point p + o_S has fewer odd indices than p.
 
 use super::stencil::{CUBE, HIERARCHY, Offset, Stencil, excess};
 use crate::error::{Result, zeroed};
@@ -17,14 +17,14 @@ use crate::runtime::number::Real;
 
 pub use crate::options::limits::SEMI;
 
-/// Weights of the coarse points around a point in its interpolation: bit d of the index says which of the two in
-/// direction d, 0 where the point has no odd index.
+/// Interpolation weights of a point by coarse point. Bit d of the index selects the lower or upper coarse point in
+/// direction d; it is 0 if the point's index in direction d is even.
 pub type Weights = [f64; 8];
 
-/// Whether a direction is coarsened.
+/// Whether each direction is coarsened.
 pub type Coarsened = [bool; 3];
 
-/// The mean over all rows of the part that couplings in direction d have in the diagonal, by direction.
+/// Returns, for each direction, the mean over all rows of the couplings in this direction divided by the diagonal.
 pub fn strengths<T: Real>(a: &Stencil<T>) -> [f64; 3] {
     let (mut strength, mut rows) = ([0.0; 3], 0.0);
     for p in 0..a.cells.count() {
@@ -39,7 +39,7 @@ pub fn strengths<T: Real>(a: &Stencil<T>) -> [f64; 3] {
     strength.map(|sum| sum / f64::max(rows, 1.0))
 }
 
-/// Directions to coarsen: those of strong couplings; at least one, if any can be.
+/// Returns the directions to coarsen: those of strong couplings, and at least one if any has more than one point.
 pub fn directions(cells: Cells, strength: [f64; 3], semi: f64) -> Coarsened {
     let largest = strength.into_iter().fold(0.0, f64::max);
     let long = cells.size().map(|n| n > 1);
@@ -47,23 +47,23 @@ pub fn directions(cells: Cells, strength: [f64; 3], semi: f64) -> Coarsened {
     if strong.contains(&true) { strong } else { long }
 }
 
-/// The coarse grid.
+/// Returns the extents of the coarse grid.
 pub fn coarse_cells(cells: Cells, coarsened: Coarsened) -> Cells {
     let [nx, ny, nz] = [0, 1, 2].map(|d| if coarsened[d] { cells.size()[d].div_ceil(2) } else { cells.size()[d] });
     Cells { nx, ny, nz }
 }
 
-/// The type of a point: bit d for an odd index in coarsened direction d.
+/// Returns the type of a point: bit d is set for an odd index in coarsened direction d.
 pub fn type_of(place: [usize; 3], coarsened: Coarsened) -> usize {
     (0..3).map(|d| (usize::from(coarsened[d]) * (place[d] % 2)) << d).sum()
 }
 
-/// The coarse point at or below a place in every direction.
+/// Returns the coarse point at or below a point in every direction.
 pub fn below(place: [usize; 3], coarsened: Coarsened) -> [usize; 3] {
     [0, 1, 2].map(|d| if coarsened[d] { place[d] / 2 } else { place[d] })
 }
 
-/// Interpolation, point by point: coarse points first, then edges, faces and centres of the cubes between them.
+/// Computes the interpolation weights: first of coarse points, then on edges and faces, finally in centres of cubes.
 pub fn weights<T: Real>(a: &Stencil<T>, coarsened: Coarsened) -> Result<Vec<Weights>> {
     let mut weights: Vec<Weights> = zeroed(a.cells.count(), HIERARCHY)?;
     for order in 0..=3 {
@@ -78,7 +78,7 @@ pub fn weights<T: Real>(a: &Stencil<T>, coarsened: Coarsened) -> Result<Vec<Weig
     Ok(weights)
 }
 
-/// Interpolation to point p of type `of_p`, from those of fewer odd indices.
+/// Computes the weights of point p of type `of_p` from those of points with fewer odd indices.
 fn row<T: Real>(a: &Stencil<T>, p: usize, of_p: usize, weights: &[Weights]) -> Weights {
     let (mut row, mut sum) = ([0.0; 8], 0.0);
     a.each(p, |offset, _, c| {
@@ -87,17 +87,19 @@ fn row<T: Real>(a: &Stencil<T>, p: usize, of_p: usize, weights: &[Weights]) -> W
             sum += c;
             let side: usize = (0..3).map(|d| usize::from(part[d] > 0) << d).sum();
             let other = &weights[p.wrapping_add_signed(a.step(part))];
-            // A point with a part in direction d has no odd index there: bit d of all its weights is free.
+            // If the part is nonzero in direction d, the other point has an even index there. Bit d of its weights is
+            // then unused.
             (0..8).filter(|t| t & side == 0).for_each(|t| row[t | side] += c * other[t]);
         }
     });
-    // Single entries on 27 points can be negative. Where all couplings towards coarse points are, none interpolate to
-    // p.
+    // Single couplings of a 27-point stencil can be negative. If the sum of the couplings towards coarse points is not
+    // positive, no point interpolates to p.
     if sum > 0.0 { row.map(|w| w / (sum + a.excess[p])) } else { [0.0; 8] }
 }
 
-/// The Galerkin product P' A P on 27 points. Every pair of fine neighbours p, q lies in one closed cube between 8
-/// coarse points, and adds c (P_p - P_q)(P_p - P_q)' to the matrix of that cube; a row of excess g adds g P_p P_p'.
+/// Computes the Galerkin product P^T A P with 27 points. Each pair of neighbouring fine points p, q is in one closed
+/// cube between 8 coarse points. It adds c (P_p - P_q)(P_p - P_q)^T to the matrix of this cube. A row sum g adds g P_p
+/// P_p^T.
 pub fn product<T: Real>(a: &Stencil<T>, weights: &[Weights], coarsened: Coarsened) -> Result<Stencil<T>> {
     let cells = coarse_cells(a.cells, coarsened);
     let mut coarse = Accumulated { exact: Stencil::zeroed(cells, &CUBE)?, diagonal: zeroed(cells.count(), HIERARCHY)? };
@@ -120,7 +122,7 @@ pub fn product<T: Real>(a: &Stencil<T>, weights: &[Weights], coarsened: Coarsene
     coarse.rounded()
 }
 
-/// Weights of the corners of a cube in the interpolation to a point in it.
+/// Returns the weights of the corners of a cube in the interpolation to a point of this cube.
 fn in_cube(weights: &Weights, place: [usize; 3], cube: [usize; 3], coarsened: Coarsened) -> Weights {
     let side: usize = (0..3).map(|d| usize::from(below(place, coarsened)[d] > cube[d]) << d).sum();
     let mut of = [0.0; 8];
@@ -128,14 +130,14 @@ fn in_cube(weights: &Weights, place: [usize; 3], cube: [usize; 3], coarsened: Co
     of
 }
 
-/// A coarse matrix before it is rounded.
+/// A coarse matrix before rounding.
 struct Accumulated {
     exact: Stencil<f64>,
     diagonal: Vec<f64>,
 }
 
 impl Accumulated {
-    /// Adds c v v' on the corners of a cube.
+    /// Adds c v v^T on the corners of a cube.
     fn add(&mut self, cube: [usize; 3], v: &Weights, c: f64) {
         if c == 0.0 {
             return;
@@ -162,7 +164,7 @@ impl Accumulated {
     }
 }
 
-/// The number of an offset in `CUBE`.
+/// Returns the number of an offset in `CUBE`.
 pub fn upper(offset: Offset) -> usize {
     (9 * offset[2] + 3 * offset[1] + offset[0] - 1) as usize
 }
