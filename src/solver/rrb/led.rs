@@ -1,5 +1,5 @@
-//! A domain of many ranks whose systems the first rank solves, on its devices: what it tells the others while it works,
-//! so that their monitors, histories and results are those of a rank that works.
+//! A domain of several ranks whose systems rank 0 solves on its devices. Rank 0 sends its events and results to the
+//! other ranks, so that monitors, histories and results are the same on all ranks.
 
 use super::{Done, Rrb};
 use crate::backend::elsewhere::Elsewhere;
@@ -10,13 +10,13 @@ use crate::report::{Event, Observer, Outcome};
 use crate::runtime::heap::{Counted, boxed};
 use crate::solver::machine::{Core, Machine};
 
-/// For errors.
+/// Name of the data in error messages.
 const TELLING: &str = "events for other ranks";
 
-/// The rank that works.
+/// The root rank, which computes.
 pub const FIRST: usize = 0;
 
-/// An event as numbers: which of these it is, and up to three more.
+/// Number of words per event: its kind, one of the constants below, and up to three values.
 const EVENT: usize = 4;
 const ITERATION: f64 = 1.0;
 const PASSED: f64 = 2.0;
@@ -35,7 +35,7 @@ fn words_of(event: Event) -> [f64; EVENT] {
     }
 }
 
-/// None: they have ended.
+/// Decodes an event; `None` marks the end of the events.
 fn event_of(words: &[f64]) -> Option<Event> {
     let count = words[1] as usize;
     let kind = words[0];
@@ -54,15 +54,16 @@ fn event_of(words: &[f64]) -> Option<Event> {
     })
 }
 
-/// So many at a time, behind their number.
+/// Number of events per block. A block begins with its number of events.
 const EVENTS: usize = 64;
 const BLOCK: usize = 1 + EVENTS * EVENT;
 
-/// Numbers that tell how a call ended: its status, a solve, a factorization.
+/// Number of words for the result of a solve: the status and the five fields of the outcome. The factorization's
+/// results, the number of grids and the number of threads follow.
 const SOLVE: usize = 6;
 const RESULTS: usize = SOLVE + Done::WORDS + 2;
 
-/// Plans by which the first rank tells the others.
+/// Communication plans from rank 0 to the other ranks.
 pub struct Led {
     rank: usize,
     events: Gather,
@@ -71,7 +72,7 @@ pub struct Led {
 }
 
 impl Led {
-    /// Collective.
+    /// Creates the plans. Collective.
     pub fn new(comm: &Counted<Comm>) -> Result<Self> {
         let from_first = |count: usize| {
             let mut counts = zeroed(comm.size(), TELLING)?;
@@ -81,13 +82,13 @@ impl Led {
         Ok(Self { rank: comm.rank(), events: from_first(BLOCK)?, block: [0.0; BLOCK], results: from_first(RESULTS)? })
     }
 
-    /// This rank works.
+    /// Returns whether this rank is the root rank.
     pub fn works(&self) -> bool {
         self.rank == FIRST
     }
 
-    /// On the first rank `solve` works; on the others what it is told happens again. `stop`: somewhere a monitor is
-    /// set.
+    /// Runs `solve` on rank 0; on the other ranks, repeats the reported events. `stop` is set if any rank has a
+    /// monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,
@@ -108,7 +109,7 @@ impl Led {
         outcome
     }
 
-    /// Events of the first rank, until they end.
+    /// Receives the events of rank 0 until their end and passes them to the observer of this rank.
     fn follow(&mut self, observer: &mut dyn Observer, mut stop: Option<&mut Largest>) -> Result<()> {
         loop {
             let block = self.events.run(|_| {})?;
@@ -140,7 +141,7 @@ impl Led {
         Ok(())
     }
 
-    /// How a solve ended, which may have gone over to another preconditioner.
+    /// Receives the result of a solve, which may have switched to another preconditioner.
     fn hear_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
         let words = self.results.run(|_| {})?;
         *core = core_of(words)?;
@@ -156,18 +157,18 @@ impl Led {
         }
     }
 
-    /// What a factorization came to, which succeeded on the first rank.
+    /// Sends the results of a factorization, which succeeded on rank 0.
     pub fn tell_factorized(&mut self, core: &Rrb) -> Result<()> {
         self.tell_results(core, &Ok(Outcome::default()))
     }
 
-    /// The same, on another rank.
+    /// Receives the results of a factorization of rank 0.
     pub fn hear_factorized(&mut self) -> Result<Rrb> {
         core_of(self.results.run(|_| {})?)
     }
 }
 
-/// What stands for the core of the first rank on another one.
+/// Creates the object that represents the core of rank 0 on another rank.
 fn core_of(words: &[f64]) -> Result<Rrb> {
     let done = words[SOLVE..][..Done::WORDS].try_into().expect("as many as were given");
     let [grids, threads] = [0, 1].map(|k| words[SOLVE + Done::WORDS + k] as usize);
@@ -175,7 +176,8 @@ fn core_of(words: &[f64]) -> Result<Rrb> {
     Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, TELLING)?, Done::of_words(done)))
 }
 
-/// Whether any rank's monitor stops; also where the others are lost, which `failed` is told.
+/// Returns whether the monitor of any rank requests a stop. If the communication fails, stores the error in `failed`
+/// and returns `true`.
 pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> bool {
     match stop.run(&[f64::from(u8::from(own))]) {
         Ok(all) => all[0] > 0.0,
@@ -186,12 +188,12 @@ pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> b
     }
 }
 
-/// The observer of the rank that works.
+/// Observer of rank 0, which also sends the events to the other ranks.
 struct Telling<'a> {
     observer: &'a mut dyn Observer,
     led: &'a mut Led,
     stop: Option<&'a mut Largest>,
-    /// The others are lost.
+    /// Error of a failed communication with the other ranks.
     failed: Option<Error>,
 }
 

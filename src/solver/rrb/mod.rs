@@ -1,4 +1,5 @@
-//! RRB-PCG for one matrix: its factorization. What is chosen for it is in `plan`, what a solve does then in `solve`.
+//! RRB-PCG for one matrix: the factorization and the calls that use it. `plan` contains the choices for a matrix,
+//! `solve` the solution process.
 
 mod led;
 mod plan;
@@ -23,22 +24,22 @@ use crate::solver::machine::{Core, Machine};
 use crate::solver::solve::{Control, Function, Places, Seen};
 use plan::{Circumstances, Plan, look};
 
-/// A factorized matrix, or room for one.
+/// Factorized matrix of a handle.
 pub struct Rrb {
     backend: Box<dyn RrbBackend>,
     machine: Machine,
-    /// What was seen of the matrix.
+    /// Result of the inspection of the matrix.
     inspection: Inspection,
-    /// What the last factorize did.
+    /// Results of the last factorization.
     pub done: Done,
     found: Found,
-    /// How the last matrix was factorized.
+    /// Parameters of the last factorization; `None` if there is none.
     last: Option<Last>,
-    /// Matrices to come that are not hoped to be like the last one.
+    /// Number of factorizations until the next speculation on an unchanged structure.
     doubts: usize,
 }
 
-/// A factorization, and the questions about its matrix.
+/// Parameters of a factorization and of the inspection of its matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Last {
     asked: Asked,
@@ -46,37 +47,36 @@ struct Last {
     setup: Setup,
 }
 
-/// A matrix that was hoped to be like the one before, and was not, has been factorized twice: so many that follow are
-/// looked at first, as the first one is.
+/// Number of factorizations without speculation after a failed one. A failed speculation factorizes the matrix twice.
 const DOUBTS: usize = 8;
 
-/// What `auto` has come to, for as long as the same is asked: matrices that follow are factorized once, in the memory
-/// that is there.
+/// Decisions of `auto`, valid while the relevant options are unchanged. Later matrices are then factorized only once,
+/// in the memory that is already allocated.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     asked: Asked,
-    /// f64 was needed.
+    /// A matrix needed f64.
     double: bool,
-    /// The V-cycle was better, for regular and for singular matrices.
+    /// The V-cycle was selected, for regular and for singular matrices.
     plain: [bool; 2],
-    /// A solve was slow, and went over to aggregation.
+    /// A solve converged slowly and switched to aggregation.
     slow: bool,
-    /// There was no memory for aggregation.
+    /// The memory for aggregation could not be allocated.
     too_much: bool,
-    /// CG in single precision has stagnated over ranks, where that in double goes on.
+    /// Over ranks, CG in single precision stagnated; CG in double precision replaces it.
     stagnates: bool,
-    /// That came no further.
+    /// CG in double precision did not reduce the residual further.
     futile: bool,
 }
 
-/// What a factorization has come to.
+/// Result of a planned factorization.
 struct Made {
     setup: Setup,
-    /// The V-cycle was better than AMLI.
+    /// The estimates selected the V-cycle instead of AMLI.
     plain: bool,
 }
 
-/// The options that the choices of `auto` depend on.
+/// Options on which the choices of `auto` depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Asked {
     whole: [i64; 9],
@@ -103,31 +103,31 @@ impl Asked {
 /// Results of a factorization.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
-    /// Red eliminations.
+    /// Number of levels.
     pub levels: usize,
-    /// Connected components of two nodes or more.
+    /// Number of connected components of two nodes or more.
     pub components: usize,
-    /// Singular ones.
+    /// Number of singular components.
     pub singular_components: usize,
-    /// Positive couplings moved to the diagonals in M.
+    /// Number of positive couplings that are added to the diagonals in M.
     pub compensated_couplings: usize,
-    /// Aggregates kept from the matrix before.
+    /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
     /// Precision in use.
     pub precision: Precision,
     /// Cycle in use.
     pub cycle: options::Cycle,
-    /// What `auto` chose by.
+    /// Predicted costs from which `auto` selected levels or aggregation.
     pub prediction: Option<Prediction>,
-    /// There was no memory for aggregation, which nobody asked for.
+    /// `auto` selected aggregation, but its memory could not be allocated.
     pub went_without: bool,
 }
 
 impl Done {
-    /// Numbers that tell another rank of it.
+    /// Number of values that another rank receives.
     pub const WORDS: usize = 7;
 
-    /// What the log alone says is not among them.
+    /// Encodes the results for another rank, without the fields that only the log uses.
     pub fn to_words(self) -> [f64; Self::WORDS] {
         [
             self.levels as f64,
@@ -140,7 +140,7 @@ impl Done {
         ]
     }
 
-    /// The inverse.
+    /// Decodes the result of [`Done::to_words`].
     pub fn of_words(words: [f64; Self::WORDS]) -> Self {
         let [levels, components, singular_components, compensated_couplings, aggregates_kept] =
             std::array::from_fn(|k| words[k] as usize);
@@ -158,16 +158,15 @@ impl Done {
     }
 }
 
-/// Makes a backend: the one place where a concrete one is named, handed in by the boundary.
+/// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
 pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
-/// Runs a text on the steps it is given, or on others that pass these on and watch them (the benchmark's clock).
-/// Called by every member of a team.
+/// Runs a program on the given steps, or on a wrapper that forwards and times them (for benchmarks). Every thread of a
+/// team calls this function.
 pub type Around<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
-    /// Factorizes `a`; `previous` gives its memory back where it fits. On an error the handle has no
-    /// factorization.
+    /// Factorizes `a` and reuses the memory of `previous` if it fits. After an error, the handle has no factorization.
     pub fn factorize(
         previous: Option<Self>,
         a: &StencilView,
@@ -176,7 +175,7 @@ impl Rrb {
         stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        // One of another machine goes first, with its memory.
+        // A backend for another machine is dropped first, which frees its memory.
         let mut rrb = match previous.filter(|rrb| rrb.machine == machine) {
             Some(rrb) => rrb,
             None => Self::new(machine, make(machine)?),
@@ -191,7 +190,7 @@ impl Rrb {
         Self { backend, machine, inspection, done, found, last: None, doubts: 0 }
     }
 
-    /// A matrix that another rank has factorized on its machine, and come to this: all that is done here is to tell.
+    /// Creates the object that represents the factorization of another rank and only reports its results.
     pub fn elsewhere(machine: Machine, backend: Box<dyn RrbBackend>, done: Done) -> Self {
         Self { done, ..Self::new(machine, backend) }
     }
@@ -199,8 +198,8 @@ impl Rrb {
     fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
         let asked = Asked::of(options);
         let look = look(options, self.machine.threads);
-        // The next matrix of a simulation is mostly of the same kind: it is read once.
-        // Not where a solve has gone over to aggregation since.
+        // In a simulation, the next matrix usually has the same structure; speculation reads it only once. There is no
+        // speculation if a solve has switched to aggregation since.
         let is_hoped = |last: &Last| {
             let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
             self.doubts == 0 && (last.asked, last.look) == (asked, look) && !goes_over
@@ -259,8 +258,9 @@ impl Rrb {
         Ok(())
     }
 
-    /// Factorizes as planned, by what is known of matrices before it. `hope`: whether the matrix was hoped to be like
-    /// the last one, and how it is factorized then.
+    /// Factorizes according to the plan and to the decisions for previous matrices. `hope`: whether the factorization
+    /// speculated on an unchanged structure, and the parameters of the existing factorization if the speculation
+    /// succeeded.
     fn factorize_planned(&mut self, plan: &Plan, known: &Found, hope: (bool, Option<Setup>)) -> Result<Made> {
         let singular = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
@@ -273,24 +273,26 @@ impl Rrb {
                 self.doubts = DOUBTS;
             }
         }
-        // An early end says nothing of other matrices, and its levels are few already.
+        // A factorization that ended after fewer levels gives no information about other matrices. It also has few
+        // levels already.
         let Report { levels, kind, .. } = self.backend.report();
         let ended = levels.is_some_and(|levels| levels < setup.levels);
         if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
-            // The V-cycle is best with its own levels, which are fewer.
+            // The V-cycle has its own number of levels, which is smaller.
             setup = plan.setup(setup.storage, plan.plain())?;
             self.factorize_by(plan, &mut setup)?;
         }
-        // Of what was tried alone: a matrix that leaves no choice says nothing of others.
+        // Recorded only if the estimates had a choice.
         let plain = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
         Ok(Made { setup, plain })
     }
 
-    /// Factorizes by `setup`; in `f64` where a pivot is lost in a short format and the choice is ours.
+    /// Factorizes with `setup`. If a pivot underflows in f32 or bf16 and `auto` selects the format, repeats the
+    /// factorization with f64.
     fn factorize_by(&mut self, plan: &Plan, setup: &mut Setup) -> Result<()> {
         let components = &self.inspection.components;
         match self.backend.factorize(plan.a, setup, components) {
-            // Told by its status: another rank may have found it.
+            // Compares the status, because the error may come from another rank.
             Err(error) if error.status() == RRB_ERR_MATRIX && plan.automatic() && setup.storage != Storage::F64 => {
                 *setup = plan.setup(Storage::F64, setup.cycle)?;
                 self.backend.factorize(plan.a, setup, components)
@@ -319,7 +321,7 @@ impl Rrb {
         }
     }
 
-    /// A solve has gone over to aggregation.
+    /// Updates the results after a solve has switched to aggregation.
     fn tell_change(&mut self) {
         let Some(Last { setup, .. }) = &self.last else { return };
         self.done.levels = self.backend.report().levels.unwrap_or(setup.levels);
@@ -330,12 +332,12 @@ impl Rrb {
         };
     }
 
-    /// Couplings of the last matrix that point out of the grid, which `a` is.
+    /// Returns the nonzero couplings of the last matrix `a` that point out of the grid.
     pub fn outward(&mut self, a: &StencilView) -> Result<Outward> {
         self.backend.outward(a)
     }
 
-    /// Output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A on the whole grid.
+    /// Solves A x = b to the tolerance of `options`, or applies M^-1 or A on the whole grid.
     pub fn call(
         &mut self,
         what: Function,
@@ -350,8 +352,9 @@ impl Rrb {
         self.backend.run(arrays, observer, &|s| what.run(s, &control))
     }
 
-    /// Solves over ranks, where CG in single precision that stagnates goes on in double. `a`: the rows of the matrix
-    /// that this rank brought; none where it has all of them alone, in its factorization.
+    /// Solves over ranks. If CG in single precision stagnates, the solve continues with CG in double precision. `a`
+    /// contains the rows of the matrix that this rank received; `None` if this rank alone has all rows, in its
+    /// factorization.
     pub fn solve_over_ranks(
         &mut self,
         mut arrays: Arrays,
@@ -368,7 +371,7 @@ impl Rrb {
         }
         match self.widen(a) {
             Err(error) if error.status() == RRB_ERR_COMMUNICATION => return Err(error),
-            // The caller has the x that there was; where the factorization is lost, the next call tells.
+            // The output contains the x of the first run. If the factorization is lost, the next call reports an error.
             Err(_) => return Ok(first),
             Ok(()) => {
                 observer.see(Event::Widened(first.iterations));
@@ -381,13 +384,13 @@ impl Rrb {
             other => other?,
         };
         if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
-            // That was rounding of the system itself.
+            // The residual stagnates because of rounding in A itself.
             (self.found.stagnates, self.found.futile) = (false, true);
         }
         Ok(Outcome { initial_residual: first.initial_residual, ..second })
     }
 
-    /// Factorizes the last matrix anew, for CG in double precision.
+    /// Factorizes the last matrix again, for CG in double precision.
     fn widen(&mut self, a: Option<&StencilView>) -> Result<()> {
         let nowhere = || Error::Internal("no rank has the whole matrix to factorize it again".to_owned());
         let last = self.last.ok_or_else(nowhere)?;
@@ -399,7 +402,7 @@ impl Rrb {
         });
         let a = a.or(view.as_ref()).ok_or_else(nowhere)?;
         let setup = Setup { single: false, ..last.setup };
-        // Its memory first.
+        // Frees the memory of the old factorization first.
         self.last = None;
         self.backend.release();
         self.backend.factorize(a, &setup, &self.inspection.components)?;
@@ -409,12 +412,12 @@ impl Rrb {
         Ok(())
     }
 
-    /// A call has lost the factorization.
+    /// Returns whether a failed call has left no factorization.
     pub fn is_lost(&self) -> bool {
         self.last.is_none()
     }
 
-    /// Solves with `around` between the steps and the text that uses them.
+    /// Solves with `around` between the steps and the program that uses them.
     pub fn solve_around(
         &mut self,
         arrays: Arrays,
@@ -425,7 +428,7 @@ impl Rrb {
         self.run(arrays, options, observer, None, around)
     }
 
-    /// `before`: a solve that this one goes on from.
+    /// Runs a solve. `before` is the outcome of a previous run from whose x this run continues.
     fn run(
         &mut self,
         arrays: Arrays,
@@ -446,7 +449,7 @@ impl Rrb {
         outcome
     }
 
-    /// r1/r2/b1/b2 grids in use.
+    /// Returns the number of grids with separate arrays for r1, r2, b1, b2.
     pub fn grids(&self) -> usize {
         self.backend.report().grids
     }

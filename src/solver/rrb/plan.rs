@@ -1,4 +1,5 @@
-//! What is chosen for a matrix before it is factorized: backend, format, cycle, levels and grids.
+//! Choices for a matrix before its factorization: backend, storage format, cycle, levels and grids
+//! (docs/reference/auto.md).
 
 use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::{Aggregation, Look, Lumping, Prediction, RrbBackend, Setup, bytes_of_aggregation};
@@ -14,13 +15,13 @@ use crate::runtime::number::power_of_two_below;
 use crate::solver::machine::Machine;
 use crate::solver::solve::check_all_singular;
 
-/// Where to solve on a machine with so many threads and devices. What the device does not offer is no reason to leave
-/// the CPU.
+/// Selects the backend for the given numbers of threads and devices. `auto` selects the CPU if the device does not
+/// support an option.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
     Machine::new(options, threads, devices, grid.nodes() >= RRB_DEVICE_NODES && wants_on_host(options).is_none())
 }
 
-/// What is asked about a matrix.
+/// Returns the parameters of the inspection.
 pub fn look(options: &Options, members: usize) -> Look {
     let null_space: NullSpace = options.choice(opt::NULL_SPACE);
     let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
@@ -30,36 +31,37 @@ pub fn look(options: &Options, members: usize) -> Look {
     Look { questions, project: null_space != NullSpace::None, members, block, short }
 }
 
-/// What the options and the matrix lead to.
+/// Choices for a matrix.
 pub struct Plan<'a> {
     pub a: &'a StencilView<'a>,
     options: &'a Options,
     look: &'a Look,
     on_device: bool,
-    /// The backend has CG in single precision.
+    /// The backend supports CG in single precision.
     single: bool,
-    /// Couplings that are compensated.
+    /// Number of compensated positive couplings.
     pub positive: usize,
     singular: bool,
-    /// Of the centers.
+    /// Largest center.
     largest: f64,
-    /// The format, but where it turns out to be too short.
+    /// Storage format; replaced by f64 if a pivot underflows.
     pub storage: Storage,
-    /// The cycle, but where another turns out to be better.
+    /// Cycle; replaced by the V-cycle if the estimates of the factorization select it.
     pub cycle: Cycle,
-    /// Aggregation in place of the levels.
+    /// Aggregation replaces the levels.
     aggregates: bool,
     circumstances: Circumstances,
 }
 
-/// What the choices for a matrix depend on beside it and the options.
+/// Further inputs of the choices, besides matrix and options.
 #[derive(Clone, Copy, Default)]
 pub struct Circumstances {
-    /// Solves of matrices like this one are slow.
+    /// A previous solve with these options converged slowly and switched to aggregation, or aggregation is predicted to
+    /// be cheaper.
     pub slow: bool,
-    /// Other ranks have rows of the grids.
+    /// Other ranks or devices own rows of the grids.
     pub shared: bool,
-    /// CG in single precision has stagnated for one like this.
+    /// CG in single precision stagnated in a previous solve with these options.
     pub stagnates: bool,
 }
 
@@ -95,7 +97,7 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// What to expect of a solve, where levels and aggregation are to choose from.
+    /// Predicts the cost of a solve if both levels and aggregation are permitted, else returns `None`.
     pub fn predict(&self, backend: &dyn RrbBackend) -> Option<Prediction> {
         let (nodes, options, reduction) = (self.a.grid.nodes(), self.options, self.options.real(opt::REL_TOL));
         let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
@@ -108,28 +110,29 @@ impl<'a> Plan<'a> {
         Some(cost.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), fused))
     }
 
-    /// Aggregation, which nobody has asked for.
+    /// Returns whether aggregation is used although the option `cycle` does not request it.
     pub fn aggregates_unasked(&self) -> bool {
         self.aggregates && !aggregates(self.options)
     }
 
-    /// The V-cycle in place of another.
+    /// Returns the cycle with V instead of its kind.
     pub fn plain(&self) -> Cycle {
         Cycle { kind: Some(Kind::V), ..self.cycle }
     }
 
-    /// The format is chosen here.
+    /// Returns whether `auto` selects the storage format.
     pub fn automatic(&self) -> bool {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
-    /// Aggregation instead, or once a solve is slow: where all is left to us, and there is memory for it.
+    /// Selects the use of aggregation. Aggregation may replace the levels in a slow solve if no option prescribes the
+    /// levels and `switch_memory` permits the memory.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
             _ if self.aggregates => return Aggregation::Instead,
             _ if self.circumstances.shared => return Aggregation::Never,
-            // There vectors stay in the format that they have.
+            // On a device, the vectors stay in their format.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
             Precision::Auto | Precision::F32 | Precision::Mixed => Storage::F32,
             Precision::F64 => Storage::F64,
@@ -141,16 +144,16 @@ impl<'a> Plan<'a> {
         if self.is_free() && fits { Aggregation::IfSlow(storage) } else { Aggregation::Never }
     }
 
-    /// No cycle was asked for, nor a variant that only the papers' tables want.
+    /// Returns whether `auto` selects the cycle and lumping and relaxation have their default values.
     fn is_free(&self) -> bool {
         self.options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(self.options)
     }
 
-    /// How to factorize in this format with this cycle.
+    /// Returns the parameters of a factorization with this storage format and cycle.
     pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
         let (a, options, block) = (self.a, self.options, self.look.block);
         let (levels, grids) = match self.aggregates {
-            // The level that leaves S1, and its grid.
+            // The first level, which leaves S1, and its grid.
             true => (1, 1),
             false => {
                 let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
@@ -178,9 +181,9 @@ impl<'a> Plan<'a> {
             cycle,
             aggregation: self.aggregation(),
         };
-        // On S1 of a regular matrix, whose first grid is not the last, and on the CPU. `auto` takes it where a solve
-        // that is slow may leave it: the same iterations, but for hundreds of them. Over ranks one that stagnates may,
-        // for CG in double precision.
+        // CG in single precision requires the CPU, S1 of a regular matrix, and at least two packed grids. `auto`
+        // selects it if a slow solve may switch to aggregation: the iteration counts differ only in solves of hundreds
+        // of iterations. Over ranks, `auto` selects it if a stagnating solve can continue with CG in double precision.
         let asked = match options.choice(opt::PRECISION) {
             Precision::Auto => {
                 let Circumstances { shared, stagnates, .. } = self.circumstances;
@@ -196,12 +199,12 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Options that were set and have no effect beside aggregation.
+/// Returns the names of options that the caller set and that have no effect with aggregation.
 pub fn idle_beside_aggregation(options: &Options) -> Vec<&'static str> {
     if aggregates(options) { options.changed(&OF_LEVELS).collect() } else { Vec::new() }
 }
 
-/// Options that aggregation has no use for: who sets one wants levels.
+/// Options without effect with aggregation. If the caller sets one of them, `auto` does not consider aggregation.
 const OF_LEVELS: [i32; 8] = [
     opt::LEVELS,
     opt::COARSE_MEMORY,
@@ -217,7 +220,7 @@ fn aggregates(options: &Options) -> bool {
     options.is(opt::CYCLE, options::Cycle::Aggregation)
 }
 
-/// What is asked for that the device has not got, and why.
+/// Returns an error message for an option that a device does not support.
 fn wants_on_host(options: &Options) -> Option<&'static str> {
     match options.choice(opt::CYCLE) {
         options::Cycle::K => Some("cycle=k is not supported on a device: use cycle=amli, or backend=cpu"),
@@ -225,7 +228,7 @@ fn wants_on_host(options: &Options) -> Option<&'static str> {
     }
 }
 
-/// Refuses what a backend has not got.
+/// Rejects options that the backend does not support.
 fn check_offered(options: &Options, machine: Machine) -> Result<()> {
     let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
     let refused = match wants_on_host(options) {
@@ -241,14 +244,16 @@ fn check_offered(options: &Options, machine: Machine) -> Result<()> {
     refused.map_or(Ok(()), |sentence| Err(Error::Unsupported(sentence.to_owned())))
 }
 
-/// Format of M. `auto`: bf16 (mixed where `Plan::setup` can), which takes a quarter of the memory traffic of f64 for
-/// one or two iterations more, except on small grids, with contrasts that strain its range, and for the variants that
-/// only the papers' tables want. On singular systems, whose constants f32 sweeps do not keep out, it takes up to a
-/// fifth more iterations and still 0.7 to 0.95 of the time.
+/// Selects the storage format of M. `auto` selects bf16, and `Plan::setup` then mixed if possible. bf16 needs a quarter
+/// of the memory traffic of f64, and one or two iterations more.
+///
+/// `auto` selects f64 on small grids, for ratios of the centers near the range of bf16, and for other variants of
+/// lumping. On singular systems, sweeps in f32 do not keep constants out. bf16 then needs up to 20 % more iterations
+/// and still 0.7 to 0.95 of the time.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
-        // Both cycle and sums of CG are scaled, so that f32 takes as many iterations as f64 at any contrast.
+        // The cycle and the sums of CG are both scaled, so f32 needs as many iterations as f64 for all coefficients.
         Precision::Auto | Precision::Mixed if aggregates => Storage::F32,
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
@@ -260,16 +265,16 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
     }
 }
 
-/// M1 with omega = 1: the only variant that is fast.
+/// Returns whether lumping is M1 with omega = 1, the only variant with fast convergence.
 fn papers_default(options: &Options) -> bool {
     options.is(opt::LUMPING, options::Lumping::M1) && options.real(opt::RELAXATION) == 1.0
 }
 
-/// Levels between recursions where `cycle_spacing` leaves the choice: {4, 4, ...} costs 1.28 V-cycles and saves more
-/// than half of their iterations.
+/// Number of levels between recursions for `cycle_spacing=0`. The cycle {4, 4, ...} costs 1.28 V-cycles and needs less
+/// than half of the iterations.
 pub const SPACING: usize = 4;
 
-/// What the choice of a cycle depends on, beside grid and options.
+/// Further inputs of the choice of a cycle, besides grid and options.
 #[derive(Clone, Copy, Default)]
 struct Kinds {
     on_device: bool,
@@ -277,8 +282,8 @@ struct Kinds {
     aggregates: bool,
 }
 
-/// The cycle, or none where estimates are to choose. Small grids and the papers' variants stay with V, which stands for
-/// none beside aggregation.
+/// Selects the cycle; its kind is `None` if the estimates of the factorization select it. Small grids and other
+/// variants of lumping use V. With aggregation, V means that there is no recursion.
 fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
     let Kinds { on_device, singular, aggregates } = kinds;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
@@ -300,12 +305,12 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, jumps })
 }
 
-/// Work of one application of M at most, in V-cycles. Recursions that multiply it so save no iterations for it: where
-/// two steps contract, these are halved.
+/// Maximum work of one application of M, in V-cycles. More work does not pay: two steps of a contracting recursion
+/// already halve the iterations.
 const MOST_WORK: f64 = 100.0;
 
-/// The visits of coarse grids grow by `cycle_steps` at each recursion, their nodes shrink by 4 in two levels: without
-/// bound where the one is more than the other.
+/// Checks the work of a cycle. At each recursion, the number of visits grows by the factor `cycle_steps`, while the
+/// number of nodes decreases by a factor of 4 per two levels. The work is unbounded if the visits grow faster.
 fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     let cost = cycle.cost(grid, levels);
     if cost <= MOST_WORK {
@@ -318,7 +323,8 @@ fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MOST_WORK} V-cycles")))
 }
 
-/// `levels`, clamped to what the grid has; 0: the default rule, deeper where `coarse_memory` asks for it.
+/// Returns the number of levels: the option `levels`, at most the maximum of the grid. For 0, the default rule applies;
+/// `coarse_memory` may require more levels.
 fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
     let limit = options.int(opt::COARSE_MEMORY) as u128;
     let all = grid.max_levels();
@@ -328,7 +334,7 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
         return Ok(grid.default_device_levels());
     }
     if wanted == 0 {
-        // A recursive cycle solves the remainder several times an iteration.
+        // A recursive cycle solves the coarsest system several times per iteration.
         let small = if cycle.kind == Some(Kind::V) { grid.default_levels() } else { grid.recursive_levels() };
         return Ok((small..=all).find(|&l| fits(l)).unwrap_or(all));
     }
@@ -345,8 +351,8 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
     )))
 }
 
-/// Grids of any factorization with these options at least, where they are to be shared with other ranks: those of
-/// the V-cycle, which has the fewest levels. 0: none are shared.
+/// Returns the minimum number of grids whose rows ranks can share, over all factorizations with these options. The
+/// V-cycle has the fewest levels, so its grids are counted. 0: the ranks share no grids.
 pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
     if aggregates(options) {
         return 0;
@@ -354,11 +360,11 @@ pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
     let cycle = Cycle { kind: Some(Kind::V), spacing: SPACING, steps: 2, jumps: false };
     let block = options.int(opt::COMPUTE_BLOCK) as usize;
     let wanted = options.int(opt::GRIDS) as usize;
-    // The last grid is every rank's.
+    // Every rank stores the last grid whole.
     choose_levels(grid, options, &cycle, false).map_or(0, |l| choose_grids(grid, l, wanted, block).saturating_sub(1))
 }
 
-/// g: as many grids as the levels fill in pairs, at most g_max.
+/// Returns the number of packed grids: one per two levels, at most `wanted` if it is not 0.
 fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize {
     let most = grid.max_packed_grids(block).min(levels / 2);
     if wanted == 0 { most } else { wanted.min(most) }
@@ -368,7 +374,7 @@ fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize
 mod tests {
     use super::*;
 
-    /// Whatever the grid and its levels, on a host or a device.
+    /// Bounds the cost of the default cycle for all grids and their levels, on a host and on a device.
     #[test]
     fn default_cycles_cost_little() {
         let options = Options::new(options::Family::Rrb);
@@ -378,11 +384,11 @@ mod tests {
             for ny in extents() {
                 let grid = Grid { nx, ny };
                 let default = choose_cycle(grid, &options, Kinds::default()).unwrap();
-                // V on small grids unless asked for.
+                // By default, small grids use V.
                 let cycle = Cycle { kind: Some(Kind::Amli), ..default };
                 for levels in [grid.recursive_levels(), grid.default_device_levels(), grid.max_levels()] {
                     check_cost(grid, &cycle, levels).unwrap();
-                    // A line of nodes shrinks by 4 from recursion to recursion and is visited twice as often.
+                    // A single line of nodes has a quarter of the nodes at the next recursion and twice the visits.
                     assert!(
                         cycle.cost(grid, levels) < 3.0,
                         "{nx} x {ny}, {levels} levels: {}",

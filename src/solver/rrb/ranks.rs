@@ -25,13 +25,13 @@ use crate::solver::solve::Function;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// For errors.
+/// Name of the data in error messages.
 const BOXES: &str = "boxes of ranks";
 
-/// Number of a collective factorization; other calls have that of their [`Function`].
+/// Number of a collective factorization; the numbers of other calls are those of [`Function`].
 const FACTORIZE: i32 = 1;
 
-/// A collective call as users write it, without `_boxes`.
+/// Returns the name of a collective call without `_boxes`.
 fn name_of(number: f64) -> &'static str {
     match number as i32 {
         FACTORIZE => "rrb_factorize",
@@ -41,60 +41,61 @@ fn name_of(number: f64) -> &'static str {
     }
 }
 
-/// Seconds that a rank whose own options are not to be had waits for the others.
+/// Timeout in seconds for a rank whose options are not available.
 const FIRST_TIMEOUT: f64 = 60.0;
 
-/// Options that ranks may have of their own: they change no number.
+/// Options that may differ between ranks; they do not change results.
 const OWN: [i32; 7] =
     [opt::THREADS, opt::VERBOSITY, opt::MEMORY, opt::DEVICE, opt::LEADING_DIMENSION, opt::COMM_TIMEOUT, opt::LOG];
 
-/// Values of the exchange that begins a call. What must be the same everywhere is told with its negative, too: the
-/// largest of both tells whether it is.
+/// Number of values that must be equal on all ranks. Each rank sends every value and its negative, and the exchange
+/// returns the maxima. The maximum of the negatives is minus the minimum; the value is equal if minimum = maximum.
 const SAME: usize = 6;
-/// Among these: the number of the call, the function, two halves of a number for the options, that of the handle,
-/// corners.
+/// Indices of the values: number of the call, function, two halves of the hash of the options, handle number, corners.
 const FUNCTION: usize = 1;
 const HANDLE: usize = 4;
 const CORNERS: usize = SAME - 1;
 const OPENING: usize = 2 * SAME + 2;
 
-/// A part of a handle.
+/// Part of a handle for its ranks.
 pub struct Ranks {
     comm: Counted<Comm>,
     boxes: Counted<Boxes>,
     opening: Largest,
-    /// Status of a rank at the end of a call, or the rank that refuses one.
+    /// Exchange of the status at the end of a call, or of the rank that reports an error.
     closing: Largest,
     stop: Largest,
     calls: u64,
-    /// The same on all ranks, and no other handle of theirs has it.
+    /// Number of the handle: equal on all ranks, and different from the numbers of their other handles.
     number: f64,
     spread: Option<Spread>,
-    /// Where the first grids are shared; else every rank has the whole system.
+    /// Set if the ranks share the rows of the first grids. Otherwise every rank, or rank 0, has the whole system.
     domain: Option<Domain>,
-    /// Where the first rank has it.
+    /// Set if rank 0 solves the whole system.
     led: Option<Led>,
-    /// There, until arrays go through the host for the first time, for memory that all ranks have.
+    /// Set until arrays pass through the host for the first time: exchange that finds memory shared by all ranks.
     search: Option<Gather>,
-    /// Arrays of the matrix.
+    /// Number of arrays of the matrix.
     arrays: usize,
-    /// Rows of the matrix, of the input and of the output.
+    /// Rows of the matrix, and of the input and output vectors.
     matrix: Rows,
     vectors: Rows,
-    /// Somewhere a monitor is set.
+    /// A rank has a monitor.
     monitored: bool,
-    /// Messages and bytes before the last call.
+    /// Numbers of messages and bytes sent before the last call.
     before: [u64; 2],
 }
 
-/// Plans of a [`Spread`].
+/// Indices of the plans of a [`Spread`].
 const MATRIX: usize = 0;
 const BOTH: usize = 1;
 const INPUT: usize = 2;
 
 impl Ranks {
-    /// `given`: the grid and the seconds that the other ranks are waited for; `boxes`: lower ends and sizes of those of
-    /// this rank, from 0, or what this rank has against the call. Collective.
+    /// Creates the part of this rank. Collective.
+    ///
+    /// `given` contains the grid and the timeout in seconds. `boxes` contains the lower corners and sizes of the boxes
+    /// of this rank, counted from 0, or the error of this rank.
     pub fn new(table: &rrbsolver_comm, given: Option<(Grid, f64)>, boxes: Result<[&[[i64; 2]]; 2]>) -> Result<Self> {
         let comm = Comm::new(table)?;
         let (grid, timeout) = given.unwrap_or((Grid { nx: 1, ny: 1 }, FIRST_TIMEOUT));
@@ -107,7 +108,7 @@ impl Ranks {
             }
             Ok(words)
         });
-        // What all ranks say of it: extents that must be the same, boxes, a number, or a refusal.
+        // Each rank sends the extents, which must be equal, the number of its boxes, its status, and a handle number.
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let words = own.as_ref().map_or(0, Vec::len);
         let status = own.as_ref().err().map_or(0, Error::status);
@@ -159,17 +160,17 @@ impl Ranks {
         })
     }
 
-    /// The boxes of this rank.
+    /// Returns the boxes of this rank.
     pub fn own(&self) -> &[GridBox] {
         self.boxes.of(self.comm.rank())
     }
 
-    /// This is the only rank, and its one box the whole grid: its arrays are worked on where they are.
+    /// Returns whether this is the only rank and its single box is the whole grid. Its arrays are then used in place.
     pub fn is_alone(&self) -> bool {
         self.comm.size() == 1 && matches!(self.own(), [one] if one.extents() == self.boxes.grid)
     }
 
-    /// Messages and bytes that this rank has sent in the last call.
+    /// Returns the numbers of messages and bytes that this rank sent in the last call.
     pub fn sent(&self) -> [u64; 2] {
         let sent = self.comm.sent();
         [0, 1].map(|k| sent[k] - self.before[k])
@@ -179,13 +180,13 @@ impl Ranks {
         self.matrix.bytes() + self.vectors.bytes() + self.spread.as_ref().map_or(0, Spread::bytes)
     }
 
-    /// The ranks, and the boxes of all.
+    /// Returns the communicator and the boxes of all ranks.
     pub fn parts(&self) -> (&Counted<Comm>, &Counted<Boxes>) {
         (&self.comm, &self.boxes)
     }
 
-    /// A collective call begins, a factorization if there is no function. `refused`: what this rank has against it.
-    /// Returns whether there are corners, of which a rank without boxes knows nothing.
+    /// Begins a collective call; a factorization if `what` is `None`. `refused` is the error of this rank. Returns
+    /// whether the matrix has corner couplings, which a rank without boxes does not know.
     pub fn open(
         &mut self,
         what: Option<Function>,
@@ -242,18 +243,18 @@ impl Ranks {
         Ok(said[2 * CORNERS] > 0.0)
     }
 
-    /// What to say of a refusal, which all ranks know of: what the first rank with this status says.
+    /// Returns the error of a failed call on all ranks: the message of the first rank with this status.
     fn whose(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
         let mine = own.filter(|error| error.status() == status && !matches!(error, Error::Elsewhere { .. }));
         let this = self.comm.rank();
         let candidate = if mine.is_some() { -(this as f64) } else { f64::NEG_INFINITY };
         let first = self.closing.run(&[candidate, 0.0])?[0];
-        // A refusal that nobody made is a defect: the first rank tells it.
+        // If no rank has this error, the program has a defect; rank 0 reports it.
         let rank = if first.is_finite() { -first as usize } else { 0 };
         of_rank(&self.comm, rank, status, mine.as_ref())
     }
 
-    /// It ends, with this result here: with that everywhere, or with an error.
+    /// Ends a collective call. Returns `result` if all ranks succeeded, else an error on all ranks.
     pub fn close<T>(&mut self, result: Result<T>) -> Result<T> {
         self.comm.check()?;
         let status = result.as_ref().err().map_or(0, Error::status);
@@ -304,7 +305,7 @@ impl Ranks {
         Ok(true)
     }
 
-    /// Nothing is prepared.
+    /// Discards all plans and their memory.
     pub fn forget(&mut self) {
         (self.spread, self.domain, self.arrays) = (None, None, 0);
         (self.led, self.search) = (None, None);
@@ -321,13 +322,13 @@ impl Ranks {
         Ok(())
     }
 
-    /// Where the first rank has all, and arrays go through the host: takes memory for them, or makes plans of messages,
-    /// the first time. Collective.
+    /// Prepares the transfer through host memory if rank 0 has all rows. The first call allocates shared memory or
+    /// plans messages. Collective.
     pub fn prepare_host(&mut self) -> Result<()> {
         let Some(search) = self.search.as_mut().filter(|_| self.led.is_some()) else { return Ok(()) };
         let (grid, arrays) = (self.boxes.grid, self.arrays);
         let is_alone = self.comm.size() == 1;
-        // Where they are on one host messages are not needed.
+        // Ranks on one host share memory and need no messages.
         let found = if is_alone {
             None
         } else {
@@ -348,12 +349,12 @@ impl Ranks {
         Ok(())
     }
 
-    /// Another rank works for this one.
+    /// Returns whether another rank computes for this rank.
     pub fn follows(&self) -> bool {
         self.led.as_ref().is_some_and(|led| !led.works())
     }
 
-    /// The first rank has factorized: it tells the others what that came to, of which they make a core.
+    /// Sends the results of a factorization from rank 0 to the other ranks, which create a core from them.
     pub fn tell_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
         let Some(led) = &mut self.led else { return Ok(None) };
         match core {
@@ -362,17 +363,17 @@ impl Ranks {
         }
     }
 
-    /// The first rank has all.
+    /// Returns whether rank 0 has all rows.
     pub fn is_led(&self) -> bool {
         self.led.is_some()
     }
 
-    /// What this rank does in a call.
+    /// Returns the role of this rank in a call.
     pub fn role(&mut self) -> Role<'_> {
         Role { led: self.led.as_mut(), stop: self.monitored.then_some(&mut self.stop) }
     }
 
-    /// The rows that this rank has.
+    /// Returns the rows that this rank stores.
     fn rows(&self) -> Range<usize> {
         match &self.spread {
             Some(spread) => spread.rows(),
@@ -381,14 +382,16 @@ impl Ranks {
         }
     }
 
-    /// Rows of the matrix of all boxes: `given` has center, east, north and, with 9 points, both corners.
+    /// Transfers the matrix from all boxes to rows. `given` contains center, east, north and, with 9 points, both
+    /// corners.
     pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
         match (&mut self.spread, &mut self.matrix) {
             (Some(spread), rows) => spread.bring_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
             (None, Rows::OfAll(rows)) => put(&self.boxes, self.comm.rank(), given, rows),
             _ => return Err(no_spread()),
         }
-        // Land has the smallest center there is: the largest and the smallest say what formats hold.
+        // Land nodes receive the smallest positive center of all ranks, so that the range of the centers, on which the
+        // storage format depends, does not change.
         let own = given[0].iter().zip(self.boxes.of(self.comm.rank()));
         let centers = own.flat_map(|(given, b)| {
             let Grid { nx, ny } = b.extents();
@@ -401,7 +404,7 @@ impl Ranks {
         self.close(land)
     }
 
-    /// Has `work` factorize the rows that the ranks have sent here, or the arrays of the only rank.
+    /// Calls `work` to factorize the rows that this rank received, or the arrays of the only rank.
     pub fn factorize(
         &self,
         values: &[Vec<Given>],
@@ -442,7 +445,7 @@ impl Ranks {
         let (plane, len) = (grid.ny.saturating_mul(ld), grid.nodes());
         let arrays = Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row };
         let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, first_row);
-        // A single rank has the matrix in its factorization; a matrix with 9 points is not needed.
+        // A single rank has the matrix in its factorization. Matrices with 9 points are not needed here.
         let a = (!alone && !follows).then(|| StencilView {
             grid,
             center: view(0),
@@ -459,7 +462,8 @@ impl Ranks {
         Ok(result)
     }
 
-    /// The input of all boxes, and with `guess` the output: where no rank has been refused memory for it.
+    /// Transfers the input of all boxes to rows, with `guess` also the output. Fails on all ranks if a rank could not
+    /// allocate its lists.
     fn spread_vectors(&mut self, own: Result<(&[Given], &[Taken])>, guess: bool) -> Result<()> {
         let given = own.and_then(|(input, output)| {
             let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
@@ -475,14 +479,14 @@ impl Ranks {
             (Some(spread), rows) => spread.bring_rows(plan, &given, &mut rows.arrays_mut()[..given.len()]),
             (None, Rows::OfAll(rows)) => {
                 put(&self.boxes, self.comm.rank(), &given, rows);
-                // All have done so.
+                // Waits until all ranks have written their values.
                 self.close(Ok(()))
             }
             _ => Err(no_spread()),
         }
     }
 
-    /// The output to all boxes, after a close.
+    /// Transfers the output to all boxes. Called after `close`.
     fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
             (Some(spread), rows) => spread.bring_boxes(rows.array(1), output),
@@ -500,7 +504,7 @@ impl Ranks {
     }
 }
 
-/// Boxes of this rank into rows of all: `given` has for each array one for each of them.
+/// Copies the boxes of this rank into the shared rows. For each array, `given` contains one entry per box.
 fn put(boxes: &Boxes, rank: usize, given: &[Vec<Given>], rows: &OfAll) {
     for (k, array) in given.iter().enumerate() {
         for (b, given) in boxes.of(rank).iter().zip(array) {
@@ -516,7 +520,8 @@ fn no_spread() -> Error {
     Error::Internal("rows of a domain that was not factorized".to_owned())
 }
 
-/// `words`: four a box, of every rank.
+/// Checks that there are boxes and that they do not overlap. `words` contains the number of words of each rank, four
+/// per box.
 fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
     if all.is_empty() {
         return Err(Error::Argument("no rank has a box: there is nothing to solve".to_owned()));
@@ -534,15 +539,15 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
     Err(Error::Argument(format!("{} and {} must not overlap", told(first), told(second))))
 }
 
-/// What a rank does in a call.
+/// Role of a rank in a call.
 pub struct Role<'a> {
     led: Option<&'a mut Led>,
-    /// Where any rank has a monitor.
+    /// Set if any rank has a monitor.
     stop: Option<&'a mut Largest>,
 }
 
 impl Role<'_> {
-    /// Another rank works for this one.
+    /// Returns whether another rank computes for this rank.
     pub fn follows(&self) -> bool {
         self.led.as_ref().is_some_and(|led| !led.works())
     }
@@ -573,7 +578,7 @@ impl Role<'_> {
     }
 }
 
-/// An observer that stops where any rank's does.
+/// Observer that stops if the observer of any rank requests it.
 struct Agreed<'a> {
     observer: &'a mut dyn Observer,
     stop: Option<&'a mut Largest>,
