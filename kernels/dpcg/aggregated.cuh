@@ -1,7 +1,7 @@
-// M by aggregation (kernels/aggregation): the matrix as couplings and excess, and vectors to and from the cycle, whose
-// rows are the cells in their order.
+// Preconditioner by aggregation (kernels/aggregation): converts the matrix to couplings and row sums, and copies
+// vectors to and from the cycle. The rows of the cycle are the cells in natural order.
 //
-// Bytes a cell, in single precision: couplings 32 in and 96 out; take 20; give 20.
+// Bytes per cell in single precision: take_couplings reads 32 and writes 96; take_cells 20; give_cells 20.
 #pragma once
 #include "../aggregation/aggregation.cuh"
 #include "box.cuh"
@@ -11,12 +11,13 @@ namespace dpcg {
 struct CellCouplingsArgs {
     Box box;
     Matrix m;
-    double scale;             // a power of two
-    double zero_row_sum;      // row sums within this part of the center are zero
-    aggregation::Couplings c; // with room for six couplings a row
+    double scale;             // power of two by which the matrix is multiplied
+    double zero_row_sum;      // row sums below this fraction of the center count as zero
+    aggregation::Couplings c; // allocated for six couplings per row
 };
 
-// One thread a cell, by ascending columns. Couplings that leave the box are zero.
+// Converts the matrix, one thread per cell, with ascending columns. Couplings that leave the box are zero, and are
+// omitted.
 __device__ inline void take_couplings(const CellCouplingsArgs &a) {
     const int64_t n = a.box.north(), t = a.box.top();
     over_cells(a.box.count(), [&](int64_t c) {
@@ -41,13 +42,13 @@ __device__ inline void take_couplings(const CellCouplingsArgs &a) {
     });
 }
 
-// A vector of cells to the cycle, over the scale of its largest value, with the first step; and z = `factor` times what
-// the cycle makes of it, with <r, z>.
+// Arguments of take_cells and give_cells. take_cells divides r by the scale s and computes the first smoothing step.
+// give_cells computes z = factor s of_z and <r, z>.
 template <class V> struct CellCycleArgs {
     int64_t count;
     const double *r;
     double *z;
-    const double *scales; // 1 / s and s
+    const double *scales; // 1 / s and s, where s is a power of two near max |r_i|
     const V *step;
     V *of_r, *start;
     const V *of_z;

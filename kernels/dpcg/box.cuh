@@ -1,12 +1,14 @@
-// Boxes of cells on a device: extents, loops over cells, where sums go.
+// Boxes of cells on a device: extents, loops over cells, and reductions.
 //
-// Storage: cell (i, j, k) of a vector or of an array of the matrix lies at (k ny + j) nx + i. Before and after each
-// array are zeros, at least as many as a plane has cells, and couplings that leave the box are zero: no kernel asks for
-// an edge. Numbers of cells fit 32 bits; places are 64-bit.
+// Storage: cell (i, j, k) of a vector or a matrix array is stored at index (k ny + j) nx + i. At least one plane of
+// zeros precedes and follows each array, and couplings that leave the box are zero. The kernels therefore need no test
+// for the boundary of the box. Cell numbers have 32 bits, array indices 64 bits.
 //
-// Launch shape of all kernels over cells: blocks of THREADS threads if not said otherwise, at most MOST_BLOCKS of them,
-// each of which walks with the stride of the launch. A value has one writer, the thread of its cell, and a kernel that
-// reads neighbours reads arrays that it does not write, unless it says otherwise.
+// Launch shape of all kernels over cells, unless stated otherwise: at most MOST_BLOCKS blocks of THREADS threads, with
+// a grid-stride loop.
+//
+// Races: each value has one writer, the thread of its cell. Unless stated otherwise, a kernel that reads neighbours
+// does not write the array that it reads.
 #pragma once
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"
@@ -14,7 +16,8 @@
 namespace dpcg {
 
 constexpr int THREADS = 256;
-// Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors.
+// Fixed, so that sums have the same summation order on every device: four blocks per multiprocessor of a device with
+// 132.
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
 constexpr int WARPS = THREADS / 32;
@@ -26,13 +29,13 @@ struct Box {
     __device__ int64_t top() const { return int64_t(nx) * ny; }
 };
 
-// Calls f(c) with this thread's places of 0 .. count - 1.
+// Calls f(c) for the indices 0 .. count - 1 of this thread.
 template <class F> __device__ inline void over_cells(int64_t count, F f) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < count; c += step) f(c);
 }
 
-// Calls f(c, i, j, k) with this thread's cells.
+// Calls f(c, i, j, k) for the cells of this thread.
 template <class F> __device__ inline void over_places(const Box &box, F f) {
     over_cells(box.count(), [&](int64_t c) {
         const unsigned row = unsigned(c) / unsigned(box.nx);
@@ -40,7 +43,7 @@ template <class F> __device__ inline void over_places(const Box &box, F f) {
     });
 }
 
-// Calls f(c) with this thread's cells of a colour, (i + j + k) % 2.
+// Calls f(c) for the cells of this thread with colour (i + j + k) % 2.
 template <class F> __device__ inline void over_colour(const Box &box, int colour, F f) {
     const unsigned half = unsigned(box.nx + 1) / 2;
     over_cells(int64_t(half) * box.ny * box.nz, [&](int64_t item) {
@@ -51,35 +54,35 @@ template <class F> __device__ inline void over_colour(const Box &box, int colour
     });
 }
 
-// The caller's array: a[k plane + j ld + i].
+// An array of the caller: element (i, j, k) is values[k plane + j ld + i].
 struct Array {
     double *values;
     int64_t ld, plane;
     __device__ double *at(int i, int j, int k) const { return values + k * plane + j * ld + i; }
 };
 
-// The matrix, at its first cell.
+// Pointers to the first cell of the matrix arrays.
 struct Matrix {
     const double *center, *east, *north, *top;
 };
 
-// What becomes of a sum over all cells.
+// Use of a sum over all cells.
 enum Use {
-    KEPT,      // it is kept
-    RHO,       // <r, M^-1 r> of an iteration: the scalar update
-    LAST_SIGMA, // <p, P A p>: the end of an iteration
-    LAST_PART  // <Z^T q, t>, which <p, q> is larger by than <p, P A p>: the end, too
+    KEPT,      // store it
+    RHO,       // <r, M^-1 r> of an iteration: update the scalars
+    LAST_SIGMA, // <p, P A p>: end the iteration
+    LAST_PART  // <Z^T q, t> = <p, q> - <p, P A p>: end the iteration
 };
 
 struct Sum {
-    double *partial; // a value a block; null: there is no sum
+    double *partial; // a value per block; null: there is no sum
     Scalars *scalars;
-    double *to; // KEPT
+    double *to; // target for KEPT
     int use, in_loop;
     uint64_t conditional; // handle of the WHILE node; 0: none
 };
 
-// Whether a kernel of a recorded loop finds it over. The last one of an iteration says so.
+// Returns whether the loop of a recorded graph has ended. If so, the last kernel of the iteration sets `done`.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
     if (s.use >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -104,7 +107,8 @@ __device__ inline void finish_sum(const Sum &s, double sum) {
     });
 }
 
-// N sums of all blocks, added by the last one, to `to`; `partial` has a value for each block, sum after sum.
+// Adds N sums over all blocks, in the last block, and stores them in `to`. `partial` has a value per block, sum after
+// sum.
 template <int N>
 __device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, unsigned *ticket, double *to) {
     for (int k = 0; k < N; ++k) {
@@ -118,7 +122,7 @@ __device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, 
     }
 }
 
-// Couplings of a cell to west, east, south, north, bottom and top, and the values there.
+// Couplings of a cell to west, east, south, north, bottom and top, and the values of these neighbours.
 struct Around {
     double a[6], v[6];
 };
@@ -136,11 +140,11 @@ __device__ inline double sum_of_products(const Around &k) {
 
 } // namespace dpcg
 
-// A kernel that calls a function (the last arguments) with its ARGS.
+// Defines a kernel that calls a function (the last arguments) with its ARGS.
 #define DPCG_KERNEL(NAME, ARGS, ...)                                                                                   \
     extern "C" __global__ void __launch_bounds__(dpcg::THREADS, dpcg::RESIDENT) NAME(dpcg::ARGS a) {                   \
         dpcg::__VA_ARGS__(a);                                                                                          \
     }
-// The same with more registers a thread: for two blocks on a multiprocessor at least.
+// As DPCG_KERNEL, with more registers per thread: at least two blocks per multiprocessor.
 #define DPCG_LARGE_KERNEL(NAME, ARGS, ...)                                                                             \
     extern "C" __global__ void __launch_bounds__(dpcg::THREADS, 2) NAME(dpcg::ARGS a) { dpcg::__VA_ARGS__(a); }

@@ -1,8 +1,10 @@
-// A V-cycle of cell-centred multigrid on 7 points, grid by grid (src/backend/reference/dpcg/cell.rs has the formulas):
-// red-black Gauss-Seidel, piecewise constant interpolation. The caller's grid is worked on in f64, coarse ones in T.
-// Storage as in box.cuh. Bytes a cell, T of 4: relaxation 16 to 24, restriction 24, interpolation 8.
+// V-cycle of multigrid with cell coarsening for 7-point matrices, grid by grid: red-black Gauss-Seidel and piecewise
+// constant interpolation. The formulas are in src/backend/reference/dpcg/cell.rs. The caller's grid uses f64, coarse
+// grids use T. Storage as in box.cuh.
 //
-// Races: a half-sweep writes cells of one colour and reads those of the other.
+// Bytes per cell for T of 4 bytes: relaxation 16 to 24, restriction 24, interpolation 8.
+//
+// Races: a half-sweep writes cells of one colour and reads cells of the other colour.
 #include "box.cuh"
 
 namespace dpcg {
@@ -13,10 +15,10 @@ struct CellArgs {
     const void *r;
     void *x;
     int colour;
-    int from_zero; // x is zero, whatever is there
+    int from_zero; // take x = 0, whatever the array contains
 };
 
-// r - (A - D) x in a cell.
+// Returns r - (A - D) x in a cell.
 template <class T> __device__ inline T without_center(const CellArgs &a, int64_t c) {
     const T *x = static_cast<const T *>(a.x);
     const int64_t steps[3] = {1, a.box.north(), a.box.top()};
@@ -30,7 +32,7 @@ template <class T> __device__ inline T without_center(const CellArgs &a, int64_t
     return value;
 }
 
-// x = D^-1 (r - (A - D) x) in the cells of a colour.
+// Computes x = D^-1 (r - (A - D) x) in the cells of a colour.
 template <class T> __device__ inline void relax_cells(const CellArgs &a) {
     const T *center = static_cast<const T *>(a.center), *r = static_cast<const T *>(a.r);
     T *x = static_cast<T *>(a.x);
@@ -46,11 +48,11 @@ struct PairArgs {
     int ratio[3];
     int unused;
     void *of_coarse;
-    const double *scales; // 1 / s and s; null: 1
+    const double *scales; // 1 / s and s; null: s = 1
     double factor;
 };
 
-// of_coarse = R (r - A x) / s. Black rows have no residual: they were relaxed last.
+// Computes of_coarse = R (r - A x) / s. The residual of black cells is zero, since they were updated last.
 template <class T, class Coarse> __device__ inline void restrict_cells(const PairArgs &a) {
     const CellArgs &f = a.fine;
     const T *x = static_cast<const T *>(f.x), *center = static_cast<const T *>(f.center);
@@ -72,7 +74,7 @@ template <class T, class Coarse> __device__ inline void restrict_cells(const Pai
     });
 }
 
-// x += P of_coarse factor s.
+// Computes x = x + s factor P of_coarse.
 template <class T, class Coarse> __device__ inline void interpolate_cells(const PairArgs &a) {
     T *x = static_cast<T *>(a.fine.x);
     const Coarse *of_coarse = static_cast<const Coarse *>(a.of_coarse);

@@ -1,8 +1,9 @@
-// The grids of cell-centred multigrid, one after the other (src/backend/reference/dpcg/grids.rs has the formulas): what
-// rows are more than their couplings, centers, strengths of directions, sums over the cells of a coarse cell. Sums of a
-// value are in f64 and in the order of the reference, cell after cell: matrices have its bits. Storage as in box.cuh.
+// Setup of multigrid with cell coarsening, grid after grid: row sums, centers, strengths of the directions, and coarse
+// couplings. The formulas are in src/backend/reference/dpcg/grids.rs. The sums of one value are computed in f64, in the
+// order of the reference, so the matrices are bitwise identical. Storage as in box.cuh.
 //
-// Bytes a cell: finest look 40, coarsening 32 and what the coarse cells take, 20 each, T of 4; coarse look 24.
+// Bytes per cell for T of 4 bytes: look_at_cells 40 on the finest grid and 24 on coarse grids; coarsen_cells 32, and 20
+// per coarse cell.
 #include "box.cuh"
 
 namespace dpcg {
@@ -11,21 +12,22 @@ struct CellGridArgs {
     Box box, coarse;
     int ratio[3];
     int unused;
-    const void *forward[3]; // of the grid
+    const void *forward[3]; // of the fine grid
     void *center;
-    double *excess; // what its rows are more than their couplings
+    double *excess; // row sums of the fine grid
     void *coarse_forward[3];
     double *coarse_excess;
-    double factor;       // what the coarse matrix is multiplied by: a power of two
-    double zero_row_sum; // an excess within this part of the center is none
-    double *partial;     // 3 values a block
-    double *strengths;   // sums over rows of each direction's part of the center
+    double factor;       // power of two by which the coarse matrix is multiplied
+    double zero_row_sum; // row sums below this fraction of the center count as zero
+    double *partial;     // 3 values per block
+    double *strengths;   // sum over rows of |couplings| / center, per direction
     Scalars *scalars;
 };
 
-// The finest grid: the excess of rows. Another one: centers, of the couplings as they were rounded, so that constants
-// stay in the kernel of a singular matrix; of a row without anything, 1. Strengths of directions on both. A cell
-// without couplings is solved by the smoother: coarse grids are not to see it.
+// On the finest grid, computes the row sums. On coarse grids, computes the centers from the row sums and the rounded
+// couplings, so that constants remain in the null space of a singular matrix. A coarse row without couplings and row
+// sum gets the center 1. On all grids, computes the strengths of the directions. The smoother solves a cell without
+// couplings, so its row sum is set to zero for the coarse grids.
 template <class T, bool FINEST> __device__ inline void look_at_cells(const CellGridArgs &a) {
     const int64_t steps[3] = {1, a.box.north(), a.box.top()};
     T *center = static_cast<T *>(a.center);
@@ -54,13 +56,13 @@ template <class T, bool FINEST> __device__ inline void look_at_cells(const CellG
     sums_of_blocks(strengths, a.partial, &a.scalars->ticket, a.strengths);
 }
 
-// The next grid: couplings of the faces between two coarse cells, as many times weaker as those are farther apart, and
-// the excess of all cells.
+// Computes the next coarser grid. A coupling is the sum over the faces between two coarse cells, divided by the ratio
+// of the distances of their centres. A row sum is the sum over all fine cells of the coarse cell.
 template <class Fine, class T> __device__ inline void coarsen_cells(const CellGridArgs &a) {
     double factor[3];
     for (int d = 0; d < 3; ++d) factor[d] = a.ratio[d] == 2 ? 0.5 * a.factor : a.factor;
     over_places(a.coarse, [&](int64_t c, int I, int J, int K) {
-        // The last cells in each direction, and where the box ends before.
+        // The last fine cells in each direction, also limited to the box.
         const int last[3] = {(I + 1) * a.ratio[0] - 1, (J + 1) * a.ratio[1] - 1, (K + 1) * a.ratio[2] - 1};
         const int end[3] = {min(last[0], a.box.nx - 1), min(last[1], a.box.ny - 1), min(last[2], a.box.nz - 1)};
         double sums[3] = {0.0, 0.0, 0.0}, excess = 0.0;

@@ -1,45 +1,48 @@
-// The classes of cells that deflation regions are made of (src/grid/regions.rs): cells of one component, one box and
-// one phase. Their keys are in a table of slots, a power of two of them, with open addressing; who comes first to which
-// slot is another from run to run, what is noted of a class is not. A warp notes runs of its 32 cells. Bytes a cell: 8,
-// with labels 4 more, with several components 4 more, and 6 for the numbers.
+// Classes of cells, from which deflation regions are formed (src/grid/regions.rs). A class is the set of cells of one
+// component, one box and one phase. The class keys are in a hash table with open addressing, whose size is a power of
+// two. The slot of a class may differ from run to run, but the data of the class do not. A warp processes runs of its
+// 32 cells.
+//
+// Bytes per cell: 8, with labels 4 more, with several components 4 more, and 6 for the region numbers.
 #pragma once
 #include "components.cuh"
 
 namespace dpcg {
 
 struct Class {
-    uint32_t first, first_heavy; // the first cell, and that in no strong group; all ones: there is none
+    uint32_t first, first_heavy; // first cell; first cell outside strong groups, or all ones
     uint32_t cells;
-    int32_t unlabelled; // its phase is none
+    int32_t unlabelled; // the class has no phase
     uint32_t component;
 };
 
 struct ClassArgs {
     Box box;
     Matrix m;
-    const uint32_t *component; // of each cell (components.cuh); null: they are all of one
-    const uint32_t *group;     // parents of cells (survey.cuh)
-    const int32_t *labels; // the caller's; null: groups are the phases
+    const uint32_t *component; // component of each cell (components.cuh); null: a single component
+    const uint32_t *group;     // parent of each cell (survey.cuh)
+    const int32_t *labels; // the caller's labels; null: strong groups are the phases
     int boxes[3];
-    int by_phase;     // else one phase
-    int labelled;     // cells without a label are in no class
-    int dilation;     // labels count beside their cells
-    int slots, guard; // of the table; cells before and after the numbers
+    int by_phase;     // 0: a single phase
+    int labelled;     // cells without label belong to no class
+    int dilation;     // labels also apply to coupled neighbours
+    int slots, guard; // size of the table; cells before and after `regions`
     uint64_t *keys;
-    uint32_t *first, *first_heavy, *cells; // of each slot, as in its class
-    uint32_t *place;                       // of each slot, the number of its class as they came
-    uint32_t *slot_of;                     // of each cell
+    uint32_t *first, *first_heavy, *cells; // of each slot, as in Class
+    uint32_t *place;                       // number of the class of each slot, in the order of insertion
+    uint32_t *slot_of;                     // slot of each cell
     Class *classes;
-    const uint16_t *numbers; // of each class, in place order
-    uint16_t *regions;       // of each cell
-    int none, unused;        // the number of cells in no region
+    const uint16_t *numbers; // region number of each class, in the order of `place`
+    uint16_t *regions;       // region of each cell
+    int none, unused;        // region number of cells without region
     Findings *findings;
 };
 
 constexpr uint64_t NO_KEY = ~0ull;
 constexpr uint32_t NO_SLOT = ~0u, MOST_CLASSES = 65535;
 
-// The smallest label among the cells that a cell is coupled to. -1, no label, is the largest as an unsigned number.
+// Returns the smallest label among the neighbours to which a cell is coupled. -1, no label, is the largest as an
+// unsigned number.
 __device__ inline int32_t label_beside(const ClassArgs &a, int64_t c) {
     const int64_t step[3] = {1, a.box.north(), a.box.top()};
     const double *forward[3] = {a.m.east, a.m.north, a.m.top};
@@ -58,16 +61,17 @@ __device__ inline uint32_t phase_of(const ClassArgs &a, int64_t c) {
     return uint32_t(label < 0 && a.dilation ? label_beside(a, c) : label) + 1;
 }
 
-// Of `count` boxes of n cells, the one that cell i is in.
+// Returns the box that contains index i, if n cells are divided into `count` boxes.
 __device__ inline uint32_t box_of(uint32_t i, int count, int n) {
     const uint64_t product = uint64_t(i) * unsigned(count);
-    // Mostly, and much faster.
+    // The 32-bit division, which is much faster, almost always suffices.
     return product >> 32 ? uint32_t(product / unsigned(n)) : uint32_t(product) / unsigned(n);
 }
 
 __device__ inline uint32_t boxes_of(const ClassArgs &a) { return uint32_t(a.boxes[0]) * a.boxes[1] * a.boxes[2]; }
 
-// Component, box and phase of a cell. Components by boxes are below 2^32 - 1: MOST_CLASSES of both, or only one box.
+// Returns component, box and phase of a cell as a key. Component and box together are below 2^32 - 1: either both are
+// limited by MOST_CLASSES, or there is only one box.
 __device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
     const uint32_t component = a.component ? a.component[c] : 0;
     if (component == NO_COMPONENT) return NO_KEY;
@@ -79,7 +83,7 @@ __device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
     return uint64_t(component * boxes_of(a) + (z * a.boxes[1] + y) * a.boxes[0] + x) << 32 | phase;
 }
 
-// The slot of a key, new or not.
+// Returns the slot of a key; inserts the key if it is new.
 __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
     const uint32_t mask = uint32_t(a.slots) - 1;
     uint32_t slot = uint32_t(key * 0x9e3779b97f4a7c15ull >> 32);
@@ -88,7 +92,7 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
         const uint64_t seen = *static_cast<volatile uint64_t *>(a.keys + slot);
         if (seen == key) return slot;
         if (seen != NO_KEY) continue;
-        // The table has room for what all threads may add before they see that there are too many.
+        // The table is large enough for all insertions until all threads see that there are too many classes.
         const volatile unsigned long long &classes = a.findings->classes;
         if (classes > MOST_CLASSES) return slot;
         const uint64_t was = atomicCAS(
@@ -103,13 +107,13 @@ __device__ inline void note_first(uint32_t *first, int64_t c) {
     if (uint32_t(c) < seen) atomicMin(first, uint32_t(c));
 }
 
-// The class of each cell.
+// Determines the class of each cell.
 __device__ inline void classify(const ClassArgs &a) {
     const int64_t count = a.box.count();
     over_segments(count, [&](int64_t c) {
         const uint64_t key = c < count ? key_of(a, c) : NO_KEY;
         const int heavy = c < count && !in_group(a.group, c), before = lane() > 0 ? lane() - 1 : 0;
-        // By all lanes.
+        // All lanes take part in the shuffles.
         const uint64_t key_before = __shfl_sync(ALL_LANES, key, before);
         const int heavy_before = __shfl_sync(ALL_LANES, heavy, before);
         const bool goes_on = lane() > 0 && key_before == key && heavy_before == heavy;
@@ -126,7 +130,7 @@ __device__ inline void classify(const ClassArgs &a) {
     });
 }
 
-// What is noted of classes, in place order.
+// Collects the data of the classes, in the order of `place`.
 __device__ inline void gather_classes(const ClassArgs &a) {
     over_cells(a.slots, [&](int64_t slot) {
         if (a.keys[slot] == NO_KEY || a.place[slot] >= MOST_CLASSES) return;
@@ -136,7 +140,7 @@ __device__ inline void gather_classes(const ClassArgs &a) {
     });
 }
 
-// The region of each cell, and of the cells around all.
+// Writes the region of each cell, and of the guard cells.
 __device__ inline void number_cells(const ClassArgs &a) {
     const int64_t count = a.box.count();
     over_cells(count + 2 * int64_t(a.guard), [&](int64_t place) {

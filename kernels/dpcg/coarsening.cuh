@@ -1,49 +1,50 @@
-// The grids of multigrid with vertex coarsening, one after the other: conductances of the caller's matrix, strengths of
-// directions, weights of the interpolation, Galerkin product P^T A P on 27 points, smoother
-// (src/backend/reference/dpcg/vertex has the formulas; Dendy 1982). Products are in f64, conductances in T; storage as
-// in vertex.cuh, exact weights and products in arrays of their own.
+// Setup of multigrid with vertex coarsening, grid after grid: conductances of the caller's matrix, strengths of the
+// directions, interpolation weights, Galerkin product P^T A P with 27 points, smoother (Dendy 1982). The formulas are
+// in src/backend/reference/dpcg/vertex. Products are computed in f64, conductances are stored in T. Storage as in
+// vertex.cuh; unrounded weights and products have arrays of their own.
 //
-// Every fine edge (p, q) lies in one closed cube between 8 coarse points, that of min(p, q): there are 8 such edges of
-// each offset in a cube. A thread adds up a cube's matrix of 8 x 8; a thread of a coarse point adds those of its cubes,
-// one after the other: every sum has one order, the same for both of its points. Cubes are made and added up by slabs,
-// planes of points with those of cubes around them, as many as there is room for.
+// Each fine edge (p, q) is assigned to one closed cube between 8 coarse points, the cube of min(p, q). A cube has 8
+// such edges of each offset. A thread computes the 8 x 8 matrix of a cube. The thread of a coarse point then adds the
+// matrices of its cubes one after the other. Each sum therefore has one order, which is the same for both of its
+// points. Cubes are computed and added by slabs. A slab is as many planes of points, with the planes of cubes around
+// them, as the workspace allows.
 //
-// Bytes a fine point, T of 4: conductances 64, strengths 20 (others 60), weights 100 in three launches, product 80
-// (others 240) through the L1 cache and 36 to memory, coarse grid 72.
+// Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 (other grids 60), weights 100 in three launches.
+// Product: 80 (other grids 240) through the L1 cache and 36 from memory. Coarse grid: 72.
 #include "vertex.cuh"
 
 namespace dpcg {
 
-// A row whose sum is at most this part of its diagonal sums to zero: smaller sums are rounding of single precision.
+// A row sum of at most this fraction of the diagonal counts as zero: it is a rounding error of single precision.
 constexpr double ZERO_ROW_SUM = 1e-6;
-// Of Jacobi.
+// Damping factor of Jacobi.
 constexpr double DAMPING = 0.8;
 
 struct CoarseningArgs {
     Box fine, coarse;
     int coarsened[3];
-    int which;        // order of points
-    Matrix m;         // the caller's
-    double scale;     // what it is multiplied by
+    int which;        // number of odd indices of the points
+    Matrix m;         // the caller's matrix
+    double scale;     // factor of the caller's matrix
     void *c;          // conductances of the fine grid, or couplings: conductance_of
-    int64_t c_stride; // from those of one offset to the next
-    void *diagonal, *inverse; // of the finest grid, or of the coarse one
+    int64_t c_stride; // distance between the conductances of successive offsets
+    void *diagonal, *inverse; // of the finest grid, or of the coarse grid
     double *excess;           // row sums of the fine grid
-    double *weights;          // exact
-    void *narrow;             // the same in T
-    Strides strides;          // of both
-    double *cubes;            // entries of the cubes of a slab, entry by entry
-    int cubes_from, cube_planes;   // planes of cubes
-    int points_from, point_planes; // and of the points whose sums they are
+    double *weights;          // unrounded weights
+    void *narrow;             // weights rounded to T
+    Strides strides;          // of both arrays of weights
+    double *cubes;            // matrices of the cubes of a slab, entry by entry
+    int cubes_from, cube_planes;   // planes of cubes in the slab
+    int points_from, point_planes; // planes of points in the slab
     void *coarse_c;
     int64_t coarse_stride;
     double *coarse_excess;
-    double *partial;   // 4 values a block
-    double *strengths; // sums over rows of each direction's part, and rows
+    double *partial;   // 4 values per block
+    double *strengths; // sums over rows of each direction's fraction of the diagonal; number of rows
     Scalars *scalars;
 };
 
-// What a diagonal exceeds the sum of its conductances by.
+// Returns the row sum diagonal - sum, or zero if it is at most ZERO_ROW_SUM times the diagonal.
 __device__ inline double excess_of(double diagonal, double sum) {
     const double excess = diagonal - sum;
     return excess > ZERO_ROW_SUM * diagonal ? excess : 0.0;
@@ -63,7 +64,7 @@ __device__ inline int64_t step_of_offset(const Box &box, const Offset &o) {
     return o.d[0] + o.d[1] * box.north() + o.d[2] * box.top();
 }
 
-// Calls f(offset, conductance) with the neighbours of p.
+// Calls f(offset, conductance) for the neighbours of p.
 template <class T, bool FINEST, class F>
 __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     const T *c = static_cast<const T *>(a.c) + p;
@@ -76,8 +77,8 @@ __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     }
 }
 
-// The finest grid: conductances (not those of the solver), row sums, diagonals, and what Gauss-Seidel divides by. A
-// cell without couplings is its own equation.
+// Computes conductances (unless the solver's matrix is used), row sums, diagonals, and reciprocal centers for
+// Gauss-Seidel on the finest grid. A cell without couplings is solved by its own equation.
 template <class T> __device__ inline void take_conductances(const CoarseningArgs &a) {
     const int64_t n = a.fine.north(), t = a.fine.top();
     [[maybe_unused]] T *c = static_cast<T *>(a.c);
@@ -104,7 +105,7 @@ template <class T> __device__ inline void take_conductances(const CoarseningArgs
     });
 }
 
-// The part that couplings in each direction have in the diagonal, over all rows.
+// Computes, for each direction, the sum over all rows of the couplings in this direction divided by the diagonal.
 template <class T, bool FINEST> __device__ inline void take_strengths(const CoarseningArgs &a) {
     double sums[4] = {0.0, 0.0, 0.0, 0.0};
     over_cells(a.fine.count(), [&](int64_t p) {
@@ -121,25 +122,27 @@ template <class T, bool FINEST> __device__ inline void take_strengths(const Coar
     sums_of_blocks(sums, a.partial, &a.scalars->ticket, a.strengths);
 }
 
-// From the weights of a coarse place to those at the other end of the cube in the directions of `side`.
+// Returns the distance between the weights of two corners of a cube: the lowest one, and the one with the bits of
+// `side`.
 __device__ inline int64_t step_to_side(const Strides &s, int side) {
     return (side & 1) + (side & 2 ? s.next[1] : 0) + (side & 4 ? s.next[2] : 0);
 }
 
-// The weight of coarse point t in the interpolation to a point with its weights from `at` on, whose odd indices in
-// coarsened directions are those of `type`: other bits of t name no further point.
+// Returns the weight of coarse point t in the interpolation to a point whose weights begin at `at`. The bits of `type`
+// are the odd indices of the point in coarsened directions. If t has other bits, the weight is zero.
 __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
     if (t & ~type) return 0.0;
     return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
 }
 
-// The weights of point p of a type, from `at` on.
+// Computes the weights of point p of a type; they begin at `at`.
 template <class T, bool FINEST>
 __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
     double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
     each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
         diagonal += c;
-        // A point with a part in a direction has no odd index there: that bit of its weights is free.
+        // If the part of the offset is nonzero in a direction, the other point has an even index there. This bit of its
+        // weights is then unused.
         int moved = 0, side = 0;
         for (int d = 0; d < 3; ++d) {
             moved |= (type >> d & 1 && o.d[d] != 0) << d;
@@ -153,7 +156,7 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
             if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, there);
         }
     });
-    // Without positive couplings towards coarse points, none interpolate to it.
+    // If the sum of the couplings towards coarse points is not positive, no coarse point interpolates to p.
     const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
     const double divisor = sum > 0.0 ? sound : 0.0;
 #pragma unroll
@@ -166,8 +169,8 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
     }
 }
 
-// Weights of the interpolation to the points with `which` odd indices in coarsened directions, from those with fewer: a
-// warp has points of one type, beside those of the others at the same coarse places.
+// Computes the interpolation weights of points with `which` odd indices in coarsened directions, from those with fewer.
+// A warp processes points of one type. Neighbouring warps process the other types at the same coarse points.
 template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
     const int all = a.coarsened[0] | a.coarsened[1] << 1 | a.coarsened[2] << 2, types = a.which == 3 ? 1 : 3;
     const unsigned count = unsigned(a.coarse.count());
@@ -185,7 +188,7 @@ template <class T, bool FINEST> __device__ inline void take_weights(const Coarse
     });
 }
 
-// The matrix of a cube: diagonal, and upper half by rows.
+// Matrix of a cube: the diagonal, then the upper triangle by rows.
 constexpr int CUBE_ENTRIES = 36;
 __device__ constexpr int entry_of(int first, int second) {
     return first == second ? first : 8 + 7 * first - first * (first - 1) / 2 + second - first - 1;
@@ -203,8 +206,8 @@ struct CubeMatrix {
     }
 };
 
-// P^T A P, cube by cube of a slab. On the finest grid a thread a cube; on others 8 lanes, with an edge of each offset
-// each.
+// Computes P^T A P for the cubes of a slab. On the finest grid, one thread per cube. On other grids, 8 lanes per cube,
+// each with one edge of each offset.
 template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
     constexpr int LANES = FINEST ? 1 : 8, CORNERS = 8 / LANES;
     const Box &coarse = a.coarse;
@@ -212,7 +215,7 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
     const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
     const int64_t cubes = a.cube_planes * coarse.top(), first = a.cubes_from * coarse.top();
     const int64_t warpfuls = (LANES * cubes + 31) / 32;
-    // Warps stay whole.
+    // The number of threads is a multiple of 32, since all lanes of a warp take part in the shuffles.
     over_cells(32 * warpfuls, [&](int64_t item) {
         const int64_t in_slab = min(item / LANES, cubes - 1), cube = first + in_slab;
         const unsigned row = unsigned(cube) / unsigned(coarse.nx);
@@ -224,7 +227,7 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
         auto place = [&](const int (&in)[3]) {
             return (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
         };
-        // Weights of the corners in the interpolation to the point at `in` from the lowest one.
+        // Returns the weight of corner t in the interpolation to the point at `in`, relative to the lowest corner.
         auto weights_at = [&](const int (&in)[3], int t) {
             int side = 0, type = 0;
             for (int d = 0; d < 3; ++d) {
@@ -237,7 +240,7 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
         for (int part = 0; part < CORNERS; ++part) {
             const int bits = part + int(item % LANES);
             const int in[3] = {bits & 1, bits >> 1 & 1, bits >> 2};
-            // In a direction that is not coarsened, points of a cube begin with the lowest one alone.
+            // In a direction that is not coarsened, edges begin only at the lowest point of a cube.
             bool begins = true, inside = true;
             for (int d = 0; d < 3; ++d) {
                 begins &= in[d] <= a.coarsened[d];
@@ -278,8 +281,9 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
     });
 }
 
-// The coarse grid in the planes of a slab: conductances in T, row sums, diagonals of the rounded conductances, so that
-// constants stay in the kernel where rows sum to zero, and what Jacobi divides by, max(D, (D + sum |c|)/2) / 0.8.
+// Computes the coarse grid in the planes of a slab: conductances in T, row sums, diagonals and Jacobi divisors max(D,
+// (D + sum |c|)/2) / 0.8. D is computed from the rounded conductances, so that constants remain in the null space if
+// the row sums are zero.
 template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     T *c = static_cast<T *>(a.coarse_c), *diagonal = static_cast<T *>(a.diagonal);
     T *inverse = static_cast<T *>(a.inverse);
@@ -287,7 +291,7 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     over_places({a.coarse.nx, a.coarse.ny, a.point_planes, 0}, [&](int64_t in_slab, int I, int J, int plane) {
         const int K = a.points_from + plane;
         const int64_t p = a.points_from * top + in_slab;
-        // Of the 27 points around this one, in their order. Corners beyond the grid have no weights.
+        // Sums for the 27 points around this point, in their order. Corners beyond the grid have zero weights.
         double sums[27] = {};
 #pragma unroll
         for (int own = 7; own >= 0; --own) {
@@ -324,24 +328,24 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
 
 struct CoarsestArgs {
     Box box;
-    const void *c; // conductances; of 7 points the couplings, which are minus these
+    const void *c; // conductances; with 7 points couplings, the negative conductances
     int64_t c_stride;
-    const void *center; // of 7 points
-    double factor;      // what those are multiplied by
+    const void *center; // 7 points: the centers
+    double factor;      // 7 points: factor of couplings and centers
     const double *excess;
-    double *matrix; // of zeros
+    double *matrix; // initialized with zeros
     double *diagonal;
     uint32_t *null_of, *nulls;
 };
 
-// The coarsest matrix for its inverse, and null vectors: components whose rows sum to zero. One block, a thread a
-// point.
+// Stores the coarsest matrix as a dense matrix for its inversion, and finds the null vectors: components whose row sums
+// are zero. One block, one thread per point.
 template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     __shared__ unsigned root[MOST_UNKNOWNS], regular[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS];
     __shared__ unsigned moved, nulls;
     const int n = int(a.box.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);
-    // Calls f(q, conductance) with the neighbours of p.
+    // Calls f(q, conductance) for the neighbours of p.
     auto each = [&](auto f) {
         for (int k = 0; p < n && k < (SEVEN ? 3 : 13); ++k) {
             const int step = int(step_of_offset(a.box, offset_of_number<SEVEN>(k)));
@@ -355,10 +359,11 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
     each([&](int, double conductance) { diagonal += conductance; });
     const bool has_excess = p < n && a.excess[p] > 0.0;
     diagonal += has_excess ? a.excess[p] : 0.0;
-    // A center in single precision differs from the sum by more than couplings of the heavy phase.
+    // In single precision, the rounding error of a center may exceed the couplings of the heavy phase. The sum is used
+    // instead.
     const bool is_given = SEVEN && (sizeof(T) == sizeof(double) || !(diagonal > 0.0));
     if (is_given && p < n) diagonal = a.factor * static_cast<const T *>(a.center)[p];
-    // The first point of a component goes from neighbour to neighbour.
+    // The smallest point number of each component propagates from neighbour to neighbour.
     root[p] = p;
     regular[p] = 0;
     last[p] = ~0u;
@@ -380,7 +385,7 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
     if (has_excess) atomicOr(&regular[root[p]], 1u);
     if (p < n) atomicMin(&last[root[p]], ~unsigned(p));
     __syncthreads();
-    // First points of null vectors: a point alone is none.
+    // First points of null vectors. A component of a single point has no null vector.
     auto is_null = [&](unsigned q) { return root[q] == q && !regular[q] && ~last[q] != q; };
     if (p < n && is_null(p)) atomicAdd(&nulls, 1u);
     null[p] = 0;

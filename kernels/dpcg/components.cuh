@@ -1,8 +1,9 @@
-// Components of a matrix that has several, or cells without couplings. They are numbered in the order of their first
-// cells, which are their roots (survey.cuh): roots by chunks of cells, twice, for how many come before and for their
-// numbers; then every cell asks its root. What is noted of a component is a sum of whole numbers, or set once.
+// Numbering of the components, for matrices with several components or with cells without couplings. Components are
+// numbered in the order of their first cells, which are the roots of survey.cuh. list_components visits the roots by
+// chunks of cells twice: first to count them, then to number them. Afterwards each cell copies the number of its root.
+// The data of a component are integer sums or flags, so they do not depend on the order of the threads.
 //
-// Bytes a cell: 4 to count and 4 to number roots, 40 for the other cells, 8 for labels.
+// Bytes per cell: 4 to count the roots, 4 to number them, 40 to number the other cells, 8 for the labels.
 #pragma once
 #include "labelled.cuh"
 #include "survey.cuh"
@@ -10,26 +11,26 @@
 namespace dpcg {
 
 struct Component {
-    uint32_t first, cells; // the first cell, and how many
-    uint32_t regular;      // the sum of a row is not zero
+    uint32_t first, cells; // the first cell, and the number of cells
+    uint32_t regular;      // 1: the component has a nonzero row sum
 };
 
 struct ComponentArgs {
     Box box;
     Matrix m;
     double zero_row_sum;
-    const uint32_t *root;     // of each cell
-    uint32_t *number;         // of each cell's component; NO_COMPONENT before, and where there is none
-    uint32_t *chunk_start;    // components that begin in each chunk; after their scan those before it
-    Component *components;    // null: they are counted
-    const uint32_t *singular; // of each component its number among the singular ones; `none` of the others
-    uint32_t *labels;         // the same of each cell
+    const uint32_t *root;     // root of each cell
+    uint32_t *number;         // component of each cell; NO_COMPONENT initially, and for cells without component
+    uint32_t *chunk_start;    // components that begin in each chunk; after the scan, in all previous chunks
+    Component *components;    // null: the components are only counted
+    const uint32_t *singular; // number of each component among the singular components; `none` for regular components
+    uint32_t *labels;         // singular component of each cell
     uint32_t none, unused;
 };
 
 constexpr uint32_t NO_COMPONENT = ~0u;
 
-// Components, those that begin in a chunk by its block: how many, or which.
+// Counts the components that begin in each chunk, or lists them; one block per chunk.
 __device__ inline void list_components(const ComponentArgs &a) {
     constexpr int EACH = CHUNK / THREADS;
     const int64_t count = a.box.count();
@@ -38,7 +39,7 @@ __device__ inline void list_components(const ComponentArgs &a) {
         unsigned begins = 0;
         for (int q = 0; q < EACH; ++q) {
             const int64_t c = first + q;
-            // A root is joined to cells after it, or to none.
+            // A root is coupled to following cells, or has no couplings.
             if (c < count && a.root[c] == uint32_t(c) && joins_ahead(a.m, c, {})) begins |= 1u << q;
         }
         uint32_t all, next = block_scan(__popc(begins), all);
@@ -55,8 +56,8 @@ __device__ inline void list_components(const ComponentArgs &a) {
     }
 }
 
-// The component of every cell, and what is noted of it, by runs of a warp's cells. Roots have their numbers: entries of
-// others are written.
+// Numbers all cells, and collects the data of the components by runs of a warp's cells. The roots have their numbers
+// already, so no entry is read and written in this kernel.
 __device__ inline void number_components(const ComponentArgs &a) {
     const int64_t count = a.box.count();
     over_segments(count, [&](int64_t c) {
@@ -78,7 +79,7 @@ __device__ inline void number_components(const ComponentArgs &a) {
     });
 }
 
-// Labels of singular components.
+// Labels the cells of singular components.
 __device__ inline void label_singular(const ComponentArgs &a) {
     over_cells(a.box.count(), [&](int64_t c) {
         const uint32_t number = a.number[c];

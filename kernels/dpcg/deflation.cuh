@@ -1,11 +1,12 @@
-// E = Z^T A Z of deflation regions (src/backend/coarse/deflation/mod.rs):
+// Coarse matrix E = Z^T A Z of deflation (src/backend/coarse/deflation/mod.rs):
 //
 //     E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r,
 //
-// e_i the sum of row i of A, zero in singular components and where it is rounding. Sums are exact up to 2^-94 times the
-// largest center: each value goes as three integers to integer sums, whose order does not matter.
+// where e_i is the row sum of row i of A, set to zero in singular components and where it is a rounding error. Sums are
+// exact up to 2^-94 times the largest center. Each value is split into three integers that are added to integer sums,
+// so the order of additions does not matter.
 //
-// Bytes a cell: 34 in, and an atomic addition of 24 for each coupling between regions.
+// Bytes per cell: 34 read, and an atomic addition of 24 for each coupling between regions.
 #include "dense.cuh"
 #include "labelled.cuh"
 
@@ -14,16 +15,16 @@ namespace dpcg {
 struct GalerkinArgs {
     Box box;
     Matrix m;
-    const uint16_t *region; // of each cell; n: none
-    Labels singular;        // components
-    double scale;           // 1 / s, s a power of two near the largest center
-    unsigned long long *sums; // 3 words at 3 (r (n + 1) + s), r < s: of -a_ij; r = s: of e_i
-    const uint32_t *null_of;  // of dense.cuh
+    const uint16_t *region; // region of each cell; n: no region
+    Labels singular;        // singular component of each cell
+    double scale;           // 1 / s, where s is a power of two near the largest center
+    unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): r < s: of -a_ij; r = s: of e_i
+    const uint32_t *null_of;  // null vectors, see dense.cuh
     double *matrix, *diagonal;
     int n, unused;
 };
 
-// Words of 30, 32 and 32 bits below the point; a sum of 2^32 of each fits.
+// Adds v as three words with weights 2^-30, 2^-62 and 2^-94. Sums of up to 2^32 values do not overflow.
 __device__ inline void add_exactly(unsigned long long *words, double v) {
     double part = v * 1073741824.0;
 #pragma unroll
@@ -48,13 +49,13 @@ struct Words {
             high = -high - (low != 0);
             low = -low;
         }
-        // 2^-30 and 2^-94.
+        // Weights 2^-30 and 2^-94.
         const double magnitude = double(high) * 0x1p-30 + double(low) * 0x1p-94;
         return negative ? -magnitude : magnitude;
     }
 };
 
-// A row sum below this part of the center is the rounding of the seven numbers that are added.
+// A row sum below this fraction of the center is a rounding error of the sum of seven numbers.
 constexpr double ROUNDING = 8.0 * 0x1p-52;
 
 __device__ inline void add_couplings(const GalerkinArgs &a) {
@@ -77,7 +78,7 @@ __device__ inline void add_couplings(const GalerkinArgs &a) {
     });
 }
 
-// E without the rows and columns that are left out, and all of its diagonal. A warp a row.
+// Computes E without the removed rows and columns, and its complete diagonal. One warp per row.
 __device__ inline void take_coarse_matrix(const GalerkinArgs &a) {
     const int n = a.n, lane = threadIdx.x % 32;
     const int64_t side = n + 1;

@@ -1,8 +1,9 @@
-// Dense symmetric positive matrices in f64, which kernels/common/inverse.cuh inverts: E, of up to MOST_VECTORS
-// unknowns, and that of the coarsest grid, of up to MOST_UNKNOWNS.
+// Dense symmetric positive definite matrices in f64, inverted by kernels/common/inverse.cuh: E with up to MOST_VECTORS
+// unknowns, and the coarsest matrix with up to MOST_UNKNOWNS unknowns.
 //
-// Null vectors u of A: one unknown of each is left out, its row and column are zero. The inverse G of the others
-// becomes (I - u u^T / k) G (I - u u^T / k), k = u^T u, and for E + c u u^T that plus u u^T / (c k^2).
+// For each null vector u of the matrix A, one unknown is removed: its row and column are zero. Let G be the inverse for
+// the remaining unknowns, and k = u^T u. Then (I - u u^T / k) G (I - u u^T / k) is the pseudoinverse. For E + c u u^T,
+// the term u u^T / (c k^2) is added.
 #pragma once
 #include "../common/inverse.cuh"
 #include "box.cuh"
@@ -10,7 +11,7 @@
 namespace dpcg {
 
 constexpr int MOST_UNKNOWNS = 1024, MOST_VECTORS = 4096;
-// Of `null_of`: the unknown that is left out. The other bits are the null vector, from 1 on; 0: none.
+// Bit of `null_of` for the removed unknown. The other bits are the number of the null vector, from 1 on; 0: none.
 constexpr uint32_t LEFT_OUT = 1u << 31;
 
 using InverseArgs = inverse::Args;
@@ -21,14 +22,14 @@ struct NullArgs {
     double *to;
     const double *diagonal;
     const uint32_t *null_of;
-    const uint32_t *nulls; // how many null vectors there are
-    double *shift;         // of each null vector: 1 / (c k^2), and c; null: c is none
-    uint64_t *largest;     // of the inverse, and of the diagonal with c
+    const uint32_t *nulls; // number of null vectors
+    double *shift;         // 1 / (c k^2) and c of each null vector; null: no shift
+    uint64_t *largest;     // maximum of the inverse, and of the diagonal with c
     int n, add;
 };
 
-// c k^2 is the sum of the diagonal: c u u^T is about as large as E. A lone vector has E = 0, and t = 0: any other c
-// would add what rounding leaves of u^T A p, whatever the size of A.
+// Computes c for each null vector. c k^2 is the sum of the diagonal, so c u u^T is about as large as E. A single vector
+// has E = 0, and t is then set to 0. Any other c would amplify the rounding error of u^T A p.
 __device__ inline void find_shifts(const NullArgs &a) {
     for (uint32_t u = 1; u <= *a.nulls; ++u) {
         double size = 0.0, sum = 0.0;
@@ -46,7 +47,7 @@ __device__ inline void find_shifts(const NullArgs &a) {
     }
 }
 
-// Takes means over null vectors from rows, with `add` plus the shift, and turns rows to columns. A block a row.
+// Subtracts from each row its mean over each null vector, adds the shift with `add`, and transposes. One block per row.
 __device__ inline void take_means(const NullArgs &a) {
     constexpr int EACH = MOST_VECTORS / THREADS;
     const int n = a.n, t = threadIdx.x;
@@ -81,7 +82,7 @@ __device__ inline void take_means(const NullArgs &a) {
     }
 }
 
-// max |A^-1_rs|, and max A_rr, with the shift.
+// Computes max |(A^-1)_rs|, and max A_rr including c.
 __device__ inline void find_condition(const NullArgs &a) {
     uint64_t inverse = 0, diagonal = 0;
     over_cells(int64_t(a.n) * a.n, [&](int64_t k) {

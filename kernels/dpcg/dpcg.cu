@@ -1,4 +1,4 @@
-// The kernels of `dpcg`: one translation unit, one module.
+// Kernels of the family dpcg_: one translation unit, one module.
 #include "box.cuh"
 #include "steps.cuh"
 #include "fused.cuh"

@@ -1,15 +1,17 @@
-// What surrounds PCG: from the caller's arrays to vectors and back. Bytes a cell: 8 for each array named.
+// Begin and end of a solve: copies between the caller's arrays and vectors. Bytes per cell: 8 for each array named in a
+// kernel.
 #include "box.cuh"
 
 namespace dpcg {
 
 struct InspectArgs {
     Box box;
-    Array input, output; // the values of output may be null
+    Array input, output; // output.values may be null
     Scalars *scalars;
 };
 
-// max |input|, max |output|, and the first entry that is not finite: row by row, in a row the input before the output.
+// Computes max |input|, max |output|, and the first entry that is not finite. The order is row by row, and in a row
+// input before output.
 __device__ inline void inspect(const InspectArgs &a) {
     uint64_t largest[2] = {0, 0};
     over_places(a.box, [&](int64_t, int i, int j, int k) {
@@ -31,12 +33,12 @@ __device__ inline void inspect(const InspectArgs &a) {
 struct TransferArgs {
     Box box;
     Array array;
-    double *vector; // null: zero
+    double *vector; // null: zeros
     double factor;
     Sum sum;
 };
 
-// vector = factor array, and its square.
+// Computes vector = factor array; sum = <vector, vector>.
 __device__ inline void load(const TransferArgs &a) {
     double sum = 0.0;
     over_places(a.box, [&](int64_t c, int i, int j, int k) {
@@ -47,7 +49,7 @@ __device__ inline void load(const TransferArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// array = factor vector, or zero.
+// Computes array = factor vector, or zero.
 __device__ inline void store(const TransferArgs &a) {
     over_places(a.box, [&](int64_t c, int i, int j, int k) {
         *a.array.at(i, j, k) = a.vector ? a.factor * a.vector[c] : 0.0;
@@ -60,7 +62,7 @@ struct LargestArgs {
     Scalars *scalars;
 };
 
-// max |v| to the scalars, which held zero.
+// Computes max |v_i| in the scalars, which contain zero initially.
 __device__ inline void largest(const LargestArgs &a) {
     uint64_t largest = 0;
     over_cells(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
@@ -70,12 +72,12 @@ __device__ inline void largest(const LargestArgs &a) {
 struct ScaleArgs {
     int64_t count;
     const double *v;
-    uint64_t *partial; // a value a block
+    uint64_t *partial; // a value per block
     double *scales;    // 1 / s and s
     Scalars *scalars;
 };
 
-// The largest of a block's threads.
+// Returns the maximum over the threads of a block.
 __device__ inline uint64_t block_largest(uint64_t mine) {
     __shared__ unsigned long long largest;
     __syncthreads();
@@ -86,7 +88,7 @@ __device__ inline uint64_t block_largest(uint64_t mine) {
     return largest;
 }
 
-// The largest power of two s not above max |v|, kept where its inverse is a normal number.
+// Computes s, the largest power of two not above max |v_i|, limited such that s and 1 / s are normal numbers.
 __device__ inline void scale(const ScaleArgs &a) {
     uint64_t most = 0;
     over_cells(a.count, [&](int64_t c) { most = max(most, magnitude(a.v[c])); });

@@ -1,48 +1,48 @@
-// Multigrid with vertex coarsening on the finest grid: sweeps of red-black Gauss-Seidel, a pass over memory each, and
-// the residual with its restriction. r comes in f64, and for numbers T of single precision is divided by a power of two
-// near |r| and rounded; z = M^-1 r goes in f64. Storage as in vertex.cuh.
+// Multigrid with vertex coarsening on the finest grid: sweeps of red-black Gauss-Seidel in one pass over memory each,
+// and the residual with its restriction. r is read in f64. For single precision, r is divided by a power of two near
+// |r| and rounded. z = M^-1 r is written in f64. Storage as in vertex.cuh.
 //
-// A sweep: a block has a tile of rows of pairs of cells, a thread a pair (2 I, 2 I + 1), and goes up through the
-// planes. In step k it relaxes the first colour of plane k, then the second one of plane k - 1. A pair has a cell of
-// either colour, and the cell above one has the other colour: values above, below and beside in the pair are the
-// thread's own, those of other pairs come through shared memory. A tile has a pair more on either side and rows more,
-// two planes more below and above, whose first colour it relaxes too.
+// Sweep: a block processes a tile of rows of pairs of cells, one thread per pair (2 I, 2 I + 1), in ascending planes.
+// In step k it updates the first colour of plane k, then the second colour of plane k - 1. A pair has one cell of each
+// colour, and the cell above a cell has the other colour. The values above, below and in the pair are therefore in the
+// thread's registers. Values of other pairs are read from shared memory. The tile is extended by one pair on each side,
+// by rows, and by two planes below and above. The first colour is also updated in the extension.
 //
-// Bytes a cell, T of 4: a sweep 28 (from zero 32; after the coarse grid 7 more; the last one 40), residual and
-// restriction 31. Where all directions are coarsened, weights are read of points with two odd indices alone: those with
-// one or three have the other colour.
+// Bytes per cell for T of 4 bytes: a sweep 28 (from zero 32; after the coarse-grid correction 7 more; the last sweep
+// 40); residual and restriction 31. If all directions are coarsened, only the weights of points with two odd indices
+// are read. Points with one or three odd indices have the other colour.
 //
-// Races: sweeps go from one array to another; a cell has one writer.
+// Races: a sweep reads one array x and writes the other; each cell has one writer.
 #pragma once
 #include "vertex.cuh"
 
 namespace dpcg {
 
-// Threads of a sweep at most.
+// Largest number of threads per block in a sweep.
 constexpr int TILE_THREADS = 768;
 
-// What a sweep begins with.
+// Initial values of a sweep.
 enum Start {
     ZERO,     // x = 0; r comes in f64
-    GIVEN,    // x
-    CORRECTED // x + P of the coarse solution
+    GIVEN,    // x, as stored
+    CORRECTED // x + P times the coarse solution
 };
 
 struct SweepArgs {
     Level k;
-    int colour; // the first one
-    int from;   // which x; the sweep writes the other one
-    int pairs, rows;          // of a tile, with those around it
-    int width, height, depth; // cells of a tile without them
-    int across, down, tiles;  // tiles in a plane, and all
-    const double *wide; // r
-    double *z;          // factor s x, of the last sweep
+    int colour; // the colour that is updated first
+    int from;   // which x is read; the sweep writes the other
+    int pairs, rows;          // of a tile, including its extension
+    int width, height, depth; // cells of a tile without its extension
+    int across, down, tiles;  // tiles of a plane, and all tiles
+    const double *wide; // r in f64
+    double *z;          // s factor x, written by the last sweep
     double factor;
     const double *scales; // 1 / s and s, outside a loop
     Sum sum;              // <r, z>
 };
 
-// The power of two that residuals are divided by: in a loop |r| is known, and s^2 <= |r|^2 < 4 s^2.
+// Returns the power of two s that divides the residual. In a loop |r| is known, and s satisfies s^2 <= |r|^2 < 4 s^2.
 template <class T> __device__ inline double scale_of(const SweepArgs &a) {
     if constexpr (OF_SOLVER<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];
@@ -51,7 +51,7 @@ template <class T> __device__ inline double scale_of(const SweepArgs &a) {
     return __longlong_as_double((1023 + ((exponent - 1023) >> 1)) << 52);
 }
 
-// What a cell's equation has beside x: couplings to west, east, south, north, bottom and top.
+// Equation of a cell without x: right-hand side, 1/D, and couplings to west, east, south, north, bottom and top.
 template <class T> struct Row {
     T r, inverse, c[6];
     __device__ T solve(T west, T east, T south, T north, T bottom, T top) const {
@@ -60,8 +60,8 @@ template <class T> struct Row {
     }
 };
 
-// x in a cell of the second colour, as it is given: with the coarse solution in the four coarse points around it, since
-// such a cell has an odd index in two directions at most.
+// Initial x in a cell of the second colour, corrected by up to four coarse points. Such a cell has an odd index in at
+// most two directions.
 template <class T> struct Given {
     T x, weight[4], coarse[4];
     __device__ T value() const {
@@ -69,24 +69,24 @@ template <class T> struct Given {
     }
 };
 
-// The column of planes of a thread's pair.
+// Column of a thread's pair through the planes.
 template <class T, Start START> struct Column {
     const SweepArgs &a;
     int i, j;
-    bool in_low, in_high; // the grid: its cells
-    bool own;             // cells of the tile itself
+    bool in_low, in_high; // whether each cell is inside the grid
+    bool own;             // whether the pair is inside the tile
     double per_scale;
 
     __device__ bool in(int q) const { return q ? in_high : in_low; }
     __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.k.box.nz; }
     __device__ uint32_t place(int k, int q) const { return (uint32_t(k) * a.k.box.ny + j) * a.k.box.nx + i + q; }
-    // The conductance of an offset, so many cells before p.
+    // Returns the conductance of an offset at the cell `before` cells before p.
     __device__ T c(int offset, int64_t before, uint32_t p) const {
         const T *of = static_cast<const T *>(a.k.c) + offset * a.k.c_stride - before;
         return conductance_of<T, true>(fixed(of[p]), a.k.per_coupling);
     }
 
-    // Cell q of plane k; `bottom`: the coupling there.
+    // Returns the equation of cell q in plane k; `bottom`: its coupling to the plane below.
     __device__ Row<T> row(int k, int q, T bottom) const {
         Row<T> v = {};
         if (!has(k, q)) return v;
@@ -114,7 +114,8 @@ template <class T, Start START> struct Column {
             const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
             const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
             const bool is[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
-            // From the first coarse point to those after the cell in the first of its directions, and in the last.
+            // Distances from the first coarse point to the coarse points behind the cell, in the first and the last odd
+            // direction.
             const int64_t low = x ? 1 : y ? g.coarse.north() : g.coarse.top();
             const int64_t high = z ? g.coarse.top() : g.coarse.north();
             const int64_t w_low = x ? s.of[0] : y ? s.of[1] : s.of[2], w_high = z ? s.of[2] : s.of[1];
@@ -132,7 +133,7 @@ template <class T, Start START> struct Column {
     }
 };
 
-// A tile; returns this thread's part of <r, z>.
+// Executes a sweep on a tile; returns this thread's part of <r, z>.
 template <class T, Start START, bool LAST>
 __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, T (&planes)[2][2][TILE_THREADS]) {
     const int t = threadIdx.x, row = t / a.pairs, lane = t - row * a.pairs;
@@ -143,23 +144,24 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
     const bool there = row < a.rows && j >= 0 && j < a.k.box.ny && i >= 0;
     const Column<T, START> column{a, i, j, there && i < a.k.box.nx, there && i + 1 < a.k.box.nx,
         lane > 0 && lane + 1 < a.pairs && row >= halo && row < halo + a.height, 1.0 / scale};
-    // Beyond the tile's edge a thread reads its own value: what comes of it does not reach the tile's own cells.
+    // At the edge of the tile, a thread reads its own value. The wrong result does not affect the cells inside the
+    // tile.
     const int west = lane > 0 ? t - 1 : t, east = lane + 1 < a.pairs && row < a.rows ? t + 1 : t;
     const int south = row > 0 ? t - a.pairs : t, north = row + 1 < a.rows ? t + a.pairs : t;
-    // In plane k the first colour is at q and the second one beside it; in plane k - 1 the other way round, so that a
-    // coupling to the bottom is that of the other colour to the top.
+    // In plane k, the first colour is at q and the second at 1 - q. In plane k - 1 it is the reverse. The coupling of a
+    // colour to the bottom is thus the coupling of the other colour to the top.
     int q = (a.colour + j + low - 1) & 1;
     Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? column.c(2, 0, column.place(low - 2, q)) : T(0));
     Row<T> second = column.row(
         low - 1, 1 - q, column.has(low - 2, 1 - q) ? column.c(2, 0, column.place(low - 2, 1 - q)) : T(0));
     Row<T> kept = {};
-    // x of the second colour in planes k - 1, k, k + 1, then of the first one in k - 2, k - 1, k.
+    // x of the second colour in planes k - 1, k, k + 1; then x of the first colour in planes k - 2, k - 1, k.
     T given[3] = {column.given(low - 2).value(), column.given(low - 1).value(), column.given(low).value()};
     T relaxed[3] = {0, 0, 0};
     double sum = 0.0;
     if (START != ZERO) planes[0][(low - 1) & 1][t] = given[1];
     for (int k = low - 1; k <= high; ++k, q = 1 - q) {
-        // What the next steps need is on its way during this one.
+        // Load the values of the next step during this step.
         Row<T> next_first = {}, next_second = {};
         if (k < high) {
             next_first = column.row(k + 1, 1 - q, second.c[5]);
@@ -185,7 +187,7 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
         const T x = kept.solve(
             q ? relaxed[1] : of[west], q ? of[east] : relaxed[1], of[south], of[north], relaxed[0], relaxed[2]);
         if (LAST) {
-            // Of the tile's own cells alone: around them x may be anything.
+            // Only in cells of the tile, since x in the extension may have any value.
             const double factor = a.factor * scale;
             if (in_first) {
                 a.z[of_first] = factor * double(relaxed[1]);
@@ -214,7 +216,7 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
     return sum;
 }
 
-// x = D^-1 (r - (A - D) x) in the cells of one colour, then in those of the other.
+// Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour.
 template <class T, Start START, bool LAST> __device__ inline void sweep(const SweepArgs &a) {
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;
@@ -228,20 +230,20 @@ template <class T, Start START, bool LAST> __device__ inline void sweep(const Sw
     if (LAST) finish_sum(a.sum, sum);
 }
 
-// Coarse points of a block of the restriction.
+// Coarse points per block of the restriction.
 constexpr int BRICK_X = 16, BRICK_Y = 4, BRICK_Z = 4;
 static_assert(BRICK_X * BRICK_Y * BRICK_Z == THREADS, "a thread for each");
 
 struct RestrictArgs {
     Level k;
-    int from;          // which x
-    int across, down;  // bricks
+    int from;          // which x is read
+    int across, down;  // bricks per direction
     int unused;
     Sum sum;
 };
 
-// r of the next grid = P^T (r - A x), and the first sweep there. Cells of odd i + j + k were relaxed last: they have no
-// residual.
+// Computes r = P^T (r - A x) of the next coarser grid, and its first smoothing step. The residual of cells with odd i +
+// j + k is zero, since they were updated last.
 template <class T> __device__ inline void restrict_finest(const RestrictArgs &a) {
     if (is_met(a.sum)) return;
     __shared__ T residuals[(2 * BRICK_X + 1) * (2 * BRICK_Y + 1) * (2 * BRICK_Z + 1)];

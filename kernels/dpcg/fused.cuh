@@ -1,26 +1,28 @@
-// An iteration in two passes over memory, with a Neumann series of ORDER terms after the first (0: Jacobi), as
-// src/backend/cpu/dpcg/fused.rs has them:
+// A PCG iteration in two passes over memory, with a Neumann series of order ORDER (0: Jacobi), as in
+// src/backend/cpu/dpcg/fused.rs:
 //
 //     descend, planes upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //     ascend, planes downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>
 //
-// P A p = q - A Z t with t = E^-1 Z^T q, and <p, P A p> = <p, q> - <Z^T q, t>, which the product with E^-1 completes.
-// Other preconditioners have `ascend` of order 0 with z for v, and r - alpha P A p by `descend` without v, or by
-// `advance_residual` where nothing is deflated.
+// P A p = q - A Z t with t = E^-1 Z^T q. <p, P A p> = <p, q> - <Z^T q, t>, which the product with E^-1 completes. Other
+// preconditioners use `ascend` of order 0 with z in place of v. They compute r - alpha P A p by `descend` without v, or
+// without deflation by `advance_residual`.
 //
-// Launch shape: a block has tiles of ACROSS x DOWN columns, a thread a column of a tile or beside it; a piece of a tile
-// is `chunk` planes, which the block passes one after the other. A triangle of the series takes one plane, column and
-// row beside the piece for each term, A Z t and A p one more: those are computed anew, so that a block reads what no
-// other writes. So there are two p, and with a series two r; `direction` and `parity` of the scalars say which is
-// current. Planes at work are in shared memory, the plane before in registers, the next one on its way.
+// Launch shape: a block processes tiles of ACROSS x DOWN columns, one thread per column of the tile or next to it. A
+// piece is `chunk` planes of a tile, which the block processes plane by plane. Each term of the series needs one more
+// plane, column and row next to the piece. A Z t and A p need one more. The block recomputes these values, so it reads
+// nothing that another block writes. There are therefore two arrays p, and with a series two arrays r; `direction` and
+// `parity` of the scalars select the current one. The current planes are in shared memory, the previous plane is in
+// registers, and the next plane is being loaded.
 //
-// Bytes a cell: descend 66 (r, q, region, 4 couplings; r and v), ascend 80 (v, p, x, 4 couplings; p, x and q).
+// Bytes per cell: descend 66 (reads r, q, region, 4 couplings; writes r and v), ascend 80 (reads v, p, x, 4 couplings;
+// writes p, x and q).
 //
-// At a start (a sum that is in no loop) r is there, and p = z: neither r nor x is advanced, and rho, <p, q> and <Z^T q,
-// t> are kept.
+// At the start of a solve (the sum is not in a loop), r is given and p = z. r and x are then not updated, and rho, <p,
+// q> and <Z^T q, t> are stored.
 //
-// Races: each value of r, v, p, x and q has one writer, the thread of its column in the tile. x is read by its writer
-// alone, and so is r of order 0.
+// Races: each value of r, v, p, x and q has one writer, the thread of its column in the tile. Only its writer reads x,
+// and r of order 0.
 #pragma once
 #include "box.cuh"
 
@@ -28,38 +30,38 @@ namespace dpcg {
 
 constexpr int ACROSS = 32, DOWN = 16;
 
-// Columns of a tile and beside it: ORDER and one more at one end, one at the other.
+// Columns of a tile and next to it: ORDER + 1 at one end, 1 at the other end.
 template <int ORDER> struct Tile {
     static constexpr int WIDTH = ACROSS + ORDER + 2, HEIGHT = DOWN + ORDER + 2;
     static constexpr int THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
-    // A plane of values, with room around it for what threads at its edge read and do not use.
+    // A plane of values, with guard values that threads at its edge read without using them.
     static constexpr int ROOM = THREADS + 2 * WIDTH;
 };
 
 struct FusedArgs {
     Box box;
     Matrix m;
-    double *r[2], *p[2]; // the same r twice where it has no neighbours
+    double *r[2], *p[2]; // the same r twice if no neighbours of r are read
     double *q, *x;
-    double *v;              // null: not wanted, in a loop
-    const uint16_t *region; // null: nothing is deflated
+    double *v;              // null: not computed, in a loop
+    const uint16_t *region; // null: no deflation
     const double *t;
-    double *norm_partial; // a value a block
+    double *norm_partial; // a value per block
     int chunk, unused;
     Sum sum;
 };
 
-// A thread's column of a piece of a tile.
+// Column of a thread in a piece of a tile.
 struct TileColumn {
-    int at;       // in planes of shared memory
-    int di, dj;   // from the first column of the tile
-    int64_t c;    // in plane 0 of the box
-    bool inside;  // in the box
-    bool own;     // and in the tile
+    int at;       // index in planes of shared memory
+    int di, dj;   // relative to the first column of the tile
+    int64_t c;    // cell in plane 0 of the box
+    bool inside;  // inside the box
+    bool own;     // inside the box and the tile
     int k0, k1;   // planes of the piece
 };
 
-// `before`: columns before the tile.
+// Returns the column of this thread. `before`: number of columns before the tile.
 template <int ORDER> __device__ inline TileColumn column_of(const FusedArgs &a, int piece, int before) {
     using T = Tile<ORDER>;
     const int across = (a.box.nx + ACROSS - 1) / ACROSS, down = (a.box.ny + DOWN - 1) / DOWN;
@@ -81,7 +83,7 @@ __device__ inline int pieces_of(const FusedArgs &a) {
     return (a.box.nx + ACROSS - 1) / ACROSS * ((a.box.ny + DOWN - 1) / DOWN) * ((a.box.nz + a.chunk - 1) / a.chunk);
 }
 
-// What a cell has: its row of the matrix, but for the coupling to the plane below, and two values. Zeros outside.
+// Data of a cell: its matrix row without the coupling to the plane below, and two values. Zeros outside the box.
 struct CellRow {
     double center, east, west, north, south, top, first, second;
 };
@@ -94,7 +96,7 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
     cell.top = fixed(a.m.top[c]);
 }
 
-// The end of `descend`: what becomes of its sums.
+// Ends `descend`: uses its sums.
 __device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
     Scalars &s = *a.sum.scalars;
     norm2 = block_sum(norm2);
@@ -116,7 +118,7 @@ __device__ inline void finish_residual(const FusedArgs &a, double norm2, double 
     else s.norm2 = norm2;
 }
 
-// r = r - alpha P A p, and v = D^-1 K r where it is wanted.
+// Computes r = r - alpha P A p, and v = D^-1 K r if requested.
 template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double deflated[2][T::ROOM], terms[ORDER > 2 ? ORDER : 2][T::ROOM];
@@ -140,7 +142,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             }
             return cell;
         };
-        // Cells in the planes beside the box are in a region whose t is zero.
+        // Cells in the planes next to the box are in a region with t = 0.
         const auto region_of = [&](int64_t c) { return has_t ? int(fixed(a.region[c])) : 0; };
         const auto t_of = [&](int64_t c) { return has_t ? fixed(a.t[region_of(c)]) : 0.0; };
         const int first = max(col.k0 - ORDER, 0);
@@ -148,14 +150,15 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
         double t_below = t_of(c - top), t_here = t_of(c), t_above = t_of(c + top);
         double coupling_below = reads ? fixed(a.m.top[c - top]) : 0.0, below[ORDER > 0 ? ORDER : 1] = {};
         CellRow here = load(c);
-        // Of the second plane above.
+        // Region in the second plane above.
         int region = first + 2 <= col.k1 ? region_of(c + 2 * top) : 0;
         for (int k = first; k < col.k1; ++k, c += top) {
-            // What is read here is used in the next plane: a warp that waits for a value waits for all others, too.
+            // These values are used in the next plane: a warp that waits for one value waits for all others, too.
             const CellRow next = k + 1 < col.k1 ? load(c + top) : CellRow{};
             const double t_next = has_t ? fixed(a.t[region]) : 0.0;
             if (k + 3 <= col.k1) region = region_of(c + 3 * top);
-            // With one barrier a plane there are two arrays: others may still read that of the plane before.
+            // Two arrays alternate, since there is one barrier per plane: other threads may still read the array of the
+            // previous plane.
             turn ^= 1;
             double r = here.second;
             if (deflates) {
@@ -195,13 +198,13 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             coupling_below = here.top;
             here = next;
         }
-        // The next piece writes what this one may read in its last plane.
+        // The next piece writes arrays that threads may still read in the last plane of this piece.
         __syncthreads();
     }
     finish_residual(a, norm2, rho);
 }
 
-// r = r - alpha q.
+// Computes r = r - alpha q.
 __device__ inline void advance_residual(const FusedArgs &a) {
     if (is_over(a.sum)) return;
     const double alpha = a.sum.scalars->alpha;
@@ -214,7 +217,7 @@ __device__ inline void advance_residual(const FusedArgs &a) {
     finish_residual(a, norm2, 0.0);
 }
 
-// z = K^T v, x = x + alpha p, p = z + beta p, q = A p; x alone when the loop ended.
+// Computes z = K^T v, x = x + alpha p, p = z + beta p, q = A p. If the loop has ended, updates only x.
 template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double directions[2][T::ROOM], terms[ORDER > 0 ? ORDER : 1][T::ROOM];
@@ -230,7 +233,7 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     int turn = 0;
     for (int piece = blockIdx.x; piece < pieces_of(a); piece += gridDim.x) {
         const TileColumn col = column_of<ORDER>(a, piece, 1);
-        // Where p is wanted, and where more of the series than v.
+        // Columns in which p is needed, and columns in which the series needs more than v.
         const bool has_p = !start && col.inside && col.di <= ACROSS && col.dj <= DOWN;
         const bool has_row = ORDER > 0 ? col.inside && col.di < ACROSS + ORDER && col.dj < DOWN + ORDER : col.own;
         const auto load = [&](int64_t c) {
@@ -244,7 +247,7 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
         const auto x_of = [&](int k, int64_t c) { return has_x && k >= col.k0 && k < col.k1 ? a.x[c] : 0.0; };
         const int last = min(col.k1 + ORDER, a.box.nz - 1);
         int64_t c = col.c + last * top;
-        // The values above, and q but for the plane below.
+        // Values of the plane above, and q without the term of the plane below.
         double above[ORDER > 0 ? ORDER : 1] = {}, p_above = 0.0, q_above = 0.0;
         CellRow here = load(c);
         double x = x_of(last, c);
@@ -294,7 +297,7 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
 
 } // namespace dpcg
 
-// With registers for the values of a plane and the next one.
+// One block per multiprocessor, so that the values of two planes fit into registers.
 #define DPCG_FUSED_KERNEL(NAME, STAGE, ORDER)                                                                          \
     extern "C" __global__ void __launch_bounds__(dpcg::Tile<ORDER>::THREADS, 1) NAME(dpcg::FusedArgs a) {              \
         dpcg::STAGE<ORDER>(a);                                                                                         \

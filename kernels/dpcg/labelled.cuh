@@ -1,10 +1,12 @@
-// Sums over labelled cells: of singular components, and of deflation regions (Z^T v); and A Z t.
+// Sums over labelled cells, that is, over singular components and over deflation regions (Z^T v); and the product A Z
+// t.
 //
-// A slot is the cells of one label in a chunk of consecutive cells. Its list has an item for each segment of the chunk
-// with such cells, with a bit for each. GROUP lanes add the cells of a slot, a block the slots of a label, in order.
-// Slots depend on the labels alone; they are listed once for a matrix.
+// A slot consists of the cells of one label in a chunk of consecutive cells. Its list has an item for each segment of
+// the chunk that contains such cells, with a bit per cell. GROUP lanes add the cells of a slot, and a block adds the
+// slots of a label, in a fixed order. The slots depend on the labels only, and are listed once per matrix.
 //
-// Bytes a cell: v, and 4 an item: 8.25 where all cells of a segment have one label. A slot has 20 bytes and its items.
+// Bytes per cell: 8 for v, and 4 per item; 8.25 if all cells of a segment have one label. A slot needs 20 bytes and its
+// items.
 #pragma once
 #include "box.cuh"
 
@@ -12,23 +14,23 @@ namespace dpcg {
 
 constexpr int CHUNK = 1024;
 constexpr int SEGMENT = 16, SEGMENTS = CHUNK / SEGMENT;
-// Lanes of a slot, each with two cells of a segment.
+// Number of lanes per slot; each lane adds two cells of a segment.
 constexpr int GROUP = 8;
-// Blocks of `slot_sums` on a multiprocessor.
+// Resident blocks of `slot_sums` per multiprocessor.
 constexpr int SUMMING = 6;
 
-// Of cells, or of all of them 0.
+// Labels of the cells.
 struct Labels {
-    const void *of; // null: all have label 0
-    int wide;       // 32 bits, else 16
-    uint32_t count; // labels from here on are none
+    const void *of; // null: all cells have label 0
+    int wide;       // 32-bit labels, else 16-bit
+    uint32_t count; // cells with a label from here on are not summed
     __device__ uint32_t at(int64_t c) const {
         if (!of) return 0;
         return wide ? static_cast<const uint32_t *>(of)[c] : static_cast<const uint16_t *>(of)[c];
     }
 };
 
-// Where the items of a slot are.
+// Position of the items of a slot.
 struct alignas(8) Slot {
     uint32_t first, chunk_and_count;
     __device__ int64_t chunk() const { return chunk_and_count / (2 * SEGMENTS); }
@@ -38,16 +40,16 @@ struct alignas(8) Slot {
 struct ListArgs {
     Labels labels;
     int64_t cells;
-    uint32_t *chunk_slots, *chunk_items; // of each chunk; after their scan the first one, and the end
-    Slot *slots;                         // null: slots and items are counted
-    uint32_t *items;                     // 65536 segment of the chunk + a bit for each of its cells
+    uint32_t *chunk_slots, *chunk_items; // counts of each chunk; after the scan, first index and end
+    Slot *slots;                         // null: slots and items are only counted
+    uint32_t *items;                     // 65536 times the segment in the chunk + a bit per cell
     uint32_t *slot_label;
-    uint32_t *label_start; // slots of each label, after their scan as above
-    uint32_t *place;       // of each slot, by label; null: all are of one label
-    unsigned long long *cells_of; // of each label
+    uint32_t *label_start; // number of slots of each label; after the scan, first index and end
+    uint32_t *place;       // index of each slot in the order of labels; null: a single label
+    unsigned long long *cells_of; // number of cells of each label
 };
 
-// Sum of the threads before this one; `all` of all of them.
+// Returns the sum over the preceding threads; `all` is the sum over all threads.
 __device__ inline uint32_t block_scan(uint32_t v, uint32_t &all) {
     __shared__ uint32_t sums[THREADS];
     const int t = threadIdx.x;
@@ -64,14 +66,14 @@ __device__ inline uint32_t block_scan(uint32_t v, uint32_t &all) {
     return sums[t] - v;
 }
 
-// The cells of a chunk while slots are listed.
+// The cells of a chunk while its slots are listed.
 struct ListedChunk {
-    // A value more a row, so that lanes with a row each read from different banks.
+    // One value more per row, so that lanes that read different rows use different banks.
     uint32_t label[SEGMENTS][SEGMENT + 1], of_run[CHUNK], of_slot[CHUNK], items;
     __device__ uint32_t at(int i) const { return label[i / SEGMENT][i % SEGMENT]; }
 };
 
-// The labels of a chunk, in the order of their first cells; how many.
+// Lists the labels of a chunk in the order of their first cells; returns their number.
 __device__ inline uint32_t find_slots(ListedChunk &c, uint32_t labels) {
     constexpr int EACH = CHUNK / THREADS;
     const int t = threadIdx.x;
@@ -83,7 +85,7 @@ __device__ inline uint32_t find_slots(ListedChunk &c, uint32_t labels) {
         if (begins(i)) c.of_run[run++] = c.at(i);
     }
     __syncthreads();
-    // Runs of a label that none before has.
+    // Runs whose label occurs in no preceding run.
     for (uint32_t low = 0; low < runs; low += THREADS) {
         const uint32_t k = low + t, of = k < runs ? c.of_run[k] : labels;
         bool is_first = of < labels;
@@ -97,7 +99,7 @@ __device__ inline uint32_t find_slots(ListedChunk &c, uint32_t labels) {
     return slots;
 }
 
-// The items of a slot: a lane has two segments.
+// Lists the items of a slot; each lane tests two segments.
 __device__ inline void list_items(const ListArgs &a, ListedChunk &c, int64_t chunk, uint32_t k) {
     constexpr unsigned ALL = 0xffffffffu;
     static_assert(SEGMENTS == 64, "two segments a lane");
@@ -110,7 +112,7 @@ __device__ inline void list_items(const ListArgs &a, ListedChunk &c, int64_t chu
     }
     const unsigned some_low = __ballot_sync(ALL, low != 0), some_high = __ballot_sync(ALL, high != 0);
     const uint32_t count_low = __popc(some_low), count = count_low + __popc(some_high);
-    // Where a list begins changes from run to run; what is in it does not.
+    // The index of a list may differ from run to run, but its contents do not.
     uint32_t first = lane == 0 ? atomicAdd(&c.items, count) : 0;
     if (!a.slots) return;
     first = a.chunk_items[chunk] + __shfl_sync(ALL, first, 0);
@@ -126,7 +128,7 @@ __device__ inline void list_items(const ListArgs &a, ListedChunk &c, int64_t chu
     atomicAdd(a.cells_of + own, (unsigned long long)(cells));
 }
 
-// Slots and items: how many a chunk has, or which.
+// Counts the slots and items of each chunk, or lists them.
 __device__ inline void list_slots(const ListArgs &a) {
     __shared__ ListedChunk c;
     const int t = threadIdx.x;
@@ -148,11 +150,11 @@ __device__ inline void list_slots(const ListArgs &a) {
 }
 
 struct ScanArgs {
-    uint32_t *values; // one more than there are, of each array
+    uint32_t *values; // of each array, with one further entry for the sum
     int64_t count, arrays;
 };
 
-// Each becomes the sum of those before it. A block an array.
+// Replaces each value by the sum of the preceding values. One block per array.
 __device__ inline void scan(const ScanArgs &a) {
     uint32_t before = 0, all, *values = a.values + blockIdx.x * (a.count + 1);
     for (int64_t first = 0; first < a.count; first += THREADS) {
@@ -164,7 +166,7 @@ __device__ inline void scan(const ScanArgs &a) {
     if (threadIdx.x == 0) values[a.count] = before;
 }
 
-// Places of slots by label, in order. A warp a label.
+// Computes the index of each slot in the order of labels. One warp per label.
 __device__ inline void sort_slots(const ListArgs &a) {
     constexpr uint32_t AT_ONCE = 8;
     const uint32_t slots = a.chunk_slots[(a.cells + CHUNK - 1) / CHUNK], lane = threadIdx.x % 32;
@@ -192,7 +194,7 @@ __device__ inline void sort_slots(const ListArgs &a) {
     }
 }
 
-// What is added.
+// Summands.
 enum Added { VALUES, MAGNITUDES, INVERSES };
 
 struct LabelledArgs {
@@ -200,19 +202,20 @@ struct LabelledArgs {
     int64_t of; // cells
     const Slot *slots;
     const uint32_t *items, *place, *label_start;
-    const unsigned long long *cells; // of each label
-    double *sums;                    // of each slot, at its place
-    double *totals;                  // of each label: sum, sum of magnitudes, mean, kept mean
-    double *g;                       // the sums alone; may be null
+    const unsigned long long *cells; // number of cells of each label
+    double *sums;                    // sum of each slot, at its index in the order of labels
+    double *totals;                  // of each label: sum, sum of magnitudes, mean, stored mean
+    double *g;                       // the sums only; may be null
     double *v;
-    int restore; // shift to the kept means
+    int restore; // `shift` adds the stored means
     int added;
     Sum sum;
 };
 
-// The sum over a slot by its group: a lane every GROUP-th cell of a segment, then lanes by halves.
+// Returns the sum over a slot, computed by its group: each lane adds every GROUP-th cell of a segment, then the lanes
+// are added pairwise.
 __device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int lane) {
-    // Items whose loads are on their way together.
+    // Number of items whose loads are issued together.
     constexpr int AT_ONCE = 4, EACH = SEGMENT / GROUP;
     const double *v = a.v + slot.chunk() * CHUNK + lane;
     double sum = 0.0;
@@ -230,7 +233,7 @@ __device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int l
         }
 #pragma unroll
         for (double of : value) {
-            // No center is zero.
+            // A zero is not a center, since all centers are positive.
             sum += a.added == VALUES ? of : a.added == MAGNITUDES ? fabs(of) : of != 0.0 ? 1.0 / of : 0.0;
         }
     }
@@ -238,7 +241,7 @@ __device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int l
     return sum;
 }
 
-// Adds up each slot.
+// Computes the sum over each slot.
 __device__ inline void slot_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
     const uint32_t slots = a.label_start[a.labels.count], step = gridDim.x * (THREADS / GROUP);
@@ -255,7 +258,8 @@ __device__ inline void slot_sums(const LabelledArgs &a) {
     }
 }
 
-// A block for each label: its sum and mean; its sum of magnitudes; mean^2 times its sum of inverses.
+// Computes for each label its sum and mean, or its sum of magnitudes, or mean^2 times its sum of inverses. One block
+// per label.
 __device__ inline void label_sums(const LabelledArgs &a) {
     if (is_over(a.sum)) return;
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {
@@ -274,7 +278,7 @@ __device__ inline void label_sums(const LabelledArgs &a) {
     }
 }
 
-// v -= mean, plus the kept mean with `restore`.
+// Subtracts the mean from v; with `restore`, adds the stored mean.
 __device__ inline void shift(const LabelledArgs &a) {
     over_cells(a.of, [&](int64_t c) {
         const uint32_t label = a.labels.at(c);
@@ -284,7 +288,7 @@ __device__ inline void shift(const LabelledArgs &a) {
     });
 }
 
-// Remembers the means.
+// Stores the means.
 __device__ inline void keep_means(const LabelledArgs &a) {
     over_cells(a.labels.count, [&](int64_t label) { a.totals[4 * label + 3] = a.totals[4 * label + 2]; });
 }
@@ -294,11 +298,11 @@ struct DenseArgs {
     const double *in;
     double *out;
     int n, unused;
-    uint64_t *clock; // adds up the nanoseconds of the first block; may be null
+    uint64_t *clock; // accumulates the nanoseconds of the first block; may be null
     Sum sum;
 };
 
-// out = matrix in, a warp a row, and <in, out> where it is wanted: t = E^-1 g, <g, t>.
+// Computes out = matrix in, one warp per row; sum = <in, out>. For deflation: t = E^-1 g and <g, t>.
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     const uint64_t started = a.clock ? nanoseconds() : 0;
@@ -322,14 +326,14 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
 struct DeflatedArgs {
     Box box;
     Matrix m;
-    const uint16_t *region; // of each cell, and around them the one whose t is zero: no region
+    const uint16_t *region; // region of each cell; guard cells: the region with t = 0
     const double *t;
     double *v;
-    const double *p; // of the sum
+    const double *p; // p in the sum <p, v>
     Sum sum;
 };
 
-// v -= A Z t, from v to P v with t = E^-1 Z^T v; <p, v>. (Tang, Nabben, Vuik and Erlangga 2009.)
+// Computes v = v - A Z t, which is P v for t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009); sum = <p, v>.
 __device__ inline void subtract_deflated(const DeflatedArgs &a) {
     if (is_over(a.sum)) return;
     const int64_t n = a.box.north(), t = a.box.top();
@@ -346,7 +350,7 @@ __device__ inline void subtract_deflated(const DeflatedArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// v += Z t.
+// Computes v = v + Z t.
 __device__ inline void add_deflated(const DeflatedArgs &a) {
     over_cells(a.box.count(), [&](int64_t c) { a.v[c] += a.t[a.region[c]]; });
 }

@@ -1,5 +1,7 @@
-// The steps of PCG on A x = b, one pass each: products and residuals, vector updates, the truncated Neumann series.
-// Bytes a cell: arrays named in each kernel, once; couplings are 24.
+// Steps of PCG on A x = b, one pass over memory each: products, residuals, vector updates, and the truncated Neumann
+// series.
+//
+// Bytes per cell: 8 for each array named in a kernel, 24 more for the couplings.
 #include "box.cuh"
 
 namespace dpcg {
@@ -12,7 +14,7 @@ struct ProductArgs {
     Sum sum;
 };
 
-// out = A v, <v, A v>.
+// Computes out = A v; sum = <v, A v>.
 __device__ inline void multiply(const ProductArgs &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
@@ -25,7 +27,7 @@ __device__ inline void multiply(const ProductArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// out = b - A v, and its square.
+// Computes out = b - A v; sum = <out, out>.
 __device__ inline void residual(const ProductArgs &a) {
     double sum = 0.0;
     over_cells(a.box.count(), [&](int64_t c) {
@@ -45,7 +47,7 @@ struct VectorArgs {
     Sum sum;
 };
 
-// <f a, f b>.
+// Computes sum = <f a, f b>.
 __device__ inline void dot(const VectorArgs &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
@@ -53,7 +55,7 @@ __device__ inline void dot(const VectorArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// out += f a, and its square. In a loop f is -alpha.
+// Computes out = out + f a; sum = <out, out>. In a loop f = -alpha.
 __device__ inline void add_scaled(const VectorArgs &a) {
     if (is_over(a.sum)) return;
     const double factor = a.sum.in_loop ? -a.sum.scalars->alpha : a.factor;
@@ -66,12 +68,13 @@ __device__ inline void add_scaled(const VectorArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// out = a + f out; a copy with f = 0.
+// Computes out = a + f out. With f = 0, copies a.
 __device__ inline void direct(const VectorArgs &a) {
     over_cells(a.count, [&](int64_t c) { a.out[c] = a.factor == 0.0 ? a.a[c] : a.a[c] + a.factor * a.out[c]; });
 }
 
-// x += alpha p and p = z + beta p (other = x, out = p, a = z), of a loop; x alone when it ended.
+// In a loop, computes x = x + alpha p and p = z + beta p (other = x, out = p, a = z). If the loop has ended, updates
+// only x.
 __device__ inline void advance(const VectorArgs &a) {
     const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
     const bool ended = a.sum.scalars->code != RUNNING;
@@ -87,11 +90,11 @@ struct TriangleArgs {
     Matrix m;
     const double *v, *from;
     double *to;
-    const double *r; // of the sum
+    const double *r; // r in the sum <r, to>
     Sum sum;
 };
 
-// to = D^-1 v; <r, to> where there is a sum.
+// Computes to = D^-1 v; sum = <r, to> if there is a sum.
 __device__ inline void over_center(const TriangleArgs &a) {
     double sum = 0.0;
     over_cells(a.box.count(), [&](int64_t c) {
@@ -102,7 +105,7 @@ __device__ inline void over_center(const TriangleArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// to = D^-1 (v - L from): a term more of the series K = sum of (-L D^-1)^m, by Horner's rule (van der Vorst 1982).
+// Computes to = D^-1 (v - L from): one step of Horner's rule for K = sum of (-L D^-1)^m (van der Vorst 1982).
 __device__ inline void lower(const TriangleArgs &a) {
     const int64_t n = a.box.north(), t = a.box.top();
     over_cells(a.box.count(), [&](int64_t c) {
@@ -112,7 +115,7 @@ __device__ inline void lower(const TriangleArgs &a) {
     });
 }
 
-// to = v - D^-1 L^T from: the same of K^T; <r, to> where there is a sum.
+// Computes to = v - D^-1 L^T from: one step of Horner's rule for K^T; sum = <r, to> if there is a sum.
 __device__ inline void upper(const TriangleArgs &a) {
     const int64_t n = a.box.north(), t = a.box.top();
     double all = 0.0;

@@ -1,75 +1,79 @@
-// The first look at a matrix: the caller's arrays become ours, and what is found in them.
+// Survey of a matrix: copies the caller's arrays, and finds components, strong groups and extreme values.
 //
-// Components, and groups that strong couplings join, are trees of parents over cells (ECL-CC: J. Jaiganesh, M.
-// Burtscher, A high-performance connected components implementation for GPUs, HPDC 2018): the smaller root wins, by
-// compare-and-swap, so that in the end the root of a cell is the first cell of its component, whoever hooked whom. The
-// cells of a warp's segment, 32 in a row of memory, begin as runs; of the contacts between two runs one is enough.
-// Couplings that leave the box are zero: segments need not know where rows end.
+// Components, and groups of cells that strong couplings connect, are trees of parents over the cells. They are built as
+// in ECL-CC (Jaiganesh and Burtscher, A high-performance connected components implementation for GPUs, HPDC 2018). When
+// two trees are joined by compare-and-swap, the smaller root remains the root. The final root of a cell is therefore
+// the first cell of its component, for any order of the threads.
 //
-// Bytes a cell: take 64, look 32 + 8, unite 24, settle 16, extents 4, hidden 12.
+// A warp processes segments of 32 consecutive cells. The cells of a segment are first joined to runs. Of the contacts
+// between two runs, one suffices. Couplings that leave the box are zero, so segments may extend over the ends of rows.
+//
+// Bytes per cell: take 64, look 32 + 8, unite 24, settle 16, extents 4, hidden 12.
 #pragma once
 #include "box.cuh"
 
 namespace dpcg {
 
-// What is found. Magnitudes by their bits.
+// Results of the survey. Magnitudes are stored as bit patterns.
 struct Findings {
-    uint64_t unusual; // an entry is not finite, or a center is none
+    uint64_t unusual; // an entry is not finite, or a center is not a positive normal number
     uint64_t center_max;
-    uint64_t smallest[3], largest[3]; // couplings of each direction that are not zero
-    uint64_t outward[3];              // entries that point out of the box
-    uint64_t first_outward;           // the first of them: row by row, in a row array by array
-    uint64_t row_sum;                 // largest sum of |L D^-1| over a row
-    double strength[3];               // sums over rows of the couplings of each direction over the center
-    unsigned long long alone, components, regular; // cells without couplings; components; joined rows with sums
-    unsigned long long groups;                     // of strong couplings
+    uint64_t smallest[3], largest[3]; // nonzero couplings of each direction
+    uint64_t outward[3];              // number of entries that point out of the box
+    uint64_t first_outward;           // the first of these: row by row, in a row array by array
+    uint64_t row_sum;                 // largest row sum of |L D^-1|
+    double strength[3];               // sums over rows of couplings / center, per direction
+    unsigned long long alone, components, regular; // cells without couplings; components; coupled rows with row sums
+    unsigned long long groups;                     // groups of strong couplings
     unsigned long long classes;                    // classes.cuh
-    unsigned long long hidden;                     // groups that coarse grids do not see
+    unsigned long long hidden;                     // groups that are hidden from coarse grids
     unsigned ticket, unused;
 };
 
 struct SurveyArgs {
     Box box;
-    Array input[4]; // center, east, north, top: the caller's, or ours
+    Array input[4]; // center, east, north, top: the caller's arrays, or the copies
     double *to[4];
-    double zero_row_sum; // row sums within this part of the center are none
+    double zero_row_sum; // row sums below this fraction of the center count as zero
     uint32_t *component, *group; // parent of each cell
     uint32_t *extents;           // of the first MOST_GROUPS groups
-    double *partial;             // 3 values a block
+    double *partial;             // 3 values per block
     Findings *findings;
-    uint32_t *seen;   // of the root of each group: the coarsest grid that has points in it, and how many
-    int grids, step;  // coarse grids; of `hidden`
+    uint32_t *seen;   // root of each group: coarsest grid with points in the group, and their number
+    int grids, step;  // number of coarse grids; step of `hidden`
     __device__ Matrix matrix() const { return {to[0], to[1], to[2], to[3]}; }
 };
 
-// Groups whose extents are noted.
+// Largest number of groups whose extents are stored.
 constexpr uint32_t MOST_GROUPS = 1000;
-// A coupling is strong when it is so many times the smallest one of its direction (src/grid/cell_components.rs).
+// A coupling is strong if it exceeds this multiple of the smallest coupling of its direction
+// (src/grid/cell_components.rs).
 constexpr double STRONG = 30.0;
-// The parent of a group's root is its number with this bit: the parents of all cells in groups are other cells'.
+// The root of a group stores the group's number with this bit in place of its parent. The other cells of the group
+// store a parent.
 constexpr uint32_t IS_GROUP = 1u << 31;
 
 constexpr uint64_t INFINITE = 0x7ff0000000000000ull, SMALLEST_NORMAL = 1ull << 52;
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
 __device__ inline int lane() { return threadIdx.x % 32; }
-// Lanes from here back to the last one, up to this, that has a bit.
+// Returns the distance from this lane back to the last lane, up to this lane, whose bit is set.
 __device__ inline int lanes_back(uint32_t bits) { return __clz(bits << (31 - lane())); }
 
-// Of the run that starts at this lane, where bits are starts of runs.
+// Returns the length of the run that starts at this lane; the bits of `starts` mark the first lanes of runs.
 __device__ inline int run_length(uint32_t starts) {
     const uint32_t after = lane() == 31 ? 0 : starts >> (lane() + 1);
     return after ? __ffs(after) : 32 - lane();
 }
 
-// Calls f(c) with this warp's segments; places from `count` on are not there.
+// Calls f(c) for the segments of this warp. f must ignore indices from `count` on.
 template <class F> __device__ inline void over_segments(int64_t count, F f) {
     for (int64_t first = 32 * (int64_t(blockIdx.x) * WARPS + threadIdx.x / 32); first < count;
          first += 32 * int64_t(gridDim.x) * WARPS)
         f(first + lane());
 }
 
-// The sum of a block's threads, to `place`.
+// Adds the sum over the threads of a block to `place`.
 __device__ inline void note_count(unsigned long long *place, unsigned n) {
     __shared__ unsigned sum;
     __syncthreads();
@@ -80,7 +84,7 @@ __device__ inline void note_count(unsigned long long *place, unsigned n) {
     if (threadIdx.x == 0 && sum) atomicAdd(place, (unsigned long long)sum);
 }
 
-// The smallest of a block's threads, to `place`.
+// Updates `place` with the minimum over the threads of a block.
 __device__ inline void note_smallest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long smallest;
     __syncthreads();
@@ -91,7 +95,7 @@ __device__ inline void note_smallest(uint64_t *place, uint64_t v) {
     if (threadIdx.x == 0 && smallest != ~0ull) atomic_min(place, smallest);
 }
 
-// The arrays become ours, zero where entries leave the box.
+// Copies the arrays; entries that leave the box become zero.
 __device__ inline void take(const SurveyArgs &a) {
     Findings &f = *a.findings;
     const int size[3] = {a.box.nx, a.box.ny, a.box.nz};
@@ -129,7 +133,7 @@ __device__ inline void take(const SurveyArgs &a) {
     }
 }
 
-// Components, or groups: parents of cells, and the limits above which a coupling of each direction joins two cells.
+// Components or groups: parent of each cell, and the limits above which a coupling of each direction joins two cells.
 struct Forest {
     uint32_t *parent;
     double limit[3];
@@ -159,12 +163,12 @@ __device__ inline MatrixRow row_of(const Box &box, const Matrix &m, int64_t c) {
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
 }
 
-// The first cell of the run of a segment that a lane is in; `joined`: to the lane before.
+// Returns the first cell of the run that contains this lane's cell. `joined`: the cell is joined to the previous cell.
 __device__ inline uint32_t run_start(int64_t c, bool joined) {
     return uint32_t(c) - lanes_back(~__ballot_sync(ALL_LANES, joined && lane() > 0));
 }
 
-// Row sums, and what is made of rows; runs.
+// Computes row sums and statistics of the rows, and joins the cells of each segment to runs.
 __device__ inline void look(const SurveyArgs &a) {
     Findings &f = *a.findings;
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
@@ -195,7 +199,7 @@ __device__ inline void look(const SurveyArgs &a) {
             const bool west = fabs(back[0]) > forest.limit[0];
             const uint32_t start = run_start(c, west);
             if (c >= count) continue;
-            // The first one of a run hooks on to a cell before it, if there is one.
+            // The first cell of a run becomes a child of a preceding cell to which it is joined, if there is one.
             forest.parent[c] = start != uint32_t(c) ? start
                 : fabs(back[1]) > forest.limit[1]   ? uint32_t(c - n)
                 : fabs(back[2]) > forest.limit[2]   ? uint32_t(c - t)
@@ -213,7 +217,7 @@ __device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t cell) {
     uint32_t up = parent[cell];
     while (up != cell && !(up & IS_GROUP)) {
         const uint32_t above = parent[up];
-        // Shorter, at a cell that is no root any more and that nobody else hooks.
+        // Path compression, at a cell that is no longer a root and that no other thread joins.
         if (above < up) atomicMin(const_cast<uint32_t *>(parent) + cell, above);
         cell = up;
         up = above;
@@ -227,15 +231,16 @@ __device__ inline void join(uint32_t *parent, uint32_t a, uint32_t b) {
     while (a != b) {
         const uint32_t low = min(a, b), high = max(a, b), was = atomicCAS(parent + high, high, low);
         if (was == high) return;
-        // Somebody else has hooked it.
+        // Another thread has joined it before.
         a = root_of(parent, was);
         b = low;
     }
 }
 
-// Joins what `look` has not. A contact is known where cells before make the same one and are joined to its cells: those
-// before in the segment; between planes, those of the row before, too; between segments, those of the row or the plane
-// before. No contact is known by one that is known by it.
+// Joins the trees that `look` has not joined. A contact may be omitted if preceding cells have an equivalent contact
+// and are joined to its cells. These are the preceding cells of the segment; for contacts between planes, also the
+// cells of the previous row. For contacts between segments, these are the cells of the previous row or plane. No two
+// contacts are omitted because of each other.
 __device__ inline void unite(const SurveyArgs &a) {
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const Matrix m = a.matrix();
@@ -256,13 +261,13 @@ __device__ inline void unite(const SurveyArgs &a) {
             auto y = [&](int64_t cell) { return fabs(fixed(m.north[cell])) > limit[1]; };
             auto z = [&](int64_t cell) { return fabs(fixed(m.top[cell])) > limit[2]; };
             const bool joined = west > limit[0], to_north = north > limit[1], to_top = top > limit[2];
-            // Whether this cell, and those ahead, go on with a run.
+            // Whether this cell continues a run, and whether its neighbours to north and top do.
             const bool goes_on = lane() > 0 && joined;
             const bool north_goes_on = (c + n) % 32 > 0 && west_north > limit[0];
             const bool top_goes_on = (c + t) % 32 > 0 && west_top > limit[0];
             const uint32_t norths = __ballot_sync(ALL_LANES, to_north), tops = __ballot_sync(ALL_LANES, to_top);
             const int before = lane() > 0 ? lane() - 1 : 0;
-            // The first one of a run to the north was hooked on to this cell.
+            // `look` has joined the first cell of a run to the north to this cell.
             if (to_north && north_goes_on && !(goes_on && (norths >> before & 1)))
                 join(forest.parent, uint32_t(c), uint32_t(c + n));
             if (to_top && !(top_goes_on && goes_on && (tops >> before & 1))) {
@@ -281,13 +286,13 @@ __device__ inline void unite(const SurveyArgs &a) {
     });
 }
 
-// Whether a cell is joined to one after it.
+// Returns whether a cell is joined to a following cell.
 __device__ inline bool joins_ahead(const Matrix &m, int64_t c, const Forest &forest) {
     return fabs(fixed(m.east[c])) > forest.limit[0] || fabs(fixed(m.north[c])) > forest.limit[1] ||
         fabs(fixed(m.top[c])) > forest.limit[2];
 }
 
-// The root of a cell; the first one of a run in the segment finds it for the others.
+// Returns the root of a cell. Within a segment, the first cell of a run finds the root for the others.
 __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
     const int64_t first = c - lane();
     const uint32_t up = c < count ? parent[c] : 0;
@@ -297,7 +302,7 @@ __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t 
     return __shfl_sync(ALL_LANES, root, asks ? int(up - first) : lane());
 }
 
-// Every cell's parent becomes its root; roots with another cell are counted.
+// Sets the parent of each cell to its root, and counts the roots of two or more cells.
 __device__ inline void settle(const SurveyArgs &a) {
     Findings &f = *a.findings;
     const Matrix m = a.matrix();
@@ -320,13 +325,13 @@ __device__ inline void settle(const SurveyArgs &a) {
     note_count(&f.components, components);
 }
 
-// The root of a cell's group, or the cell where it is in none.
+// Returns the root of a cell's group, or the cell itself if it is in no group.
 __device__ inline uint32_t group_root(const uint32_t *group, int64_t c) {
     return group[c] & IS_GROUP ? uint32_t(c) : group[c];
 }
 __device__ inline bool in_group(const uint32_t *group, int64_t c) { return group[c] != uint32_t(c); }
 
-// The extents of groups: the first cell in each direction, and the complement of the last one.
+// Computes the extents of the groups: smallest index in each direction, and bitwise complement of the largest index.
 __device__ inline void extents(const SurveyArgs &a) {
     const int size[3] = {a.box.nx, a.box.ny, a.box.nz};
     const int64_t step[3] = {1, a.box.north(), a.box.top()};
@@ -339,7 +344,7 @@ __device__ inline void extents(const SurveyArgs &a) {
             const volatile uint32_t &seen = a.extents[6 * number + place];
             if (v < seen) atomicMin(a.extents + 6 * number + place, v);
         };
-        // Cells between others of the group are not at its ends.
+        // Only cells at the boundary of the group can have an extreme index.
         for (int d = 0; d < 3; ++d) {
             if (at[d] == 0 || group_root(a.group, c - step[d]) != root) note(d, at[d]);
             if (at[d] + 1 == size[d] || group_root(a.group, c + step[d]) != root) note(3 + d, ~unsigned(at[d]));
@@ -347,8 +352,9 @@ __device__ inline void extents(const SurveyArgs &a) {
     });
 }
 
-// Groups that a coarse grid has several points in, and the next one none (src/grid/cell_components.rs): marks the
-// coarsest grid of each group, counts its points there, counts groups. Points that are counted twice or more are many.
+// Counts the hidden groups (src/grid/cell_components.rs): a coarse grid has several points in the group, and the next
+// coarser grid has none. Step 0 finds the coarsest grid with points in each group. Step 1 counts these points, up to at
+// least two. Step 2 counts the groups.
 constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {

@@ -1,20 +1,21 @@
-// The grids of multigrid with vertex coarsening below the finest one (finest.cuh), in the numbers T of the cycle:
-// Jacobi, residual, restriction, interpolation, the product with the inverse of the coarsest grid
-// (src/backend/reference/dpcg/vertex has the same formulas). Matrices are conductances c_o(p) = -A(p, p + o) of the
-// upper half of a symmetric stencil: 3 offsets o on the finest grid, 13 on the others (Dendy 1982).
+// Multigrid with vertex coarsening on the grids below the finest grid (finest.cuh), in the type T of the cycle: Jacobi,
+// residual, restriction, interpolation, and the product with the inverse of the coarsest matrix.
+// src/backend/reference/dpcg/vertex has the same formulas. Matrices are stored as conductances c_o(p) = -A(p, p + o) of
+// the upper half of a symmetric stencil. The finest grid has 3 offsets o, the other grids have 13 (Dendy 1982).
 //
-// Storage: point (i, j, k) at (k ny + j) nx + i. Before and after each vector are nx ny + nx + 1 zeros, and as many
-// between the conductances of one offset and of the next: no kernel asks for an edge. On the finest grid, whose offsets
-// are those of 7 points, nx ny zeros do: the solver's arrays have no more. Weights of the interpolation lie
-// in rows of as many values as a coarse row has points, 26 rows for each where all directions are coarsened: Strides.
-// Coarse points have none, and places of points beyond the grid hold anything.
+// Storage: point (i, j, k) is stored at index (k ny + j) nx + i. nx ny + nx + 1 zeros precede and follow each vector,
+// and separate the conductances of successive offsets. The kernels therefore need no test for the boundary of the grid.
+// On the finest grid, whose stencil has 7 points, nx ny zeros suffice, and the arrays of the solver have no more. The
+// interpolation weights are stored in rows of the length of a coarse row, 26 rows per coarse row if all directions are
+// coarsened (see Strides). Coarse points have no weights. Entries for points beyond the grid have any value.
 //
-// Launch shape: all steps in one cooperative launch with a grid-wide barrier after each, or a launch for each step.
-// Blocks of CYCLE_THREADS threads walk with the stride of the launch.
+// Launch shape: all steps in one cooperative launch with a grid-wide barrier after each step, or one launch per step.
+// Blocks of CYCLE_THREADS threads with a grid-stride loop.
 //
-// Bytes a point, T of 4: a sweep 72, residual 68, restriction 18, interpolation 22.
+// Bytes per point for T of 4 bytes: a sweep 72, residual 68, restriction 18, interpolation 22.
 //
-// Races: a step writes arrays that it reads at the thread's own point alone; the barrier is before the next step.
+// Races: of an array that it writes, a step reads only the value at the thread's own point. A barrier separates the
+// step from the next step.
 #pragma once
 #include "../common/barrier.cuh"
 #include "labelled.cuh"
@@ -25,16 +26,16 @@ constexpr int CYCLE_THREADS = 1024;
 // As in src/backend/cuda/dpcg/vertex.rs.
 constexpr int MOST_GRIDS = 64;
 
-// Where weights lie. Point p of coarse place I = floor(p/2) has a digit in each coarsened direction: 0 where its index
-// is even, else 1 for the coarse point before it and 2 for that after it. The weight of digits x, y, z lies at I in row
-// x + 3 y + 9 z - 1 of those of the coarse row; directions that are not coarsened have no digit, and those after them a
-// factor 3 less.
+// Index arithmetic of the weights. Let I = floor(p/2) be the coarse index of point p. p has a digit in each coarsened
+// direction: 0 if its index is even, 1 for the coarse point before it, 2 for the coarse point after it. The weight with
+// digits x, y, z is stored at I in row x + 3 y + 9 z - 1 of the rows of the coarse row. A direction that is not
+// coarsened has no digit, and the factors of the following directions are 3 times smaller.
 struct Strides {
-    int64_t of[3];   // from a digit of a direction to the next one
-    int64_t next[3]; // from a coarse place to the next one: 1, then over all rows of a row, and of a plane
+    int64_t of[3];   // distance between digits of a direction
+    int64_t next[3]; // distance between coarse points: 1 along x; along y and z over all rows
     __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
-    // From there to the weight of the coarse point that bits of t set after a point, whose odd indices are those of
-    // `odd`, not none.
+    // Returns the distance from there to the weight of a coarse point. The bits of `odd`, not 0, are the odd directions
+    // of the point. In the directions with a bit of t, the coarse point is the one after the point.
     __device__ int64_t at(int odd, int t) const {
         int64_t sum = -of[0];
 #pragma unroll
@@ -43,33 +44,33 @@ struct Strides {
     }
 };
 
-// A grid that is smoothed, and the way to the next one.
+// A grid with a smoother, and the interpolation from the next coarser grid.
 struct Level {
     Box box, coarse;
     int coarsened[3];
-    int wide;           // the next grid is the coarsest one, whose vectors are in f64
-    const void *c;      // of the first offset
-    int64_t c_stride;   // from there to those of the next one
-    double per_coupling; // OF_SOLVER: a conductance for each unit of a coupling
+    int wide;           // the next grid is the coarsest grid, whose vectors use f64
+    const void *c;      // conductances of the first offset
+    int64_t c_stride;   // distance between the conductances of successive offsets
+    double per_coupling; // OF_SOLVER: factor from couplings to conductances
     const void *diagonal;
-    const void *inverse; // 1 / divisor of Jacobi
+    const void *inverse; // reciprocal divisor of Jacobi
     const void *weights;
     Strides strides;
     void *r;
     void *x[2];
     void *coarse_r;
-    void *coarse_start; // x after the first sweep from zero; null: the coarsest grid has none
+    void *coarse_start; // x after the first smoothing step from zero; null on the coarsest grid
     const void *coarse_inverse;
-    const void *coarse_x; // the solution there
+    const void *coarse_x; // solution on the next coarser grid
 };
 
-// Whether the convergence check will end the loop, which comes after M^-1 r: then nobody needs that.
+// Returns whether the convergence test after M^-1 r will end the loop. M^-1 r is then not needed.
 __device__ inline bool is_met(const Sum &s) {
     return s.in_loop && !s.scalars->preconditioned && sqrt(s.scalars->norm2) <= s.scalars->threshold;
 }
 
-// In double precision the finest grid reads the caller's matrix, whose couplings times `per_coupling` are conductances,
-// and works in r, q and z of the solver.
+// Whether the finest grid uses the caller's matrix (couplings times `per_coupling` are conductances) and the solver's
+// r, q and z. This is the case in double precision.
 template <class T, bool FINEST> constexpr bool OF_SOLVER = FINEST && sizeof(T) == sizeof(double);
 
 template <class T, bool FINEST> __device__ inline T conductance_of(T c, double per_coupling) {
@@ -77,15 +78,15 @@ template <class T, bool FINEST> __device__ inline T conductance_of(T c, double p
     return c;
 }
 
-// The steps through memory of the offsets, in the order of their arrays.
+// Returns the distance in memory of an offset, in the order of the conductance arrays.
 template <bool FINEST> __device__ inline int64_t step_of(const Box &box, int k) {
     if (FINEST) return k == 0 ? 1 : k == 1 ? box.north() : box.top();
-    // Of the 27 points around one, the 13 after it.
+    // The 13 offsets after the centre of the 27 points.
     const int m = k + 14, dx = m % 3 - 1, dy = m / 3 % 3 - 1, dz = m / 9 - 1;
     return dx + dy * box.north() + dz * box.top();
 }
 
-// r - A x in a point.
+// Returns r - A x at a point.
 template <class T, bool FINEST> __device__ inline T residual_at(const Level &a, const T *x, int64_t p) {
     const T *c = static_cast<const T *>(a.c) + p;
     T sum = static_cast<const T *>(a.r)[p] - fixed(static_cast<const T *>(a.diagonal)[p]) * x[p];
@@ -99,20 +100,21 @@ template <class T, bool FINEST> __device__ inline T residual_at(const Level &a, 
     return sum;
 }
 
-// A sweep of Jacobi.
+// Executes a Jacobi step.
 template <class T> __device__ inline void relax(const Level &a, const T *x, T *out) {
     const T *inverse = static_cast<const T *>(a.inverse);
     over_cells(a.box.count(),
         [&](int64_t p) { out[p] = x[p] + residual_at<T, false>(a, x, p) * fixed(inverse[p]); });
 }
 
-// out = r - A x.
+// Computes out = r - A x.
 template <class T> __device__ inline void residual_of_level(const Level &a, const T *x, T *out) {
     over_cells(a.box.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
 }
 
-// P^T of residuals in coarse point c = (i, j, k), and the first sweep there: the points around it, in the order of
-// their places. residual(dx, dy, dz) tells that of one that has(dx, dy, dz) one, so far from the coarse point.
+// Computes P^T of the residuals at coarse point c = (i, j, k), and the first smoothing step there. Adds the fine points
+// around it in the order of their indices. residual(dx, dy, dz) returns the residual at this offset from the coarse
+// point, if has(dx, dy, dz).
 template <class T, class Has, class F>
 __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const Strides &s = a.strides;
@@ -120,7 +122,7 @@ __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int 
     const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2];
     const bool in[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.box.nx}, {y && j > 0, true, y && 2 * j + 1 < a.box.ny},
         {z && k > 0, true, z && 2 * k + 1 < a.box.nz}};
-    // A point before the coarse one has it after itself, and the place of the one before.
+    // A fine point before the coarse point has digit 2, and its weight is stored at the previous coarse point.
     int64_t to[3][3];
 #pragma unroll
     for (int d = 0; d < 3; ++d) to[d][0] = 2 * s.of[d] - s.next[d], to[d][1] = 0, to[d][2] = s.of[d];
@@ -130,7 +132,7 @@ __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int 
         const int dx = m % 3, dy = m / 3 % 3, dz = m / 9;
         const bool there = in[0][dx] && in[1][dy] && in[2][dz] && has(dx - 1, dy - 1, dz - 1);
         const int64_t at = to[0][dx] + to[1][dy] + to[2][dz];
-        // Without branches, so that all loads are on their way at once.
+        // Without branches, so that all loads are issued at once.
         sum += there ? double((m == 13 ? T(1) : fixed(weights[at])) * residual(dx - 1, dy - 1, dz - 1)) : 0.0;
     }
     if (a.wide) {
@@ -151,14 +153,14 @@ template <class T> __device__ inline void restrict_level(const Level &a, const T
     });
 }
 
-// The coarse solution at a place. Weights of coarse points beyond the grid are zero, and so are values behind the last
-// one; the next row's are finite.
+// Returns the coarse solution at an index. For coarse points beyond the grid the weight is zero. The value is finite: a
+// zero after the last point, or a value of the next row.
 template <class T, bool WIDE> __device__ inline T coarse_solution(const Level &a, int64_t c) {
     if (WIDE) return T(static_cast<const double *>(a.coarse_x)[c]);
     return static_cast<const T *>(a.coarse_x)[c];
 }
 
-// x += P of the coarse solution.
+// Computes x = x + P times the coarse solution.
 template <class T, bool WIDE> __device__ inline void interpolate(const Level &a, T *x) {
     over_places(a.box, [&](int64_t p, int i, int j, int k) {
         const int odd = (i & a.coarsened[0]) | (j & a.coarsened[1]) << 1 | (k & a.coarsened[2]) << 2;
@@ -186,17 +188,17 @@ template <class T, bool WIDE> __device__ inline void interpolate(const Level &a,
 }
 
 struct CycleArgs {
-    const Level *levels; // below the finest grid
+    const Level *levels; // the grids below the finest grid
     int count;
     int sweeps;
-    int step; // which one alone; -1: all
+    int step; // number of the only step to execute; -1: all steps
     int unused;
     DenseArgs coarsest;
     BarrierCounts *barrier;
     Sum sum;
 };
 
-// The V-cycle below the finest grid: r and the first sweep of its first grid are there.
+// Executes the V-cycle below the finest grid. r and the first smoothing step of its first grid are already computed.
 template <class T> __device__ inline void cycle(const CycleArgs &a) {
     if (is_met(a.sum)) return;
     __shared__ Level levels[MOST_GRIDS];
@@ -209,7 +211,7 @@ template <class T> __device__ inline void cycle(const CycleArgs &a) {
         if (a.step < 0 || a.step == at) step();
         ++at;
     };
-    const int down = (a.sweeps - 1) & 1; // where x is before the coarse grid
+    const int down = (a.sweeps - 1) & 1; // index of x before the coarse-grid correction
     for (int l = 0; l < a.count; ++l) {
         const Level &k = levels[l];
         auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };
