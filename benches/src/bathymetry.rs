@@ -1,16 +1,16 @@
-//! ESRI ASCII grids of depths, plain or compressed by gzip.
+//! Reader of ESRI ASCII grids of depths, plain or gzip-compressed.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use rrbsolver_problems::{Stencil, waves};
 use std::io::Read as _;
 use std::path::Path;
 
-/// Depths [m], positive down, rows from south to north.
+/// Depths [m], positive downwards, rows from south to north.
 pub struct Bathymetry {
     nx: usize,
     ny: usize,
     cell: f64,
-    /// Cells of the file: lengths of waves.
+    /// Cell size in the file [m], to which the wave lengths refer.
     file_cell: f64,
     depth: Vec<f64>,
 }
@@ -18,7 +18,7 @@ pub struct Bathymetry {
 /// Lengths of the two crossing waves, in cells of the file.
 const WAVE_LENGTHS: [f64; 2] = [25.0, 11.0];
 
-/// Reads the file.
+/// Reads a bathymetry file.
 pub fn read(path: &Path) -> Result<Bathymetry> {
     let shown = path.display();
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {shown}"))?;
@@ -32,7 +32,7 @@ pub fn read(path: &Path) -> Result<Bathymetry> {
     parse(&text).with_context(|| format!("{shown}"))
 }
 
-/// Lines of a key and a value, in any order and case, then rows from north to south.
+/// Parses lines with a key and a value, in any order and case, and then rows from north to south.
 fn parse(text: &str) -> Result<Bathymetry> {
     let (mut columns, mut rows, mut cell, mut no_data) = (None, None, None, -9999.0);
     let mut words = text.split_ascii_whitespace().peekable();
@@ -68,12 +68,12 @@ fn parse(text: &str) -> Result<Bathymetry> {
 }
 
 impl Bathymetry {
-    /// About so many nodes over the same water: depths between four nodes are bilinear.
+    /// Interpolates the depths bilinearly to about `nodes` nodes over the same area.
     pub fn resized(&self, nodes: usize) -> Self {
         let factor = (nodes as f64 / (self.nx * self.ny) as f64).sqrt();
         let of = |n: usize| ((n as f64 * factor).round() as usize).max(2);
         let (nx, ny) = (of(self.nx), of(self.ny));
-        // Place of a new node among the old ones: the one below, and the part beyond it.
+        // Position of a new node among the old ones: the old node below, and the fraction beyond it.
         let place = |k: usize, new: usize, old: usize| {
             let at = k as f64 * (old - 1) as f64 / (new - 1) as f64;
             let below = (at as usize).min(old - 2);
@@ -93,9 +93,9 @@ impl Bathymetry {
         Self { nx, ny, cell, file_cell: self.file_cell, depth }
     }
 
-    /// -div(h grad x) without flow through coasts and edges, with a mass: harmonic means of depths on faces, not
-    /// divided by the square of a cell. What is shallower than `least_depth` is land, a row by itself; so is water
-    /// without a neighbour and without mass.
+    /// Discretizes -div(h grad x) plus a mass, without flow through coasts and edges. Faces have harmonic means of
+    /// depths, and entries are not divided by the square of the cell size. Nodes shallower than `least_depth` are land,
+    /// decoupled rows; so are wet nodes without neighbour and without mass.
     pub fn poisson(&self, least_depth: f64, mass: f64) -> Stencil {
         let (nx, ny) = (self.nx, self.ny);
         let is_wet = |p: usize| self.depth[p] > 0.0 && self.depth[p] >= least_depth;
@@ -121,7 +121,7 @@ impl Bathymetry {
         a
     }
 
-    /// The wave model's system (`rrbsolver_problems::waves`) for two crossing waves at a phase.
+    /// Creates the system of the wave model (`rrbsolver_problems::waves`) for two crossing waves at a phase.
     pub fn waves(&self, least_depth: f64, phase: f64) -> (Stencil, Vec<f64>) {
         let depth: Vec<f64> = self.depth.iter().map(|&h| if h >= least_depth { h } else { 0.0 }).collect();
         let turn = std::f64::consts::TAU * self.cell / self.file_cell;
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(a.east[..2], [0.0, 0.0]);
         assert!(a.north[2] < 0.0 && a.north[0] == 0.0 && a.east[3] < 0.0);
         assert_eq!((b[0], b[1]), (0.0, 0.0));
-        // Closed edges: what leaves one node enters another, to rounding.
+        // Closed edges: the flow out of one node enters another, up to rounding.
         assert!(b.iter().sum::<f64>().abs() < 1e-13 && b[2] != 0.0);
     }
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(same.depth, grid.depth);
         let fine = grid.resized(600);
         assert_eq!((fine.nx, fine.ny), (30, 20));
-        // Corners stay, and the grid is as wide as before.
+        // The corners are kept, and the width of the grid is unchanged.
         assert_eq!([fine.depth[0], fine.depth[29], fine.depth[570], fine.depth[599]], [1.0, 3.0, 4.0, 6.0]);
         assert!((fine.cell * 29.0 - grid.cell * 2.0).abs() < 1e-12);
     }

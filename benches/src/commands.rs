@@ -1,5 +1,5 @@
-//! The measurements by their command lines. A record keeps the line that made it, and pages of the documentation name
-//! the lines that make their tables.
+//! Command lines of the measurements. A record stores the line that created it, and documentation pages contain the
+//! lines that create their tables.
 
 use crate::contest::{self, Contender, Effort};
 use crate::device::{self, Device};
@@ -23,77 +23,77 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use rrbsolver_problems::two_phase::RHS;
 use std::path::{Path, PathBuf};
 
-/// Name of the program in the lines that records keep.
+/// Name of the program in the lines that records store.
 pub const PROGRAM: &str = "rrbsolver-bench";
 
 /// The papers' preconditioner.
 pub const THEIRS: &str = "precision=f64 cycle=v";
 
-/// One measurement.
+/// Command line of one measurement.
 #[derive(Parser)]
 #[command(name = PROGRAM)]
 pub struct Line {
-    /// Which.
+    /// The measurement.
     #[command(subcommand)]
     pub measurement: Measurement,
 }
 
-/// What can be measured.
+/// The measurements.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Measurement {
-    /// The machine's bandwidth: copy and triad, one thread and all, from cache to memory.
+    /// Memory bandwidth of the machine: copy and triad, one thread and all threads, from cache to memory.
     Stream(StreamArgs),
-    /// Solve with several sets of options, and with others' solvers, in turn.
+    /// Solves with several sets of options and with other solvers, in turn.
     Solve(SolveArgs),
-    /// Where the time of a solve goes: every step with its bytes, its share of the bandwidth and its flops.
+    /// Time of each step of a solve, with its bytes, flops and share of the bandwidth.
     Stages(StagesArgs),
-    /// Iterations, condition number and time over levels and sizes (the papers' figures 5.1, 5.2 and table 5.3).
+    /// Iterations, condition number and time over levels and sizes (figures 5.1, 5.2 and table 5.3 of the papers).
     Levels(LevelsArgs),
-    /// Small grids: what a solve takes beside its steps, on awake and on sleeping threads.
+    /// Small grids: time of a solve outside its steps, with awake and with sleeping threads.
     Overhead(OverheadArgs),
-    /// Block smoothers: the figures of the block-relaxation paper, and the forms of the block product.
+    /// Block smoothers: the figures of the block-relaxation paper, and forms of the block product.
     Smoother(SmootherArgs),
-    /// Average solve of a run of time steps over problems, sizes and solvers (the slides' table).
+    /// Average time of a solve in a run of time steps, over problems, sizes and solvers (the slides' table).
     March(MarchArgs),
-    /// Time over implementations S1, S2, S3 and, where there is a device, S4, levels and r1/r2/b1/b2 grids (figures 5.3
-    /// to 5.6).
+    /// Time of the implementations S1, S2, S3 and, with a device, S4, over levels and r1/r2/b1/b2 grids (figures 5.3 to
+    /// 5.6).
     Grids(GridsArgs),
-    /// Pressure of two-phase flow in a box by dpcg_ with several sets of options, and by the in-house ICCG, in turn.
+    /// Pressure of two-phase flow in a box, by dpcg_ with several sets of options and by the in-house ICCG, in turn.
     TwoPhase(TwoPhaseArgs),
-    /// General sparse systems: products in several formats, one after another, and solves by sparse_, in turn.
+    /// General sparse systems: products in several formats, and solves by sparse_, in turn.
     Sparse(SparseArgs),
-    /// One domain over many ranks, here threads: weak and strong scaling, messages and bytes.
+    /// One domain on many ranks, here threads: weak and strong scaling, messages and bytes.
     Distributed(DistributedArgs),
-    /// Systems on which common preconditioners fail (docs/benchmarks/hard-suite.md), by several sets of options and by
-    /// others, in turn.
+    /// Systems on which common preconditioners fail (docs/benchmarks/hard-suite.md), by several sets of options and
+    /// other solvers, in turn.
     Suite(SuiteArgs),
 }
 
 /// Arguments of `suite`.
 #[derive(Clone, Debug, Args)]
 pub struct SuiteArgs {
-    /// Nodes a row, and as many rows.
+    /// Nodes per row; the number of rows is equal.
     #[arg(short = 'n', long, default_value_t = 512)]
     size: usize,
-    /// Of the random systems.
+    /// Seed of the random systems.
     #[arg(long, default_value_t = 7)]
     seed: u32,
-    /// Waves over a bathymetry (.asc, .asc.gz) as one more system; several times.
+    /// Bathymetry (.asc, .asc.gz) whose wave system is added; can be repeated.
     #[arg(long)]
     coast: Vec<String>,
-    /// Of a bathymetry: shallower water is land [m].
+    /// Bathymetry: shallower water is land [m].
     #[arg(long, default_value_t = 0.3)]
     least_depth: f64,
-    /// Where the systems (NAME.stencil) lie already; else they are made.
+    /// Folder with existing systems (NAME.stencil); by default they are generated.
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Makes the systems in this folder, for other programs, and measures nothing.
+    /// Generate the systems in this folder for other programs, without measuring.
     #[arg(long)]
     write: Option<PathBuf>,
-    /// Options of the solver as text; several times: in turn.
+    /// Options of the solver as text; repeat to compare several sets in turn.
     #[arg(short, long, default_values = ["", "cycle=aggregation", "switch_memory=0"])]
     options: Vec<String>,
-    /// Every cycle by itself too: v, amli, k.
+    /// Also measure every cycle separately: v, amli, k.
     #[arg(long)]
     all: bool,
     /// Options before those of every --options.
@@ -103,7 +103,7 @@ pub struct SuiteArgs {
     #[arg(short, long, value_enum, default_values = ["mic"])]
     baseline: Vec<Baseline>,
     /// hypre: CG with its multigrids PFMG and BoomerAMG on two processes, by drivers that mpicc compiles. Or
-    /// NAME=PROGRAM ARGUMENTS: another program, as in `solve`; {} stands for the file of the system.
+    /// NAME=PROGRAM ARGUMENTS: another program, as in `solve`; {} is replaced by the file of the system.
     #[arg(short, long)]
     peer: Vec<String>,
     /// Tolerance of the library and the baseline, 2-norm of b - A x relative to b.
@@ -112,12 +112,12 @@ pub struct SuiteArgs {
     /// Measured rounds.
     #[arg(short, long, default_value_t = 5)]
     repeats: usize,
-    /// Who has used so many seconds drops out of further rounds.
+    /// A solver that has used this many seconds is omitted from further rounds.
     #[arg(long, default_value_t = 20.0)]
     seconds: f64,
 }
 
-/// The suite, and what is made for it in a folder that goes afterwards.
+/// Runs the suite. Generated files are in a temporary folder.
 fn hard_suite(args: &SuiteArgs) -> Result<Suite> {
     let plan = suite::Plan { seed: args.seed, size: args.size, coasts: &args.coast, least_depth: args.least_depth };
     if let Some(folder) = &args.write {
@@ -126,7 +126,7 @@ fn hard_suite(args: &SuiteArgs) -> Result<Suite> {
     }
     let made = std::env::temp_dir().join(format!("rrbsolver-suite-{}", std::process::id()));
     let held = hold_suite(args, &plan, &made);
-    // Nobody else needs it; what is left of it is in the way of nothing.
+    // No other program needs the folder, so a failed removal is ignored.
     let _ = std::fs::remove_dir_all(&made);
     held
 }
@@ -151,18 +151,18 @@ fn hold_suite(args: &SuiteArgs, plan: &suite::Plan, made: &Path) -> Result<Suite
     suite::hold(args.folder.as_deref().unwrap_or(made), &contenders, effort)
 }
 
-/// What is solved.
+/// The system to solve.
 #[derive(Clone, Debug, Args)]
 pub struct ProblemArgs {
     /// A problem of the golden tables, variable_depth, or the path of an ESRI ASCII bathymetry (.asc, .asc.gz).
     problem: String,
-    /// Nodes a row, and as many rows.
+    /// Nodes per row; also the number of rows by default.
     #[arg(short = 'n', long, default_value_t = 1023)]
     size: usize,
-    /// Rows, if they are not as many.
+    /// Number of rows, if it differs.
     #[arg(long)]
     rows: Option<usize>,
-    /// Of a bathymetry: shallower water is land [m].
+    /// Bathymetry: shallower water is land [m].
     #[arg(long, default_value_t = 0.3)]
     least_depth: f64,
 }
@@ -173,20 +173,20 @@ impl ProblemArgs {
     }
 }
 
-/// Ceilings of the same run.
+/// Bandwidth ceilings of the run.
 #[derive(Clone, Debug, Args)]
 pub struct CeilingArgs {
-    /// Do not measure the machine's bandwidth.
+    /// Do not measure the bandwidth of the machine.
     #[arg(long)]
     no_stream: bool,
-    /// Arrays of the bandwidth from memory, MB in all.
+    /// Total size of the arrays for the memory bandwidth, MB.
     #[arg(long, default_value_t = stream::FROM_MEMORY_MEGABYTES)]
     stream_megabytes: f64,
 }
 
 impl CeilingArgs {
-    /// Bandwidth from memory, and at a working set of these many bytes, measured before and after `work`.
-    /// On a device: of copies there.
+    /// Measures the bandwidth from memory and for a working set of this many bytes, before and after `work`. On a
+    /// device, measures the bandwidth of copies on the device.
     fn around<T>(
         &self,
         working_set: f64,
@@ -215,21 +215,21 @@ impl CeilingArgs {
 
 type Bandwidths = Vec<stream::Bandwidth>;
 
-/// Bytes per unknown that a solve goes over: S1, five vectors and M, of what the handle holds.
+/// Bytes per unknown that a solve reads and writes: S1, five vectors and M, of the memory of the handle.
 const WORKING_SET: f64 = 70.0;
 
 /// Arguments of `stream`.
 #[derive(Clone, Debug, Args)]
 pub struct StreamArgs {
-    /// All arrays together, MB.
+    /// Total sizes of the arrays, MB.
     #[arg(long, value_delimiter = ',', default_values_t = [1.5, 12.0, 48.0, 192.0, stream::FROM_MEMORY_MEGABYTES])]
     megabytes: Vec<f64>,
-    /// Threads of the second half.
+    /// Threads of the second half of the measurements.
     #[arg(long)]
     threads: Option<usize>,
 }
 
-/// The in-house baseline.
+/// The in-house solver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Baseline {
     /// ICCG(0).
@@ -243,7 +243,7 @@ pub enum Baseline {
 pub struct SolveArgs {
     #[command(flatten)]
     problem: ProblemArgs,
-    /// Options of the solver as text, such as "threads=1 precision=f64"; several times: in turn.
+    /// Options of the solver as text, such as "threads=1 precision=f64"; repeat to compare several sets in turn.
     #[arg(short, long, default_value = "")]
     options: Vec<String>,
     /// Options before those of every --options.
@@ -252,8 +252,8 @@ pub struct SolveArgs {
     /// In-house conjugate gradients, natural order, one thread.
     #[arg(short, long, value_enum)]
     baseline: Vec<Baseline>,
-    /// NAME=PROGRAM ARGUMENTS: another program, which solves the same system and prints, as its last line of nine
-    /// fields, name,problem,n,threads,setup_s,solve_s,iterations,residual,megabytes.
+    /// NAME=PROGRAM ARGUMENTS: another program that solves the same system. Its last line with nine fields must be
+    /// name,problem,n,threads,setup_s,solve_s,iterations,residual,megabytes.
     #[arg(short, long)]
     peer: Vec<String>,
     /// Tolerance of the library and the baseline, 2-norm of b - A x relative to b.
@@ -262,7 +262,7 @@ pub struct SolveArgs {
     /// Measured rounds.
     #[arg(short, long, default_value_t = 10)]
     repeats: usize,
-    /// Who has used so many seconds drops out of further rounds.
+    /// A solver that has used this many seconds is omitted from further rounds.
     #[arg(long, default_value_t = 30.0)]
     seconds: f64,
     #[command(flatten)]
@@ -289,13 +289,13 @@ pub struct StagesArgs {
 pub struct LevelsArgs {
     /// A problem of the golden tables.
     problem: String,
-    /// Nodes a row.
+    /// Nodes per row.
     #[arg(short = 'n', long, value_delimiter = ',', default_values_t = [127, 255, 511, 1023])]
     sizes: Vec<usize>,
-    /// Levels; none: 2, 4, ... up to what the grid has.
+    /// Numbers of levels; default: 2, 4, ... up to the largest number of the grid.
     #[arg(short, long, value_delimiter = ',')]
     levels: Vec<usize>,
-    /// Options of the solver as text, beside levels and the papers' norm.
+    /// Options of the solver as text, in addition to levels and the preconditioned norm.
     #[arg(short, long, default_value = THEIRS)]
     options: String,
     /// Measured solves.
@@ -308,13 +308,13 @@ pub struct LevelsArgs {
 pub struct OverheadArgs {
     /// A problem of the golden tables.
     problem: String,
-    /// Nodes a row.
+    /// Nodes per row.
     #[arg(short = 'n', long, value_delimiter = ',', default_values_t = [63, 127])]
     sizes: Vec<usize>,
-    /// Threads.
+    /// Numbers of threads.
     #[arg(short, long, value_delimiter = ',', default_values_t = [1, 2])]
     threads: Vec<usize>,
-    /// Options of the solver as text, beside threads.
+    /// Options of the solver as text, in addition to threads.
     #[arg(short, long, default_value = "")]
     options: String,
     /// Measured rounds.
@@ -325,19 +325,19 @@ pub struct OverheadArgs {
 /// Arguments of `distributed`.
 #[derive(Clone, Debug, Args)]
 pub struct DistributedArgs {
-    /// Points a row, and rows: of the whole grid, and in the weak table of a rank.
+    /// Points per row, and rows: of the whole grid, and in the weak scaling table of each rank.
     #[arg(short = 'n', long, value_delimiter = ',', default_values_t = [1023])]
     sizes: Vec<usize>,
-    /// Ranks, with one thread each.
+    /// Numbers of ranks, with one thread each.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
     ranks: Vec<usize>,
-    /// Devices of this host in place of ranks.
+    /// Devices of this host instead of ranks.
     #[arg(long)]
     devices: bool,
-    /// No row of the matrix is like another.
+    /// All rows of the matrix differ.
     #[arg(long)]
     varied: bool,
-    /// Options of the solver as text, beside threads or devices.
+    /// Options of the solver as text, in addition to threads or devices.
     #[arg(short, long, default_value = "")]
     options: String,
     /// Measured solves.
@@ -348,9 +348,9 @@ pub struct DistributedArgs {
 /// Arguments of `smoother`.
 #[derive(Clone, Debug, Args)]
 pub struct SmootherArgs {
-    /// What is measured.
+    /// Topic of the measurement.
     topic: Topic,
-    /// Patches where the paper has 64 of them.
+    /// Number of patches where the paper has 64.
     #[arg(long, default_value_t = 64)]
     patches: usize,
     /// Measured calls.
@@ -365,14 +365,13 @@ pub struct MarchArgs {
     /// coarsened.
     #[arg(required = true)]
     problems: Vec<String>,
-    /// Nodes of the grids, about.
+    /// Approximate numbers of nodes of the grids.
     #[arg(short, long, value_delimiter = ',', default_values_t = [100_000, 200_000, 500_000, 1_000_000, 1_500_000])]
     nodes: Vec<usize>,
-    /// Options of the solver as text, such as "backend=cuda" or "threads=1"; several times: one after the other.
+    /// Options of the solver as text, such as "backend=cuda" or "threads=1"; repeat to measure several sets.
     #[arg(short, long, default_value = "")]
     options: Vec<String>,
-    /// In-house conjugate gradients, natural order, one thread; the last solver is the one that speed-up is told
-    /// against.
+    /// In-house conjugate gradients, natural order, one thread; speed-ups are relative to the last solver.
     #[arg(short, long, value_enum)]
     baseline: Vec<Baseline>,
     /// Tolerance, 2-norm of b - A x relative to b.
@@ -381,10 +380,10 @@ pub struct MarchArgs {
     /// Measured steps.
     #[arg(short, long, default_value_t = 1000)]
     steps: usize,
-    /// Who has solved for so many seconds on a grid ends there.
+    /// A solver ends on a grid after this many seconds of solves.
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Of a bathymetry: shallower water is land [m].
+    /// Bathymetry: shallower water is land [m].
     #[arg(long, default_value_t = 0.3)]
     least_depth: f64,
 }
@@ -394,19 +393,19 @@ pub struct MarchArgs {
 pub struct GridsArgs {
     /// A problem of the golden tables.
     problem: String,
-    /// Nodes a row.
+    /// Nodes per row.
     #[arg(short = 'n', long, default_value_t = 1023)]
     size: usize,
-    /// Levels at which all implementations run.
+    /// Numbers of levels for all implementations.
     #[arg(long, value_delimiter = ',', default_values_t = [8, 12, 16])]
     levels: Vec<usize>,
-    /// Levels at which the fused ones run.
+    /// Numbers of levels for the fused implementations.
     #[arg(long, value_delimiter = ',', default_values_t = [6, 8, 10, 12, 14, 16, 18])]
     fused_levels: Vec<usize>,
     /// Numbers of r1/r2/b1/b2 grids.
     #[arg(short, long, value_delimiter = ',', default_values_t = [1, 2, 3, 4, 5])]
     grids: Vec<usize>,
-    /// Options of the solver as text, beside those and the papers' norm.
+    /// Options of the solver as text, in addition to levels, grids and the preconditioned norm.
     #[arg(short, long, default_value = THEIRS)]
     options: String,
     /// Measured solves.
@@ -423,13 +422,13 @@ pub struct SparseArgs {
     /// Formats whose products are measured.
     #[arg(short, long, value_delimiter = ',', default_value = "auto,csr,sell,dia")]
     formats: Vec<String>,
-    /// Options of a solve as text, such as "solver=cg preconditioner=ic0"; several times: in turn.
+    /// Options of a solve as text, such as "solver=cg preconditioner=ic0"; repeat to compare several sets in turn.
     #[arg(short, long, default_value = "")]
     options: Vec<String>,
     /// Measured rounds.
     #[arg(short, long, default_value_t = 5)]
     repeats: usize,
-    /// Write the system to this file too: int64 rows and entries, int32 row pointers and columns, values.
+    /// Also write the system to this file: int64 rows and entries, int32 row pointers and columns, values.
     #[arg(short, long)]
     write: Option<PathBuf>,
     #[command(flatten)]
@@ -439,19 +438,20 @@ pub struct SparseArgs {
 /// Arguments of `two-phase`.
 #[derive(Clone, Debug, Args)]
 pub struct TwoPhaseArgs {
-    /// A geometry of tests/golden/gmg.csv: nine bubbles of unequal size, unless another is named.
+    /// A geometry of tests/golden/gmg.csv; default: nine bubbles of different sizes.
     #[arg(default_value = "P3")]
     set: String,
-    /// Cells a side.
+    /// Cells per side.
     #[arg(short = 'n', long, default_value_t = 128)]
     size: usize,
-    /// Density of the light phase in that of the heavy one.
+    /// Ratio of the density of the light phase to that of the heavy phase.
     #[arg(long, default_value_t = 1e-3)]
     contrast: f64,
     /// Right-hand side: jumps of surface tension, random numbers, or cosines.
     #[arg(long, value_parser = RHS, default_value = "csf")]
     rhs: String,
-    /// Options of the solver as text, such as "threads=1 preconditioner=neumann"; several times: in turn.
+    /// Options of the solver as text, such as "threads=1 preconditioner=neumann"; repeat to compare several sets in
+    /// turn.
     #[arg(short, long, default_value = "")]
     options: Vec<String>,
     /// In-house ICCG(0), natural order, one thread.
@@ -463,12 +463,12 @@ pub struct TwoPhaseArgs {
     /// Measured rounds.
     #[arg(short, long, default_value_t = 10)]
     repeats: usize,
-    /// Who has used so many seconds is measured once at most.
+    /// A solver that has used this many seconds is measured at most once.
     #[arg(long, default_value_t = 30.0)]
     seconds: f64,
 }
 
-/// The library with each set of options, then the in-house ones.
+/// Returns the library with each set of options, then the in-house solvers.
 fn contenders(options: &[String], common: &str, rel_tol: f64, baseline: &[Baseline]) -> Vec<Contender> {
     let library = options.iter().map(|own| {
         let name = if own.is_empty() { "defaults" } else { own };
@@ -481,7 +481,7 @@ fn contenders(options: &[String], common: &str, rel_tol: f64, baseline: &[Baseli
     library.chain(in_house).collect()
 }
 
-/// Runs one measurement. `words`: its command line without the program's name.
+/// Runs one measurement; `words` is its command line without the name of the program.
 pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
     let (study, bandwidth) = match measurement {
         Measurement::Stream(args) => {
@@ -567,7 +567,7 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
     Ok(Record { command: join(words), machine: Machine::this(), bandwidth, study })
 }
 
-/// The same from a line of text.
+/// Runs the measurement of a command line.
 pub fn execute_line(line: &str) -> Result<Record> {
     let words = split(line)?;
     let parsed = Line::try_parse_from(std::iter::once(PROGRAM).chain(words.iter().map(String::as_str)))
@@ -575,7 +575,7 @@ pub fn execute_line(line: &str) -> Result<Record> {
     execute(&words, &parsed.measurement)
 }
 
-/// Words as a shell would take them.
+/// Joins words to a line that a shell splits into the same words.
 pub fn join(words: &[String]) -> String {
     let quote = |w: &String| {
         let plain = !w.is_empty() && w.chars().all(|c| c.is_ascii_alphanumeric() || "-_=.,/+:".contains(c));
@@ -584,7 +584,7 @@ pub fn join(words: &[String]) -> String {
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
-/// The reverse: words between blanks, or between double quotes.
+/// Splits a line into words at blanks, except inside double quotes; the inverse of `join`.
 pub fn split(line: &str) -> Result<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,5 +1,5 @@
-//! The same system by several solvers in turn: this library with several sets of options, the in-house ICCG, and
-//! programs of others.
+//! Measures the same system with several solvers in turn: this library with several sets of options, the in-house ICCG,
+//! and other programs.
 
 use crate::cost::Model;
 use crate::iccg::{End, Iccg, Pivots};
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use std::process::Command;
 use std::time::Instant;
 
-/// Who takes part.
+/// A solver that takes part in a contest.
 #[derive(Clone, Debug)]
 pub enum Contender {
     /// This library: a name for the options, and the options as text.
     Rrb(String, String),
     /// ICCG(0) or MIC(0)-CG of this program, one thread.
     InHouse(Pivots),
-    /// Name, program and arguments: it solves the same system and prints, as its last line of nine fields,
+    /// Another program: name, program and arguments. It solves the same system. Its last line with nine fields is
     /// `name,problem,n,threads,setup seconds,solve seconds,iterations,relative residual,megabytes`.
     Program(String, Vec<String>),
 }
 
 impl Contender {
-    /// `NAME=PROGRAM ARGUMENTS`, split at blanks.
+    /// Parses `NAME=PROGRAM ARGUMENTS`, split at blanks.
     pub fn program(text: &str) -> Result<Self> {
         let (name, command) = text.split_once('=').context("expected NAME=PROGRAM ARGUMENTS")?;
         let words: Vec<String> = command.split_ascii_whitespace().map(str::to_owned).collect();
@@ -37,76 +37,76 @@ impl Contender {
     }
 }
 
-/// How often.
+/// Number and length of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Measured rounds.
     pub repeats: usize,
-    /// A contender that has used so many seconds drops out of further rounds.
+    /// A contender that has used this many seconds is omitted from further rounds.
     pub seconds: f64,
-    /// Tolerance of the in-house ICCG, in the 2-norm relative to b. The others have it among their options.
+    /// Tolerance of the in-house ICCG, in the 2-norm relative to b. Other solvers have it in their options.
     pub rel_tol: f64,
 }
 
-/// What one contender did.
+/// Results of one contender.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// Whose.
+    /// Name of the contender.
     pub name: String,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// From the matrix to a solver that is ready: memory and threads are taken too.
+    /// Seconds from the matrix to a ready solver, including allocation and thread start.
     pub setup: Samples,
-    /// The same with a new matrix in a solver that exists; empty where there is no such thing.
+    /// Seconds to factorize a new matrix in an existing solver; empty if the solver does not support this.
     pub renewal: Samples,
-    /// From b and x = 0 to x.
+    /// Seconds from b and x = 0 to x.
     pub solve: Samples,
-    /// Iterations of a solve.
+    /// Number of iterations of a solve.
     pub iterations: usize,
-    /// |b - A x| / |b| in the end, computed afresh.
+    /// Final |b - A x| / |b|, recomputed.
     pub residual: f64,
-    /// Whether the solver says that it converged.
+    /// Whether the solver reports convergence.
     pub converged: bool,
-    /// Setup and solve relative to those of the first contender in the same round.
+    /// Setup and solve time relative to the first contender in the same round.
     pub ratio: Samples,
-    /// The solve alone, likewise.
+    /// Solve time relative to the first contender in the same round.
     #[serde(default)]
     pub solve_ratio: Samples,
-    /// What the library says of itself.
+    /// Results that only this library reports.
     pub rrb: Option<Rrb>,
 }
 
-/// What the library says of itself.
+/// Results that this library reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rrb {
     /// The preconditioner in use.
     pub model: Model,
-    /// Memory of the handle.
+    /// Memory of the handle in bytes.
     pub bytes: i64,
-    /// Of the last solve, by its CG coefficients.
+    /// Smallest eigenvalue estimate of the last solve, from its CG coefficients.
     pub lambda_min: f64,
-    /// Of the last solve.
+    /// Largest eigenvalue estimate of the last solve.
     pub lambda_max: f64,
-    /// 8-byte words of memory traffic per black node and iteration, where they are counted.
+    /// Memory traffic in 8-byte words per black node and iteration, if it is counted.
     pub words: Option<f64>,
-    /// The same of the whole solve.
+    /// Memory traffic of the whole solve in 8-byte words per black node, if it is counted.
     pub words_of_solve: Option<f64>,
 }
 
-/// A contest.
+/// Results of a contest.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Contest {
-    /// Problem.
+    /// Name of the problem.
     pub problem: String,
-    /// Its nodes.
+    /// Number of nodes in x.
     pub nx: usize,
-    /// Its nodes.
+    /// Number of nodes in y.
     pub ny: usize,
-    /// In the order of the contenders.
+    /// Results in the order of the contenders.
     pub entries: Vec<Entry>,
 }
 
-/// One run.
+/// Results of one run.
 struct Run {
     name: String,
     threads: usize,
@@ -119,8 +119,8 @@ struct Run {
     rrb: Option<Rrb>,
 }
 
-/// Rounds in which all contenders run in turn; the first round is the warm-up, and counts only for contenders that used
-/// up their seconds in it.
+/// Runs all contenders in turn, in several rounds. The first round is the warm-up. It counts only for contenders that
+/// used up their seconds in it.
 pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Result<Contest> {
     let mut entries: Vec<Option<Entry>> = vec![None; contenders.len()];
     let mut warm_up: Vec<Option<Run>> = contenders.iter().map(|_| None).collect();
@@ -132,7 +132,7 @@ pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Resu
             if used[k] > effort.seconds {
                 continue;
             }
-            // A program has taken the memory and the caches: a run that is not timed comes before the first one.
+            // Another program used the memory and the caches, so an unmeasured run precedes the first contender.
             let after_program = k == 0 && matches!(contenders.last(), Some(Contender::Program(..)));
             if after_program && round > 0 {
                 run(problem, contender, effort.rel_tol, &mut x)?;
@@ -167,7 +167,7 @@ pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Resu
             add(entries[k].as_mut().expect("made in the first round"), &run, first);
         }
         if round == 0 {
-            // Those whose only run this is.
+            // Contenders for which the first round is the only run.
             let against = warm_up.first().and_then(Option::as_ref).map(|r| (r.setup + r.solve, r.solve));
             for (entry, run) in entries.iter_mut().zip(&warm_up) {
                 if let (Some(entry), Some(run)) = (entry.as_mut(), run) {
@@ -179,7 +179,7 @@ pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Resu
     let mut entries: Vec<Entry> = entries.into_iter().flatten().collect();
     let (setup, solve) = entries.first().map_or((0.0, 0.0), |e| (e.setup.median(), e.solve.median()));
     for entry in &mut entries {
-        // A contender with one long run has no round in common with the first one's measured runs.
+        // A contender with one long run has no round in common with the measured runs of the first contender.
         if entry.ratio.all().is_empty() {
             entry.ratio.push((entry.setup.median() + entry.solve.median()) / (setup + solve));
             entry.solve_ratio.push(entry.solve.median() / solve);
@@ -188,7 +188,7 @@ pub fn hold(problem: &Problem, contenders: &[Contender], effort: Effort) -> Resu
     Ok(Contest { problem: problem.name.clone(), nx: problem.a.nx, ny: problem.a.ny, entries })
 }
 
-/// `first`: setup and solve, and solve, of the first contender in this round.
+/// Adds a run; `first` is the setup plus solve time and the solve time of the first contender in this round.
 fn add(entry: &mut Entry, run: &Run, first: Option<(f64, f64)>) {
     entry.setup.push(run.setup);
     entry.solve.push(run.solve);
@@ -211,7 +211,7 @@ fn run(problem: &Problem, contender: &Contender, rel_tol: f64, x: &mut [f64]) ->
             x.fill(0.0);
             let end = match solver {
                 Ok(mut solver) => solver.solve(&problem.b, x, rel_tol, 100_000),
-                // A pivot may vanish where A is singular.
+                // A pivot may vanish if A is singular.
                 Err(_) if problem.a.corners.is_none() => End { iterations: 0, converged: false },
                 Err(error) => return Err(error),
             };
@@ -275,7 +275,7 @@ fn run_rrb(problem: &Problem, name: &str, options: &str, x: &mut [f64]) -> Resul
     })
 }
 
-/// After another program.
+/// Pause after another program.
 const SETTLING: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn run_program(name: &str, words: &[String]) -> Result<Run> {
@@ -283,7 +283,7 @@ fn run_program(name: &str, words: &[String]) -> Result<Run> {
         .args(&words[1..])
         .output()
         .with_context(|| format!("cannot run {}", words.join(" ")))?;
-    // What it leaves behind, daemons of a launcher for one, is not to run beside what is timed next.
+    // Processes that it leaves behind, such as daemons of a launcher, must not run during the next measurement.
     std::thread::sleep(SETTLING);
     let text = String::from_utf8_lossy(&output.stdout);
     let complaint = || anyhow!("{} printed no line of nine fields: {text}", words.join(" "));

@@ -1,10 +1,10 @@
-//! Memory traffic and arithmetic of the steps, counted by hand, for 5 points where CG runs on S1 (the black half of the
-//! nodes), in 8-byte words and flops per black node of the finest grid.
+//! Memory traffic and arithmetic of the steps, counted by hand, for 5 points and CG on S1 (the black half of the
+//! nodes). The unit is 8-byte words and flops per black node of the finest grid.
 //!
-//! The rule: an array that a loop over the grid reads or writes counts once a loop, whatever its neighbours' reads find
-//! in cache; lines that a store fetches first do not count (as in STREAM). A number of M counts c words (1; in f32 1/2,
-//! in bf16 1/4), a value of its sweeps v (1; in both 1/2), a number of S1, r, p, q g (1; mixed 1/2); all else is f64.
-//! The exact factor is not counted.
+//! An array that a loop over the grid reads or writes counts once per loop, even if neighbours are read again from
+//! cache. Lines that a store fetches first do not count (as in STREAM). A number of M counts c words (1; f32 1/2, bf16
+//! 1/4), and a value of its sweeps v (1; f32 and bf16 1/2). A number of S1, r, p, q counts g (1; mixed 1/2); all other
+//! numbers are f64. The exact factor is not counted.
 //!
 //! ```text
 //!     first grid           descend  r rw 2 g, q g, pivots and couplings 2.5 c, for the next v/2 (kept v/2 with spacing 2)
@@ -16,45 +16,46 @@
 //!                          fused AMLI: the last step z rw, d, u 4 v; of the first recursion, a solve: <g, u> 2 v
 //! ```
 //!
-//! Grids from a recursion grid on are swept `steps` times as often as those above it.
+//! A recursion grid and all coarser grids are swept `steps` times as often as the grids above.
 
 use rrbsolver::layers::SPACING;
 use rrbsolver::options::{RESULTS, info, opt};
 use serde::{Deserialize, Serialize};
 
-/// Of one call, per black node.
+/// Cost of one call, per black node.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// 8-byte words.
+    /// Memory traffic in 8-byte words.
     pub words: f64,
-    /// Additions and multiplications.
+    /// Number of additions and multiplications.
     pub flops: f64,
 }
 
-/// The preconditioner, as far as its cost depends on it.
+/// The properties of the preconditioner that determine its cost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Model {
-    /// In use: f64, f32, bf16, mixed.
+    /// Precision in use: f64, f32, bf16 or mixed.
     pub precision: String,
-    /// In use: v, amli, k.
+    /// Cycle in use: v, amli or k.
     pub cycle: String,
-    /// Levels from one recursion to the next.
+    /// Number of levels between recursions.
     pub spacing: usize,
-    /// Inner iterations.
+    /// Number of inner iterations.
     pub steps: usize,
-    /// Eliminations.
+    /// Number of levels (eliminations).
     pub levels: usize,
-    /// Fused stages, or the textbook's steps.
+    /// Whether stages are fused; otherwise unfused steps.
     pub fused: bool,
 }
 
-/// The name of a result's value that is one of a list.
+/// Returns the name of a value of a result that is a choice.
 pub fn choice(key: i32, value: i64) -> &'static str {
     let entry = RESULTS.iter().find(|r| r.key == key);
     entry.and_then(|r| r.choices.iter().find(|c| c.1 == value)).map_or("", |c| c.0)
 }
 
-/// A count in the making: words that hold numbers of M, values of its sweeps, vectors of CG, f64, and flops.
+/// Partial sums of the cost: words with numbers of M, with values of its sweeps, with vectors of CG and with f64, and
+/// flops.
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     matrix: f64,
@@ -73,7 +74,8 @@ impl Count {
 }
 
 impl Model {
-    /// `option`: a whole-number option's value. `precision`, `cycle`: results of the factorization, by number.
+    /// Creates the model from the values of integer options and from the factorization's results `precision` and
+    /// `cycle`.
     pub fn new(option: impl Fn(i32) -> i64, precision: i64, cycle: i64, levels: usize) -> Self {
         let spacing = option(opt::CYCLE_SPACING) as usize;
         Self {
@@ -86,7 +88,8 @@ impl Model {
         }
     }
 
-    /// Words of a number of M, of a value of its sweeps, and of one of CG; none for formats that are not counted.
+    /// Returns the words per number of M, per value of its sweeps, and per value of CG; none for formats that are not
+    /// counted.
     fn sizes(&self) -> Option<(f64, f64, f64)> {
         match self.precision.as_str() {
             "f64" => Some((1.0, 1.0, 1.0)),
@@ -97,8 +100,8 @@ impl Model {
         }
     }
 
-    /// Calls `of` with the nodes of every coarse grid per black node of the first, times how often it is swept; and
-    /// `at` with those of every recursion grid, times how often its iteration runs.
+    /// Calls `of` with the nodes of every coarse grid per black node of the first grid, times its number of sweeps.
+    /// Calls `at` with the nodes of every recursion grid, times its number of visits.
     fn coarse(&self, mut of: impl FnMut(f64), mut at: impl FnMut(f64)) {
         let recursive = self.cycle != "v" && self.steps > 1;
         let mut sweeps = 1.0;
@@ -112,7 +115,7 @@ impl Model {
         }
     }
 
-    /// The iteration on a recursion grid, per node.
+    /// Adds the inner iteration on a recursion grid, per node.
     fn add_iteration(&self, count: &mut Count, visits: f64) {
         count.add(visits, 0.0, 2.0, 0.0);
         for step in 0..self.steps {
@@ -136,10 +139,11 @@ impl Model {
         count.add(visits, 0.0, 2.0, 0.0);
     }
 
-    /// The levels below the first grid, one application: down, up, and the iterations between.
+    /// Returns the cost of one application on the levels below the first grid: downward, upward, and the inner
+    /// iterations.
     fn below(&self, down: bool) -> Count {
         let mut count = Count::default();
-        // Recursions are met on the way down, which is where member 0 reads the clock.
+        // Recursions run on the way down, because thread 0 reads the clock there.
         let mut iterations = Count::default();
         let mut first_recursion = None;
         let (matrix, values, flops) = match (self.fused, down) {
@@ -164,7 +168,7 @@ impl Model {
         count
     }
 
-    /// One call of a step, by its name in the traits of `src/backend`; none where it is not counted.
+    /// Returns the cost of one call of a step, by its name in the traits of `src/backend`; none if it is not counted.
     pub fn of_step(&self, step: &str) -> Option<Cost> {
         let (c, v, g) = self.sizes()?;
         let mut count = Count::default();
@@ -177,7 +181,7 @@ impl Model {
             "residual_norm2" => (count.vectors, count.flops) = (1.0, 2.0),
             // S1 (center, two at distance two, two diagonal) 5, p, q w; p'q reads both again.
             "multiply" => (count.vectors, count.flops) = (7.0 + 2.0, 17.0 + 2.0),
-            // From A in place of S1: center 2, couplings 4, x, b; r w, and read again.
+            // From A instead of S1: center 2, couplings 4, x, b; r w, and read again.
             "residual" if self.precision == "mixed" => {
                 (count.double, count.vectors, count.flops) = (6.0 + 2.0, 2.0, 21.0);
             }
@@ -190,7 +194,7 @@ impl Model {
                 });
             }
             "residual_from_rhs" => (count.double, count.vectors, count.flops) = (1.0, 1.0, 2.0),
-            // r to z; b1 over d, kept, for the next grid; back, b1; r'z.
+            // r to z; b1 divided by d, kept, for the next grid; back, b1; r'z.
             "precondition" => {
                 (count.vectors, count.flops) = (1.0 + 1.0, 2.0);
                 count.add(1.0, 0.5 + 2.0, 1.0 + (1.0 + 1.5 + 1.0) + 1.0, 0.5 + 4.0);
@@ -200,7 +204,7 @@ impl Model {
                     count.add(1.0, below.matrix, below.values, below.flops);
                 }
             }
-            // At a start r is only read.
+            // At a start, r is only read.
             "descend" | "descend_at_start" => {
                 let step = step == "descend";
                 count = self.below(true);
@@ -208,7 +212,7 @@ impl Model {
                 let kept = if self.cycle != "v" && self.spacing == 2 { 0.5 } else { 0.0 };
                 count.add(1.0, 2.5, 0.5 + kept, if step { 2.0 } else { 0.0 } + 2.0 + 1.5 + 4.0);
             }
-            // At a start p is only written, x not touched.
+            // At a start, p is only written, and x is not touched.
             "ascend" | "ascend_at_start" => {
                 let step = step == "ascend";
                 count = self.below(false);
@@ -217,7 +221,7 @@ impl Model {
                 count.double += if step { 2.0 } else { 0.0 };
                 count.add(1.0, 2.5, 0.5, if step { 4.0 } else { 0.0 } + 4.5 + 17.0 + 2.0);
             }
-            // An iteration of the loop on a device; what ends it is not counted.
+            // An iteration of the loop on a device; the end of the loop is not counted.
             crate::stages::LOOP if self.fused => {
                 let (down, up) = (self.of_step("descend")?, self.of_step("ascend")?);
                 return Some(Cost { words: down.words + up.words, flops: down.flops + up.flops });
@@ -235,7 +239,7 @@ impl Model {
             "load_rhs" => (count.double, count.flops) = (4.0, 2.0),
             // center 2, couplings 4, x 2, b 2.
             "whole_residual_norm2" | "returned_residual_norm2" => (count.double, count.flops) = (10.0, 24.0),
-            // The same, b w, and 1/d of half of the nodes, which is computed.
+            // As above, and b w, and 1/d of half of the nodes, which is computed.
             "rhs_to_residual" => (count.double, count.flops) = (12.0, 28.0),
             "store" => (count.double, count.flops) = (4.0, 2.0),
             "solution_max" => count.double = 2.0,
@@ -250,7 +254,7 @@ impl Model {
         Some(Cost { words, flops: count.flops })
     }
 
-    /// Words of a whole solve from x = 0 to the tested 2-norm, which a residual of the whole confirms.
+    /// Returns the words of a whole solve from x = 0 until the tested 2-norm is confirmed by a recomputed residual.
     pub fn words_of_solve(&self, iterations: usize) -> Option<f64> {
         let around: &[&str] = if self.fused {
             &["inspect", "begin", "complete", "store"]
@@ -263,10 +267,10 @@ impl Model {
         if !self.fused {
             return Some(around + n * self.words_of_iteration()?);
         }
-        // The last iteration ends on the way down, with x + alpha p alone.
+        // The last iteration ends on the way down, after x + alpha p.
         let start = of("descend_at_start")? + of("ascend_at_start")?;
-        // In single precision the residual is replaced once on the way to 1e-6, beside what is recurred; the next way
-        // up leaves x alone.
+        // In single precision, the residual is replaced once on the way to 1e-6, in addition to the recurrence; the
+        // next upward sweep does not touch x.
         let replacement = of("advance_solution")? + of("residual")? + of("descend_at_start")? + of("advance_residual")?
             - of("descend")?
             + of("residual_norm2")?
@@ -275,7 +279,7 @@ impl Model {
         Some(around + start + n * of("descend")? + (n - 1.0).max(0.0) * of("ascend")? + of("advance_solution")?)
     }
 
-    /// Words of one iteration.
+    /// Returns the words of one iteration.
     pub fn words_of_iteration(&self) -> Option<f64> {
         let steps: &[&str] = if self.fused {
             &["descend", "ascend"]
@@ -304,8 +308,9 @@ mod tests {
         assert!((words("f64", "v", false) - (34.0 + 14.5 * 2.0 / 3.0)).abs() < 1e-9);
         // 3 + .875 and 11.375, and a coarse node (7.5 / 4 + 3.75 / 2) 2/3.
         assert!((words("bf16", "v", true) - (15.25 + 3.75 * 2.0 / 3.0)).abs() < 1e-9);
-        // Sections 1, 2, ... are swept 2, 4, ... times: 1/2 + 5/16 (1 + 1/8 + ...) = 6/7 nodes in place of 2/3. Of
-        // recursion grids 1/8 (1 + 1/8 + ...) = 1/7 node is visited, at 5 c + 16 v. And <g, u>: 2 v of 1/8.
+        // Sections 1, 2, ... are swept 2, 4, ... times: 1/2 + 5/16 (1 + 1/8 + ...) = 6/7 nodes instead of 2/3.
+        // Recursion grids have 1/8 (1 + 1/8 + ...) = 1/7 nodes per visit, with 5 c + 16 v each. <g, u> adds 2 v for 1/8
+        // of the nodes.
         let more = 3.75 * (6.0 / 7.0 - 2.0 / 3.0) + (1.25 + 8.0) / 7.0 + 1.0 / 8.0;
         assert!((words("bf16", "amli", true) - words("bf16", "v", true) - more).abs() < 1e-9);
         let more = words("f64", "amli", true) / words("f64", "v", true);
@@ -314,15 +319,15 @@ mod tests {
         assert_eq!(model("bf16", "v", false).words_of_iteration(), None);
         // Half of r 2.5, q 2, p 2, S1 5.
         assert!((words("bf16", "amli", true) - words("mixed", "amli", true) - 5.75).abs() < 1e-9);
-        // 27 around; descend and ascend in every iteration, but for two words less at the start, three in the first
-        // direction, and no way up in the end, where x takes 3.
+        // 27 outside the loop; descend and ascend in every iteration, but two words less at the start and three in the
+        // first direction. There is no upward sweep at the end, where x needs 3.
         let solve = model("f64", "v", true).words_of_solve(10).unwrap();
         assert!((solve - (27.0 + 10.0 * 25.0 + (29.0 / 3.0 - 2.0) - 3.0 + 3.0)).abs() < 1e-9, "{solve}");
         assert_eq!(model("f64", "v", true).of_step("no such step"), None);
     }
 
-    /// The most that an iteration with `norm=true2` may move, at any number of levels: 30 words in f64 and 20 in bf16;
-    /// of amli in f64 a quarter more than of v.
+    /// Upper limits of the words of an iteration with `norm=true2`, for any number of levels: 30 in f64 and 20 in bf16;
+    /// amli in f64 is at most 25 % above v.
     #[test]
     fn words_of_an_iteration_stay_below_the_limits() {
         for levels in [2, 8, 12, 64] {

@@ -1,4 +1,4 @@
-//! Arrays of doubles on a CUDA device, for the solver's device pointers.
+//! Arrays of doubles on a CUDA device, for the device pointers of the solver.
 
 use crate::stream::Bandwidth;
 use crate::timing::Samples;
@@ -8,26 +8,26 @@ use rrbsolver::ffi::rrbsolver_cuda_device_count;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Name of the copy from one array of a device to another, among the bandwidths.
+/// Name of copies between two arrays on a device, in the list of bandwidths.
 pub const DEVICE_COPY: &str = "device copy";
-/// Measured rounds of it, and copies in a round: long against a launch and a wait.
+/// Measured rounds, and copies per round, which last long compared with a launch and a wait.
 const ROUNDS: usize = 11;
 const COPIES: usize = 10;
 
-/// Devices that the library finds.
+/// Returns the number of devices that the library finds.
 pub fn count() -> i32 {
     let mut count = 0;
-    // SAFETY: an int that outlives the call.
+    // SAFETY: an int32_t that outlives the call.
     let status = unsafe { rrbsolver_cuda_device_count(&mut count) };
     if status == 0 { count } else { 0 }
 }
 
-/// A device's stream for copies. Only where the library has found that device.
+/// The stream of a device for copies. Requires a device that the library has found.
 pub struct Device {
     stream: Arc<CudaStream>,
 }
 
-/// An array on it.
+/// An array on a device.
 pub struct DeviceArray {
     stream: Arc<CudaStream>,
     values: CudaSlice<f64>,
@@ -38,18 +38,18 @@ fn sentence(error: DriverError) -> anyhow::Error {
 }
 
 impl Device {
-    /// In its primary context, the one that the library uses.
+    /// Opens a device in its primary context, which the library also uses.
     pub fn new(ordinal: usize) -> Result<Self> {
         let context = CudaContext::new(ordinal).map_err(sentence)?;
         Ok(Self { stream: context.default_stream() })
     }
 
-    /// Copies from one array to another, so many MB of both together: 16 bytes a value.
+    /// Measures the bandwidth of copies between two arrays of `megabytes` MB together: 16 bytes per value.
     pub fn bandwidth(&self, megabytes: f64) -> Result<Bandwidth> {
         let values = ((megabytes * 1e6 / 16.0) as usize).max(1);
         let (from, mut to) = (self.zeros(values)?, self.zeros(values)?);
         let mut seconds = Vec::new();
-        // The first is the warm-up.
+        // The first round is the warm-up.
         for _ in 0..=ROUNDS {
             self.stream.synchronize().map_err(sentence)?;
             let start = Instant::now();
@@ -70,7 +70,7 @@ impl Device {
         })
     }
 
-    /// Zeros.
+    /// Allocates an array of zeros.
     pub fn zeros(&self, len: usize) -> Result<DeviceArray> {
         let values = self.stream.alloc_zeros(len).map_err(sentence)?;
         Ok(DeviceArray { stream: Arc::clone(&self.stream), values })
@@ -78,30 +78,30 @@ impl Device {
 }
 
 impl DeviceArray {
-    /// From the host.
+    /// Copies values from the host.
     pub fn set(&mut self, values: &[f64]) -> Result<()> {
         self.stream.memcpy_htod(values, &mut self.values).map_err(sentence)?;
         self.stream.synchronize().map_err(sentence)
     }
 
-    /// Zeros again.
+    /// Sets all values to zero.
     pub fn clear(&mut self) -> Result<()> {
         self.stream.memset_zeros(&mut self.values).map_err(sentence)?;
         self.stream.synchronize().map_err(sentence)
     }
 
-    /// To the host.
+    /// Copies the values to the host.
     pub fn get(&self, values: &mut [f64]) -> Result<()> {
         self.stream.memcpy_dtoh(&self.values, values).map_err(sentence)?;
         self.stream.synchronize().map_err(sentence)
     }
 
-    /// How many values it has.
+    /// Returns the number of values.
     pub fn values(&self) -> usize {
         self.values.len()
     }
 
-    /// For the solver.
+    /// Returns the device address for the solver.
     pub fn pointer(&mut self) -> *mut f64 {
         let (address, _guard) = self.values.device_ptr_mut(&self.stream);
         address as *mut f64

@@ -1,5 +1,5 @@
-//! One domain over many ranks, which are threads of this process with one thread each: weak and strong scaling, with
-//! the messages and bytes of an iteration. Ranks of MPI take the same steps. Or one domain over the devices of this
+//! One domain on many ranks, which are threads of this process with one thread each: weak and strong scaling, with the
+//! messages and bytes per iteration. MPI ranks perform the same steps. Alternatively one domain on the devices of this
 //! host, without copies from and to the host.
 
 use crate::solver::checked;
@@ -20,58 +20,58 @@ use std::ptr::{null, null_mut};
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// What stays the same from one rank to many.
+/// Quantity that is constant over the numbers of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scaling {
-    /// The points of a rank.
+    /// The number of points per rank.
     Weak,
-    /// The points of all.
+    /// The total number of points.
     Strong,
 }
 
-/// One grid on so many ranks.
+/// Results of one grid on one number of ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RanksRow {
-    /// What stays the same.
+    /// Kind of scaling.
     pub scaling: Scaling,
-    /// Points in x and y.
+    /// Number of points in x.
     pub nx: usize,
-    /// Points in y.
+    /// Number of points in y.
     pub ny: usize,
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: usize,
-    /// Iterations.
+    /// Number of iterations.
     pub iterations: usize,
-    /// The slowest rank.
+    /// Factorization time of the slowest rank.
     pub factorize: Samples,
-    /// The slowest rank.
+    /// Solve time of the slowest rank.
     pub solve: Samples,
-    /// Messages of the rank that sends most, an iteration.
+    /// Messages per iteration of the rank that sends most.
     pub messages: f64,
-    /// Their bytes.
+    /// Bytes per iteration of these messages.
     pub bytes: f64,
-    /// A sum of the bits of x, which parts of x add up to.
+    /// Checksum of the bits of x; the checksums of parts of x add up.
     #[serde(default)]
     pub bits: u64,
 }
 
-/// All of them.
+/// Results of all grids and ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ranks {
-    /// Options of the solver beside threads.
+    /// Options of the solver in addition to threads.
     pub options: String,
-    /// No row of the matrix is like another.
+    /// Whether all rows of the matrix differ.
     #[serde(default)]
     pub varied: bool,
-    /// By scaling, size and ranks.
+    /// Results by scaling, size and ranks.
     pub rows: Vec<RanksRow>,
 }
 
-/// A table on its way to the thread of its rank.
+/// A communicator table that is sent to the thread of its rank.
 struct Sent(rrbsolver_comm);
 
-// SAFETY: its context is a rank, which locks what ranks share.
+// SAFETY: the context of the table is a rank, which locks data that ranks share.
 unsafe impl Send for Sent {}
 
 impl Sent {
@@ -80,12 +80,12 @@ impl Sent {
     }
 }
 
-/// A handle of one rank.
+/// The handle of one rank.
 struct Handle(*mut rrb_handle);
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: it came from rrb_create or rrb_create_distributed and is destroyed once.
+        // SAFETY: the handle came from rrb_create or rrb_create_distributed and is destroyed once.
         unsafe { rrb_destroy(&raw mut self.0) };
     }
 }
@@ -119,7 +119,7 @@ impl Handle {
     }
 }
 
-/// What is solved by all of them, how and how often.
+/// System, options and number of repeats for all ranks.
 struct Task<'a> {
     a: &'a Stencil,
     b: &'a [f64],
@@ -127,10 +127,10 @@ struct Task<'a> {
     repeats: usize,
 }
 
-/// What one rank has seen: seconds of factorizations and solves, iterations, messages and bytes, bits of x.
+/// Results of one rank: seconds of factorizations and solves, iterations, messages and bytes, checksum of x.
 type Seen = (Vec<[f64; 2]>, usize, [i64; 2], u64);
 
-/// The part that x, from node `first` on, has in a sum over all nodes.
+/// Returns the checksum of x, whose first value belongs to node `first`.
 fn bits(x: &[f64], first: usize) -> u64 {
     let of = |(k, x): (usize, &f64)| x.to_bits() ^ ((first + k) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = x.iter().enumerate().map(of).map(|word| (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9));
@@ -202,7 +202,7 @@ fn row(scaling: Scaling, ranks: usize, task: &Task) -> Result<RanksRow> {
     })
 }
 
-/// The same on so many devices; without messages that are counted.
+/// Measures a grid on this number of devices, without counting messages.
 fn device_row(scaling: Scaling, devices: usize, task: &Task) -> Result<RanksRow> {
     let &Task { a, b, options, repeats } = task;
     let list: Vec<String> = (0..devices).map(|device| device.to_string()).collect();
@@ -242,9 +242,9 @@ fn device_row(scaling: Scaling, devices: usize, task: &Task) -> Result<RanksRow>
     })
 }
 
-/// Poisson's equation on n x n points, or on as many a rank, over each number of ranks; or of devices. `varied`: with
-/// centers that differ in their twelfth digit, so that no row is like another. Solutions of one grid have the same bits
-/// on any number of ranks.
+/// Measures Poisson's equation on n x n points, or on as many per rank, for each number of ranks or devices. With
+/// `varied`, the centers differ in their twelfth digit, so that all rows of the matrix differ. Solutions of a grid must
+/// be bitwise identical for any number of ranks.
 pub fn measure(
     sizes: &[usize],
     ranks: &[usize],

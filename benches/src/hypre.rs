@@ -1,16 +1,16 @@
-//! hypre beside this library: drivers of benches/peers, compiled where hypre and MPI are found.
+//! Comparison with hypre: the drivers in benches/peers are compiled if hypre and MPI are found.
 
 use crate::contest::Contender;
 use anyhow::{Context as _, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// As `--peer` names it.
+/// Value of `--peer`.
 pub const NAME: &str = "hypre";
 
 const SYSTEM: &str = include_str!("../peers/system.h");
 
-/// Name, file and text of each.
+/// Name, file and source of each driver.
 const DRIVERS: [(&str, &str, &str); 2] = [
     ("hypre PFMG-PCG", "hypre_pfmg", include_str!("../peers/hypre_pfmg.c")),
     ("hypre BoomerAMG-PCG", "hypre_boomeramg", include_str!("../peers/hypre_boomeramg.c")),
@@ -19,7 +19,7 @@ const DRIVERS: [(&str, &str, &str); 2] = [
 const MISSING: &str = "--peer hypre needs mpicc, mpirun and hypre with its headers: install libhypre-dev and \
     openmpi-bin, or set HYPRE_DIR to the folder with hypre's include and lib";
 
-/// hypre's solvers, on two processes each; their programs are left in the folder.
+/// Returns hypre's solvers, on two processes each. Their programs remain in the folder.
 pub fn contenders(rel_tol: f64, folder: &Path) -> Result<Vec<Contender>> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let write = |name: &str, text: &str| std::fs::write(folder.join(name), text);
@@ -29,7 +29,7 @@ pub fn contenders(rel_tol: f64, folder: &Path) -> Result<Vec<Contender>> {
         let (source, program) = (folder.join(file).with_extension("c"), folder.join(file));
         std::fs::write(&source, text).with_context(|| format!("cannot write {}", source.display()))?;
         compile(&source, &program)?;
-        // Open MPI does not start for root otherwise, who is the only user of a container.
+        // Otherwise, Open MPI refuses to start for root, the only user of a container.
         let words = ["env", "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun", "-n", "2"];
         let tolerance = format!("{rel_tol:e}");
         let program = program.to_str().context("a path is not UTF-8")?;

@@ -1,30 +1,31 @@
-//! What the library takes the place of: conjugate gradients with IC(0) or MIC(0) in natural order, 5 points, one
-//! thread, written as well as a simulator's own would be by someone who cares.
+//! The baseline that the library replaces: conjugate gradients with IC(0) or MIC(0) in natural order, 5 points, one
+//! thread, carefully optimized.
 //!
-//! M = (D + L) D^-1 (D + L^T) with L the lower triangle of A. The pivots D make diag(M) = diag(A) for IC(0) (Meijerink,
-//! van der Vorst 1977), and equal row sums of M and A for MIC(0) (Gustafsson 1978):
+//! M = (D + L) D^-1 (D + L^T), where L is the strictly lower triangle of A. The pivots D make diag(M) = diag(A) for
+//! IC(0) (Meijerink, van der Vorst 1977), and the row sums of M equal to those of A for MIC(0) (Gustafsson 1978):
 //!
 //! ```text
 //!     d_i = c_i - sum over j = west, south of  a_ij (a_ij + omega a_j') / d_j,     omega = 0 or 1,
 //! ```
 //!
 //! where a_j' is the other coupling of j to a later node. Everything is scaled by S = D^-1/2, so that M = (I + L)(I +
-//! L^T) and A = I + G + L + L^T with G = diag(c_i / d_i) - I. CG runs on (I + L)^-1 A (I + L^T)^-1, whose product with
-//! p takes one backward and one forward sweep and no product with A (Eisenstat 1981):
+//! L^T) and A = I + G + L + L^T with G = diag(c_i / d_i) - I. CG runs on (I + L)^-1 A (I + L^T)^-1. Its product with p
+//! needs one backward and one forward sweep, and no product with A (Eisenstat 1981):
 //!
 //! ```text
 //!     y = (I + L^T)^-1 p,    t = (I + L)^-1 (p + (G - I) y),    w = y + t;     x = x + alpha S y
 //! ```
 //!
-//! An iteration is three passes, 17 words per node: backward with p = r + beta p (r, p rw, two couplings, y w); forward
-//! with w and p'w (p, y, G, two couplings, w w); x, r and r'r (x rw, y, r rw, w). In a sweep a node waits for the one
-//! before: two rows are swept at once, one node apart, so that two such chains run side by side.
+//! An iteration has three passes with 17 words per node. Backward: p = r + beta p (r, p rw, two couplings, y w).
+//! Forward: w and p'w (p, y, G, two couplings, w w). Update: x, r and r'r (x rw, y, r rw, w). In a sweep each node
+//! depends on the previous one. Two rows are therefore swept together, one node apart, so that two dependency chains
+//! overlap.
 
 use crate::isa::{for_each_isa, multiply_add};
 use anyhow::{Result, bail};
 use rrbsolver_problems::Stencil;
 
-/// Which pivots.
+/// Kind of pivots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pivots {
     /// IC(0).
@@ -33,8 +34,8 @@ pub enum Pivots {
     Modified,
 }
 
-/// The residual of the system as given is looked at in every fourth iteration, and in all of the first twelve: it takes
-/// a pass of its own.
+/// The residual of the unscaled system is computed in every fourth iteration, and in each of the first twelve, because
+/// it needs a pass of its own.
 const LOOK_EVERY: usize = 4;
 const LOOK_ALWAYS_BELOW: usize = 12;
 
@@ -42,11 +43,11 @@ const LOOK_ALWAYS_BELOW: usize = 12;
 pub struct Iccg {
     nx: usize,
     ny: usize,
-    /// S.
+    /// Diagonal of S.
     scale: Vec<f64>,
-    /// G - I.
+    /// Diagonal of G - I.
     diagonal: Vec<f64>,
-    /// Scaled entries to (i + 1, j) and (i, j + 1); zero where they leave the grid.
+    /// Scaled entries to (i + 1, j) and (i, j + 1); zero if they point out of the grid.
     east: Vec<f64>,
     north: Vec<f64>,
     r: Vec<f64>,
@@ -56,17 +57,17 @@ pub struct Iccg {
     rows: Vec<f64>,
 }
 
-/// How a solve ended.
+/// Result of a solve.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// Iterations.
+    /// Number of iterations.
     pub iterations: usize,
-    /// |b - A x| <= rel_tol |b| was reached.
+    /// Whether |b - A x| <= rel_tol |b| was reached.
     pub converged: bool,
 }
 
 impl Iccg {
-    /// Pivots and scaled couplings; 5 points.
+    /// Computes the pivots and the scaled couplings of a 5-point matrix.
     pub fn factorize(a: &Stencil, pivots: Pivots) -> Result<Self> {
         if a.corners.is_some() {
             bail!("the in-house ICCG supports only 5-point matrices");
@@ -126,7 +127,7 @@ impl Iccg {
         })
     }
 
-    /// x = A^-1 b from x = 0, until |b - A x| <= rel_tol |b|.
+    /// Solves A x = b from x = 0, until |b - A x| <= rel_tol |b|.
     pub fn solve(&mut self, b: &[f64], x: &mut [f64], rel_tol: f64, max_iter: usize) -> End {
         x.fill(0.0);
         self.p.fill(0.0);
@@ -173,12 +174,12 @@ impl Iccg {
     }
 }
 
-/// A row that follows another in a sweep: its right-hand side, its couplings to that row and along itself, and the
+/// A row that follows another row in a sweep: right-hand side, couplings to that row, couplings along itself, and
 /// solution.
 type Follower<'a> = (&'a [f64], &'a [f64], &'a [f64], &'a mut [f64]);
 
-/// v_k = first_k - a_k v_(k+1) from the right, for a row and, where there is one, for the row south of it, which takes
-/// away `north` times the first row too.
+/// Computes v_k = first_k - a_k v_(k+1) from the right for a row. With `second`, also for the row south of it, from
+/// which `north` times the first row is subtracted.
 #[inline(always)]
 fn sweep_left<const FMA: bool>(n: usize, (first, east, y): (&[f64], &[f64], &mut [f64]), second: Option<Follower>) {
     let (first, east, y) = (&first[..n], &east[..n], &mut y[..n]);
@@ -205,7 +206,7 @@ fn sweep_left<const FMA: bool>(n: usize, (first, east, y): (&[f64], &[f64], &mut
     y_below[0] = multiply_add::<FMA>(-east_below[0], d, waiting);
 }
 
-/// p = r + beta p; (I + L^T) y = p. `rows`: room for right-hand sides of two rows.
+/// Computes p = r + beta p and solves (I + L^T) y = p. `rows` is workspace for the right-hand sides of two rows.
 #[inline(always)]
 fn backward_text<const FMA: bool>(
     nx: usize,
@@ -253,7 +254,7 @@ for_each_isa! {
     fn backward(nx: usize, ny: usize, beta: f64, read: [&[f64]; 3], written: [&mut [f64]; 3]) = backward_text
 }
 
-/// The same as `sweep_left` from the left: `east` is that of the node before.
+/// As `sweep_left`, from the left: `east` belongs to the previous node.
 #[inline(always)]
 fn sweep_right<const FMA: bool>(n: usize, (first, east, t): (&[f64], &[f64], &mut [f64]), second: Option<Follower>) {
     let (first, east, t) = (&first[..n], &east[..n], &mut t[..n]);
@@ -267,7 +268,7 @@ fn sweep_right<const FMA: bool>(n: usize, (first, east, t): (&[f64], &[f64], &mu
         return;
     };
     let (above, north, east_above, t_above) = (&above[..n], &north[..n], &east_above[..n], &mut t_above[..n]);
-    // No node before the first: its coupling counts as zero.
+    // There is no node before the first: its coupling counts as zero.
     let (mut d, mut before) = (0.0, 0.0);
     for i in 1..n {
         let waiting = multiply_add::<FMA>(-north[i - 1], c, above[i - 1]);
@@ -281,7 +282,8 @@ fn sweep_right<const FMA: bool>(n: usize, (first, east, t): (&[f64], &[f64], &mu
     t_above[n - 1] = multiply_add::<FMA>(-before, d, waiting);
 }
 
-/// (I + L) t = p + (G - I) y, w = y + t; returns p'w. `rows`: room for two right-hand sides and two rows of t.
+/// Solves (I + L) t = p + (G - I) y, and computes w = y + t. Returns p'w. `rows` is workspace for two right-hand sides
+/// and two rows of t.
 #[inline(always)]
 fn forward_text<const FMA: bool>(
     nx: usize,
@@ -302,7 +304,7 @@ fn forward_text<const FMA: bool>(
             first[i] = multiply_add::<FMA>(g0[i], y0[i], p0[i]);
         }
         if j > 0 {
-            // The last row swept stands in t1: rows go in pairs from the first on.
+            // The last swept row is in t1, because rows are processed in pairs from the first on.
             let a = &north[row(j - 1)];
             for i in 0..nx {
                 first[i] = multiply_add::<FMA>(-a[i], t1[i], first[i]);
@@ -333,10 +335,10 @@ for_each_isa! {
     fn forward(nx: usize, ny: usize, arrays: [&[f64]; 5], w: &mut [f64], rows: &mut [f64]) -> f64 = forward_text
 }
 
-/// Partial sums side by side, so that additions do not wait for one another.
+/// Number of independent partial sums, so that additions do not wait for one another.
 const LANES: usize = 16;
 
-/// w = y + t; returns p'w.
+/// Computes w = y + t. Returns p'w.
 #[inline(always)]
 fn sum_and_dot<const FMA: bool>(w: &mut [f64], y: &[f64], t: &[f64], p: &[f64]) -> f64 {
     let n = w.len();
@@ -357,7 +359,7 @@ fn sum_and_dot<const FMA: bool>(w: &mut [f64], y: &[f64], t: &[f64], p: &[f64]) 
     sums.iter().sum()
 }
 
-/// x = x + alpha y, r = r - alpha w; returns r'r.
+/// Computes x = x + alpha y and r = r - alpha w. Returns r'r.
 #[inline(always)]
 fn advance_text<const FMA: bool>(alpha: f64, x: &mut [f64], y: &[f64], r: &mut [f64], w: &[f64]) -> f64 {
     let n = x.len();
@@ -384,7 +386,7 @@ for_each_isa! {
     fn advance(alpha: f64, x: &mut [f64], y: &[f64], r: &mut [f64], w: &[f64]) -> f64 = advance_text
 }
 
-/// |b - A x|^2 = |S^-1 (I + L) r|^2.
+/// Computes |b - A x|^2 = |S^-1 (I + L) r|^2.
 #[inline(always)]
 fn residual_text<const FMA: bool>(nx: usize, ny: usize, r: &[f64], east: &[f64], north: &[f64], scale: &[f64]) -> f64 {
     let mut sums = [0.0; LANES];
@@ -429,12 +431,12 @@ mod tests {
         let end = Iccg::factorize(&a, pivots).unwrap().solve(&b, &mut x, 1e-6, 10_000);
         assert!(end.converged);
         let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
-        // The residual that CG carries along parts from the true one by rounding: 1e-16 times iterations and condition.
+        // The recurred residual differs from the true one by rounding: 1e-16 times iterations and condition number.
         assert!(norm(&a.residual(&b, &x)) <= 1.001e-6 * norm(&b));
         end.iterations
     }
 
-    /// Counts of an independent code in C, to 1 percent (rounded up to an iteration).
+    /// Iteration counts of an independent C program, within 1 % (rounded up).
     #[test]
     fn counts_are_those_of_another_iccg() {
         for (problem, nx, ny, incomplete, modified) in [
@@ -451,8 +453,8 @@ mod tests {
         }
     }
 
-    /// (D + L) D^-1 (D + L^T) has the diagonal of A, or its row sums: CG in the exact arithmetic of a tridiagonal
-    /// matrix takes one iteration, and odd and single rows and columns are swept like others.
+    /// (D + L) D^-1 (D + L^T) has the diagonal of A, or its row sums. For a tridiagonal matrix, CG in exact arithmetic
+    /// needs one iteration. Odd numbers of rows and columns, and single ones, are swept correctly.
     #[test]
     fn solves_awkward_grids() {
         for (nx, ny) in [(1, 1), (1, 7), (9, 1), (2, 2), (3, 5), (16, 17), (33, 4)] {

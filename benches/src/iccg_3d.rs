@@ -1,25 +1,25 @@
-//! Conjugate gradients with IC(0) in the natural order of cells, one thread: what a code of 7 points has in house.
+//! Conjugate gradients with IC(0) in the natural order of cells, one thread: the usual in-house solver for 7 points.
 //! Meijerink and van der Vorst, Math. Comp. 31 (1977) 148-162.
 
 use crate::iccg::End;
 use rrbsolver_problems::two_phase::TwoPhase;
 
-/// A pivot below this part of the center is rounding, as the last one of a singular matrix: the center stands in.
+/// A pivot below this fraction of the center is rounding, as the last one of a singular matrix. The center replaces it.
 const LEAST: f64 = 1e-12;
 
-/// M = (D + L) D^-1 (D + L^T), L the couplings of A, D such that M has A's diagonal.
+/// M = (D + L) D^-1 (D + L^T), where L is the strictly lower triangle of A, and D makes diag(M) = diag(A).
 pub struct Iccg<'a> {
     a: &'a TwoPhase,
-    /// East, north and top; zero where they leave the grid.
+    /// East, north and top couplings; zero if they point out of the grid.
     forward: [Vec<f64>; 3],
     step: [usize; 3],
-    /// 1 / D
+    /// Inverse pivots 1 / D.
     inverse: Vec<f64>,
     vectors: [Vec<f64>; 4],
 }
 
 impl<'a> Iccg<'a> {
-    /// Of a matrix.
+    /// Factorizes a matrix.
     pub fn factorize(a: &'a TwoPhase) -> Self {
         let [nx, ny, _] = a.size;
         let step = [1, nx, nx * ny];
@@ -34,12 +34,12 @@ impl<'a> Iccg<'a> {
         s
     }
 
-    /// What the coupling of q forwards takes from a pivot.
+    /// Returns the part of a pivot that the forward coupling of cell q in direction d subtracts.
     fn fill(&self, d: usize, q: usize) -> f64 {
         self.forward[d][q] * self.forward[d][q] * self.inverse[q]
     }
 
-    /// Couplings of p to cells before it, times v.
+    /// Returns sum_q a_pq v_q over the neighbours q before p.
     #[inline(always)]
     fn before(&self, p: usize, v: &[f64]) -> f64 {
         let mut sum = 0.0;
@@ -51,7 +51,7 @@ impl<'a> Iccg<'a> {
         sum
     }
 
-    /// Those to cells behind it.
+    /// Returns sum_q a_pq v_q over the neighbours q after p.
     #[inline(always)]
     fn behind(&self, p: usize, v: &[f64]) -> f64 {
         let mut sum = 0.0;
@@ -63,7 +63,7 @@ impl<'a> Iccg<'a> {
         sum
     }
 
-    /// z = M^-1 r
+    /// Computes z = M^-1 r.
     fn precondition(&self, r: &[f64], z: &mut [f64]) {
         for p in 0..r.len() {
             z[p] = self.inverse[p] * (r[p] - self.before(p, z));
@@ -73,14 +73,14 @@ impl<'a> Iccg<'a> {
         }
     }
 
-    /// q = A p
+    /// Computes q = A p.
     fn multiply(&self, p: &[f64], q: &mut [f64]) {
         for (i, q) in q.iter_mut().enumerate() {
             *q = self.a.center[i] * p[i] + self.before(i, p) + self.behind(i, p);
         }
     }
 
-    /// x = A^-1 b from x = 0, until |r| <= rel_tol |b|.
+    /// Solves A x = b from x = 0, until |r| <= rel_tol |b|.
     pub fn solve(&mut self, b: &[f64], x: &mut [f64], rel_tol: f64, max_iter: usize) -> End {
         let [mut r, mut z, mut p, mut q] = std::mem::take(&mut self.vectors);
         x.fill(0.0);

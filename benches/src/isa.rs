@@ -1,8 +1,8 @@
-//! One loop text for several instruction sets, as the library has it, so that the ceilings and the baseline do not lose
-//! to it by the compiler's defaults.
+//! Compiles a loop for several instruction sets, as the library does, so that ceilings and baseline are not handicapped
+//! by the compiler's default target.
 
-/// Defines `$name`, which calls `$text::<true>` compiled for AVX-512 or AVX2 with fused multiply-add where the machine
-/// has them, and else `$text::<false>`. `$text` must be `#[inline(always)]`.
+/// Defines `$name`, which calls `$text::<true>` compiled for AVX-512 or AVX2 with fused multiply-add if the machine
+/// supports them, and otherwise `$text::<false>`. `$text` must be `#[inline(always)]`.
 macro_rules! for_each_isa {
     (
         $(#[$doc:meta])*
@@ -22,7 +22,7 @@ macro_rules! for_each_isa {
                     && is_x86_feature_detected!("avx512vl")
                     && is_x86_feature_detected!("avx512dq")
                 {
-                    // SAFETY: the machine was just seen to have these instructions.
+                    // SAFETY: the machine was just found to support these instructions.
                     return unsafe { avx512($($argument),*) };
                 }
                 if fma && is_x86_feature_detected!("avx2") {
@@ -36,7 +36,7 @@ macro_rules! for_each_isa {
 }
 pub(crate) use for_each_isa;
 
-/// The widest instruction set that `for_each_isa` finds here.
+/// Returns the widest instruction set that `for_each_isa` finds on this machine.
 pub fn name() -> &'static str {
     #[cfg(target_arch = "x86_64")]
     {
@@ -50,7 +50,7 @@ pub fn name() -> &'static str {
     "portable"
 }
 
-/// a b + c, rounded once where the instruction is there.
+/// Computes a b + c, with a single rounding if FMA is available.
 #[inline(always)]
 pub fn multiply_add<const FMA: bool>(a: f64, b: f64, c: f64) -> f64 {
     if FMA { a.mul_add(b, c) } else { a * b + c }

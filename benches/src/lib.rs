@@ -1,4 +1,4 @@
-//! The benchmark of rrbsolver, as a library for the program `rrbsolver-bench` and for the one that draws.
+//! The benchmark of rrbsolver, as a library for the program `rrbsolver-bench` and for the plotting program.
 
 pub mod bathymetry;
 pub mod commands;

@@ -1,20 +1,20 @@
-//! The machine a record was made on.
+//! The machine on which a record was made.
 
 use serde::{Deserialize, Serialize};
 
-/// What is known of it.
+/// Description of the machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// Name of the processor.
     pub processor: String,
-    /// Cores this process may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
-    /// Widest vectors.
+    /// Widest vector instruction set.
     pub vectors: String,
 }
 
 impl Machine {
-    /// This one.
+    /// Describes this machine.
     pub fn this() -> Self {
         let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
@@ -26,7 +26,7 @@ impl Machine {
     }
 }
 
-/// Cores this process may use.
+/// Returns the number of cores that this process may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

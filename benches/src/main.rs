@@ -1,4 +1,4 @@
-//! Measures rrbsolver on this machine; prints tables, writes JSON.
+//! Measures rrbsolver on this machine; prints tables and writes JSON.
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand};
@@ -8,13 +8,13 @@ use rrbsolver_benches::page::{Source, fill};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Measures rrbsolver on this machine; prints tables, writes JSON.
+/// Measures rrbsolver on this machine; prints tables and writes JSON.
 #[derive(Parser)]
 #[command(name = PROGRAM, version, about)]
 struct Cli {
     #[command(subcommand)]
     task: Task,
-    /// Write the record to this file too.
+    /// Also write the record to this file.
     #[arg(long, global = true)]
     json: Option<PathBuf>,
 }
@@ -23,9 +23,9 @@ struct Cli {
 enum Task {
     #[command(flatten)]
     Measure(Measurement),
-    /// All measurements of the papers' evaluation, into a folder.
+    /// Run all measurements of the papers' evaluation, into a folder.
     Paper(PaperArgs),
-    /// Fill the tables of a page of the documentation, whose marks name the commands.
+    /// Fill the tables of a documentation page, whose markers contain the commands.
     Page(PageArgs),
 }
 
@@ -34,13 +34,13 @@ struct PaperArgs {
     /// Folder of the records.
     #[arg(short, long, default_value = "output/paper")]
     output: PathBuf,
-    /// Nodes a side of the largest grid.
+    /// Nodes per side of the largest grid.
     #[arg(short = 'n', long, default_value_t = 2047)]
     size: usize,
-    /// One measured solve of each, and small arrays for the bandwidth: to see that everything runs.
+    /// One measured solve each, and small arrays for the bandwidth, to check that everything runs.
     #[arg(long)]
     quick: bool,
-    /// Only these records, by name.
+    /// Only the records with these names.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
@@ -52,7 +52,7 @@ struct PageArgs {
     /// Folder of the records.
     #[arg(short, long, default_value = "output/performance")]
     records: PathBuf,
-    /// Measure all tables anew, or those whose names hold this.
+    /// Repeat the measurements of all tables, or of those whose names contain this text.
     #[arg(short, long, num_args = 0..=1, default_missing_value = "")]
     measure: Option<String>,
 }
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words of this process's command line that say what is measured.
+/// Returns the words of the command line that describe the measurement.
 fn words() -> Vec<String> {
     let mut words = Vec::new();
     let mut arguments = std::env::args().skip(1);
@@ -93,13 +93,13 @@ fn measure(measurement: &Measurement, json: Option<&Path>) -> Result<()> {
     json.map_or(Ok(()), |path| record.write(path))
 }
 
-/// The papers' criterion, precision and cycle.
+/// Stopping test, precision and cycle of the papers.
 const PAPERS: &str = "norm=preconditioned reference=initial precision=f64 cycle=v levels=12";
 
 fn paper(args: &PaperArgs) -> Result<()> {
     let n = args.size;
     make_folder(&args.output)?;
-    // The papers' sizes, h^-1 = 64, 128, ... up to the one asked for.
+    // The papers' sizes, h^-1 = 64, 128, ... up to the requested one.
     let sizes: Vec<String> =
         (6..).map(|m| (1usize << m) - 1).take_while(|&s| s < n).chain([n]).map(|s| s.to_string()).collect();
     let from_127 = sizes[1.min(sizes.len() - 1)..].join(",");
@@ -122,7 +122,7 @@ fn paper(args: &PaperArgs) -> Result<()> {
         ("solve", format!("solve poisson_f -n {n} --baseline mic --baseline ic --repeats 3")),
     ];
     lines.extend(slides(n, ""));
-    // Speed-up is told against the last, which is one core.
+    // Speed-ups are relative to the last solver, which is one core.
     const MARCH: &str = "--options \"backend=cpu\" --options \"backend=cpu threads=1\"";
     if device::count() > 0 {
         let there = format!("backend=cuda {PAPERS}");
@@ -161,13 +161,13 @@ fn paper(args: &PaperArgs) -> Result<()> {
     Ok(())
 }
 
-/// What the slides leave open, and all tables of `slides` assume.
+/// Parameters that the slides do not state, and that all tables of `slides` assume.
 const ASSUMED: &str = "The slides have nine bubbles in 128^3 cells, contrast 1e-3, to 1e-6. Assumed are: \
     radius 0.1; centres at\n(1/4, 3/4)^3 and (1/2)^3, which their numbers of vectors ask for; a random right-hand \
     side.";
 
-/// The slides' two tables in kind (`ASSUMED`), and a table over orders of the Neumann series. `place`: empty, one core
-/// as theirs; or a device, on which they have no ICCG. A quick look takes 64^3.
+/// The two tables of the slides (`ASSUMED`), and a table over orders of the Neumann series. `place` is empty for one
+/// core, as in the slides, or a device, for which the slides have no ICCG. A quick run uses 64^3 cells.
 fn slides(n: usize, place: &str) -> [(&'static str, String); 3] {
     let device = !place.is_empty();
     let cells = if n < 2047 { 64 } else { 128 };
@@ -194,13 +194,13 @@ fn slides(n: usize, place: &str) -> [(&'static str, String); 3] {
     [(few, table(4)), (many, table(8)), (all, orders)]
 }
 
-/// The same line with the least effort.
+/// Returns the command line with the smallest effort.
 fn quick(line: &str) -> String {
     match line.split(' ').next() {
         Some("stream") => format!("{line} --megabytes 3"),
         Some("solve") => format!("{} --repeats 1 --no-stream", line.replace(" --repeats 3", "")),
         Some("stages") => format!("{line} --repeats 1 --no-stream"),
-        // The exact inverse of a larger remainder takes minutes on an emulated device; so it does in a march.
+        // The exact inverse of a larger coarsest system needs minutes on an emulated device, also in `march`.
         Some("levels") if !line.contains("--levels") => format!("{line} --repeats 1 --levels 4,6,8"),
         Some("smoother") => format!("{} --patches 2 --repeats 1", line.replace(" --repeats 3", "")),
         Some("two-phase") => format!("{} --repeats 0", line.replace(" -n 64", " -n 16").replace(" --repeats 3", "")),

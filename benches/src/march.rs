@@ -1,6 +1,6 @@
-//! A run of time steps, as a wave simulator makes them: the matrix stays, b moves on by a fortieth of a period, and
-//! each solve starts from the straight line through the last two solutions. The table of the slides: average time of a
-//! solve over grids of several sizes, on a device and on one core.
+//! A run of time steps of a wave simulation: the matrix is constant, and b advances by 1/40 of a period. Each solve
+//! starts from the linear extrapolation of the last two solutions. The slides' table: average time of a solve over
+//! grids of several sizes, on a device and on one core.
 
 use crate::bathymetry::{self, Bathymetry};
 use crate::contest::Contender;
@@ -16,62 +16,62 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Instant;
 
-/// Steps in a period of the waves.
+/// Number of steps per period of the waves.
 const PERIOD: f64 = 40.0;
 
-/// Steps before the clock runs.
+/// Number of unmeasured first steps.
 const WARM_UP: usize = 4;
 
-/// What is done.
+/// Parameters of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Steps measured.
+    /// Number of measured steps.
     pub steps: usize,
-    /// Who has solved for so many seconds ends there.
+    /// A solver ends after this many seconds of solves.
     pub seconds: f64,
-    /// Tolerance of the in-house solver; the others have it among their options.
+    /// Tolerance of the in-house solver; other solvers have it in their options.
     pub rel_tol: f64,
-    /// Of a bathymetry: shallower water is land [m].
+    /// Bathymetry: shallower water is land [m].
     pub least_depth: f64,
 }
 
-/// One solver on one grid.
+/// Results of one solver on one grid.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Problem.
+    /// Name of the problem.
     pub problem: String,
-    /// Nodes of its grid.
+    /// Number of nodes in x.
     pub nx: usize,
-    /// Nodes of its grid.
+    /// Number of nodes in y.
     pub ny: usize,
-    /// Solver.
+    /// Name of the solver.
     pub solver: String,
-    /// Steps measured.
+    /// Number of measured steps.
     pub steps: usize,
-    /// Seconds of a solve: the mean.
+    /// Mean seconds of a solve.
     pub mean: f64,
-    /// Of that, copies between host and device.
+    /// Part of the mean for copies between host and device, in seconds.
     pub transfer: f64,
-    /// Iterations: the mean.
+    /// Mean number of iterations.
     pub iterations: f64,
-    /// Iterations: the most.
+    /// Largest number of iterations.
     pub most_iterations: usize,
-    /// Seconds of the factorization in a handle that exists.
+    /// Seconds of a factorization in an existing handle.
     pub factorize: f64,
-    /// |b - A x| / |b| of the last step, computed afresh.
+    /// |b - A x| / |b| of the last step, recomputed.
     pub residual: f64,
 }
 
-/// All of them.
+/// Results of all grids and solvers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct March {
-    /// Grid after grid.
+    /// Results, grid by grid.
     pub rows: Vec<Row>,
-    /// Speed-up over the last solver, a chart per problem.
+    /// Speed-ups over the last solver, one chart per problem.
     pub charts: Vec<Chart>,
 }
 
-/// A system whose right-hand side is b_0 cos t + b_1 sin t.
+/// A system with the right-hand side b_0 cos t + b_1 sin t.
 struct Moving {
     name: String,
     a: Stencil,
@@ -104,10 +104,10 @@ impl Moving {
     }
 }
 
-/// Seconds, seconds of copies, iterations, converged.
+/// Results of a step: seconds, seconds of copies, iterations, convergence.
 type Step = (f64, f64, usize, bool);
 
-/// Runs the steps of one solver; `solve` takes b and a guess and leaves the solution.
+/// Runs the steps of one solver. `solve` receives b and a guess and stores the solution.
 fn march(
     problem: &Moving,
     solver: String,
@@ -120,7 +120,7 @@ fn march(
     let (mut total, mut transfer, mut iterations, mut most, mut steps) = (0.0, 0.0, 0, 0, 0);
     for step in 0..WARM_UP + plan.steps {
         problem.rhs(step, &mut b);
-        // 2 x_n - x_(n-1), and x_n goes where x_(n-1) was.
+        // The guess is 2 x_n - x_(n-1); x_n replaces x_(n-1).
         for (x, last) in x.iter_mut().zip(&mut last) {
             let guess = if step < 2 { *x } else { 2.0 * *x - *last };
             *last = std::mem::replace(x, guess);
@@ -200,7 +200,7 @@ fn run(problem: &Moving, contender: &Contender, plan: &Plan) -> Result<Vec<Row>>
             let mut d = vec![0.0; a.len()];
             let row = march(problem, name.to_owned(), factorize, plan, |b, x| {
                 let start = Instant::now();
-                // It starts from zero: the guess goes to the right.
+                // This solver starts from zero: the guess is moved to the right-hand side.
                 let r = a.residual(b, x);
                 let rel_tol = plan.rel_tol * norm(b) / norm(&r);
                 let mut end = (0, true);
@@ -218,7 +218,7 @@ fn run(problem: &Moving, contender: &Contender, plan: &Plan) -> Result<Vec<Row>>
     }
 }
 
-/// Every problem, every size, every solver.
+/// Measures every problem, size and solver.
 pub fn measure(names: &[String], nodes: &[usize], contenders: &[Contender], plan: &Plan) -> Result<March> {
     let (mut rows, mut charts) = (Vec::new(), Vec::new());
     for name in names {
@@ -239,7 +239,7 @@ pub fn measure(names: &[String], nodes: &[usize], contenders: &[Contender], plan
     Ok(March { rows, charts })
 }
 
-/// Speed-up over the last solver.
+/// Returns the speed-ups over the last solver.
 fn chart(grids: &[Vec<Row>]) -> Option<Chart> {
     let first = grids.first()?;
     let (reference, others) = first.split_last().filter(|(_, others)| !others.is_empty())?;

@@ -1,18 +1,18 @@
-//! An unstructured mesh: linear elements on tetrahedra between points that lie in no order.
+//! An unstructured mesh: linear elements on tetrahedra between points in no particular order.
 
 use rrbsolver_problems::sparse::System;
 use rrbsolver_problems::two_phase::SplitMix;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How far points lie from those of a grid, in its spacing: no tetrahedron turns over.
+/// Largest displacement of points from those of a regular grid, in grid spacings. No tetrahedron is inverted.
 const JITTER: f64 = 0.3;
 
-/// Corners of a cube, by bits x, y, z, in six tetrahedra about its diagonal (Kuhn 1960).
+/// The six tetrahedra around the diagonal of a cube (Kuhn 1960); bits x, y, z number the corners.
 const TETRAHEDRA: [[usize; 4]; 6] =
     [[0, 1, 3, 7], [0, 1, 5, 7], [0, 2, 3, 7], [0, 2, 6, 7], [0, 4, 5, 7], [0, 4, 6, 7]];
 
-/// Stiffness of linear elements with conductivity 1 or 1000 by layers, on tetrahedra between n^3 shifted points, a mass
-/// of 1e-3 at each; points are drawn in a random order, then numbered by reverse Cuthill-McKee.
+/// Stiffness matrix of linear elements with conductivity 1 or 1000 by layers, on tetrahedra between n^3 displaced
+/// points, plus a mass of 1e-3 per point. Points are generated in random order, then numbered by reverse Cuthill-McKee.
 #[must_use]
 pub fn tetrahedra(n: usize) -> System {
     let mut random = SplitMix(7);
@@ -41,7 +41,7 @@ pub fn tetrahedra(n: usize) -> System {
     System { n: count, entries: rows.iter().enumerate().flat_map(of_row).collect() }
 }
 
-/// Integrals of grad u . grad v over a tetrahedron, of the four linear functions that are 1 at one corner.
+/// Returns the integrals of grad u_i . grad u_j over a tetrahedron, for the four linear basis functions.
 fn stiffness(x: [[f64; 3]; 4]) -> [[f64; 4]; 4] {
     let minus = |a: [f64; 3], b: [f64; 3]| [a[0] - b[0], a[1] - b[1], a[2] - b[2]];
     let cross =
@@ -58,7 +58,7 @@ fn stiffness(x: [[f64; 3]; 4]) -> [[f64; 4]; 4] {
     gradients.map(|g| gradients.map(|h| volume * dot(g, h)))
 }
 
-/// New numbers of all points: reverse Cuthill-McKee from a random one, neighbours in a random order.
+/// Returns the new numbers of all points: reverse Cuthill-McKee from a random point, with neighbours in random order.
 fn numbering(rows: &[BTreeMap<usize, f64>], random: &mut SplitMix) -> Vec<usize> {
     let rank: Vec<u64> = rows.iter().map(|_| random.next()).collect();
     let mut order = Vec::with_capacity(rows.len());
@@ -89,7 +89,7 @@ fn numbering(rows: &[BTreeMap<usize, f64>], random: &mut SplitMix) -> Vec<usize>
 mod tests {
     use super::*;
 
-    /// Symmetric, row sums are the mass alone, and each point is numbered once.
+    /// The matrix is symmetric, its row sums are the mass, and each point has one number.
     #[test]
     fn constants_are_in_the_null_space_of_stiffness() {
         let a = tetrahedra(5);

@@ -1,4 +1,4 @@
-//! Small grids: what a solve takes beside its steps.
+//! Small grids: time of a solve outside its steps.
 
 use crate::problem::Problem;
 use crate::solver::Solver;
@@ -9,44 +9,44 @@ use rrbsolver::options::info;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// One grid with one number of threads.
+/// Results of one grid with one number of threads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OverheadRow {
-    /// Nodes a side.
+    /// Nodes per side.
     pub n: usize,
-    /// Threads asked for.
+    /// Requested number of threads.
     pub threads: usize,
-    /// Threads in use.
+    /// Number of threads in use.
     pub in_use: usize,
-    /// Iterations.
+    /// Number of iterations.
     pub iterations: usize,
-    /// `rrb_solve`, one call after the other.
+    /// Time of consecutive calls of `rrb_solve`.
     pub solve: Samples,
-    /// A solve less all of its steps, on member 0.
+    /// Time of a solve outside all its steps, on thread 0.
     pub beside: Samples,
-    /// `rrb_solve` with b = 0: in, all threads awake, b looked at, x = 0, and out.
+    /// Time of `rrb_solve` with b = 0: call overhead, awake threads, inspection of b, and x = 0.
     pub nothing: Samples,
-    /// `rrb_solve` after the threads have slept.
+    /// Time of `rrb_solve` after the threads have slept.
     pub rested: Samples,
-    /// The same with b = 0.
+    /// Time of `rrb_solve` with b = 0 after the threads have slept.
     pub nothing_rested: Samples,
 }
 
-/// What is beside the steps.
+/// Results outside the steps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Overhead {
-    /// Problem.
+    /// Name of the problem.
     pub problem: String,
-    /// Options of the solver beside threads.
+    /// Options of the solver in addition to threads.
     pub options: String,
-    /// By size, then by threads.
+    /// Results by size, then by threads.
     pub rows: Vec<OverheadRow>,
 }
 
-/// Between two calls of a simulator that does something else meanwhile.
+/// Pause between two calls, in which a simulation would do other work.
 pub const REST: Duration = Duration::from_millis(1);
 
-/// All sizes with all numbers of threads; the five kinds of a row in turn, `repeats` times.
+/// Measures all sizes with all numbers of threads: the five quantities of a row in turn, `repeats` times.
 pub fn measure(name: &str, sizes: &[usize], threads: &[usize], options: &str, repeats: usize) -> Result<Overhead> {
     let mut rows = Vec::new();
     for &n in sizes {

@@ -1,4 +1,4 @@
-//! Tables of a documentation page. The page says which command makes which table:
+//! Tables of a documentation page. Markers in the page contain the command that creates each table:
 //!
 //! ```text
 //!     <!-- measured: NAME: solve poisson_f -n 1023 -->
@@ -14,16 +14,16 @@ use std::path::Path;
 const BEGIN: &str = "<!-- measured: ";
 const END: &str = "<!-- /measured -->";
 
-/// Where the tables come from.
+/// Source of the tables.
 #[derive(Clone, Debug)]
 pub struct Source<'a> {
     /// Folder of the records, NAME.json.
     pub records: &'a Path,
-    /// Measure anew those whose names hold this; none: take the records that are there.
+    /// Repeat the measurements whose names contain this text; none uses the existing records.
     pub measure: Option<&'a str>,
 }
 
-/// The page with its tables replaced, and what went wrong: there the old table stays.
+/// Returns the page with new tables, and error messages. After an error, the old table is kept.
 pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
     let mut filled = String::new();
     let mut complaints = Vec::new();
@@ -55,7 +55,7 @@ pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
     (filled, complaints)
 }
 
-/// None: there is no record, and none was to be made.
+/// Returns the table; none if there is no record and no measurement was requested.
 fn table(name: &str, line: &str, source: &Source) -> Result<Option<String>> {
     let path = source.records.join(format!("{name}.json"));
     let record = if source.measure.is_some_and(|part| name.contains(part)) {

@@ -1,4 +1,4 @@
-//! What is solved: a problem by its name, or waves over a bathymetry file.
+//! The system to solve: a problem by its name, or waves over a bathymetry file.
 
 use crate::bathymetry;
 use anyhow::{Result, bail};
@@ -7,17 +7,17 @@ use std::path::Path;
 
 /// A system A x = b.
 pub struct Problem {
-    /// As asked for.
+    /// Requested name.
     pub name: String,
-    /// A.
+    /// The matrix A.
     pub a: Stencil,
-    /// b.
+    /// The right-hand side b.
     pub b: Vec<f64>,
 }
 
 impl Problem {
-    /// `name`: one of `rrbsolver_problems::NAMES`, or the path of an ESRI ASCII grid (.asc, .asc.gz) of depths, whose
-    /// size counts; water shallower than `least_depth` [m] is land there.
+    /// Finds a problem. `name` is one of `rrbsolver_problems::NAMES`, or the path of an ESRI ASCII grid of depths
+    /// (.asc, .asc.gz), whose size is used. There, water shallower than `least_depth` [m] is land.
     pub fn find(name: &str, nx: usize, ny: Option<usize>, least_depth: f64) -> Result<Self> {
         if name.ends_with(".asc") || name.ends_with(".asc.gz") {
             let (a, b) = bathymetry::read(Path::new(name))?.waves(least_depth, 0.0);
@@ -38,12 +38,12 @@ impl Problem {
         Ok(Self { name: name.to_owned(), a, b })
     }
 
-    /// Unknowns.
+    /// Returns the number of unknowns.
     pub fn unknowns(&self) -> usize {
         self.b.len()
     }
 
-    /// |b - A x| / |b|
+    /// Computes |b - A x| / |b|.
     pub fn relative_residual(&self, x: &[f64]) -> f64 {
         let norm = |v: &[f64]| v.iter().map(|v| v * v).sum::<f64>().sqrt();
         norm(&self.a.residual(&self.b, x)) / norm(&self.b)

@@ -1,4 +1,4 @@
-//! What a run of the program leaves: JSON for programs, tables for people, both from the same record.
+//! The results of a run: JSON for programs and tables for readers, both from the same record.
 
 mod tables;
 
@@ -25,58 +25,58 @@ use tables::{
     seconds, spread, table,
 };
 
-/// One run.
+/// Record of one run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// Arguments that give it again.
+    /// Command line that repeats the run.
     pub command: String,
-    /// Where it ran.
+    /// Machine of the run.
     pub machine: Machine,
-    /// Ceilings measured in the same run; empty where they were not asked for.
+    /// Ceilings measured in the same run; empty if not requested.
     pub bandwidth: Vec<Bandwidth>,
-    /// What was measured.
+    /// Measured results.
     #[serde(flatten)]
     pub study: Study,
 }
 
-/// What was measured.
+/// Measured results, by kind of measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "study", content = "result", rename_all = "snake_case")]
 pub enum Study {
-    /// Bandwidth alone.
+    /// Bandwidth only.
     Stream,
     /// Solvers in turn.
     Solve(Contest),
-    /// A solve, step by step.
+    /// Steps of a solve.
     Stages(Breakdown),
-    /// Levels.
+    /// Numbers of levels.
     Levels(LevelSweep),
-    /// Grids.
+    /// Numbers of r1/r2/b1/b2 grids.
     Grids(GridSweep),
-    /// Beside the steps.
+    /// Time outside the steps.
     Overhead(Overhead),
     /// Block smoothers.
     Smoother(SmootherStudy),
     /// Time steps.
     March(March),
-    /// Pressure systems in space.
+    /// Pressure systems in 3D.
     TwoPhase(Pressure),
     /// General sparse systems.
     Sparse(General),
-    /// One domain over many ranks.
+    /// One domain on many ranks.
     Distributed(Ranks),
     /// The hard suite.
     Suite(Suite),
 }
 
 impl Record {
-    /// From a file.
+    /// Reads a record from a file.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         serde_json::from_str(&text).with_context(|| format!("{} is not a record of rrbsolver-bench", path.display()))
     }
 
-    /// To a file, whole or not at all.
+    /// Writes the record to a file, completely or not at all.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut text = serde_json::to_string_pretty(self).context("cannot write a record")?;
         text.push('\n');
@@ -86,12 +86,12 @@ impl Record {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// GB/s of the triad from memory with so many threads.
+    /// Returns the triad bandwidth from memory with this number of threads, in GB/s.
     fn ceiling(&self, threads: usize) -> Option<f64> {
         ceiling(&self.bandwidth, threads)
     }
 
-    /// For people: Markdown that reads well as it stands.
+    /// Formats the record as Markdown, readable also as plain text.
     pub fn text(&self) -> String {
         let mut text = match &self.study {
             Study::Stream => String::new(),
@@ -146,7 +146,7 @@ impl Record {
         self.ceiling(threads).map_or("-".to_owned(), |c| format!("{:.0} %", 100.0 * gigabytes_per_second / c))
     }
 
-    /// The same of the copy on a device.
+    /// Formats a bandwidth as a share of the copy bandwidth of a device.
     fn share_of_copy(&self, gigabytes_per_second: f64) -> String {
         let copy = self.bandwidth.iter().find(|b| b.kernel == DEVICE_COPY);
         copy.map_or("-".to_owned(), |c| format!("{:.0} %", 100.0 * gigabytes_per_second / c.median))
@@ -232,7 +232,7 @@ impl Record {
             |names: &[&str]| -> Vec<&Stage> { b.stages.iter().filter(|s| names.contains(&s.step.as_str())).collect() };
         let mut rows: Vec<Vec<String>> = Vec::new();
         let mut named: Vec<&str> = Vec::new();
-        // What a device's loop begins with was done before it, in one piece: those steps find it done.
+        // The steps before a device's loop run together ahead of it, so their individual times are meaningless.
         let ahead = b.stages.iter().any(|s| s.step == LOOP);
         for (name, steps) in GROUPS.iter().filter(|(_, steps)| !ahead || *steps == [LOOP]) {
             let stages = find(steps);
@@ -249,7 +249,7 @@ impl Record {
             let name = "outside the loop: copies of the caller's arrays and the initial residual";
             rows.push(line(name, String::new(), seconds(&around) - transfer, cost(&around)));
         } else {
-            // One step without a count leaves the others theirs.
+            // A step without a count must not hide the counts of the others.
             let (counted, uncounted): (Vec<&Stage>, Vec<&Stage>) = others.partition(|s| s.cost.is_some());
             for (kind, stages) in [("rest", counted), ("not counted", uncounted)] {
                 if !stages.is_empty() {
@@ -261,9 +261,9 @@ impl Record {
         }
         let all = cost(&b.stages.iter().collect::<Vec<_>>());
         if b.device.is_some() {
-            // Memory of the device has no part in the transfers.
+            // The transfers do not use memory bandwidth of the device.
             rows.push(line("on the device", String::new(), total - transfer, all));
-            // b and x there, x back.
+            // b and x to the device, x back.
             let megabytes = 2.0 * 3.0 * 8e-6 * black;
             rows.push(vec![
                 "transfers: b, x there, x back".to_owned(),
@@ -283,7 +283,7 @@ impl Record {
             text += &format!("\nOutside all steps: {} ms.\n", digits(1e3 * beside));
         }
         if b.device.is_some() {
-            // kernels/rrb/uniform.cuh; `RRBSOLVER_CUDA_UNIFORM=off` has all of them read.
+            // See kernels/rrb/uniform.cuh; with `RRBSOLVER_CUDA_UNIFORM=off`, all rows are read.
             text += "\nMB are those of a matrix whose rows all differ; rows that are the same are read once.\n";
         }
         if !b.by_grid.is_empty() {

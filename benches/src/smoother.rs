@@ -1,5 +1,5 @@
 //! Block smoothers: the figures of the block-relaxation paper (Rodriguez et al., figures 4, 5 and 7 to 10, table 2)
-//! from runs on this machine, and the forms of the block product against each other.
+//! from runs on this machine, and a comparison of forms of the block product.
 
 use crate::machine::cores;
 use crate::solver::checked;
@@ -17,14 +17,15 @@ use std::ffi::CString;
 use std::ptr::{null, null_mut};
 use std::time::Instant;
 
-/// What is measured.
+/// Topic of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Topic {
     /// Figure 4: residual after three sweeps and asymptotic factor over block sizes, 64^3 cells.
     Convergence,
     /// Figure 5: speed-up over threads of the parallel forms.
     Threads,
-    /// Coloured sweeps with 1, 2, 4, 8, ... threads against the triad with as many, in turn: rates, shares, efficiency.
+    /// Coloured sweeps with 1, 2, 4, 8, ... threads and the triad with the same number of threads, in turn: rates,
+    /// shares and efficiency.
     Cores,
     /// Figure 7: seconds for three sweeps over patch sizes, patch counts and block sizes.
     Parameters,
@@ -34,10 +35,10 @@ pub enum Topic {
     Blocks,
     /// Figure 10: seconds to invert one block and the blocks of all shapes up to it.
     Inversion,
-    /// Share of ghost cells in a coloured sweep: by an exchange of its own, and handed on in passing.
+    /// Share of ghost cells in a coloured sweep: with a separate exchange, and passed on within the sweep.
     Exchange,
-    /// On a CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets; figure 6: patches of
-    /// the host.
+    /// CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets; figure 6: patches on the
+    /// host.
     Device,
     /// The block product by sine transforms, by batched matrix products, and by the paper's matrix-vector products.
     Forms,
@@ -46,50 +47,50 @@ pub enum Topic {
 /// One curve or column.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Curve {
-    /// What it shows.
+    /// Name of the curve.
     pub name: String,
-    /// Place on the x axis, and value.
+    /// Value of x, and value of y.
     pub points: Vec<(f64, f64)>,
 }
 
 /// One figure.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Chart {
-    /// Name of the file.
+    /// File name.
     pub name: String,
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// Along x.
+    /// Label of the x axis.
     pub x: String,
-    /// Along y.
+    /// Label of the y axis.
     pub y: String,
-    /// Logarithmic y axis.
+    /// Whether the y axis is logarithmic.
     pub logarithmic: bool,
-    /// Names of the places 0, 1, ... on the x axis; none: numbers.
+    /// Names of the positions 0, 1, ... on the x axis; if empty, x is numeric.
     pub places: Vec<String>,
-    /// Curves.
+    /// The curves.
     pub curves: Vec<Curve>,
 }
 
 /// Figures of one topic.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SmootherStudy {
-    /// All of them.
+    /// The figures.
     pub charts: Vec<Chart>,
 }
 
-/// How much is done.
+/// Size of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Patches where the paper has 64 or 96 of them.
+    /// Number of patches where the paper has 64 or 96.
     pub patches: usize,
-    /// Measured calls; one more to warm up.
+    /// Number of measured calls, after one warm-up.
     pub repeats: usize,
 }
 
-/// The paper's block sizes.
+/// Block sizes of the paper.
 pub(crate) const BLOCKS: [[i64; 3]; 7] = [[2, 2, 2], [4, 2, 2], [4, 4, 2], [4, 4, 4], [8, 4, 4], [8, 8, 4], [8, 8, 8]];
-/// Sweeps of a call, as in the paper.
+/// Number of sweeps per call, as in the paper.
 pub(crate) const SWEEPS: i32 = 3;
 pub(crate) const POISSON: [f64; 7] = [6.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
 
@@ -106,7 +107,8 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// Cubes of these sides, four by four beside each other; first written by as many threads as will relax them.
+    /// Creates cubes with these sides, adjacent in groups of four by four. The threads that relax them write their
+    /// memory first.
     pub(crate) fn cubes(sides: &[i64]) -> Self {
         let most = sides.iter().copied().max().unwrap_or(1);
         let zeros = |ghosts: i64| sides.iter().map(|&n| vec![0.0; (n + ghosts).pow(3) as usize]).collect();
@@ -126,7 +128,7 @@ impl Level {
         Self { lower, size: sides.iter().map(|&n| [n; 3]).collect(), u, f }
     }
 
-    /// One cube of n^3 cells, random u, zero f and ghosts.
+    /// Creates one cube of n^3 cells with random u, and zero f and ghosts.
     fn random(n: i64) -> Self {
         let mut level = Self::cubes(&[n]);
         let mut state = 42u64;
@@ -155,7 +157,7 @@ impl Level {
     }
 }
 
-/// A handle.
+/// A handle of the family `smoother_`.
 pub(crate) struct Smoother(pub(crate) *mut smoother_handle);
 
 impl Drop for Smoother {
@@ -170,7 +172,7 @@ impl Smoother {
         let text =
             CString::new(format!("check_input=0 backend=cpu {options}")).map_err(|_| anyhow!("options have no NUL"))?;
         let mut smoother = Self(null_mut());
-        // SAFETY: seven values, a pointer, a text that ends with NUL, and lists of the length passed.
+        // SAFETY: seven values, a pointer, a NUL-terminated string, and lists of the length passed.
         unsafe {
             checked(smoother_create(7, POISSON.as_ptr(), bx, by, bz, &mut smoother.0))?;
             checked(smoother_set_options(smoother.0, text.as_ptr()))?;
@@ -204,13 +206,13 @@ impl Smoother {
 
     fn seconds_setup(&self) -> f64 {
         let mut value = 0.0;
-        // SAFETY: a live handle, and a double.
+        // SAFETY: a live handle and a valid double.
         unsafe { smoother_get_real(self.0, info::SECONDS_SETUP, &mut value) };
         value
     }
 }
 
-/// Seconds of a call with so many sweeps: median of the repeats after one to warm up.
+/// Returns the median seconds of a call with this number of sweeps, after one warm-up.
 fn seconds(level: &mut Level, block: [i64; 3], options: &str, sweeps: i32, repeats: usize) -> Result<f64> {
     let smoother = Smoother::new(block, options, level)?;
     smoother.apply(level, sweeps)?;
@@ -242,7 +244,7 @@ pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy> {
 
 fn convergence() -> Result<Vec<Chart>> {
     const N: i64 = 64;
-    // Enough for the slowest to show its asymptotic factor when it starts from the lowest mode.
+    // Enough for the slowest method to show its asymptotic factor from the lowest mode.
     const MANY: i32 = 300;
     const WINDOW: i32 = 50;
     let methods = [
@@ -305,7 +307,7 @@ fn threads(effort: Effort) -> Result<Vec<Chart>> {
                 .map(|form| Curve { name: form.to_owned(), points: Vec::new() })
                 .to_vec();
             let mut one = None;
-            // Forms in turn: what else a machine does differs from minute to minute.
+            // The forms run in turn, because the load of the machine varies from minute to minute.
             for t in thread_counts() {
                 for curve in &mut curves {
                     let options = format!("method={method} parallel={} threads={t}", curve.name);
@@ -315,7 +317,7 @@ fn threads(effort: Effort) -> Result<Vec<Chart>> {
                 }
             }
             if let (Some(one), Some(least)) = (one, ceiling(&bandwidth, 1)) {
-                // What the bandwidth alone would allow, at 24 bytes a cell and sweep.
+                // The rate that the bandwidth alone allows, at 24 bytes per cell and sweep.
                 let bytes = 24e-9 * level.cells() * f64::from(SWEEPS);
                 let all = ceiling(&bandwidth, cores()).unwrap_or(least);
                 let points = vec![(1.0, one * least / bytes), (cores() as f64, one * all / bytes)];
@@ -370,7 +372,7 @@ fn mixed(effort: Effort) -> Result<Chart> {
         let made: Result<Vec<Smoother>> =
             levels.iter().map(|level| Smoother::new([8; 3], &format!("method={method}"), level)).collect();
         let smoothers = made?;
-        // In turn, since what else a machine does differs from minute to minute; the first round is the warm-up.
+        // In turn, because the load of the machine varies from minute to minute; the first round is the warm-up.
         let mut samples = vec![Samples::default(); sets.len()];
         for round in 0..=effort.repeats.max(1) {
             for ((smoother, level), samples) in smoothers.iter().zip(&mut levels).zip(&mut samples) {
@@ -420,7 +422,7 @@ fn blocks(effort: Effort) -> Result<Chart> {
 
 fn inversion() -> Result<Chart> {
     let mut curves = Vec::new();
-    // The first handle of a process asks for devices, and starts threads.
+    // The first handle of a process searches for devices and starts threads.
     Smoother::new([2; 3], "", &Level { lower: vec![[0; 3]], size: vec![[2; 3]], u: Vec::new(), f: Vec::new() })?;
     for solver in ["dense", "fast_diagonalization"] {
         let (mut one, mut all) = (Vec::new(), Vec::new());
@@ -449,7 +451,7 @@ fn inversion() -> Result<Chart> {
     })
 }
 
-/// Patches side by side, and the same ones apart from each other, which have no ghost cells to exchange.
+/// Compares adjacent patches with separated ones, which have no ghost cells to exchange.
 fn exchange(effort: Effort) -> Result<Chart> {
     let sides = [16, 32, 64, 96];
     let (mut alone, mut passing) = (Vec::new(), Vec::new());
@@ -475,7 +477,7 @@ fn exchange(effort: Effort) -> Result<Chart> {
         }
         let [exchange, sweeps, without] = samples.map(|s| s.median());
         alone.push((place as f64, 100.0 * exchange * f64::from(SWEEPS) / (without + exchange * f64::from(SWEEPS))));
-        // What noise makes of a small difference may be below zero.
+        // Noise may make a small difference negative.
         passing.push((place as f64, 100.0 * (1.0 - without / sweeps).max(0.0)));
     }
     let curve = |name: &str, points| Curve { name: name.to_owned(), points };
@@ -498,7 +500,7 @@ fn forms(effort: Effort) -> Result<Chart> {
     let cells = level.cells();
     let forms = [
         ("sine transforms", "block_solver=fast_diagonalization", effort.repeats),
-        // These are slow, and far from what the memory's noise could change: one call after one to warm up.
+        // These forms are slow, and memory noise hardly affects them: one call after one warm-up.
         ("batched matrix products", "block_solver=dense", 1),
         ("matrix-vector products", "block_solver=dense method=chaotic_gauss_seidel parallel=patch", 1),
     ];

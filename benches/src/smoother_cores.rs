@@ -1,8 +1,8 @@
-//! Coloured sweeps over threads, against what the memory gives as many threads.
+//! Coloured sweeps over threads, compared with the memory bandwidth of the same number of threads.
 //!
-//! A call and a triad take turns, since other guests of a machine come and go; both have their arrays once, for all
-//! numbers of threads. At 24 bytes a cell and sweep a triad of so many GB/s allows that / 24 cells a second, and t
-//! threads allow t times what one does: efficiency is told against t, and against the lesser of both.
+//! A call and a triad alternate, because the load of a shared machine varies. Both allocate their arrays once for all
+//! numbers of threads. At 24 bytes per cell and sweep, a triad of B GB/s allows B / 24 cells per ns, and t threads
+//! allow t times the rate of one. The efficiency is given relative to t, and relative to the smaller of both limits.
 
 use crate::machine::cores;
 use crate::smoother::{Chart, Curve, Effort, Level, SWEEPS, Smoother, thread_counts};
@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Instant;
 
-/// Values of each of the triad's three arrays: 600 MB in all, far beyond the caches.
+/// Values of each of the three arrays of the triad: 600 MB in total, far beyond the caches.
 const VALUES: usize = 25_000_000;
 
 /// The arrays of the triad, first written by the threads of all cores.
@@ -31,8 +31,8 @@ impl Arrays {
         Self(arrays)
     }
 
-    /// So many times a triad by `threads` threads, and in between, by this one, `work`: GB/s of each triad, and what
-    /// `work` returned after each.
+    /// Runs a triad with `threads` threads and then `work` on this thread, `times` times. Returns the GB/s of each
+    /// triad, and the result of the following `work`.
     fn in_turn<T>(&mut self, threads: usize, times: usize, mut work: impl FnMut() -> T) -> Vec<(f64, T)> {
         let barrier = &Barrier::new(threads);
         let piece = VALUES.div_ceil(threads);
@@ -64,18 +64,18 @@ impl Arrays {
     }
 }
 
-/// What was measured with so many threads.
+/// Results for one number of threads.
 struct Row {
     threads: f64,
-    /// GB/s.
+    /// Triad bandwidth in GB/s.
     triad: f64,
-    /// Seconds a call.
+    /// Seconds per call.
     call: f64,
-    /// Of the triad before each call, at 24 bytes a cell and sweep.
+    /// Share of the preceding triad's bandwidth, at 24 bytes per cell and sweep.
     share: f64,
 }
 
-/// GB/s of a triad, and seconds of the call after it; the first of each is the warm-up.
+/// Returns the GB/s of each triad, and the seconds of the following call; the first of each is the warm-up.
 fn turns(threads: usize, level: &mut Level, arrays: &mut Arrays, repeats: usize) -> Result<Vec<(f64, f64)>> {
     let smoother = Smoother::new([8; 3], &format!("threads={threads}"), level)?;
     let turns = arrays.in_turn(threads, repeats.max(1) + 1, || {
@@ -85,7 +85,7 @@ fn turns(threads: usize, level: &mut Level, arrays: &mut Arrays, repeats: usize)
     turns.into_iter().skip(1).map(|(rate, seconds)| Ok((rate, seconds?))).collect()
 }
 
-/// Medians; `bytes`: of a call, in GB.
+/// Returns the medians; `bytes` are those of a call, in GB.
 fn row(threads: usize, turns: &[(f64, f64)], bytes: f64) -> Row {
     let median =
         |value: &dyn Fn(f64, f64) -> f64| Samples::new(turns.iter().map(|t| value(t.0, t.1)).collect()).median();
@@ -97,13 +97,14 @@ fn row(threads: usize, turns: &[(f64, f64)], bytes: f64) -> Row {
     }
 }
 
-/// The tables.
+/// Returns all tables.
 pub fn measure(effort: Effort) -> Result<Vec<Chart>> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let mut arrays = Arrays::new();
     let counts = thread_counts();
     let mut all = vec![Vec::new(); counts.len()];
-    // Twice, since a machine that has just been started is slow at first, and all is told against one thread.
+    // Two rounds, because a machine that has just been started is slow at first, and all results are relative to one
+    // thread.
     for _ in 0..2 {
         for (all, &threads) in all.iter_mut().zip(&counts) {
             all.extend(turns(threads, &mut level, &mut arrays, effort.repeats)?);

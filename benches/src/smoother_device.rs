@@ -1,5 +1,5 @@
-//! Block smoothers on a CUDA device: patches that stay there, block sizes, mixed sets, patches of the host that come
-//! and go (the paper's figure 6), and the kernel of the paper's appendix.
+//! Block smoothers on a CUDA device: resident patches, block sizes, mixed sets, patches on the host (figure 6 of the
+//! paper), and the kernel of the paper's appendix.
 
 use crate::machine::cores;
 use crate::smoother::{BLOCKS, Chart, Curve, Effort, Level, METHODS, Smoother, names};
@@ -14,19 +14,19 @@ use std::time::Instant;
 
 static APPENDIX: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/appendix.fatbin"));
 
-/// Sweeps of a timed call of resident patches: the call itself costs some ten microseconds.
+/// Sweeps per measured call of resident patches, because the call itself costs about 10 us.
 const SWEEPS: i32 = 30;
 
-/// Sweeps of the call for the patch form: it is slow.
+/// Sweeps per call of the patch form, which is slow.
 const FEW: i32 = 3;
 
 impl Smoother {
-    /// Brings a level's patches to the device; their addresses there.
+    /// Copies the patches of a level to the device. Returns their device addresses.
     fn upload(&self, level: &mut Level) -> Result<(Vec<*mut f64>, Vec<*mut f64>)> {
         let u: Vec<*mut f64> = level.u.iter_mut().map(|u| u.as_mut_ptr()).collect();
         let f: Vec<*const f64> = level.f.iter().map(|f| f.as_ptr()).collect();
         let mut on_device = (vec![null_mut(); u.len()], vec![null_mut(); u.len()]);
-        // SAFETY: a live handle, arrays of its patches' sizes, and tables with a place for each.
+        // SAFETY: a live handle, arrays of its patches' sizes, and tables with one entry per patch.
         unsafe {
             checked(smoother_upload(self.0, u.as_ptr().cast(), f.as_ptr()))?;
             let tables = (on_device.0.as_mut_ptr(), on_device.1.as_mut_ptr());
@@ -35,7 +35,7 @@ impl Smoother {
         Ok(on_device)
     }
 
-    /// Sweeps of the patches that are there.
+    /// Sweeps the resident patches.
     fn sweep(&self, sweeps: i32) -> Result<()> {
         // SAFETY: a live handle with resident patches.
         checked(unsafe { smoother_apply(self.0, null(), null(), sweeps) }).map(drop)
@@ -47,7 +47,7 @@ impl Smoother {
     }
 }
 
-/// Median seconds of `work` after one to warm up.
+/// Returns the median seconds of `work`, after one warm-up.
 fn median(repeats: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     work()?;
     let mut samples = Samples::default();
@@ -59,7 +59,7 @@ fn median(repeats: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     Ok(samples.median())
 }
 
-/// G cell-sweeps a second of resident patches.
+/// Returns the rate of resident patches in 10^9 cell sweeps per second.
 fn rate(level: &mut Level, block: [i64; 3], options: &str, repeats: usize) -> Result<f64> {
     let smoother = Smoother::new(block, &format!("backend=cuda {options}"), level)?;
     smoother.upload(level)?;
@@ -78,7 +78,7 @@ fn bars(values: &[f64]) -> Vec<(f64, f64)> {
 
 const RATE: &str = "G cell-sweeps a second";
 
-/// All figures of the device.
+/// Returns all figures of the device.
 pub fn measure(effort: Effort) -> Result<Vec<Chart>> {
     let mut charts = forms(effort)?;
     charts.extend([sizes(effort)?, mixed(effort)?, transfers(effort)?]);
@@ -86,7 +86,7 @@ pub fn measure(effort: Effort) -> Result<Vec<Chart>> {
     Ok(charts)
 }
 
-/// Methods, the dense inverse, and the paper's form, of the same patches in one run.
+/// Methods, the dense inverse, and the paper's form, for the same patches in one run.
 fn forms(effort: Effort) -> Result<Vec<Chart>> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
@@ -159,8 +159,8 @@ fn mixed(effort: Effort) -> Result<Chart> {
     Ok(chart("device_mixed", title, "patches", RATE, sets.iter().map(|s| s.0.to_owned()).collect(), curves))
 }
 
-/// Patches of the host: rates over the sweeps of a call. Page-locked arrays are what a program gets from cuMemHostAlloc
-/// or cudaMallocHost.
+/// Patches on the host: rates over the number of sweeps per call. Page-locked arrays are those from cuMemHostAlloc or
+/// cudaMallocHost.
 fn transfers(effort: Effort) -> Result<Chart> {
     let mut level = Level::cubes(&vec![64; effort.patches]);
     let cells = level.cells();
@@ -188,8 +188,8 @@ fn memory(locked: bool) -> &'static str {
     if locked { "page-locked" } else { "pageable" }
 }
 
-/// Figure 6: milliseconds for three chaotic sweeps of patches of the host over their number, small ones (a) and large
-/// ones (b), and the same by this machine's cores.
+/// Figure 6: milliseconds for three chaotic sweeps of patches on the host over their number, small patches (a) and
+/// large ones (b), compared with the cores of this machine.
 fn orders(effort: Effort) -> Result<Vec<Chart>> {
     let mut charts = Vec::new();
     for (letter, side) in [('a', 16), ('b', 64)] {
@@ -226,13 +226,13 @@ fn driver(result: sys::CUresult, what: &str) -> Result<()> {
     if result == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(anyhow!("{what}: CUDA error {}", result as u32)) }
 }
 
-/// The primary context of the first device, current while it lives.
+/// The primary context of the first device, which is current while this value exists.
 struct Context;
 
 impl Context {
     fn new() -> Result<Self> {
         let mut context = null_mut();
-        // SAFETY: the library has started the driver; the pointer outlives the calls.
+        // SAFETY: the library has initialized the driver; the pointer outlives the calls.
         unsafe {
             driver(sys::cuDevicePrimaryCtxRetain(&mut context, 0), "the device")?;
             driver(sys::cuCtxPushCurrent_v2(context), "the device")?;
@@ -244,7 +244,7 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         let mut context = null_mut();
-        // SAFETY: undoes what `new` did.
+        // SAFETY: reverts the calls in `new`.
         unsafe {
             let _ = sys::cuCtxPopCurrent_v2(&mut context);
             let _ = sys::cuDevicePrimaryCtxRelease_v2(0);
@@ -252,7 +252,7 @@ impl Drop for Context {
     }
 }
 
-/// A level's arrays, page-locked while it lives.
+/// Page-locks the arrays of a level while this value exists.
 struct Locked {
     arrays: Vec<*mut c_void>,
     _context: Context,
@@ -263,7 +263,7 @@ impl Locked {
         let mut locked = Self { arrays: Vec::new(), _context: Context::new()? };
         for array in level.u.iter_mut().chain(&mut level.f) {
             let at: *mut c_void = array.as_mut_ptr().cast();
-            // SAFETY: the array's own memory, which stays where it is until the guard is dropped.
+            // SAFETY: the array's own memory, which is not moved until the guard is dropped.
             driver(unsafe { sys::cuMemHostRegister_v2(at, size_of_val(&array[..]), 0) }, "page-locked memory")?;
             locked.arrays.push(at);
         }
@@ -274,7 +274,7 @@ impl Locked {
 impl Drop for Locked {
     fn drop(&mut self) {
         for &at in &self.arrays {
-            // SAFETY: registered by us.
+            // SAFETY: registered by `Locked`.
             let _ = unsafe { sys::cuMemHostUnregister(at) };
         }
     }
@@ -297,7 +297,7 @@ struct Appendix {
 }
 
 impl Appendix {
-    /// `None` where it was not built, or where the device is an emulated one.
+    /// Loads the kernel; `None` if it was not built, or for an emulated device.
     fn new() -> Result<Option<Self>> {
         if APPENDIX.is_empty() {
             return Ok(None);
@@ -305,7 +305,7 @@ impl Appendix {
         let context = Context::new()?;
         let (mut module, mut function, mut inverse) = (null_mut(), null_mut(), 0);
         let values = inverse_of_8();
-        // SAFETY: a fatbin that nvcc wrote, names that end with NUL, pointers that outlive the calls.
+        // SAFETY: a fatbin from nvcc, NUL-terminated names, and pointers that outlive the calls.
         unsafe {
             driver(sys::cuModuleLoadData(&mut module, APPENDIX.as_ptr().cast()), "the appendix' kernel")?;
             let found = sys::cuModuleGetFunction(&mut function, module, c"appendix_f64".as_ptr());
@@ -333,7 +333,8 @@ impl Appendix {
                 };
                 let mut pointers = [(&raw mut arguments).cast::<c_void>()];
                 let (g, p) = (n / 8, pointers.as_mut_ptr());
-                // SAFETY: the structure that the kernel takes; device arrays of a patch of n^3 cells; copied at once.
+                // SAFETY: the structure that the kernel takes, with device arrays of a patch of n^3 cells; the driver
+                // copies it at once.
                 let started =
                     unsafe { sys::cuLaunchKernel(self.function, g, g, g, 8, 8, 8, 4096, null_mut(), p, null_mut()) };
                 driver(started, "the appendix' kernel")?;
@@ -346,12 +347,12 @@ impl Appendix {
 
 impl Drop for Appendix {
     fn drop(&mut self) {
-        // SAFETY: allocated by us.
+        // SAFETY: allocated by `new`.
         let _ = unsafe { sys::cuMemFree_v2(self.inverse) };
     }
 }
 
-/// The inverse of the 8^3 block of the 7-point Laplacian by its eigenvectors; symmetric.
+/// Returns the inverse of the 8^3 block of the 7-point Laplacian from its eigenvectors; it is symmetric.
 fn inverse_of_8() -> Vec<f64> {
     let angle = std::f64::consts::PI / 9.0;
     let s = |p: usize, q: usize| ((p + 1) as f64 * (q + 1) as f64 * angle).sin();

@@ -1,4 +1,4 @@
-//! The library's C interface, safely: what a program in C or Fortran would call.
+//! Safe wrappers of the C interface, with the calls of a C or Fortran program.
 
 use crate::device::DeviceArray;
 use anyhow::{Result, anyhow};
@@ -10,7 +10,7 @@ use rrbsolver_problems::Stencil;
 use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
-/// A handle for one size of grid.
+/// A handle of the family `rrb_`.
 pub struct Solver {
     handle: *mut rrb_handle,
     len: usize,
@@ -23,7 +23,7 @@ impl Drop for Solver {
     }
 }
 
-/// A status, or the sentence of a call that failed.
+/// Returns a status, or the error message of a failed call.
 pub(crate) fn checked(status: i32) -> Result<i32> {
     if status >= 0 {
         return Ok(status);
@@ -36,11 +36,11 @@ pub(crate) fn checked(status: i32) -> Result<i32> {
 }
 
 impl Solver {
-    /// With options as text.
+    /// Creates a handle with options.
     pub fn new(nx: usize, ny: usize, options: &str) -> Result<Self> {
         let text = CString::new(options).map_err(|_| anyhow!("options have no NUL"))?;
         let mut solver = Self { handle: null_mut(), len: nx * ny };
-        // SAFETY: `handle` is a pointer; the text ends with NUL.
+        // SAFETY: `handle` is a valid pointer; the text is NUL-terminated.
         unsafe {
             checked(rrb_create(nx as i64, ny as i64, &mut solver.handle))?;
             checked(rrb_set_options(solver.handle, text.as_ptr()))?;
@@ -48,7 +48,7 @@ impl Solver {
         Ok(solver)
     }
 
-    /// A = L D L^T + R.
+    /// Computes A = L D L^T + R.
     pub fn factorize(&mut self, a: &Stencil) -> Result<()> {
         assert_eq!(a.len(), self.len);
         let (northeast, northwest) = a.corners.as_ref().map_or((null(), null()), |(ne, nw)| (ne.as_ptr(), nw.as_ptr()));
@@ -59,7 +59,7 @@ impl Solver {
         Ok(())
     }
 
-    /// The same with its arrays on the device, in the order of the arguments.
+    /// Factorizes with arrays on the device, in the order of the arguments.
     pub fn factorize_resident(&mut self, a: &mut [DeviceArray]) -> Result<()> {
         assert!(a.iter().all(|array| array.values() == self.len) && (a.len() == 3 || a.len() == 5));
         let mut pointers = [null(); 5];
@@ -70,32 +70,32 @@ impl Solver {
         Ok(())
     }
 
-    /// x is the guess and becomes the solution. Whether the test was met.
+    /// Solves A x = b; x is the initial guess and becomes the solution. Returns whether the solve converged.
     pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> Result<bool> {
         assert!(b.len() == self.len && x.len() == self.len);
         // SAFETY: a live handle, and arrays of its size.
         Ok(checked(unsafe { rrb_solve(self.handle, b.as_ptr(), x.as_mut_ptr()) })? == 0)
     }
 
-    /// The same with arrays on the device.
+    /// Solves with arrays on the device.
     pub fn solve_resident(&mut self, b: &mut DeviceArray, x: &mut DeviceArray) -> Result<bool> {
         assert!(b.values() == self.len && x.values() == self.len);
         // SAFETY: a live handle, and arrays of its size on a device.
         Ok(checked(unsafe { rrb_solve(self.handle, b.pointer(), x.pointer()) })? == 0)
     }
 
-    /// A whole-number option or result; 0 where the library does not know the key.
+    /// Returns an integer option or result; 0 if the library does not know the key.
     pub fn int(&self, key: i32) -> i64 {
         let mut value = 0;
-        // SAFETY: a live handle, and an int64_t.
+        // SAFETY: a live handle and a valid int64_t.
         unsafe { rrb_get_int(self.handle, key, &mut value) };
         value
     }
 
-    /// A real option or result; 0 where the library does not know the key.
+    /// Returns a real option or result; 0 if the library does not know the key.
     pub fn real(&self, key: i32) -> f64 {
         let mut value = 0.0;
-        // SAFETY: a live handle, and a double.
+        // SAFETY: a live handle and a valid double.
         unsafe { rrb_get_real(self.handle, key, &mut value) };
         value
     }

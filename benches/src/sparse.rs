@@ -1,5 +1,4 @@
-//! General sparse systems: products in several formats, one after another, and solves by `sparse_` with several sets of
-//! options, in turn.
+//! General sparse systems: products in several formats, and solves by `sparse_` with several sets of options, in turn.
 
 use crate::mesh::tetrahedra;
 use crate::solver::checked;
@@ -18,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::time::Instant;
 
-/// What is measured.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// A name of `rrbsolver_problems::sparse`, or tetrahedra_N.
@@ -27,50 +26,50 @@ pub struct Plan {
     pub formats: Vec<String>,
     /// Sets of options of solves, as text.
     pub options: Vec<String>,
-    /// Measured rounds; of products ten times as many.
+    /// Number of measured rounds; ten times as many for products.
     pub repeats: usize,
-    /// The system is written here for other programs: int64 rows and entries, int32 row pointers and columns, values.
+    /// File for the system, for other programs: int64 rows and entries, int32 row pointers and columns, values.
     pub write: Option<PathBuf>,
 }
 
-/// Products in a format.
+/// Results of products in a format.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ProductRow {
-    /// Its name.
+    /// Name of the format.
     pub format: String,
-    /// Counted bytes an entry, x and y with them.
+    /// Counted bytes per entry, including x and y.
     pub bytes: f64,
-    /// Of a product.
+    /// Seconds of a product.
     pub product: Samples,
 }
 
-/// Solves with a set of options.
+/// Results of solves with a set of options.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SolveRow {
-    /// Options.
+    /// Option text.
     pub options: String,
-    /// The method in use at the end.
+    /// Method in use at the end.
     pub method: String,
-    /// Of a solve.
+    /// Number of iterations of a solve.
     pub iterations: usize,
-    /// Whether the test was met.
+    /// Whether the solve converged.
     pub converged: bool,
-    /// |b - A x| / |b|, as told.
+    /// Reported |b - A x| / |b|.
     pub residual: f64,
-    /// From the matrix to a solver that is ready.
+    /// Seconds from the matrix to a ready solver.
     pub factorize: Samples,
-    /// From x = 0 to x.
+    /// Seconds from x = 0 to x.
     pub solve: Samples,
 }
 
-/// All of them.
+/// Results of all formats and solves.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct General {
-    /// The system.
+    /// Name of the system.
     pub name: String,
-    /// Its rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Its entries.
+    /// Number of entries.
     pub entries: usize,
     /// Products.
     pub products: Vec<ProductRow>,
@@ -78,7 +77,7 @@ pub struct General {
     pub solves: Vec<SolveRow>,
 }
 
-/// The matrix by rows, as a caller has it.
+/// The matrix in CSR format, as callers store it.
 struct Rows {
     ptr: Vec<i32>,
     col: Vec<i32>,
@@ -118,7 +117,7 @@ impl Rows {
     }
 }
 
-/// A handle.
+/// A handle of the family `sparse_`.
 struct Library(*mut sparse_handle);
 
 impl Drop for Library {
@@ -140,7 +139,7 @@ impl Library {
 
     fn set(&self, options: &str) -> Result<()> {
         let text = CString::new(options).map_err(|_| anyhow!("options have no NUL"))?;
-        // SAFETY: a live handle, and a text that ends with NUL.
+        // SAFETY: a live handle and a NUL-terminated string.
         checked(unsafe { sparse_set_options(self.0, text.as_ptr()) }).with_context(|| options.to_owned())?;
         Ok(())
     }
@@ -154,25 +153,25 @@ impl Library {
 
     fn int(&self, key: i32) -> i64 {
         let mut value = 0;
-        // SAFETY: a live handle, and an int64_t.
+        // SAFETY: a live handle and a valid int64_t.
         unsafe { sparse_get_int(self.0, key, &mut value) };
         value
     }
 
     fn real(&self, key: i32) -> f64 {
         let mut value = 0.0;
-        // SAFETY: a live handle, and a double.
+        // SAFETY: a live handle and a valid double.
         unsafe { sparse_get_real(self.0, key, &mut value) };
         value
     }
 }
 
-/// The name of a choice.
+/// Returns the name of a choice.
 fn named(names: &[(&str, i64)], number: i64) -> String {
     names.iter().find(|name| name.1 == number).map_or_else(String::new, |name| name.0.to_owned())
 }
 
-/// Rounds in which all run in turn; the first is the warm-up.
+/// Measures in rounds in which all products and solves run in turn; the first round is the warm-up.
 pub fn measure(plan: &Plan) -> Result<General> {
     let cells = plan.name.strip_prefix("tetrahedra_").and_then(|n| n.parse().ok());
     let system = cells.map(tetrahedra).or_else(|| system(&plan.name));

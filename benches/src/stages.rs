@@ -1,9 +1,9 @@
-//! Where the time of a solve goes: a clock around every step that the text of the method calls, read on the calling
-//! thread (member 0 of the team; a barrier that a step waits at belongs to it). The solver knows nothing of it.
+//! Measures each step of a solve. A clock around every step is read on the calling thread (thread 0); a barrier inside
+//! a step counts as part of the step. The solver is unaware of the clock.
 //!
-//! On a device the clock waits until a step is done. With `fusion=off` the steps of the loop come one by one, each with
-//! a launch and a wait of its own, and further solves time the kernels of each grid; else the loop that the device runs
-//! by itself is one step, as a solve has it.
+//! On a device, the clock waits until a step is done. With `fusion=off`, the steps of the loop run separately, each
+//! with its own launch and wait, and additional solves measure the kernels of each grid. Otherwise, the loop that runs
+//! on the device is one step, as in a normal solve.
 
 use crate::cost::{Cost, Model};
 use crate::problem::Problem;
@@ -20,62 +20,63 @@ use serde::{Deserialize, Serialize};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// One step: calls in a solve, and the time of all of them.
+/// Results of one step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stage {
-    /// Its name in the traits.
+    /// Name of the step in the traits.
     pub step: String,
-    /// Calls in one solve.
+    /// Number of calls in one solve.
     pub calls: usize,
-    /// All calls of a solve together.
+    /// Seconds of all calls of a solve together.
     pub seconds: Samples,
-    /// Of a call, per black node; none where it is not counted.
+    /// Cost of one call per black node; none if it is not counted.
     pub cost: Option<Cost>,
 }
 
-/// A solve, step by step.
+/// Results of a solve, step by step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Breakdown {
-    /// Problem.
+    /// Name of the problem.
     pub problem: String,
-    /// Its nodes.
+    /// Number of nodes in x.
     pub nx: usize,
-    /// Its nodes.
+    /// Number of nodes in y.
     pub ny: usize,
     /// Options of the solver.
     pub options: String,
     /// The preconditioner in use.
     pub model: Model,
-    /// Threads in use.
+    /// Number of threads in use.
     pub threads: usize,
-    /// The device in use, if one is.
+    /// CUDA ordinal of the device in use, if any.
     #[serde(default)]
     pub device: Option<i32>,
-    /// Copies between host and device: b and x there, x back.
+    /// Seconds of copies between host and device: b and x to the device, x back.
     #[serde(default)]
     pub transfer: Samples,
-    /// r1/r2/b1/b2 grids.
+    /// Number of r1/r2/b1/b2 grids.
     pub grids: usize,
-    /// Iterations of the solve.
+    /// Number of iterations of the solve.
     pub iterations: usize,
-    /// The whole.
+    /// Seconds of the whole solve.
     pub total: Samples,
-    /// In the order of the first call; the times of one solve have one place in all of them.
+    /// Steps in the order of their first call. The samples of all steps have the same order of solves.
     pub stages: Vec<Stage>,
-    /// On the way down and up each r1/r2/b1/b2 grid, all passes of a solve together; last what lies below them.
+    /// Seconds of the downward and upward pass of each r1/r2/b1/b2 grid, over all passes of a solve; the last entry is
+    /// for the levels below.
     #[serde(default)]
     pub by_grid: Vec<[Samples; 2]>,
 }
 
-/// (step, calls, seconds), in the order of the first call.
+/// Step, calls and seconds, in the order of the first call.
 type Readings = Vec<(&'static str, usize, f64)>;
 
-/// Passes every step on, and notes how long it took.
+/// Forwards every step to the backend and measures its time.
 struct Clock<'a> {
     steps: &'a mut dyn SolveSteps,
-    /// Stages as the backend has them; else their provided bodies run here, so that their steps are seen.
+    /// Whether fused stages are forwarded. Otherwise their default bodies run here, so that their steps are measured.
     fused: bool,
-    /// Likewise those around the loop, which a device does not fuse.
+    /// Whether fused stages outside the loop are forwarded, which a device does not fuse.
     fused_ends: bool,
     readings: Readings,
 }
@@ -108,7 +109,7 @@ macro_rules! noted {
     };
 }
 
-/// What a step on a vector is called in PCG.
+/// Returns the name in PCG of a step on a vector.
 fn name_of(step: &'static str, v: VectorId) -> &'static str {
     match (step, v) {
         ("inner", VectorId::R) => "residual_norm2",
@@ -192,7 +193,7 @@ impl PcgSteps for Clock<'_> {
         self.steps.contracts_quickly()
     }
 
-    /// What follows has no fused stages.
+    /// After the change, there are no fused stages.
     fn change_preconditioner(&mut self, course: &Course) -> bool {
         let changed = self.steps.change_preconditioner(course);
         self.fused &= !changed;
@@ -210,7 +211,7 @@ impl PcgSteps for Clock<'_> {
         self.textbook_replace_residual(alpha)
     }
 
-    /// A call for every iteration.
+    /// With fused stages, one call per iteration is measured.
     fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
         if !self.fused {
             return None;
@@ -266,10 +267,10 @@ impl SolveSteps for Clock<'_> {
     }
 }
 
-/// Name of the loop that a device runs by itself.
+/// Name of the loop that runs on the device.
 pub const LOOP: &str = "loop";
 
-/// Where the library would solve with these options, and the options.
+/// Returns the parsed options and the machine on which the library would solve with them.
 fn place(problem: &Problem, options: &str) -> Result<(Options, Machine)> {
     let mut parsed = Options::new(Family::Rrb);
     parsed.set_text(options)?;
@@ -282,45 +283,45 @@ fn place(problem: &Problem, options: &str) -> Result<(Options, Machine)> {
     Ok((parsed, machine))
 }
 
-/// The device that the library would solve on with these options, if on any.
+/// Returns the device on which the library would solve with these options, if any.
 pub fn device(problem: &Problem, options: &str) -> Result<Option<usize>> {
     let (_, machine) = place(problem, options)?;
     Ok(machine.is_device().then_some(machine.device as usize))
 }
 
-/// A solver under the clock.
+/// A solver with measured steps.
 pub struct Clocked<'a> {
     problem: &'a Problem,
     options: Options,
     rrb: Rrb,
     x: Vec<f64>,
-    /// The backend fuses stages.
+    /// Whether the backend fuses stages.
     fused: bool,
-    /// Each r1/r2/b1/b2 grid under the clock too.
+    /// Whether each r1/r2/b1/b2 grid is also measured.
     grids: bool,
 }
 
-/// One solve.
+/// Results of one solve.
 pub struct Run {
-    /// The whole [s].
+    /// Seconds of the whole solve.
     pub total: f64,
-    /// Iterations.
+    /// Number of iterations.
     pub iterations: usize,
-    /// Copies between host and device [s].
+    /// Seconds of copies between host and device.
     pub transfer: f64,
     readings: Readings,
     by_grid: Vec<[f64; 2]>,
 }
 
 impl Run {
-    /// The whole less all steps [s].
+    /// Returns the seconds of the solve outside all steps.
     pub fn beside_steps(&self) -> f64 {
         self.total - self.readings.iter().map(|r| r.2).sum::<f64>()
     }
 }
 
 impl<'a> Clocked<'a> {
-    /// `options`: the solver's own; `threads` and the rest as there.
+    /// Creates a solver; `options` are those of the library, including `threads`.
     pub fn new(problem: &'a Problem, options: &str) -> Result<Self> {
         let (parsed, machine) = place(problem, options)?;
         let a = &problem.a;
@@ -334,15 +335,16 @@ impl<'a> Clocked<'a> {
             corners: a.corners.as_ref().map(|(ne, nw)| (view("northeast", ne), view("northwest", nw))),
         };
         let rrb = Rrb::factorize(None, &stencil, &parsed, machine, 0, &make_backend)?;
-        // On a device that takes a wait after every kernel, which is left to solves of their own.
+        // On a device, this needs a wait after every kernel, so separate solves measure it.
         let grids = rrb.device().is_none();
-        // What a CPU runs unfused all the same, which would be charged to the wrong steps.
+        // The CPU runs these systems unfused in any case; with fused stages, the time would be attributed to the wrong
+        // steps.
         let unfused = rrb.done.singular_components > 0 || rrb.done.compensated_couplings > 0 || a.corners.is_some();
         let fused = parsed.int(opt::FUSION) != 0 && !(unfused && rrb.device().is_none());
         Ok(Self { problem, options: parsed, rrb, x: vec![0.0; problem.unknowns()], fused, grids })
     }
 
-    /// From x = 0.
+    /// Solves from x = 0.
     pub fn solve(&mut self) -> Result<Run> {
         let Self { problem, options, rrb, x, fused, grids } = self;
         let (fused, grids) = (*fused, *grids);
@@ -390,7 +392,8 @@ fn keep(by_grid: &mut Vec<[Samples; 2]>, run: &Run) {
     }
 }
 
-/// What a call moves and computes. <r, M^-1 r> comes with a fused way down: who asks for it then is told a number.
+/// Returns the cost of one call. A fused downward sweep already computes <r, M^-1 r>, so returning this number costs
+/// nothing.
 fn cost_of(model: &Model, step: &str) -> Option<Cost> {
     match step {
         "preconditioned_square" if model.fused => Some(Cost { words: 0.0, flops: 0.0 }),
@@ -398,7 +401,7 @@ fn cost_of(model: &Model, step: &str) -> Option<Cost> {
     }
 }
 
-/// Solves `repeats` times from x = 0 after one warm-up, each step under a clock.
+/// Solves `repeats` times from x = 0 after one warm-up, and measures each step.
 pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Breakdown> {
     let mut clocked = Clocked::new(problem, options)?;
     let done = clocked.rrb.done;
@@ -452,7 +455,7 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
 mod tests {
     use super::*;
 
-    /// All that a solve calls, each step times its calls, is what the contest's "GB/s" are of.
+    /// The words of a solve, on which the contest's "GB/s" are based, equal the sum of all steps times their calls.
     #[test]
     fn steps_add_up_to_the_words_of_a_solve() {
         let problem = Problem::find("poisson_f", 127, None, 0.0).unwrap();
@@ -465,7 +468,7 @@ mod tests {
         }
     }
 
-    /// Constants are projected out by the textbook's steps, whatever was asked for.
+    /// Constants are projected out with unfused steps, whatever the options are.
     #[test]
     fn what_runs_unfused_is_seen_step_by_step() {
         for (problem, step) in [("neumann_var", "precondition"), ("poisson_f", "descend")] {
@@ -474,11 +477,11 @@ mod tests {
                 let b = measure(&problem, options, 1).unwrap();
                 let stage = b.stages.iter().find(|s| s.step == step).expect(options);
                 assert!(stage.calls >= b.iterations, "{options}");
-                // Short formats are counted where they run fused.
+                // Short formats are counted only if they run fused.
                 assert_eq!(stage.cost.is_some(), b.model.fused || options == "precision=f64");
                 assert_eq!(b.model.fused, step == "descend");
                 assert_eq!(b.stages.iter().any(|s| s.step == "preconditioned_square"), step == "descend");
-                // The means are not counted, and have no numbers made up for them.
+                // The means are not counted, and must not get a cost.
                 let projects = b.stages.iter().any(|s| s.step == "project_rhs" && s.cost.is_none());
                 assert_eq!(projects, step == "precondition");
             }

@@ -1,8 +1,8 @@
-//! What the memory gives: copy and triad over arrays of a chosen total size, by one thread and by many.
+//! Memory bandwidth: copy and triad over arrays of a given total size, by one thread and by several threads.
 //!
-//! Bytes are counted as in STREAM (J. McCalpin): 16 for a copied value, 24 for a = b + s c; lines that a store fetches
-//! first are not counted. Each thread has arrays of its own, first written by it. Copy is the C library's `memcpy`,
-//! which for large arrays writes past the cache.
+//! Bytes are counted as in STREAM (J. McCalpin): 16 per copied value, 24 per a = b + s c; lines that a store fetches
+//! first are not counted. Each thread has arrays of its own, which it writes first. Copy is `memcpy` of the C library,
+//! which bypasses the cache for large arrays.
 
 use crate::isa::{for_each_isa, multiply_add};
 use crate::timing::Samples;
@@ -14,22 +14,22 @@ use std::time::Instant;
 /// Bandwidth of one kernel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bandwidth {
-    /// `copy` or `triad`, or `device copy`.
+    /// Kernel: `copy`, `triad` or `device copy`.
     pub kernel: String,
-    /// Threads; 0 on a device.
+    /// Number of threads; 0 on a device.
     pub threads: usize,
-    /// All arrays together.
+    /// Total size of all arrays in MB.
     pub megabytes: f64,
-    /// GB/s, median.
+    /// Median in GB/s.
     pub median: f64,
-    /// GB/s, fastest.
+    /// Largest value in GB/s.
     pub best: f64,
 }
 
-/// Far beyond the caches of any machine of today with its share of a few cores.
+/// Total size of the arrays in MB, far beyond the caches of present machines with a share of a few cores.
 pub const FROM_MEMORY_MEGABYTES: f64 = 1200.0;
 const REPEATS: usize = 11;
-/// Bytes moved in one repetition at least: long against the clock and a barrier.
+/// Smallest number of bytes per repetition, so that it lasts long compared with the clock and a barrier.
 const WORTH_A_CLOCK: f64 = 1e8;
 
 #[inline(always)]
@@ -41,7 +41,7 @@ fn triad_text<const FMA: bool>(a: &mut [f64], b: &[f64], c: &[f64]) {
 
 for_each_isa! { pub(crate) fn triad(a: &mut [f64], b: &[f64], c: &[f64]) = triad_text }
 
-/// Copy and triad with 1 and `threads` threads, at each total size in `megabytes`.
+/// Measures copy and triad with 1 and with `threads` threads, at each total size in `megabytes`.
 pub fn measure(threads: usize, megabytes: &[f64]) -> Vec<Bandwidth> {
     let counts = if threads > 1 { vec![1, threads] } else { vec![1] };
     let mut all = Vec::new();
@@ -54,7 +54,7 @@ pub fn measure(threads: usize, megabytes: &[f64]) -> Vec<Bandwidth> {
     all
 }
 
-/// Two measurements of the same, one before and one after what they are compared with: the mean of the medians.
+/// Combines two measurements, before and after the measurement that they are compared with: the mean of the medians.
 pub fn both(before: Vec<Bandwidth>, after: &[Bandwidth]) -> Vec<Bandwidth> {
     let mut all = before;
     for (b, a) in all.iter_mut().zip(after) {
@@ -64,7 +64,7 @@ pub fn both(before: Vec<Bandwidth>, after: &[Bandwidth]) -> Vec<Bandwidth> {
     all
 }
 
-/// Triad from memory with this many threads: what shares are taken of.
+/// Returns the triad bandwidth from memory with this number of threads, to which shares refer.
 pub fn ceiling(all: &[Bandwidth], threads: usize) -> Option<f64> {
     let largest = all.iter().map(|b| b.megabytes).fold(0.0, f64::max);
     all.iter().find(|b| b.kernel == "triad" && b.threads == threads && b.megabytes == largest).map(|b| b.median)
@@ -80,7 +80,7 @@ fn run(is_triad: bool, threads: usize, megabytes: f64) -> Bandwidth {
         let mut a = vec![1.0; values];
         let (b, c) = (vec![2.0; values], vec![0.5; if is_triad { values } else { 0 }]);
         let mut seconds = Vec::new();
-        // The first is the warm-up.
+        // The first repetition is the warm-up.
         for _ in 0..=REPEATS {
             barrier.wait();
             let start = Instant::now();

@@ -1,5 +1,5 @@
 //! The hard suite (docs/benchmarks/hard-suite.md): systems on which common preconditioners fail, and three easy ones.
-//! Several solvers run in turns on each.
+//! Several solvers run in turn on each system.
 
 use crate::contest::{self, Contender, Contest, Effort, Entry};
 use crate::problem::Problem;
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program that makes the systems.
+/// The program that generates the systems.
 const GENERATOR: &str = include_str!("../hard_suite.py");
 
-/// Names of its systems, in its order.
+/// Names of its systems, in order.
 const HARD: [&str; 16] = [
     "poisson",
     "aniso10",
@@ -34,31 +34,31 @@ const HARD: [&str; 16] = [
     "neumann_logn",
 ];
 
-/// The easy systems, which come last: name in the suite, name of the problem (docs/benchmarks/cpu-2d.md).
+/// The easy systems, which are last: name in the suite, name of the problem (docs/benchmarks/cpu-2d.md).
 const EASY: [(&str, &str); 3] = [("P1", "poisson_f"), ("P2", "variable_depth"), ("discs", "inclHigh_1000")];
 
-/// What a suite is made of.
+/// Parameters of the suite.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// Of random numbers.
+    /// Seed of the random numbers.
     pub seed: u32,
-    /// Nodes a row, and as many rows but in coasts.
+    /// Nodes per row; also the number of rows, except for coasts.
     pub size: usize,
-    /// Bathymetries (.asc, .asc.gz), of which waves are solved.
+    /// Bathymetries (.asc, .asc.gz), whose wave systems are added.
     pub coasts: &'a [String],
-    /// Of those: shallower water is land [m].
+    /// Bathymetry: shallower water is land [m].
     pub least_depth: f64,
 }
 
-/// All systems, in the order of the suite.
+/// Results of all systems, in the order of the suite.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Suite {
-    /// A contest each.
+    /// One contest per system.
     pub systems: Vec<Contest>,
 }
 
-/// Makes the systems in a folder, a file (NAME.stencil) each: by python3 where it has numpy, else here, which is the
-/// same but for rounding.
+/// Generates the systems in a folder, one file (NAME.stencil) each: with python3 if it has numpy, otherwise here, with
+/// differences by rounding only.
 pub fn make(plan: &Plan, folder: &Path) -> Result<()> {
     let Plan { seed, size, coasts, least_depth } = *plan;
     if size < 2 {
@@ -87,7 +87,7 @@ pub fn make(plan: &Plan, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A system as its file has it: zeros where couplings leave the grid.
+/// Returns the file content of a system, with zero couplings out of the grid.
 fn bytes(name: &str, Problem { mut a, b, .. }: Problem) -> Vec<u8> {
     let (nx, ny) = (a.nx, a.ny);
     (0..ny).for_each(|j| a.east[j * nx + nx - 1] = 0.0);
@@ -95,7 +95,7 @@ fn bytes(name: &str, Problem { mut a, b, .. }: Problem) -> Vec<u8> {
     hard::write(&System { name: name.to_owned(), a, b, singular: false })
 }
 
-/// The systems of a folder, in the order of the suite; others behind them, by their names.
+/// Returns the systems of a folder in the order of the suite, followed by other systems in the order of their names.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<PathBuf>>>()?;
@@ -112,7 +112,8 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Every system of a folder by these; `{}` in the words of a program stands for the file of the system.
+/// Runs the contenders on every system of a folder; `{}` in the arguments of a program is replaced by the file of the
+/// system.
 pub fn hold(folder: &Path, contenders: &[Contender], effort: Effort) -> Result<Suite> {
     let mut systems = Vec::new();
     for file in files(folder)? {
@@ -128,7 +129,7 @@ pub fn hold(folder: &Path, contenders: &[Contender], effort: Effort) -> Result<S
             })
             .collect();
         let mut contest = contest::hold(&problem, &named, effort)?;
-        // Others may end without what was asked for.
+        // Other programs may end without reaching the tolerance.
         contest.entries.iter_mut().for_each(|entry| entry.converged &= entry.residual <= 1.01 * effort.rel_tol);
         systems.push(contest);
     }
@@ -136,8 +137,8 @@ pub fn hold(folder: &Path, contenders: &[Contender], effort: Effort) -> Result<S
 }
 
 impl Suite {
-    /// Milliseconds of setup and solve, iterations in brackets; then how often each takes the time of the first one, in
-    /// the geometric mean, and the least.
+    /// Formats milliseconds of setup and solve with the iterations in brackets, and the ratio of each solver to the
+    /// first one: geometric mean and smallest.
     pub fn text(&self) -> String {
         let Some(first) = self.systems.first() else { return String::new() };
         let mut text = format!("{}, setup and solve in ms [iterations]; -: did not come to an end\n\n", size(first));
@@ -154,7 +155,8 @@ impl Suite {
         text
     }
 
-    /// Geometric mean and least of the time of the k-th over that of the first, where both came to an end.
+    /// Returns the geometric mean and the smallest ratio of the times of solver k to those of the first, over systems
+    /// where both converged.
     fn beside_the_first(&self, k: usize) -> String {
         let of = |system: &Contest| {
             let (first, other) = (system.entries.first()?, system.entries.get(k)?);
@@ -174,7 +176,7 @@ fn size(system: &Contest) -> String {
     format!("{} x {}", system.nx, system.ny)
 }
 
-/// Seconds of setup and solve.
+/// Returns the seconds of setup and solve.
 fn total(entry: &Entry) -> f64 {
     entry.setup.median() + entry.solve.median()
 }

@@ -1,4 +1,4 @@
-//! The papers' sweeps over levels and over r1/r2/b1/b2 grids (figures 5.1 to 5.6 and table 5.3 of ETNA 46, 2017).
+//! The papers' studies over levels and over r1/r2/b1/b2 grids (figures 5.1 to 5.6 and table 5.3 of ETNA 46, 2017).
 
 use crate::device::{Device, DeviceArray};
 use crate::problem::Problem;
@@ -10,51 +10,52 @@ use rrbsolver_problems::random_rhs;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// The papers' criterion.
+/// The papers' stopping test.
 pub const PAPERS_NORM: &str = "norm=preconditioned reference=initial";
 
 /// Times of one solver on one problem.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Timed {
-    /// Factorization, in a handle that exists.
+    /// Seconds of a factorization in an existing handle.
     pub setup: Samples,
-    /// Solve.
+    /// Seconds of a solve.
     pub solve: Samples,
-    /// On a device, whose setup and solve have their arrays there: copies of a solve with arrays on the host.
+    /// On a device, where setup and solve use arrays on the device: seconds of the copies of a solve with arrays on the
+    /// host.
     #[serde(default)]
     pub copies: Option<Samples>,
 }
 
-/// One number of levels on one grid.
+/// Results of one number of levels on one grid.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelRow {
-    /// Nodes a side.
+    /// Nodes per side.
     pub n: usize,
-    /// Eliminations done.
+    /// Number of levels in use (eliminations).
     pub levels: usize,
-    /// Iterations with the problem's own right-hand side.
+    /// Number of iterations with the problem's own right-hand side.
     pub iterations: usize,
-    /// Condition number of M^-1 A, from a solve to 1e-12 with a random right-hand side; 0 where that ended in one.
+    /// Condition number of M^-1 A, from a solve to 1e-12 with a random right-hand side; 0 after a single iteration.
     pub kappa: f64,
-    /// Notay's bound.
+    /// Notay's bound of the condition number.
     pub bound: f64,
-    /// Its times.
+    /// Times.
     #[serde(flatten)]
     pub timed: Timed,
 }
 
-/// Figures 5.1, 5.2 and table 5.3.
+/// Results of figures 5.1, 5.2 and table 5.3.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelSweep {
-    /// Problem.
+    /// Name of the problem.
     pub problem: String,
-    /// Options beside levels.
+    /// Options in addition to levels.
     pub options: String,
-    /// By size, then by levels.
+    /// Results by size, then by levels.
     pub rows: Vec<LevelRow>,
 }
 
-/// sqrt(5) (sqrt(5) - 1)^(levels - 1), about 1.8 * 1.23^levels (report 16-06, section 2.5).
+/// Returns Notay's bound sqrt(5) (sqrt(5) - 1)^(levels - 1), about 1.8 * 1.23^levels (report 16-06, section 2.5).
 pub fn notay_bound(levels: usize) -> f64 {
     5f64.sqrt() * (5f64.sqrt() - 1.0).powi(levels as i32 - 1)
 }
@@ -83,7 +84,8 @@ impl Resident {
     }
 }
 
-/// Factorizes and solves from x = 0, `repeats` times after one warm-up. The solver has factorized this matrix before.
+/// Factorizes and solves from x = 0, `repeats` times after one warm-up. The solver must have factorized this matrix
+/// before.
 fn time(solver: &mut Solver, problem: &Problem, repeats: usize, x: &mut [f64]) -> Result<Timed> {
     let mut resident = match usize::try_from(solver.int(info::DEVICE)) {
         Ok(ordinal) => Some(Resident::new(ordinal, problem)?),
@@ -121,10 +123,11 @@ fn time(solver: &mut Solver, problem: &Problem, repeats: usize, x: &mut [f64]) -
     Ok(Timed { setup, solve, copies: resident.map(|_| copies) })
 }
 
-/// A remainder whose exact factor is larger than this takes longer to factorize than the sweep is worth.
+/// Size of the exact factor of the coarsest system above which its factorization would dominate the study.
 const WORTH_FACTORIZING: usize = 150_000_000;
 
-/// Sweeps over sizes and levels; `levels` empty: 2, 4, ... up to what a grid has, as far as the remainder is small.
+/// Measures over sizes and levels. If `levels` is empty: 2, 4, ... up to the largest number of the grid, if the
+/// coarsest system is small.
 pub fn over_levels(name: &str, sizes: &[usize], levels: &[usize], options: &str, repeats: usize) -> Result<LevelSweep> {
     let mut rows: Vec<LevelRow> = Vec::new();
     for &n in sizes {
@@ -166,56 +169,56 @@ pub fn over_levels(name: &str, sizes: &[usize], levels: &[usize], options: &str,
     Ok(LevelSweep { problem: name.to_owned(), options: options.to_owned(), rows })
 }
 
-/// One implementation with one number of grids and levels.
+/// Results of one implementation with one number of grids and levels.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GridRow {
-    /// The papers' S1 (natural storage), S2 (r1/r2/b1/b2, one thread) and S3 (threads), unfused as theirs; S3 fused;
-    /// and where there is a device S4, on which all pairs of levels have a grid, unfused and fused.
+    /// Implementation: the papers' S1 (natural storage), S2 (r1/r2/b1/b2, one thread) and S3 (threads), unfused as
+    /// theirs; S3 fused. With a device also S4, on which each pair of levels has a grid, unfused and fused.
     pub implementation: String,
-    /// r1/r2/b1/b2 grids: 0 for S1.
+    /// Number of r1/r2/b1/b2 grids; 0 for S1.
     pub grids: usize,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Eliminations.
+    /// Number of levels (eliminations).
     pub levels: usize,
-    /// Iterations of a solve.
+    /// Number of iterations of a solve.
     pub iterations: usize,
-    /// Its times.
+    /// Times.
     #[serde(flatten)]
     pub timed: Timed,
 }
 
-/// Figures 5.3 to 5.6.
+/// Results of figures 5.3 to 5.6.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GridSweep {
-    /// Problem.
+    /// Name of the problem.
     pub problem: String,
-    /// Nodes a side.
+    /// Nodes per side.
     pub n: usize,
-    /// Options beside those of the rows.
+    /// Options in addition to those of the rows.
     pub options: String,
-    /// By implementation, grids and levels.
+    /// Results by implementation, grids and levels.
     pub rows: Vec<GridRow>,
 }
 
-/// What a grid sweep goes over.
+/// Parameters of a study over grids.
 #[derive(Clone, Debug)]
 pub struct GridPlan {
-    /// Levels at which all implementations run (figures 5.3, 5.4).
+    /// Numbers of levels for all implementations (figures 5.3, 5.4).
     pub levels_all: Vec<usize>,
-    /// Levels at which the fused ones run (figures 5.5, 5.6).
+    /// Numbers of levels for the fused implementations (figures 5.5, 5.6).
     pub levels_fused: Vec<usize>,
     /// Numbers of grids.
     pub grids: Vec<usize>,
-    /// Threads of S3.
+    /// Number of threads of S3.
     pub threads: usize,
-    /// S4 runs too.
+    /// Whether S4 runs too.
     pub device: bool,
-    /// Measured solves of each.
+    /// Number of measured solves.
     pub repeats: usize,
 }
 
-/// Sweeps over implementations, levels and grids.
+/// Measures over implementations, levels and grids.
 pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Result<GridSweep> {
     let problem = Problem::find(name, n, None, 0.0)?;
     let mut rows = Vec::new();
@@ -225,7 +228,7 @@ pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Resul
         let mut solver = Solver::new(problem.a.nx, problem.a.ny, &text)?;
         solver.factorize(&problem.a).with_context(|| text.to_owned())?;
         if solver.int(info::LEVELS) as usize != levels || solver.int(info::GRIDS) as usize != grids {
-            // Not that many exist on this grid.
+            // This number of levels or grids does not exist for this grid.
             return Ok(());
         }
         let timed = time(&mut solver, &problem, plan.repeats, &mut x)?;
@@ -242,7 +245,7 @@ pub fn over_grids(name: &str, n: usize, options: &str, plan: &GridPlan) -> Resul
     let threads = plan.threads;
     for &levels in &plan.levels_all {
         one("S1", 0, levels, "backend=reference")?;
-        // Grids beyond half the levels do not exist.
+        // More grids than half the levels do not exist.
         for &g in plan.grids.iter().filter(|&&g| g > 0 && 2 * g <= levels) {
             one("S2", g, levels, &format!("backend=cpu threads=1 fusion=off grids={g}"))?;
             one("S3", g, levels, &format!("backend=cpu threads={threads} fusion=off grids={g}"))?;

@@ -1,29 +1,29 @@
-//! Repeated measurements and what is said about them.
+//! Repeated measurements and their statistics.
 
 use serde::{Deserialize, Serialize};
 
-/// Times of one thing [s], in the order they were taken.
+/// Measured times [s], in the order of the measurements.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Samples(Vec<f64>);
 
 impl Samples {
-    /// From times taken elsewhere.
+    /// Wraps existing times.
     pub fn new(seconds: Vec<f64>) -> Self {
         Self(seconds)
     }
 
-    /// One more.
+    /// Adds a time.
     pub fn push(&mut self, seconds: f64) {
         self.0.push(seconds);
     }
 
-    /// As taken.
+    /// Returns the times in the order of the measurements.
     pub fn all(&self) -> &[f64] {
         &self.0
     }
 
-    /// NaN if there are none.
+    /// Returns the median; NaN if there are no times.
     pub fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -35,17 +35,17 @@ impl Samples {
         }
     }
 
-    /// Smallest.
+    /// Returns the smallest time.
     pub fn least(&self) -> f64 {
         self.0.iter().copied().fold(f64::NAN, f64::min)
     }
 
-    /// Largest.
+    /// Returns the largest time.
     pub fn most(&self) -> f64 {
         self.0.iter().copied().fold(f64::NAN, f64::max)
     }
 
-    /// "median (least .. most)" in milliseconds.
+    /// Formats "median (smallest .. largest)" in milliseconds.
     pub fn milliseconds(&self) -> String {
         let ms = |s: f64| digits(1e3 * s);
         if self.0.len() < 2 {
@@ -55,7 +55,7 @@ impl Samples {
     }
 }
 
-/// Three digits, more before the point where there are more.
+/// Formats with three significant digits, or more before the decimal point.
 pub fn digits(v: f64) -> String {
     if !v.is_finite() {
         return "-".to_owned();
@@ -63,7 +63,7 @@ pub fn digits(v: f64) -> String {
     let decimals = |v: f64| {
         if v.abs() >= 100.0 || v == 0.0 { 0 } else { (2 - v.abs().log10().floor() as i32).clamp(0, 6) as usize }
     };
-    // 9.999 has one more digit before the point once it is rounded.
+    // Rounding 9.999 adds a digit before the decimal point.
     let rounded: f64 = format!("{v:.*}", decimals(v)).parse().unwrap_or(v);
     format!("{v:.*}", decimals(rounded))
 }

@@ -16,72 +16,72 @@ use std::ffi::CString;
 use std::ptr::null_mut;
 use std::time::Instant;
 
-/// What is solved, how often, and how far.
+/// Parameters of the measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// As in the column `set` of tests/golden/gmg.csv.
+    /// Geometry, as in the column `set` of tests/golden/gmg.csv.
     pub set: String,
-    /// Cells in x, y and z.
+    /// Number of cells in x, y and z.
     pub size: [usize; 3],
-    /// Density of the light phase in that of the heavy one.
+    /// Ratio of the density of the light phase to that of the heavy phase.
     pub contrast: f64,
     /// Name of the right-hand side.
     pub rhs: String,
     /// Sets of options, as text.
     pub options: Vec<String>,
-    /// The in-house ICCG too.
+    /// Whether the in-house ICCG is also measured.
     pub baseline: bool,
-    /// 2-norm of b - A x relative to b.
+    /// Tolerance: 2-norm of b - A x relative to b.
     pub rel_tol: f64,
-    /// Measured rounds.
+    /// Number of measured rounds.
     pub repeats: usize,
-    /// Who has used so many seconds is measured once at most.
+    /// A solver that has used this many seconds is measured at most once.
     pub seconds: f64,
 }
 
-/// One solver.
+/// Results of one solver.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Row {
-    /// Options, or the name.
+    /// Options, or name of the solver.
     pub solver: String,
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// CUDA ordinal; the arrays are there then.
+    /// CUDA ordinal; the arrays are then on the device.
     pub device: Option<usize>,
-    /// Deflation vectors.
+    /// Number of deflation vectors.
     pub vectors: usize,
-    /// Of a solve.
+    /// Number of iterations of a solve.
     pub iterations: usize,
-    /// Whether the solver says that it converged.
+    /// Whether the solver reports convergence.
     pub converged: bool,
-    /// |b - A x| / |b|, computed afresh.
+    /// |b - A x| / |b|, recomputed.
     pub residual: f64,
-    /// From the matrix to a solver that is ready, memory that is there.
+    /// Seconds from the matrix to a ready solver, with memory already allocated.
     pub factorize: Samples,
-    /// From b and x = 0 to x.
+    /// Seconds from b and x = 0 to x.
     pub solve: Samples,
 }
 
-/// All of them.
+/// Results of all solvers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pressure {
-    /// Geometry.
+    /// Name of the geometry.
     pub set: String,
-    /// Cells in x, y and z.
+    /// Number of cells in x, y and z.
     pub size: [usize; 3],
-    /// Density of the light phase in that of the heavy one.
+    /// Ratio of the density of the light phase to that of the heavy phase.
     pub contrast: f64,
-    /// Right-hand side.
+    /// Name of the right-hand side.
     pub rhs: String,
-    /// In the order of the options, the in-house solver last.
+    /// Results in the order of the options, followed by the in-house solver.
     pub rows: Vec<Row>,
 }
 
-/// A handle, and what a device holds of the system.
+/// A handle, and the arrays of the system on a device.
 struct Library<'a> {
     handle: *mut dpcg_handle,
     a: &'a TwoPhase,
-    /// Center, east, north, top, b and x.
+    /// Arrays center, east, north, top, b and x on the device.
     resident: Option<[DeviceArray; 6]>,
 }
 
@@ -93,12 +93,12 @@ impl Drop for Library<'_> {
 }
 
 impl<'a> Library<'a> {
-    /// Factorized once.
+    /// Creates a handle and factorizes once.
     fn new(a: &'a TwoPhase, b: &[f64], options: &str) -> Result<Self> {
         let text = CString::new(options).map_err(|_| anyhow!("options have no NUL"))?;
         let mut solver = Self { handle: null_mut(), a, resident: None };
         let [nx, ny, nz] = a.size.map(|n| n as i64);
-        // SAFETY: `handle` is a pointer; the text ends with NUL.
+        // SAFETY: `handle` is a valid pointer; the text is NUL-terminated.
         unsafe {
             checked(dpcg_create(nx, ny, nz, &mut solver.handle))?;
             checked(dpcg_set_options(solver.handle, text.as_ptr()))?;
@@ -128,7 +128,7 @@ impl<'a> Library<'a> {
         Ok(())
     }
 
-    /// x from x = 0; seconds of the solve alone. Whether the test was met.
+    /// Solves from x = 0. Returns whether the solve converged, and the seconds of the solve alone.
     fn solve(&mut self, b: &[f64], x: &mut [f64]) -> Result<(bool, f64)> {
         x.fill(0.0);
         let pointers = match &mut self.resident {
@@ -150,13 +150,13 @@ impl<'a> Library<'a> {
 
     fn int(&self, key: i32) -> i64 {
         let mut value = 0;
-        // SAFETY: a live handle, and an int64_t.
+        // SAFETY: a live handle and a valid int64_t.
         unsafe { dpcg_get_int(self.handle, key, &mut value) };
         value
     }
 }
 
-/// One round of a contender; its times are added to the row where it is measured.
+/// Runs one round of a contender; its times are added to the row if it is measured.
 fn round(plan: &Plan, a: &TwoPhase, b: &[f64], row: &mut Row, options: Option<&String>, measured: bool) -> Result<()> {
     let mut x = vec![0.0; b.len()];
     let (factorize, solve);
@@ -187,7 +187,7 @@ fn round(plan: &Plan, a: &TwoPhase, b: &[f64], row: &mut Row, options: Option<&S
     Ok(())
 }
 
-/// Rounds in which all run in turn; the first is the warm-up.
+/// Measures in rounds in which all contenders run in turn; the first round is the warm-up.
 pub fn measure(plan: &Plan) -> Result<Pressure> {
     if plan.size.contains(&0) {
         bail!("no such problem has {:?} cells", plan.size);

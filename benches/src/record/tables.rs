@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Tables for readers.
 
 use crate::cost::Cost;
 use crate::distributed::{Ranks, RanksRow, Scaling};
@@ -13,7 +13,7 @@ use crate::two_phase::Pressure;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// A figure as a table: a row for each place on the x axis.
+/// Formats a figure as a table: one row per value of x.
 pub fn chart(chart: &Chart) -> String {
     let mut xs: Vec<f64> = chart.curves.iter().flat_map(|c| c.points.iter().map(|p| p.0)).collect();
     xs.sort_by(f64::total_cmp);
@@ -34,7 +34,7 @@ pub fn chart(chart: &Chart) -> String {
     format!("{} [{}]:\n\n{}", chart.title, chart.y, table(&head, &rows))
 }
 
-/// A line for each grid and solver.
+/// Formats one line per grid and solver.
 pub fn march(run: &March) -> String {
     let head = [
         "problem",
@@ -68,7 +68,7 @@ pub fn march(run: &March) -> String {
     format!("{}\n{}", table(&head, &rows), charts.join("\n"))
 }
 
-/// A line for each solver.
+/// Formats one line per solver.
 pub fn pressure(run: &Pressure) -> String {
     let head = ["solver", "place", "vectors", "iterations", "residual", "factorize ms", "solve ms", "ms per iteration"];
     let rows: Vec<Vec<String>> = run
@@ -92,7 +92,7 @@ pub fn pressure(run: &Pressure) -> String {
     format!("{system}:\n\n{}", table(&head, &rows))
 }
 
-/// A line for each format, and for each solve.
+/// Formats one line per format, and one per solve.
 pub fn general(run: &General) -> String {
     let entries = run.entries as f64;
     let products: Vec<Vec<String>> = run
@@ -128,7 +128,7 @@ pub fn general(run: &General) -> String {
     format!("{system}:\n\n{of_products}\n{}", table(&head, &solves))
 }
 
-/// A table whose columns stand below one another in a terminal too.
+/// Formats a table whose columns are also aligned in plain text.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width =
         |k: usize| rows.iter().map(|r| r[k].chars().count()).chain([head[k].chars().count(), 3]).max().unwrap_or(3);
@@ -145,7 +145,7 @@ pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// The papers' table 5.2: where the levels' time goes, by grid. Fused stages of the first grid do CG's work too.
+/// Table 5.2 of the papers: time of the levels by grid. Fused stages of the first grid include work of CG.
 pub fn by_grid(b: &Breakdown) -> String {
     let median = |way: usize| b.by_grid.iter().map(|g| g[way].median()).collect::<Vec<f64>>();
     let (down, up) = (median(0), median(1));
@@ -154,7 +154,7 @@ pub fn by_grid(b: &Breakdown) -> String {
         [digits(1e3 * seconds[q]), digits(100.0 * seconds[q] / total)]
     };
     let (mut nx, mut ny) = (b.nx, b.ny);
-    // Small grids of a device share a kernel with the remainder.
+    // Small grids of a device share a kernel with the coarsest system.
     let shared = (0..b.grids).find(|&q| down[q] == 0.0).unwrap_or(b.grids);
     let rows: Vec<Vec<String>> = (0..b.by_grid.len())
         .filter(|&q| q < shared || q == b.grids)
@@ -173,12 +173,12 @@ pub fn by_grid(b: &Breakdown) -> String {
     table(&["grid", "nodes", "down ms", "%", "up ms", "%"], &rows)
 }
 
-/// Of all calls.
+/// Returns the median seconds of all calls.
 pub fn seconds(stages: &[&Stage]) -> f64 {
     stages.iter().map(|s| s.seconds.median()).sum()
 }
 
-/// Of all calls, per black node; none where one stage is not counted.
+/// Returns the cost of all calls per black node; none if one stage is not counted.
 pub fn cost(stages: &[&Stage]) -> Option<Cost> {
     stages.iter().try_fold(Cost { words: 0.0, flops: 0.0 }, |sum, s| {
         let (calls, cost) = (s.calls as f64, s.cost?);
@@ -186,7 +186,7 @@ pub fn cost(stages: &[&Stage]) -> Option<Cost> {
     })
 }
 
-/// What a solve takes beside its steps [s], solve by solve; none where a step was not in all of them.
+/// Returns the seconds of a solve outside its steps, from each solve; none if a step is missing in some solve.
 pub fn beside(b: &Breakdown) -> Option<f64> {
     let solves = b.total.all().len();
     if solves == 0 || b.stages.iter().any(|s| s.seconds.all().len() != solves) {
@@ -196,17 +196,17 @@ pub fn beside(b: &Breakdown) -> Option<f64> {
     Some(Samples::new(b.total.all().iter().enumerate().map(|(k, total)| total - steps(k)).collect()).median())
 }
 
-/// Calls of stages in one row: those at a start count too, steps that come by turns once.
+/// Returns the calls of the stages in one row. Calls at a start are added; alternating steps count once.
 pub fn calls(stages: &[&Stage]) -> usize {
     let starts: usize = stages.iter().filter(|s| s.step.ends_with("_at_start")).map(|s| s.calls).sum();
     starts + stages.iter().filter(|s| !s.step.ends_with("_at_start")).map(|s| s.calls).max().unwrap_or(0)
 }
 
-/// Steps that go over the caller's arrays.
+/// Steps that read or write the caller's arrays.
 pub const ARRAYS: &[&str] = &["inspect", "load", "load_rhs", "store"];
 
-/// Rows of the papers' table 5.1, and of the fused stages. The papers' two `dotp` of an iteration are part of matvec
-/// and solver here; the one that stands alone is r'r.
+/// Rows of table 5.1 of the papers, and of the fused stages. The papers' two `dotp` per iteration are parts of matvec
+/// and solver here; the separate one is r'r.
 pub const GROUPS: &[(&str, &[&str])] = &[
     ("memcpy: caller's arrays", ARRAYS),
     ("axpy: x, r, p", &["advance_solution", "advance_residual", "next_direction"]),
@@ -255,7 +255,7 @@ pub fn levels(sweep: &LevelSweep) -> String {
     format!("{}, {}:\n\n{}", sweep.problem, sweep.options, table(&head, &rows))
 }
 
-/// Figures 5.3 and 5.4 by levels and grids, S1 at g = 0; figures 5.5 and 5.6 by levels, a column for each g.
+/// Figures 5.3 and 5.4 by levels and grids, with S1 at g = 0; figures 5.5 and 5.6 by levels, with one column per g.
 pub fn grids(sweep: &GridSweep) -> String {
     let find = |implementation: &str, levels: usize, grids: usize| {
         sweep.rows.iter().find(|r| (r.implementation.as_str(), r.levels, r.grids) == (implementation, levels, grids))
@@ -294,7 +294,7 @@ pub fn grids(sweep: &GridSweep) -> String {
 
     let levels_all = different(&|r| natural(r.levels).map(|_| r.levels));
     if !levels_all.is_empty() {
-        // Whose time is told against S1's.
+        // Implementations that are compared with S1.
         let others: Vec<&str> = compared.iter().filter(|name| **name != "S1").copied().collect();
         let mut head: Vec<String> = ["levels", "g", "iterations"].map(str::to_owned).to_vec();
         head.extend(compared.iter().map(|name| format!("{name}, solve")));
@@ -351,10 +351,10 @@ pub fn grids(sweep: &GridSweep) -> String {
     text
 }
 
-/// Setup and solve on a device have their arrays there; from the host and back, these come on top of a solve.
+/// On a device, setup and solve use arrays on the device. For arrays on the host, these copies are added to a solve.
 pub const COPIES: &str = "copies of host arrays ms";
 
-/// The table without its last column, where that says nothing.
+/// Drops the last column of a table if it has no information.
 pub fn only_where(head: &mut Vec<&str>, mut rows: Vec<Vec<String>>, keep: bool) -> Vec<Vec<String>> {
     if !keep {
         head.pop();
@@ -396,7 +396,7 @@ pub fn beside_steps(overhead: &Overhead) -> String {
     format!("{}, {options}, microseconds:\n\n", overhead.problem) + &table(&head, &rows)
 }
 
-/// Efficiency is told against the row with the fewest ranks of the same size.
+/// Efficiency is relative to the row with the fewest ranks of the same size.
 pub fn ranks(run: &Ranks) -> String {
     let of = |row: &RanksRow| {
         let same = |other: &&RanksRow| (other.scaling, other.nx) == (row.scaling, row.nx);

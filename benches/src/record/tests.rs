@@ -4,10 +4,10 @@ use crate::cost::Model;
 use crate::sweeps::{GridRow, Timed};
 use crate::timing::Samples;
 
-/// A stage: its calls, words and flops of a call, and ms of two solves.
+/// A stage: its calls, words and flops per call, and ms of two solves.
 type Row<'a> = (&'a str, usize, Option<[f64; 2]>, [f64; 2]);
 
-/// 2 black nodes.
+/// Creates a record with 2 black nodes.
 fn record(device: Option<i32>, stages: &[Row], total: [f64; 2]) -> Record {
     let seconds = |ms: [f64; 2]| Samples::new(ms.map(|ms| 1e-3 * ms).to_vec());
     let stage = |&(step, calls, cost, ms): &Row| Stage {
@@ -44,7 +44,7 @@ fn record(device: Option<i32>, stages: &[Row], total: [f64; 2]) -> Record {
     Record { command: String::new(), machine: Machine::this(), bandwidth: vec![bandwidth], study }
 }
 
-/// The cells of the row that begins so.
+/// Returns the cells of the row that begins with `name`.
 fn cells(text: &str, name: &str) -> Vec<String> {
     let row = text.lines().find(|l| l.starts_with(&format!("| {name}"))).unwrap_or_else(|| panic!("{name}: {text}"));
     row.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
@@ -60,7 +60,7 @@ fn what_is_left_over_has_bytes_and_flops_too() {
         ("back_substitute", 2, Some([4.0, 3.0]), [1.0, 1.0]),
     ];
     let text = record(None, &stages, [5.25, 5.25]).text();
-    // 16 words of 2 nodes, 256 bytes in 2 ms; half of that in a ms is the ceiling, 64 kB/s. 15 flops of 2 nodes.
+    // 16 words for 2 nodes are 256 bytes in 2 ms. Half of that per ms is the ceiling, 64 kB/s. 15 flops for 2 nodes.
     let rest = cells(&text, "rest: reduce, preconditioned square, back substitute ");
     assert_eq!(rest[1..], ["", "2.00", "38.1", "0.000256", "0.000128", "200 %", "0.000015"], "{text}");
     // 5 + 20 + 16 words, 6 + 40 + 15 flops.
@@ -83,7 +83,7 @@ fn a_step_without_a_count_has_a_row_of_its_own() {
     assert_eq!(cells(&text, "total")[4..], ["-", "-", "-", "-"]);
 }
 
-/// Steps beside the loop of a device are done in one piece, whichever of them waits for it.
+/// Steps outside the loop of a device run together, and any of them may include the wait.
 #[test]
 fn a_device_has_its_own_total() {
     let stages = [
@@ -131,13 +131,13 @@ fn figures_of_grids_are_tables_by_levels_and_g() {
         let cells = |l: &str| l.trim_matches('|').split('|').map(|c| c.trim().to_owned()).collect::<Vec<String>>();
         text.lines().filter(|l| l.starts_with('|')).map(cells).filter(|row| row.len() == columns).collect()
     };
-    // Of four implementations: solves, three of them against S1, setups.
+    // Four implementations: solve times, three ratios to S1, setup times.
     let compared = rows(&text, 3 + 4 + 3 + 4);
     assert_eq!(compared.len(), 2 + 3, "{text}");
     assert_eq!(compared[2][..8], ["8", "0", "13", "12.0", "-", "-", "-", "-"]);
     assert_eq!(compared[3][..10], ["8", "1", "13", "-", "6.00", "4.00", "3.00", "2.00", "3.00", "4.00"]);
     assert_eq!(compared[3][10..], ["-", "2.00", "2.00", "9.00"]);
-    // Setup, then solve, of the fused one at all levels.
+    // Setup, then solve, of the fused implementation at all levels.
     let fused = rows(&text, 3);
     assert_eq!((&fused[0][2], &fused[2], &fused[3]), (&"g = 1".to_owned(), &cut("6 11 7.00"), &cut("8 13 9.00")));
     assert_eq!((&fused[6], &fused[7]), (&cut("6 11 8.00"), &cut("8 13 3.00")));

@@ -1,4 +1,4 @@
-//! Runs every case on both builds and tells what differs.
+//! Runs every case on both builds and reports the differences.
 
 use crate::classes::{self, Class};
 use crate::library::Build;
@@ -9,12 +9,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// Cases at the same time, on the processor.
+/// Number of concurrent cases on the CPU.
 const THREADS: usize = 2;
 
-/// Whether nothing differs.
+/// Runs all cases. Returns whether nothing differs.
 pub fn run(args: &BitsArgs) -> Result<bool> {
-    // What a host has set is for its own solves.
+    // Options in the environment of the host are for its own solves.
     // SAFETY: no other thread runs yet.
     unsafe { std::env::remove_var("RRBSOLVER_OPTIONS") };
     let old = Build::load(&args.old, &args.options)?;
@@ -62,7 +62,7 @@ fn line(class: &Class, differing: usize) -> String {
     text
 }
 
-/// Numbers of the differing cases, with what differs.
+/// Returns the numbers of the differing cases, with their differences.
 fn run_class(class: &Class, builds: [&Build; 2], threads: usize) -> Vec<(usize, Difference)> {
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {

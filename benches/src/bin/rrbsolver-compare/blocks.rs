@@ -1,4 +1,4 @@
-//! The same of the family `smoother_`.
+//! Calls of the family `smoother_`, and the results of a build.
 
 use crate::library::{Build, Family, Owned, Watch};
 use crate::record::Record;
@@ -13,21 +13,21 @@ const OF_PATCHES: &[(&str, i32)] = &[
     ("cells", info::CELLS),
 ];
 
-/// What is asked for.
+/// Sweeps on a set of patches.
 pub struct Sweeps {
-    /// 7 or 27 entries.
+    /// Stencil with 7 or 27 entries.
     pub stencil: Vec<f64>,
-    /// Cells of a block.
+    /// Number of cells of a block in x, y and z.
     pub block: [i64; 3],
-    /// As text.
+    /// Option text.
     pub options: String,
-    /// Patches, u and f.
+    /// Patches with their arrays u and f.
     pub level: Level,
-    /// Sweeps of one call after the other.
+    /// Number of sweeps of each call, in order.
     pub calls: Vec<i32>,
 }
 
-/// A handle.
+/// A handle of the family `smoother_`.
 pub struct Smoother<'a>(Owned<'a>);
 
 impl Smoother<'_> {
@@ -44,13 +44,13 @@ impl Smoother<'_> {
         self.0.int(key).unwrap_or_else(i64::from)
     }
 
-    /// ||f - A u||_2 and f - A u, with the status of the call.
+    /// Computes ||f - A u||_2 and f - A u. Also returns the status of the call.
     fn residual(&self, level: &mut Level) -> (i32, f64, Vec<f64>) {
         let mut r: Vec<Vec<f64>> = level.f.iter().map(|f| vec![f64::NAN; f.len()]).collect();
         let table: Vec<*mut f64> = r.iter_mut().map(|r| r.as_mut_ptr()).collect();
         let (u, f) = (level.u_table(), level.f_table());
         let mut norm = f64::NAN;
-        // SAFETY: a handle of this build with the level's patches, for which Level makes its arrays.
+        // SAFETY: a handle of this build with the level's patches, for which `Level` allocates the arrays.
         let status = unsafe {
             (self.0.build.own.smoother_residual)(self.0.handle, u.as_ptr(), f.as_ptr(), table.as_ptr(), &mut norm)
         };
@@ -61,7 +61,7 @@ impl Smoother<'_> {
     pub fn apply(&mut self, level: &mut Level, sweeps: i32) -> (i32, Vec<f64>) {
         let (u, f) = (level.u_table(), level.f_table());
         self.0.watched(Watch::default(), |h| {
-            // SAFETY: a handle of this build with the level's patches, for which Level makes its arrays.
+            // SAFETY: a handle of this build with the level's patches, for which `Level` allocates the arrays.
             unsafe { (h.build.own.smoother_apply)(h.handle, u.as_ptr(), f.as_ptr(), sweeps) }
         })
     }
@@ -73,13 +73,13 @@ impl Sweeps {
         let mut smoother = Smoother(Owned::none(build, Family::Smoother));
         let (points, [x, y, z]) = (self.stencil.len() as i32, self.block);
         let create = build.own.smoother_create;
-        // SAFETY: the stencil has the length passed, and `handle` is a place for a pointer.
+        // SAFETY: the stencil has the length passed, and `handle` is a valid pointer.
         let status = unsafe { create(points, self.stencil.as_ptr(), x, y, z, &mut smoother.0.handle) };
         let status = if status < 0 { status } else { smoother.0.options(&self.options) };
         (smoother, status)
     }
 
-    /// All calls.
+    /// Makes all calls, and records their results.
     pub fn run(&self, build: &Build) -> Record {
         let mut record = Record::default();
         let told = |record: &mut Record, name: &str, status: i32| record.status(name, status, || build.last_error());

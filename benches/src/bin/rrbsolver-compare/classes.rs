@@ -1,4 +1,4 @@
-//! What both builds are asked: golden rows, random systems, sweeps of block smoothers.
+//! Cases that both builds run: golden rows, random systems, sweeps of block smoothers.
 
 use crate::blocks::Sweeps;
 use crate::library::Build;
@@ -11,12 +11,12 @@ use rrbsolver_problems::golden::{self, Row};
 use rrbsolver_problems::two_phase::TwoPhase;
 use rrbsolver_problems::{by_name, cases, sparse};
 
-/// Asks OLD and NEW.
+/// Runs a case on OLD and NEW.
 type Ask = Box<dyn Fn([&Build; 2]) -> [Record; 2] + Send + Sync>;
 
-/// One case: makes its problem, asks both builds.
+/// One case, which generates its problem and runs both builds.
 pub struct Job {
-    /// For messages.
+    /// Description for messages.
     pub name: String,
     ask: Ask,
 }
@@ -38,7 +38,7 @@ impl Job {
         Self { name, ask: Box::new(ask) }
     }
 
-    /// What the builds answer.
+    /// Returns the results of both builds.
     pub fn run(&self, builds: [&Build; 2]) -> [Record; 2] {
         (self.ask)(builds)
     }
@@ -46,19 +46,19 @@ impl Job {
 
 /// Cases of one kind.
 pub struct Class {
-    /// For messages.
+    /// Description for messages.
     pub name: &'static str,
-    /// What one of them is called.
+    /// Unit in which the cases are counted.
     pub unit: &'static str,
-    /// All of them.
+    /// The cases.
     pub jobs: Vec<Job>,
-    /// How many there are beside these.
+    /// Number of omitted cases.
     pub left_out: usize,
-    /// Why.
+    /// Reason for omitting cases.
     pub why: String,
 }
 
-/// Everything, as far as the arguments let it be.
+/// Returns all classes that the arguments allow.
 pub fn all(args: &BitsArgs) -> Vec<Class> {
     let nodes = args.nodes.unwrap_or(match args.backend {
         Backend::Emulated => 4096,
@@ -112,12 +112,13 @@ fn short_formats(backend: Backend, nodes: usize) -> Class {
     Class { name: "golden short.csv", unit: "rows", left_out: all - jobs.len(), jobs, why: too_large(nodes) }
 }
 
-/// Options that every smoother has on this backend.
+/// Returns the options of every smoother on this backend.
 fn of_smoothers(backend: Backend) -> String {
     format!("backend={} threads=2", backend.name())
 }
 
-/// On a device the order of chaotic sweeps is another one every time; on the processor one patch is one thread's.
+/// Returns whether results vary between runs: on a device, the order of chaotic sweeps does. On the CPU, one thread
+/// processes a patch.
 fn is_chaotic(backend: Backend, options: &str) -> bool {
     backend != Backend::Cpu && options.contains("chaotic")
 }
@@ -142,7 +143,8 @@ fn golden_smoothers(backend: Backend, nodes: usize) -> Class {
     Class { name: "golden smoother.csv", unit: "rows", left_out: all - jobs.len(), jobs, why }
 }
 
-/// The sweeps of each row on its finest grid, before and after; the cycle around them is no work of the library.
+/// The sweeps of each row on its finest grid, before and after the coarse grid correction. The cycle itself is not part
+/// of the library.
 fn golden_cycles(backend: Backend, nodes: usize) -> Class {
     let rows = golden::cycles();
     let all = 2 * rows.len();
@@ -174,7 +176,7 @@ fn random_systems(args: &BitsArgs) -> Class {
     Class { name: "random systems", unit: "cases", jobs, left_out: 0, why: String::new() }
 }
 
-/// Options for every box of cells.
+/// Options for each box of cells.
 const OF_BOXES: [&str; 22] = [
     "",
     "threads=1",
@@ -222,7 +224,7 @@ fn boxes(backend: Backend) -> Class {
     Class { name: "boxes", unit: "cases", jobs, left_out: 0, why: String::new() }
 }
 
-/// Options for every general matrix.
+/// Options for each general matrix.
 const OF_ROWS: [&str; 24] = [
     "",
     "threads=1",
@@ -278,7 +280,7 @@ fn rows(backend: Backend) -> Class {
     Class { name: "rows", unit: "cases", jobs, left_out, why: "sparse_ runs on the CPU".to_owned() }
 }
 
-/// Patches of a kind; `small` is for devices that are emulated.
+/// Returns patches of several kinds; `small` is for emulated devices.
 fn levels(small: bool) -> Vec<(&'static str, Level)> {
     let mut cut = Level::cut_cube(16, 2);
     cut.random(3);
@@ -306,7 +308,7 @@ const MORE: [&str; 6] = [
     "block_solver=fast_diagonalization",
     "block_solver=dense",
 ];
-/// No sizes of the paper.
+/// Block sizes that are not in the paper.
 const ODD_BLOCKS: [[i64; 3]; 3] = [[1, 1, 1], [3, 5, 7], [2, 1, 8]];
 
 /// 7 and 27 points, every method with every block solver.
@@ -321,9 +323,11 @@ fn smoothers(backend: Backend) -> Class {
             for &block in &blocks {
                 for method in METHODS {
                     for more in MORE {
-                        // The method last: chaotic sweeps in one order are those of parallel=patch.
+                        // The method is last, so that it overrides earlier ones: chaotic sweeps in a fixed order are
+                        // those of parallel=patch.
                         let options = format!("{} {more} {method}", of_smoothers(backend));
-                        // Dense inverses of all shapes of large blocks take most of a minute: those of one method do.
+                        // Dense inverses of all shapes of large blocks need most of a minute, so only one method uses
+                        // them.
                         let dense = more.contains("dense") && block.iter().product::<i64>() > 64;
                         if is_chaotic(backend, &options) || (dense && method != METHODS[1]) {
                             left_out += 1;

@@ -1,5 +1,5 @@
-//! Builds of the library, loaded beside each other, and their C interface. Numbers and signatures are those of
-//! include/rrbsolver.h, which promises to keep them: an older build is called as a newer one is.
+//! Builds of the library that are loaded next to each other, and their C interface. Numbers and signatures are those of
+//! include/rrbsolver.h, which guarantees them: an older build is called like a newer one.
 
 use crate::matrix::Matrix;
 use anyhow::{Context as _, Result, anyhow};
@@ -11,7 +11,7 @@ use std::ptr::{null, null_mut};
 
 /// A handle of any family.
 pub type Handle = *mut c_void;
-/// Called after each iteration or sweep; a result other than 0 stops the call.
+/// Type of the monitor, which is called after each iteration or sweep. A nonzero result stops the call.
 pub type Monitor = unsafe extern "C" fn(*mut c_void, i64, f64) -> i32;
 
 macro_rules! functions {
@@ -20,9 +20,9 @@ macro_rules! functions {
         pub struct $set { $(pub $name: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl $set {
-            /// The functions whose names begin with `prefix`.
+            /// Loads the functions whose names begin with `prefix`.
             fn load(loaded: &Loaded, prefix: &str) -> Result<Self, libloading::Error> {
-                // SAFETY: `Build::load` has seen that this is rrbsolver, whose header has these signatures.
+                // SAFETY: `Build::load` checked that this is rrbsolver, whose header has these signatures.
                 Ok(unsafe {
                     Self { $($name: *loaded.get(format!("{prefix}{}\0", stringify!($name)).as_bytes())?,)* }
                 })
@@ -79,28 +79,28 @@ pub enum Family {
     Smoother,
 }
 
-/// One build.
+/// One build of the library.
 pub struct Build {
-    /// Functions of one family each.
+    /// Functions that belong to a single family.
     pub own: Own,
-    /// By `Family`.
+    /// Indexed by `Family`.
     handles: [Handles; 4],
-    /// By `Family`; `smoother_` solves no systems.
+    /// Indexed by `Family`; `smoother_` solves no systems.
     systems: [Systems; 3],
-    /// Options that follow those of every case.
+    /// Options that are appended to those of every case.
     pub options: String,
 }
 
 impl Build {
-    /// Loads a shared library, for as long as this program runs: its threads may outlast any handle.
+    /// Loads a shared library and never unloads it, because its threads may outlive all handles.
     pub fn load(path: &str, options: &str) -> Result<Self> {
         let failed = |error: libloading::Error| anyhow!("cannot load {path}: {error}");
-        // A name without a slash would be looked for among the system's libraries.
+        // A name without a slash would be searched for in the system's library folders.
         let whole = Path::new(path).canonicalize().with_context(|| format!("cannot read {path}"))?;
-        // SAFETY: the user names a build of this library, which does nothing when it is loaded. Its names stay its own
-        // (RTLD_LOCAL), so that no build calls another one's functions.
+        // SAFETY: the user names a build of this library, whose loading has no side effects. Its symbols are local
+        // (RTLD_LOCAL), so that no build calls functions of another one.
         let loaded = unsafe { Loaded::open(Some(&whole), RTLD_NOW | RTLD_LOCAL) }.map_err(failed)?;
-        // SAFETY: looked for, not called.
+        // SAFETY: the symbol is only looked up, not called.
         unsafe { loaded.get::<*const c_void>("rrbsolver_version\0") }.map_err(failed)?;
         let handles = |prefix| Handles::load(&loaded, prefix).map_err(failed);
         let systems = |prefix| Systems::load(&loaded, prefix).map_err(failed);
@@ -114,7 +114,7 @@ impl Build {
         Ok(build)
     }
 
-    /// Whether both names led to one library in memory.
+    /// Returns whether both builds are the same library in memory.
     pub fn is(&self, other: &Build) -> bool {
         std::ptr::fn_addr_eq(self.own.rrb_create, other.own.rrb_create)
     }
@@ -137,7 +137,7 @@ impl Build {
         if status < 0 { Err(anyhow!(self.last_error())) } else { Ok(()) }
     }
 
-    /// Options of a case as the library gets them.
+    /// Returns the options of a case, followed by those of the build.
     fn text(&self, options: &str) -> CString {
         CString::new(format!("{options} {}", self.options)).expect("arguments and tables have no NUL")
     }
@@ -158,7 +158,7 @@ impl Drop for Owned<'_> {
 }
 
 impl<'a> Owned<'a> {
-    /// Creates no handle yet.
+    /// Creates an empty wrapper without a handle.
     pub fn none(build: &'a Build, family: Family) -> Self {
         Self { build, family, handle: null_mut() }
     }
@@ -167,17 +167,17 @@ impl<'a> Owned<'a> {
         &self.build.handles[self.family as usize]
     }
 
-    /// Sets options given as text.
+    /// Sets options from text.
     pub fn options(&mut self, text: &str) -> i32 {
         let text = self.build.text(text);
-        // SAFETY: a handle of this build, and a text that ends with NUL.
+        // SAFETY: a handle of this build, and a NUL-terminated string.
         unsafe { (self.functions().set_options)(self.handle, text.as_ptr()) }
     }
 
     /// Runs `call` with `watch` as monitor. Returns the result of `call`, and the residuals that the monitor received.
     pub fn watched<R>(&mut self, mut watch: Watch, call: impl FnOnce(&mut Self) -> R) -> (R, Vec<f64>) {
         let set = self.functions().set_monitor;
-        // SAFETY: a handle of this build; `watch` outlives the call, after which it is the monitor no more.
+        // SAFETY: a handle of this build; `watch` outlives the call, after which the monitor is removed.
         unsafe { set(self.handle, Some(Watch::told), std::ptr::from_mut(&mut watch).cast()) };
         let result = call(self);
         // SAFETY: a handle of this build.
@@ -185,18 +185,18 @@ impl<'a> Owned<'a> {
         (result, watch.seen)
     }
 
-    /// An integer result, or the status.
+    /// Returns an integer result, or the status of the failure.
     pub fn int(&self, key: i32) -> Result<i64, i32> {
         let mut value = 0;
-        // SAFETY: a handle of this build, and an int64_t.
+        // SAFETY: a handle of this build, and a valid int64_t.
         let status = unsafe { (self.functions().get_int)(self.handle, key, &mut value) };
         if status == 0 { Ok(value) } else { Err(status) }
     }
 
-    /// A real result, or the status.
+    /// Returns a real result, or the status of the failure.
     pub fn real(&self, key: i32) -> Result<f64, i32> {
         let mut value = 0.0;
-        // SAFETY: a handle of this build, and a double.
+        // SAFETY: a handle of this build, and a valid double.
         let status = unsafe { (self.functions().get_real)(self.handle, key, &mut value) };
         if status == 0 { Ok(value) } else { Err(status) }
     }
@@ -205,7 +205,7 @@ impl<'a> Owned<'a> {
     pub fn history(&self) -> Vec<f64> {
         let get = self.functions().get_history;
         let mut count = 0;
-        // SAFETY: a handle of this build; no values are asked for.
+        // SAFETY: a handle of this build; no values are requested.
         if unsafe { get(self.handle, null_mut(), 0, &mut count) } < 0 || count < 0 {
             return Vec::new();
         }
@@ -221,13 +221,13 @@ impl<'a> Owned<'a> {
 pub struct Watch {
     /// Relative residuals.
     pub seen: Vec<f64>,
-    /// The iteration.
+    /// The iteration at which to stop.
     pub stop_at: Option<i64>,
 }
 
 impl Watch {
     unsafe extern "C" fn told(user: *mut c_void, iteration: i64, residual: f64) -> i32 {
-        // SAFETY: `Owned::watched` passes a Watch that outlives the calls.
+        // SAFETY: `Owned::watched` passes a `Watch` that outlives the calls.
         let watch = unsafe { &mut *user.cast::<Watch>() };
         watch.seen.push(residual);
         i32::from(watch.stop_at.is_some_and(|at| iteration >= at))
@@ -246,7 +246,7 @@ impl<'a> Solver<'a> {
         let mut h = Owned::none(build, a.family());
         let own = &build.own;
         let (len, status) = match a {
-            // SAFETY: `handle` is a place for a pointer.
+            // SAFETY: `handle` is a valid pointer.
             Matrix::Plane(a) => (stride * a.ny, unsafe { (own.rrb_create)(a.nx as i64, a.ny as i64, &mut h.handle) }),
             Matrix::Box(a) => {
                 let [nx, ny, nz] = a.size.map(|n| n as i64);
@@ -267,24 +267,26 @@ impl<'a> Solver<'a> {
         (Self { h, len }, status)
     }
 
-    /// Sets options given as text.
+    /// Sets options from text.
     pub fn options(&mut self, text: &str) -> i32 {
         self.h.options(text)
     }
 
-    /// `a` has the size and the stride of the matrix that the handle was created for.
+    /// Factorizes `a`, which must have the size and the stride of the matrix that the handle was created for.
     pub fn factorize(&mut self, a: &Matrix) -> i32 {
         let arrays: Vec<*const f64> = a.arrays().into_iter().map(<[f64]>::as_ptr).collect();
-        // SAFETY: the caller's promise; the arrays are of `a`.
+        // SAFETY: guaranteed by the caller; the arrays are those of `a`.
         unsafe { self.factorize_at(&arrays) }
     }
 
+    /// Factorizes a matrix from its arrays.
+    ///
     /// # Safety
     /// The arrays, on the host or a device, must be those of a matrix of this size and stride (`Matrix::arrays`).
     pub unsafe fn factorize_at(&mut self, arrays: &[*const f64]) -> i32 {
         let (h, own) = (self.h.handle, &self.h.build.own);
         let at = |k: usize| arrays.get(k).copied().unwrap_or(null());
-        // SAFETY: a handle of this build; the arrays are the caller's promise.
+        // SAFETY: a handle of this build; the caller guarantees the arrays.
         unsafe {
             match self.h.family {
                 Family::Rrb => (own.rrb_factorize)(h, at(0), at(1), at(2), at(3), at(4)),
@@ -294,10 +296,12 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Solves A x = b.
+    ///
     /// # Safety
     /// The arrays, on the host or a device, must have as many values as the handle's arrays.
     pub unsafe fn solve_at(&mut self, b: *const f64, x: *mut f64) -> i32 {
-        // SAFETY: a handle of this build; the arrays are the caller's promise.
+        // SAFETY: a handle of this build; the caller guarantees the arrays.
         unsafe { (self.functions().solve)(self.h.handle, b, x) }
     }
 
@@ -305,7 +309,7 @@ impl<'a> Solver<'a> {
         &self.h.build.systems[self.h.family as usize]
     }
 
-    /// x is the guess and becomes the solution.
+    /// Solves A x = b; x is the initial guess and becomes the solution.
     pub fn solve(&mut self, b: &[f64], x: &mut [f64]) -> i32 {
         self.call(self.functions().solve, b, x)
     }
@@ -318,12 +322,12 @@ impl<'a> Solver<'a> {
         self.h.watched(watch, |h| unsafe { solve(h.handle, b.as_ptr(), x.as_mut_ptr()) })
     }
 
-    /// z = M^-1 r
+    /// Computes z = M^-1 r.
     pub fn apply(&mut self, r: &[f64], z: &mut [f64]) -> i32 {
         self.call(self.functions().apply, r, z)
     }
 
-    /// y = A x
+    /// Computes y = A x.
     pub fn multiply(&mut self, x: &[f64], y: &mut [f64]) -> i32 {
         self.call(self.functions().multiply, x, y)
     }

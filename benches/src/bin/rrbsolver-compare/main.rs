@@ -1,4 +1,4 @@
-//! Compares two builds of the library, loaded side by side: to the bit, and in time.
+//! Compares two builds of the library, which are loaded next to each other: bitwise results, and times.
 
 mod bits;
 mod blocks;
@@ -12,7 +12,7 @@ mod time;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::process::ExitCode;
 
-/// Compares two builds of the library, loaded side by side: to the bit, and in time.
+/// Compares two builds of the library, which are loaded next to each other: bitwise results, and times.
 #[derive(Parser)]
 #[command(name = "rrbsolver-compare", version, about)]
 struct Cli {
@@ -22,30 +22,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Golden rows, random systems, block smoothers: every status, sentence, count and bit. Status 1 if any differs.
+    /// Golden rows, random systems, block smoothers: every status, message, count and bit. Exit status 1 if any
+    /// differs.
     Bits(BitsArgs),
-    /// Factorizations and solves in turns, and those of OLD against a copy of OLD: the noise.
+    /// Factorizations and solves in turn. A copy of OLD is also compared with OLD, which measures the noise.
     Time(TimeArgs),
 }
 
-/// Where the solver runs.
+/// Backend that runs the solver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Backend {
-    /// The processor.
+    /// The CPU.
     Cpu,
-    /// A device.
+    /// A CUDA device.
     Cuda,
-    /// A device that is emulated (tests/emulator): small problems.
+    /// An emulated device (tests/emulator), with small problems.
     Emulated,
 }
 
 impl Backend {
-    /// As the library's option.
+    /// Returns the value of the library's option `backend`.
     fn name(self) -> &'static str {
         if self == Self::Cpu { "cpu" } else { "cuda" }
     }
 
-    /// As the generator of random systems has it.
+    /// Returns the name in the generator of random systems.
     fn of_cases(self) -> &'static str {
         if self == Self::Emulated { "emulated" } else { self.name() }
     }
@@ -53,49 +54,49 @@ impl Backend {
 
 #[derive(Args)]
 struct BitsArgs {
-    /// A shared library.
+    /// Shared library of the old build.
     old: String,
-    /// Another build of it.
+    /// Shared library of the new build.
     new: String,
-    /// Random systems.
+    /// Number of random systems.
     #[arg(long, default_value_t = 1000)]
     cases: u64,
-    /// Another sequence of them.
+    /// Seed of the random systems.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Where the solver runs.
+    /// Backend that runs the solver.
     #[arg(long, value_enum, default_value = "cpu")]
     backend: Backend,
-    /// Golden rows up to so many nodes or cells [default: 1100000; emulated: 4096].
+    /// Largest number of nodes or cells of golden rows [default: 1100000; emulated: 4096].
     #[arg(long)]
     nodes: Option<usize>,
-    /// Classes whose name holds this alone: golden, random, smoother, ...
+    /// Only classes whose name contains this text: golden, random, smoother, ...
     #[arg(long, default_value = "")]
     only: String,
-    /// Options of every case, after its own.
+    /// Options that are appended to those of every case.
     #[arg(long, default_value = "")]
     options: String,
-    /// The same of NEW alone: whether an option changes anything.
+    /// Options that are appended for NEW only, to see whether they change anything.
     #[arg(long, default_value = "")]
     new_options: String,
 }
 
 #[derive(Args)]
 struct TimeArgs {
-    /// A shared library.
+    /// Shared library of the old build.
     old: String,
-    /// Another build of it.
+    /// Shared library of the new build.
     new: String,
-    /// Pairs of each row; one more to warm up.
+    /// Measured pairs per row, after one warm-up.
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
-    /// Where the solver runs: cpu or cuda.
+    /// Backend that runs the solver: cpu or cuda.
     #[arg(long, value_enum, default_value = "cpu")]
     backend: Backend,
-    /// Nodes a row [default: 2047; cuda: 316,1023,2047,4095].
+    /// Nodes per row [default: 2047; cuda: 316,1023,2047,4095].
     #[arg(long, value_delimiter = ',')]
     sizes: Vec<usize>,
-    /// Threads of the solver.
+    /// Number of threads of the solver.
     #[arg(long, default_value_t = 2)]
     threads: usize,
 }

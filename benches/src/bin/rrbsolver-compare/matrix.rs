@@ -1,4 +1,4 @@
-//! The matrices of the families that solve systems.
+//! Matrices of the families that solve systems.
 
 use crate::library::Family;
 use rrbsolver_problems::Stencil;
@@ -8,15 +8,15 @@ use rrbsolver_problems::two_phase::TwoPhase;
 /// A matrix in the form that a family accepts.
 #[derive(Clone)]
 pub enum Matrix {
-    /// `rrb_`
+    /// Matrix of `rrb_`.
     Plane(Stencil),
-    /// `dpcg_`
+    /// Matrix of `dpcg_`.
     Box(TwoPhase),
-    /// `sparse_`
+    /// Matrix of `sparse_`.
     Rows(Rows),
 }
 
-/// A square matrix in CSR form, indices from 0.
+/// A square matrix in CSR format, indices from 0.
 #[derive(Clone)]
 pub struct Rows {
     pub pointers: Vec<i64>,

@@ -1,37 +1,37 @@
-//! What a build has answered in one case, and what two builds have answered differently.
+//! The results of a build in one case, and the differences between two builds.
 
-/// One answer.
+/// One result.
 #[derive(Clone, Debug)]
 enum Answer {
-    /// A status, a count, a choice.
+    /// A status, a count or a choice.
     Count(i64),
-    /// A sentence.
+    /// An error message.
     Words(String),
-    /// Numbers, of which every bit counts.
+    /// Numbers, compared bitwise.
     Reals(Vec<f64>),
 }
 
-/// All answers of one case, in the order of the calls.
+/// All results of one case, in the order of the calls.
 #[derive(Clone, Debug, Default)]
 pub struct Record(Vec<(String, Answer)>);
 
 impl Record {
-    /// A whole number.
+    /// Adds an integer.
     pub fn count(&mut self, name: &str, value: i64) {
         self.0.push((name.to_owned(), Answer::Count(value)));
     }
 
-    /// A sentence.
+    /// Adds an error message.
     pub fn words(&mut self, name: &str, text: String) {
         self.0.push((name.to_owned(), Answer::Words(text)));
     }
 
-    /// An array.
+    /// Adds an array.
     pub fn reals(&mut self, name: &str, values: Vec<f64>) {
         self.0.push((name.to_owned(), Answer::Reals(values)));
     }
 
-    /// The status of a call, and its sentence if it failed. Whether it did not.
+    /// Adds the status of a call, and its error message if it failed. Returns whether the call succeeded.
     pub fn status(&mut self, name: &str, status: i32, sentence: impl FnOnce() -> String) -> bool {
         self.count(name, status.into());
         if status < 0 {
@@ -41,32 +41,32 @@ impl Record {
     }
 }
 
-/// What kind of difference is the worst one of a case.
+/// Kind of the most severe difference of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Numbers differ by rounding or more, and nothing else does.
+    /// Only numbers differ, by rounding or more.
     Bits,
-    /// A sentence differs.
+    /// An error message differs.
     Words,
     /// A status, a count, a choice or a length differs.
     Counts,
 }
 
-/// What differs in a case.
+/// The differences of a case.
 #[derive(Debug, PartialEq)]
 pub struct Difference {
-    /// The worst of it.
+    /// Kind of the most severe difference.
     pub kind: Kind,
-    /// All of it.
+    /// Description of all differences.
     pub text: String,
 }
 
-/// None where every answer is the same to the bit.
+/// Compares two records; none if they are bitwise identical.
 pub fn compare(old: &Record, new: &Record) -> Option<Difference> {
     let mut kinds = Vec::new();
     let mut texts = Vec::new();
     for ((name, a), (other, b)) in old.0.iter().zip(&new.0) {
-        // A call that failed has an answer more, and is followed by other calls.
+        // A failed call has an additional result and is followed by different calls.
         let found = if name == other { differ(a, b) } else { Some((Kind::Counts, format!("{other} there"))) };
         if let Some((kind, text)) = found {
             kinds.push(kind);
@@ -103,12 +103,12 @@ fn differ(a: &Answer, b: &Answer) -> Option<(Kind, String)> {
     }
 }
 
-/// The largest difference, relative to the largest number; infinite where one of both is no number.
+/// Returns the largest difference relative to the largest number; infinite if one of two numbers is not finite.
 fn relative(a: &[f64], b: &[f64]) -> f64 {
     let differing = a.iter().zip(b).filter(|(a, b)| a.to_bits() != b.to_bits());
     let largest = a.iter().filter(|a| a.is_finite()).fold(0.0, |m: f64, a| m.max(a.abs()));
     let difference = |a: f64, b: f64| if a.is_finite() && b.is_finite() { (a - b).abs() } else { f64::INFINITY };
-    // Halves do not overflow.
+    // The halves avoid overflow.
     let most = differing.fold(0.0, |m: f64, (a, b)| m.max(difference(0.5 * a, 0.5 * b)));
     if most == 0.0 { 0.0 } else { most / (0.5 * largest) }
 }

@@ -7,7 +7,7 @@ use rrbsolver::options::info;
 use rrbsolver_problems::cases::{Case, JUNK, Restart};
 use rrbsolver_problems::{OUTSIDE, Stencil};
 
-/// Results of a factorization; a family without one returns a status.
+/// Results of a factorization. Where a family lacks a result, the status is recorded.
 const OF_FACTORIZE: &[(&str, i32)] = &[
     ("backend", info::BACKEND),
     ("threads", info::THREADS),
@@ -23,7 +23,7 @@ const OF_FACTORIZE: &[(&str, i32)] = &[
     ("solver", info::SOLVER),
     ("format", info::FORMAT),
 ];
-/// Results of a solve, which may have changed the preconditioner.
+/// Results of a solve, which may change the preconditioner.
 const OF_SOLVE: &[(&str, i32)] = &[
     ("iterations", info::ITERATIONS),
     ("stop reason", info::STOP_REASON),
@@ -37,35 +37,35 @@ const REALS: &[(&str, i32)] = &[
     ("lambda_max", info::LAMBDA_MAX),
 ];
 
-/// What is asked for.
+/// A system and the calls on it.
 pub struct Task {
-    /// A
+    /// The matrix A.
     pub a: Matrix,
-    /// A matrix that the handle has had before.
+    /// Matrix that the handle factorizes before A.
     pub earlier: Option<Matrix>,
-    /// b
+    /// The right-hand side b.
     pub b: Vec<f64>,
-    /// x of the first solve.
+    /// Initial guess of the first solve.
     pub guess: Vec<f64>,
-    /// Whether there is a solve before the one that is looked at.
+    /// Whether a solve precedes the recorded one.
     pub restart: Restart,
-    /// Values from one row of arrays to the next.
+    /// Distance of consecutive rows, in values.
     pub stride: usize,
-    /// As text.
+    /// Option text.
     pub options: String,
-    /// The iteration at which the monitor stops.
+    /// Iteration at which the monitor stops the solve.
     pub stop_at: Option<i64>,
 }
 
 impl Task {
-    /// A x = b from x = 0.
+    /// Creates the task A x = b with x = 0.
     pub fn plain(a: Matrix, b: Vec<f64>, options: String) -> Self {
         let (stride, guess) = (a.row(), vec![0.0; b.len()]);
         Self { a, earlier: None, b, guess, restart: Restart::No, stride, options, stop_at: None }
     }
 
-    /// As tests/rrb/truth.rs does it. A device may have done more iterations when its monitor answers, sometimes these
-    /// and sometimes those: nobody stops it here.
+    /// Creates the task of a random case, as in tests/rrb/truth.rs. On a device, the number of iterations before a stop
+    /// of the monitor takes effect varies, so that no monitor stops there.
     pub fn random(case: Case, on_device: bool) -> Self {
         Self {
             a: Matrix::Plane(case.a),
@@ -96,7 +96,7 @@ impl Task {
         Matrix::Plane(Stencil { nx: a.nx, ny: a.ny, center, east, north, corners })
     }
 
-    /// All calls.
+    /// Makes all calls, and records their results.
     pub fn run(&self, build: &Build) -> Record {
         let mut record = Record::default();
         let (mut solver, status) = Solver::new(build, &self.a, self.stride);

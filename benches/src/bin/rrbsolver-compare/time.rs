@@ -1,4 +1,4 @@
-//! Factorizations and solves of two builds in turns.
+//! Factorizations and solves of two builds in turn.
 
 use crate::blocks::Sweeps;
 use crate::library::{Build, Solver};
@@ -12,12 +12,12 @@ use rrbsolver_problems::two_phase::TwoPhase;
 use rrbsolver_problems::{Stencil, by_name, hard_suite, sparse, variable_depth, variable_depth_rows, waves};
 use std::time::Instant;
 
-/// A call that takes less is repeated until so many seconds have passed; its sample is the mean.
+/// Shortest measured time in seconds. Shorter calls are repeated, and the sample is their mean.
 const SHORTEST: f64 = 0.1;
-/// What is chosen, and the papers' method.
+/// The method of the papers, and the default.
 const METHODS: [(&str, &str); 2] = [("f64 v", "precision=f64 cycle=v"), ("default", "")];
 
-/// A problem that is timed.
+/// A problem that is measured.
 struct Problem {
     name: String,
     options: String,
@@ -52,7 +52,7 @@ enum Place<'p> {
 /// Seconds of the two parts of a problem.
 type Sample = [f64; 2];
 
-/// Times a build once.
+/// Measures a build once.
 type Sampler<'p> = dyn FnMut(&Build) -> Result<Sample> + 'p;
 
 /// A line of the table: times of OLD, NEW, and the copy of OLD, pair by pair.
@@ -61,19 +61,19 @@ struct Row {
     seconds: [Vec<f64>; 3],
 }
 
-/// Prints the table.
+/// Measures all problems and prints the table.
 pub fn run(args: &TimeArgs) -> Result<()> {
     if args.backend == Backend::Emulated {
         bail!("an emulated device has no times");
     }
-    // What a host has set is for its own solves.
+    // Options in the environment of the host are for its own solves.
     // SAFETY: no other thread runs yet.
     unsafe { std::env::remove_var("RRBSOLVER_OPTIONS") };
     let (old, new) = (Build::load(&args.old, "")?, Build::load(&args.new, "")?);
     let copy = std::env::temp_dir().join(format!("rrbsolver-compare-{}.so", std::process::id()));
     std::fs::copy(&args.old, &copy).with_context(|| format!("cannot copy {}", args.old))?;
     let control = Build::load(&copy.to_string_lossy(), "");
-    // It stays in memory.
+    // The copy remains in memory.
     let _ = std::fs::remove_file(&copy);
     let builds = [&old, &new, &control?];
     let device = device(args.backend);
@@ -91,7 +91,7 @@ pub fn run(args: &TimeArgs) -> Result<()> {
     Ok(())
 }
 
-/// None on the processor, and where arrays cannot be put on the device.
+/// Returns the device; none on the CPU, or if arrays cannot be allocated on the device.
 fn device(backend: Backend) -> Option<Device> {
     if backend == Backend::Cpu {
         return None;
@@ -101,7 +101,7 @@ fn device(backend: Backend) -> Option<Device> {
 
 type Make = Box<dyn Fn() -> Problem>;
 
-/// Made when their turn comes: they are large.
+/// Returns the problems. Each is generated when it is measured, because they are large.
 fn problems(args: &TimeArgs) -> Vec<Make> {
     let on_device = args.backend == Backend::Cuda;
     let sizes = match &args.sizes[..] {
@@ -162,7 +162,7 @@ fn problems(args: &TimeArgs) -> Vec<Make> {
     all
 }
 
-/// Waves on a winding river with a side arm, on cells of 4 m; nine tenths are land.
+/// Waves on a winding river with a side arm, on cells of 4 m; 90 % of the nodes are land.
 fn river(nx: usize) -> (Stencil, Vec<f64>) {
     const CELL: f64 = 4.0;
     let ny = variable_depth_rows(nx);
@@ -217,7 +217,7 @@ fn checked(build: &Build, status: i32) -> Result<()> {
     if status < 0 { Err(anyhow!(build.last_error())) } else { Ok(()) }
 }
 
-/// A new handle each time: where its memory happens to lie belongs to the noise.
+/// Measures a system with a new handle each time, so that the noise includes the placement of its memory.
 fn sample_system(build: &Build, options: &str, a: &Matrix, place: &mut Place) -> Result<Sample> {
     let (mut solver, status) = Solver::new(build, a, a.row());
     checked(build, status)?;
@@ -225,7 +225,7 @@ fn sample_system(build: &Build, options: &str, a: &Matrix, place: &mut Place) ->
     let matrix = place.matrix();
     let factorization = mean(|| {
         let start = Instant::now();
-        // SAFETY: `Place` has made arrays of the matrix's size, which is the solver's.
+        // SAFETY: `Place` holds arrays of the size of the matrix and thus of the solver.
         checked(build, unsafe { solver.factorize_at(&matrix) })?;
         Ok(start.elapsed().as_secs_f64())
     })?;
@@ -256,7 +256,7 @@ fn sample_smoother(build: &Build, sweeps: &Sweeps, level: &mut Level) -> Result<
     Ok([patches, apply])
 }
 
-/// After one call to warm up.
+/// Returns the mean seconds of a call, after one warm-up call.
 fn mean(mut call: impl FnMut() -> Result<f64>) -> Result<f64> {
     call()?;
     let (mut calls, mut seconds) = (0, 0.0);
@@ -266,7 +266,8 @@ fn mean(mut call: impl FnMut() -> Result<f64>) -> Result<f64> {
     Ok(seconds / f64::from(calls))
 }
 
-/// OLD NEW copy, copy NEW OLD, ...: what drifts falls on all alike. The first round is the warm-up.
+/// Measures in the order OLD NEW copy, copy NEW OLD, ..., so that drift affects all builds equally. The first round is
+/// the warm-up.
 fn measure(problem: &Problem, builds: [&Build; 3], device: Option<&Device>, pairs: u32) -> Result<[Row; 2]> {
     let Problem { name, options, work } = problem;
     let mut sample: Box<Sampler> = match work {
@@ -293,14 +294,14 @@ fn measure(problem: &Problem, builds: [&Build; 3], device: Option<&Device>, pair
 }
 
 impl Row {
-    /// Pair by pair.
+    /// Returns the sum of all rows, pair by pair.
     fn sum(rows: &[Row]) -> Row {
         let pairs = rows.first().map_or(0, |row| row.seconds[0].len());
         let of = |k: usize| (0..pairs).map(|p| rows.iter().map(|row| row.seconds[k][p]).sum()).collect();
         Row { name: "sum of all rows".to_owned(), seconds: [of(0), of(1), of(2)] }
     }
 
-    /// "median (least .. most)" of the pairs' ratios to OLD.
+    /// Formats the ratios of the pairs to OLD as "median (smallest .. largest)".
     fn ratio(&self, k: usize) -> String {
         let ratios = self.seconds[k].iter().zip(&self.seconds[0]).map(|(new, old)| new / old).collect();
         let ratios = Samples::new(ratios);

@@ -11,7 +11,7 @@ pub enum Block {
     Paragraph(String),
     /// A list item, with its indentation.
     Item(usize, String),
-    /// A fenced block: its language, its lines, and the directive of a comment before it.
+    /// A fenced block: its language, its lines, and the directive of a preceding comment.
     Code(String, String, Option<String>),
     /// Lines of a table.
     Table(String),
@@ -26,22 +26,22 @@ pub struct Doc {
 
 /// A function of the header.
 pub struct Entry {
-    /// As in C.
+    /// Name in C.
     pub name: String,
-    /// The prototype, with its line breaks and the semicolon.
+    /// Prototype, with its line breaks and the semicolon.
     pub prototype: String,
     pub doc: Doc,
 }
 
 /// Sections of a function, in this order.
 pub const SECTIONS: [&str; 8] = ["Parameters", "Returns", "Errors", "Notes", "Fortran", "C++", "Example", "Safety"];
-/// Those that the header leaves to the reference.
+/// Sections that the header omits.
 const REFERENCE_ONLY: [&str; 3] = ["Fortran", "C++", "Example"];
 /// Prefixes of the functions.
 const PREFIXES: [&str; 5] = ["rrb_", "dpcg_", "smoother_", "sparse_", "rrbsolver_"];
 
 impl Doc {
-    /// The comment of these lines, without what belongs to functions of another prefix.
+    /// Parses the lines of a comment, without the parts for functions with other prefixes.
     pub fn parse(lines: &[&str], prefix: &str) -> Self {
         let mut doc = Self::default();
         let mut parser = Parser::default();
@@ -60,7 +60,7 @@ impl Doc {
         doc
     }
 
-    /// Blocks at the end of the last section.
+    /// Appends blocks to the last section.
     fn put(&mut self, blocks: Vec<Block>, prefix: &str) {
         let target = self.sections.last_mut().map_or(&mut self.lead, |(_, blocks)| blocks);
         target.extend(blocks.into_iter().filter_map(|block| of_prefix(block, prefix)));
@@ -70,12 +70,12 @@ impl Doc {
         self.sections.iter().find(|(name, _)| name == title).map(|(_, blocks)| &blocks[..])
     }
 
-    /// As a comment of the header.
+    /// Formats the comment for the header.
     pub fn comment(&self) -> String {
         let lead: Vec<Block> = self.lead.iter().map(without_links).collect();
         let mut text = blocks_text(&lead, 116);
         for (title, blocks) in self.sections.iter().filter(|(title, _)| !REFERENCE_ONLY.contains(&title.as_str())) {
-            // Rust's heading for what a caller must ensure.
+            // "Safety" is Rust's heading for conditions that the caller must ensure.
             let title = if title == "Safety" { "Required" } else { title };
             let blocks: Vec<Block> = blocks.iter().map(without_links).collect();
             text += &format!("\n{title}:\n{}", blocks_text(&blocks, 116));
@@ -85,8 +85,8 @@ impl Doc {
     }
 }
 
-/// The block, if it is for functions with this prefix: "(dpcg_, sparse_) text" is for those two, and so is a block of
-/// the language "c,dpcg_,sparse_".
+/// Returns the block if it applies to functions with this prefix: "(dpcg_, sparse_) text" applies to these two
+/// prefixes, as does a block of the language "c,dpcg_,sparse_".
 fn of_prefix(block: Block, prefix: &str) -> Option<Block> {
     let of_text = |text: String| {
         let Some((list, rest)) = marked(&text) else { return Some(text) };
@@ -108,7 +108,7 @@ fn of_prefix(block: Block, prefix: &str) -> Option<Block> {
     })
 }
 
-/// The block with the texts of links alone, which the header has no pages for.
+/// Replaces links by their texts, because the header has no pages to link to.
 fn without_links(block: &Block) -> Block {
     let plain = |text: &str| {
         let mut plain = String::new();
@@ -139,19 +139,19 @@ fn without_links(block: &Block) -> Block {
     }
 }
 
-/// The prefixes that a text begins with, and the rest of it.
+/// Splits a text into the prefixes at its beginning and the rest.
 fn marked(text: &str) -> Option<(&str, &str)> {
     let (list, rest) = text.strip_prefix('(')?.split_once(") ")?;
     list.split(", ").all(|p| PREFIXES.contains(&p)).then_some((list, rest))
 }
 
-/// Blocks of the lines so far.
+/// Splits lines into blocks.
 #[derive(Default)]
 struct Parser {
     blocks: Vec<Block>,
-    /// The paragraph, item or table that may go on.
+    /// The paragraph, item or table that may continue.
     open: Option<Block>,
-    /// Language and text of the fenced block that is not closed.
+    /// Language and text of the open fenced block.
     code: Option<(String, String)>,
     directive: Option<String>,
 }
@@ -209,7 +209,7 @@ impl Parser {
     }
 }
 
-/// Markdown of blocks, in lines of at most `width` characters.
+/// Formats blocks as Markdown, in lines of at most `width` characters.
 pub fn blocks_text(blocks: &[Block], width: usize) -> String {
     let mut text = String::new();
     let mut before_was_item = false;
@@ -235,7 +235,7 @@ pub fn blocks_text(blocks: &[Block], width: usize) -> String {
     text
 }
 
-/// `raw`, the header as cbindgen writes it, in comments and what stands between them.
+/// Splits the header that cbindgen wrote (`raw`) into comments and the code between them.
 fn comments(raw: &str) -> impl Iterator<Item = (&str, Option<&str>, &str)> {
     let mut rest = raw;
     let mut done = false;
@@ -261,7 +261,7 @@ fn comments(raw: &str) -> impl Iterator<Item = (&str, Option<&str>, &str)> {
     })
 }
 
-/// Prototype and name of the function that `code` begins with, if it does.
+/// Returns prototype and name of the function at the beginning of `code`, if any.
 fn function(code: &str) -> Option<(&str, &str)> {
     let prototype = code.trim_start().split_inclusive(';').next()?;
     let (head, _) = prototype.split_once('(')?;
@@ -280,7 +280,7 @@ fn parse_comment(body: &str, code: &str) -> Doc {
     Doc::parse(&lines, function(code).map_or("", |(_, name)| prefix_of(name)))
 }
 
-/// The header with its comments laid out, and without the sections of the reference.
+/// Returns the header with formatted comments, without the sections of the reference.
 pub fn laid_out(raw: &str) -> String {
     let mut text = String::new();
     for (before, body, code) in comments(raw) {
@@ -292,7 +292,7 @@ pub fn laid_out(raw: &str) -> String {
     text
 }
 
-/// The functions of the header.
+/// Returns the functions of the header.
 pub fn entries(raw: &str) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for (_, body, code) in comments(raw) {
@@ -312,7 +312,7 @@ pub struct TypeEntry {
     pub doc: Doc,
 }
 
-/// The types of the header.
+/// Returns the types of the header.
 pub fn types(raw: &str) -> Vec<TypeEntry> {
     let of = |(_, body, code): (&str, Option<&str>, &str)| {
         let code = code.trim_start();
@@ -333,7 +333,7 @@ impl Entry {
         prefix_of(&self.name)
     }
 
-    /// Names of the parameters.
+    /// Returns the names of the parameters.
     fn parameters(&self) -> Result<Vec<&str>> {
         let (_, list) = self.prototype.split_once('(').context("no parameters")?;
         let list = list.trim_end().trim_end_matches(';').trim_end_matches(')');
@@ -345,7 +345,7 @@ impl Entry {
             .collect())
     }
 
-    /// What the documentation of the function lacks.
+    /// Returns the missing parts of the documentation of the function.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         let mut complain = |what: String| problems.push(format!("{}: {what}", self.name));

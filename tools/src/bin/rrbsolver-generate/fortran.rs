@@ -1,4 +1,4 @@
-//! The Fortran modules of constants and C functions.
+//! Generates the Fortran modules of constants and C functions.
 
 use anyhow::{Context as _, Result, bail};
 use std::fmt::Write as _;
@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use crate::header::constants;
 use crate::wrap;
 
-/// The constants, and for each family a module with the interfaces of its C functions, in which `rrb_solve` is
-/// `c_solve`: what all families have has one name in all these modules.
+/// Returns the constants, and for each family a module with the interfaces of its C functions. In these modules,
+/// `rrb_solve` is named `c_solve`, so that functions of all families have the same names.
 pub fn fortran(header: &str) -> Result<String> {
     let mut text = "\
 ! Constants and C functions of rrbsolver.h. The C functions of each family are in a separate module. There, for example,
@@ -40,7 +40,8 @@ module rrbsolver_constants
     for family in families {
         let module = if family == LIBRARY { format!("{LIBRARY}_c") } else { format!("{LIBRARY}_{family}_c") };
         let kinds = "c_char, c_double, c_funptr, c_int32_t, c_int64_t, c_ptr";
-        // Public in these modules, these kinds break gfortran 12 where a program has a variable of a type with a c_ptr.
+        // If these kinds were public in the modules, gfortran 12 would fail in programs with a variable of a type with
+        // a c_ptr.
         let _ =
             writeln!(text, "\nmodule {module}\n   use, intrinsic :: iso_c_binding, only: {kinds}\n   implicit none");
         let _ = writeln!(text, "   private :: {kinds}\n\n   interface");
@@ -52,7 +53,7 @@ module rrbsolver_constants
     Ok(text)
 }
 
-/// The prefix of functions that belong to no family.
+/// Prefix of functions that belong to no family.
 const LIBRARY: &str = "rrbsolver";
 
 /// A function of the header: `result family_name(arguments)`.
@@ -63,7 +64,7 @@ struct Function<'a> {
     arguments: Vec<&'a str>,
 }
 
-/// The prototypes of the header, without comments.
+/// Returns the prototypes of the header, without comments.
 fn prototypes(header: &str) -> Result<String> {
     let (_, text) = header.split_once("extern \"C\" {").context("the header has no extern \"C\"")?;
     let code: String = text.split("*/").filter_map(|part| part.split("/*").next()).collect();
@@ -82,7 +83,7 @@ fn functions(prototypes: &str) -> Result<Vec<Function<'_>>> {
     each.map(|p| parse(p).with_context(|| format!("no prototype of a function: {p}"))).collect()
 }
 
-/// What stands before the name at the end of a declaration, and the name.
+/// Splits a declaration into the name at its end and the text before.
 pub fn split_name(declaration: &str) -> (&str, &str) {
     let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
     declaration.split_at(declaration.trim_end_matches(letter).len())
@@ -107,12 +108,13 @@ impl Function<'_> {
     }
 }
 
-/// Pointers to one double; pointers to whole numbers that are written are to one but for these, all others to arrays.
+/// Pointer arguments to a single double. Pointers to integers that are written point to a single integer, except the
+/// names in `WHOLE_NUMBERS`. All other pointers point to arrays.
 const ONE_DOUBLE: [&str; 2] = ["value", "norm2"];
 const WHOLE_NUMBERS: [&str; 4] = ["sizes", "i0", "i1", "i2"];
 
-/// Name and Fortran declaration of an argument. A pointer to numbers or text may be left out, and C then gets NULL; a
-/// table of pointers is given by its address.
+/// Returns name and Fortran declaration of an argument. A pointer to numbers or text is optional, and C receives NULL
+/// if it is absent. A table of pointers is passed by its address.
 fn argument(c: &str) -> Result<(&str, String)> {
     let rows = ["[2]", "[3]"].into_iter().find_map(|of| Some((c.strip_suffix(of)?.strip_suffix(')')?, of)));
     let (c, rows) = rows.map_or((c, None), |(c, of)| (c, Some(of)));

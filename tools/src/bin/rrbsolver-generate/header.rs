@@ -1,4 +1,4 @@
-//! The C header, by cbindgen.
+//! Generates the C header with cbindgen.
 
 use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
@@ -12,9 +12,9 @@ use rrbsolver::options::{ARGUMENTS, ArgumentEntry, Kind, OPTIONS, RESULTS};
 use crate::tables::auto_comment;
 use crate::{read, wrap};
 
-/// Entry points of every family, as a macro.
+/// Source of the entry points of every family, as a macro.
 const ENTRIES: &str = "src/ffi/entries.rs";
-/// Structures of the interface.
+/// Source of the structures of the interface.
 const TABLE: &str = "src/comm/vtable.rs";
 
 /// A constant of the interface.
@@ -24,10 +24,10 @@ pub struct Constant {
     pub doc: String,
 }
 
-/// Title of a group.
+/// Title of the group of option keys.
 const OPTION_KEYS: &str = "Keys of the options, for rrb_set_int, rrb_get_int and similar functions.";
 
-/// All constants, in groups with a title. Choices that an option and a result share appear once.
+/// Returns all constants, in groups with a title. Choices that an option and a result share appear once.
 pub fn constants() -> Vec<(&'static str, Vec<Constant>)> {
     let statuses = STATUSES
         .iter()
@@ -106,7 +106,7 @@ const BANNER: &str = "\
 /// Number of calls of `raw`. Tests run in parallel in one process, so each call needs its own temporary file.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// The header as cbindgen writes it: comments as they stand in the sources.
+/// Returns the header that cbindgen writes, with comments as in the sources.
 pub fn raw(root: &Path) -> Result<String> {
     let version: Vec<&str> = env!("CARGO_PKG_VERSION").split('.').collect();
     let mut text = format!(
@@ -160,7 +160,7 @@ pub fn raw(root: &Path) -> Result<String> {
     String::from_utf8(bytes).context("cbindgen wrote something else than text")
 }
 
-/// The macro of the entry points that every family has, expanded for each: cbindgen sees no macros.
+/// Expands the macro of the common entry points for each family, because cbindgen does not expand macros.
 fn expanded(source: &str) -> Result<String> {
     let (_, rules) = source.split_once("macro_rules! entries {").context("there is no macro")?;
     let (parameters, rest) = rules.split_once(") => {").context("the macro has no parameters")?;

@@ -1,5 +1,5 @@
-//! Writes what is generated from the functions in `src/ffi` and the tables in `src/options`: the C header, the Fortran
-//! modules of constants and C functions, and the reference. `--check` compares instead.
+//! Writes the files that are generated from the functions in `src/ffi` and the tables in `src/options`: the C header,
+//! the Fortran modules of constants and C functions, and the reference. `--check` compares instead.
 
 mod docs;
 mod fortran;
@@ -19,7 +19,7 @@ use tables::{Table, fill_page};
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Compare with the files that are there, write nothing, and fail if one is stale.
+    /// Compare with the existing files, write nothing, and fail if one is stale.
     #[arg(long)]
     check: bool,
     /// Folder of the project.
@@ -27,7 +27,7 @@ struct Arguments {
     root: PathBuf,
 }
 
-/// Wholly generated files.
+/// Completely generated files.
 const HEADER: &str = "include/rrbsolver.h";
 const FORTRAN: &str = "bindings/fortran/src/rrbsolver_c.f90";
 /// Files with generated tables, and the tables each of them must have.
@@ -62,7 +62,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     for (name, tables) in PAGES {
         outputs.push((name, read(&root.join(name)).and_then(|page| fill_page(name, &page, tables))));
     }
-    // All that can be written is, before the first complaint.
+    // All valid outputs are written before the first error is reported.
     let mut complaints = Vec::new();
     for (name, text) in outputs {
         let path = root.join(name);
@@ -84,7 +84,7 @@ fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Lines of at most `width` characters. None begins with a sign that Markdown takes for a list or a heading.
+/// Splits a text into lines of at most `width` characters. No line begins with a sign of a Markdown list or heading.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The reference: a page for the functions of each family.
+//! Generates the reference: one page for the functions of each family.
 
 use anyhow::{Result, ensure};
 use std::fmt::Write as _;
@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use crate::docs::{Block, Entry, TypeEntry, blocks_text};
 use crate::wrap;
 
-/// A page, and the functions on it by their names without the prefix.
+/// A page, and its functions by their names without the prefix.
 pub struct Page {
     pub path: &'static str,
     prefix: &'static str,
-    /// What stands below the title.
+    /// Text below the title.
     intro: &'static str,
     groups: &'static [(&'static str, &'static [&'static str])],
 }
@@ -93,16 +93,16 @@ pub const PAGES: [Page; 5] = [
     },
 ];
 
-/// What the documentation of all functions lacks.
+/// Returns the missing parts of the documentation of all functions.
 pub fn problems(entries: &[Entry]) -> Vec<String> {
     entries.iter().flat_map(Entry::problems).collect()
 }
 
-/// Its own programs show these; the blocks that this page has of them are no programs.
+/// Marker of blocks on the page that only show calls and are not complete programs.
 const SYNOPSIS: &str = "<!-- test: skip synopsis, not a program -->";
 
 impl Page {
-    /// The page.
+    /// Formats the page.
     pub fn markdown(&self, entries: &[Entry], types: &[TypeEntry]) -> Result<String> {
         let own: Vec<&Entry> = entries.iter().filter(|entry| entry.prefix() == self.prefix).collect();
         let full = |name: &&str| format!("{}{name}", self.prefix);
@@ -154,7 +154,7 @@ fn first_sentence(lead: &[Block]) -> String {
     text[..end].trim_end_matches('.').replace('|', "\\|")
 }
 
-/// The section of a function.
+/// Formats the section of a function.
 fn section(entry: &Entry) -> String {
     let doc = &entry.doc;
     let mut text = format!("\n### `{}`\n\n{}", entry.name, blocks_text(&doc.lead, 120));
@@ -187,7 +187,7 @@ fn section(entry: &Entry) -> String {
     text
 }
 
-/// A synopsis: a paragraph of code alone becomes a block of its language, and so does a block.
+/// Returns a synopsis block: a paragraph that consists of code becomes a block of its language.
 fn synopsis(block: &Block, language: &str) -> Block {
     let skip = Some(SYNOPSIS.to_owned());
     match block {
@@ -208,7 +208,7 @@ mod tests {
     use crate::{docs, header};
     use std::path::Path;
 
-    /// Names of the functions that a synopsis calls.
+    /// Returns the names of the functions that a synopsis calls.
     fn called(synopsis: &[Block]) -> Vec<String> {
         let texts = synopsis.iter().filter_map(|block| match block {
             Block::Paragraph(text) if text.starts_with('`') => text.split('`').nth(1),

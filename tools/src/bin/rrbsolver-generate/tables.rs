@@ -1,4 +1,4 @@
-//! Generated tables within pages of the documentation.
+//! Generates tables within pages of the documentation.
 
 use anyhow::{Context as _, Result, anyhow};
 use std::fmt::Write as _;
@@ -9,7 +9,8 @@ use rrbsolver::options::{AutoRule, Effect, Family, Kind, OPTIONS, OptionEntry, R
 use crate::docs::{Block, blocks_text};
 use crate::wrap;
 
-/// A table of the documentation; its name stands in the marker. Those of no family hold what most have.
+/// A table of the documentation; its marker contains the name. Tables without a family hold the options or results of
+/// most families.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Table {
     Statuses,
@@ -92,12 +93,12 @@ impl Table {
     }
 }
 
-/// Name of the option of a rule.
+/// Returns the name of the option of a rule.
 fn option_name(rule: &AutoRule) -> &'static str {
     OPTIONS.iter().find(|option| option.key == rule.key).map_or("", |option| option.name)
 }
 
-/// A heading, a table and notes.
+/// Formats a heading, a table and notes.
 fn auto_rule(rule: &AutoRule) -> String {
     let mut text = format!("\n### `{}`\n\n| selected | if |\n|---|---|\n", option_name(rule));
     for (choice, when) in &rule.choices {
@@ -110,7 +111,7 @@ fn auto_rule(rule: &AutoRule) -> String {
     text
 }
 
-/// All rules as a comment of the header.
+/// Formats all rules as a comment of the header.
 pub fn auto_comment() -> String {
     let mut text =
         "/* Rules of auto. For each option, the first condition that holds determines the choice. The notes are in\n \
@@ -128,7 +129,7 @@ pub fn auto_comment() -> String {
     text + " */\n"
 }
 
-/// Families that take other choices than the first have them after these.
+/// Formats an option. Other ranges follow that of the first families.
 fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
     let mut ranges = Vec::new();
     for (p, (families, kind)) in o.serves.iter().enumerate() {
@@ -165,14 +166,14 @@ fn default(kind: &Kind) -> String {
     }
 }
 
-/// A bar would end the cell.
+/// Escapes a table cell: a bar would end it.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
 const END: &str = "<!-- /generated -->";
 
-/// `page` with every marked table renewed.
+/// Returns `page` with every marked table replaced.
 pub fn fill_page(name: &str, page: &str, required: &[Table]) -> Result<String> {
     let mut text = String::new();
     let mut rest = page;

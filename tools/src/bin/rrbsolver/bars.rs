@@ -1,4 +1,4 @@
-//! Bars beside names, as SVG.
+//! Draws named bars as SVG.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use crate::pattern::escaped;
 /// One bar.
 pub struct Bar {
     pub name: String,
-    /// Length; none: only the note.
+    /// Length; none draws only the note.
     pub value: Option<f64>,
-    /// Beside the bar.
+    /// Text next to the bar.
     pub note: String,
-    /// Drawn in full colour; else pale.
+    /// Whether the bar has the full colour; otherwise it is pale.
     pub good: bool,
 }
 
@@ -25,7 +25,8 @@ const LEFT: f64 = 210.0;
 const WIDTH: f64 = 380.0;
 const STEP: f64 = 22.0;
 
-/// Panels below each other. Lengths are logarithmic: times of methods are often orders apart.
+/// Draws panels below each other. Lengths are logarithmic, because times of methods often differ by orders of
+/// magnitude.
 pub fn draw(title: &str, panels: &[Panel]) -> String {
     let lines: usize = panels.iter().map(|panel| panel.bars.len() + 2).sum();
     let height = 60.0 + STEP * lines as f64;
@@ -39,7 +40,7 @@ pub fn draw(title: &str, panels: &[Panel]) -> String {
     for panel in panels {
         let values = || panel.bars.iter().filter_map(|bar| bar.value).filter(|v| *v > 0.0);
         let (least, most) = values().fold((f64::INFINITY, 0.0f64), |(l, m), v| (l.min(v), m.max(v)));
-        // The shortest bar is seen, too.
+        // The shortest bar remains visible.
         let decades = (most / least).log10().max(1.0) * 1.15;
         let length = |v: f64| WIDTH * (1.0 - (most / v).log10() / decades).max(0.01);
         let _ = writeln!(svg, "<text x=\"20\" y=\"{:.1}\" font-size=\"15\">{}</text>", y + 15.0, escaped(&panel.title));

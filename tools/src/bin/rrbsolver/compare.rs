@@ -15,9 +15,9 @@ use crate::input::{Loaded, right_hand_side, shape_of};
 use crate::library::{Matrix, System, filled, iterations, named, relative_residual, stop_reason, word};
 use crate::{End, spinner};
 
-/// What the arrays of a format may take, as a multiple of those of csr: beyond it is padding.
+/// Largest size of the arrays of a format, as a multiple of those of csr: larger arrays consist of padding.
 const MOST_PADDING: usize = 32;
-/// Measured products of a format, and seconds after which no other is begun.
+/// Number of measured products per format, and seconds after which no further product begins.
 const PRODUCTS: usize = 20;
 const ENOUGH_SECONDS: f64 = 1.0;
 
@@ -62,16 +62,16 @@ pub fn run(options: &Compare) -> Result<End> {
     Ok(if none { End::Short } else { End::Well })
 }
 
-/// Why, where no method takes the matrix: the first one's sentence.
+/// Returns the error of the first method if no method accepts the matrix.
 fn refused_by_all(methods: &[Method]) -> Option<&str> {
     let all = methods.iter().all(|m| m.outcome.is_err());
     methods.iter().filter(|_| all).find_map(|m| m.outcome.as_ref().err()).map(String::as_str)
 }
 
-/// What the rows of the table differ in.
+/// Options in which the rows of the table differ.
 const COMPARED: [&str; 3] = ["solver", "preconditioner", "ordering"];
 
-/// The user's options are the same in all rows.
+/// Checks that the user's options do not vary between rows.
 fn check_options(from: &str, options: &str) -> Result<()> {
     let words = options.split(|c: char| c.is_whitespace() || c == ',');
     for name in words.filter_map(|word| word.split_once('=')).map(|(name, _)| name) {
@@ -87,7 +87,7 @@ fn check_options(from: &str, options: &str) -> Result<()> {
 struct Method {
     solver: &'static str,
     with: String,
-    /// The library's sentence, where it refused.
+    /// Results, or the error message of the library.
     outcome: Result<Solved, String>,
 }
 
@@ -117,7 +117,7 @@ impl Method {
     }
 }
 
-/// The choices that `sparse_` has of an option; none where it has no such option.
+/// Returns the choices of an option of `sparse_`; none if it lacks the option.
 fn choices(name: &str) -> Vec<&'static str> {
     let kind = OPTIONS.iter().find(|o| o.name == name).and_then(|o| o.kind(Family::Sparse));
     match kind {
@@ -126,16 +126,16 @@ fn choices(name: &str) -> Vec<&'static str> {
     }
 }
 
-/// What a method is combined with, as text of options: sweeps with orderings, the others with preconditioners.
+/// Returns the combinations of a method as option texts: sweeps with orderings, other methods with preconditioners.
 fn combinations(solver: &str) -> Vec<String> {
     let all = |option: &str| choices(option).into_iter().map(|name| format!("{option}={name}")).collect::<Vec<_>>();
     match solver {
         "jacobi" => vec![String::new()],
         "gauss_seidel" | "sor" => all("ordering"),
-        // Others are no absolute value of a matrix.
+        // minres needs a positive definite M, which the others are not for an indefinite matrix.
         "minres" => ["none", "jacobi"].map(|name| format!("preconditioner={name}")).to_vec(),
         "cg" => all("preconditioner"),
-        // The cycle of amg is for cg alone.
+        // Only cg supports the cycle of amg.
         _ => all("preconditioner").into_iter().filter(|with: &String| !with.ends_with("=amg")).collect(),
     }
 }
@@ -144,12 +144,12 @@ fn compare_methods(matrix: &mut Matrix, options: &str, b: &[f64], progress: &Pro
     let mut methods = Vec::new();
     matrix.set_options("format=auto")?;
     matrix.set_options(options)?;
-    // The format is made here, so that no row has the time for it.
+    // The format is built here, so that its time counts for no row.
     matrix.multiply(b, &mut filled(0.0, b.len())?)?;
     for solver in choices("solver") {
         for with in combinations(solver) {
             progress.set_message(format!("{solver} {with}"));
-            // What the combination before has set is undone.
+            // Resets the options of the previous combination.
             matrix.set_options(&format!("solver={solver} ordering=natural preconditioner=auto"))?;
             matrix.set_options(&with)?;
             let outcome = solve(matrix, b, progress).map_err(|sentence| format!("{sentence:#}"));
@@ -187,9 +187,9 @@ struct Product {
     values: f64,
     bytes: f64,
     setup: f64,
-    /// Of a product, median.
+    /// Median seconds of a product.
     seconds: f64,
-    /// The same for each entry, in ns.
+    /// Median nanoseconds of a product per entry.
     nanoseconds: f64,
 }
 
@@ -222,7 +222,7 @@ fn compare_formats(matrix: &mut Matrix, progress: &ProgressBar) -> Result<Vec<St
     Ok(all)
 }
 
-/// The first product makes the format, and is the warm-up.
+/// Measures products. The first product builds the format, and is the warm-up.
 fn product(matrix: &mut Matrix) -> Result<Product> {
     let (x, mut y) = (filled(1.0, matrix.cols())?, filled(0.0, matrix.rows())?);
     matrix.multiply(&x, &mut y)?;

@@ -29,7 +29,7 @@ pub fn run(options: &Convert) -> Result<End> {
     Ok(End::Well)
 }
 
-/// The format that a name tells.
+/// Returns the format for a file name.
 fn by_name(path: &Path) -> Result<FileFormat> {
     let name = path.to_string_lossy().to_lowercase();
     let ending = name.strip_suffix(".gz").unwrap_or(&name).rsplit_once('.').map_or("", |(_, ending)| ending);

@@ -1,4 +1,4 @@
-//! `rrbsolver doctor`: what the library finds on this machine.
+//! `rrbsolver doctor`: reports what the library finds on this machine.
 
 use std::fs;
 
@@ -12,11 +12,11 @@ use crate::library::{Matrix, Plane, Space, System, device_count, relative_residu
 use crate::raw::Stencil;
 use crate::{End, spinner};
 
-/// MB of all arrays: far beyond most caches, and seconds at most.
+/// Total size of the arrays in MB: far beyond most caches, at a cost of at most seconds.
 const MEGABYTES: f64 = 400.0;
-/// Of the self-tests' solves; the residual is computed anew, and has to be below it.
+/// Tolerance of the self-tests; the recomputed residual must be below it.
 const TOLERANCE: f64 = 1e-8;
-/// How far the recomputed residual may pass the tolerance: sums in another order round in other places.
+/// Factor by which the recomputed residual may exceed the tolerance, because sums in another order round differently.
 const ROUNDING: f64 = 1.0 + 1e-6;
 
 pub fn run(options: &Doctor) -> Result<End> {
@@ -70,7 +70,7 @@ pub fn run(options: &Doctor) -> Result<End> {
     Ok(if failed { End::Short } else { End::Well })
 }
 
-/// What the library's loops use here.
+/// Describes the instruction sets that the library's loops use.
 fn instructions(widest: &str) -> String {
     match std::env::var("RRBSOLVER_ISA") {
         Ok(named) => format!("{widest} is available; RRBSOLVER_ISA={named} limits the instructions"),
@@ -81,7 +81,7 @@ fn instructions(widest: &str) -> String {
     }
 }
 
-/// Threads of a handle with the default options.
+/// Returns the number of threads of a handle with the default options.
 fn threads() -> Result<i64> {
     let mut solver = Plane::new(Stencil::poisson([256, 256, 1]))?;
     solver.set_options("backend=cpu")?;
@@ -99,7 +99,7 @@ fn bandwidth(threads: i64) {
     }
 }
 
-/// Devices, the driver, and what to do where there is none.
+/// Prints the devices and the driver, or advice if there are none.
 fn describe_devices(devices: i32) {
     let driver = fs::read_to_string("/proc/driver/nvidia/version").ok();
     let first = driver.as_deref().and_then(|text| text.lines().next());
@@ -124,7 +124,7 @@ fn describe_devices(devices: i32) {
     }
 }
 
-/// As the driver names them.
+/// Returns the names of the devices in the driver's files.
 fn device_names() -> Vec<String> {
     let Ok(folders) = fs::read_dir("/proc/driver/nvidia/gpus") else { return Vec::new() };
     let name =
@@ -135,7 +135,8 @@ fn device_names() -> Vec<String> {
     names
 }
 
-/// Row sums of a small Poisson matrix by a product with ones: small whole numbers, exact in any order of adding.
+/// Checks the row sums of a small Poisson matrix by products with ones: small integers, exact in any order of
+/// summation.
 fn products() -> Result<()> {
     let stencil = Stencil::poisson([9, 7, 5]);
     let rows = stencil.rows();
@@ -143,7 +144,7 @@ fn products() -> Result<()> {
     let expected: Vec<f64> = rows.ptr.windows(2).map(sum).collect();
     let mut matrix = Matrix::from_rows(&rows)?;
     let (ones, mut y) = (vec![1.0; expected.len()], vec![0.0; expected.len()]);
-    // The matrix has entries beside the diagonal.
+    // The matrix has off-diagonal entries.
     for (format, _) in Format::NAMES.iter().filter(|(name, _)| *name != "diagonal") {
         matrix.set_options(&format!("format={format}"))?;
         matrix.multiply(&ones, &mut y)?;
@@ -152,14 +153,14 @@ fn products() -> Result<()> {
     Ok(())
 }
 
-/// The same matrix, solved with: the residual.
+/// Solves with a small Poisson matrix by sparse_. Returns the residual.
 fn solves() -> Result<f64> {
     let mut stencil = Stencil::poisson([17, 13, 11]);
     let b = std::mem::take(&mut stencil.rhs);
     solved(&mut Matrix::from_rows(&stencil.rows())?, "", &b)
 }
 
-/// A small Poisson problem: its residual.
+/// Solves a small Poisson problem. Returns the residual.
 fn self_test(backend: &str, mut stencil: Stencil) -> Result<f64> {
     let b = std::mem::take(&mut stencil.rhs);
     let mut system: Box<dyn System> =
@@ -167,7 +168,7 @@ fn self_test(backend: &str, mut stencil: Stencil) -> Result<f64> {
     solved(&mut *system, &format!("backend={backend}"), &b)
 }
 
-/// The residual of a solve with these options, computed anew.
+/// Solves with these options. Returns the recomputed residual.
 fn solved(system: &mut dyn System, options: &str, b: &[f64]) -> Result<f64> {
     system.set_options(&format!("{options} rel_tol={TOLERANCE:e}"))?;
     system.factorize()?;
@@ -175,7 +176,7 @@ fn solved(system: &mut dyn System, options: &str, b: &[f64]) -> Result<f64> {
     let converged = system.solve(b, &mut x, &mut |_, _| {})?;
     let residual = relative_residual(system, b, &x)?;
     ensure!(converged, "not converged, residual {residual:.1e}");
-    // NaN is no success.
+    // A NaN also fails this check.
     ensure!(residual <= TOLERANCE * ROUNDING, "the residual is {residual:.1e}, not below {TOLERANCE:.0e}");
     Ok(residual)
 }

@@ -1,4 +1,4 @@
-//! What can be seen of a matrix, by rows.
+//! Properties of a matrix that its rows show.
 
 use anyhow::{Context as _, Result};
 
@@ -7,21 +7,21 @@ use crate::library::{Rows, filled};
 /// Counts over all entries.
 #[derive(Default)]
 pub struct Facts {
-    /// Entries of the shortest row.
+    /// Number of entries of the shortest row.
     pub shortest: usize,
-    /// Columns without an entry.
+    /// Number of columns without an entry.
     pub empty_columns: usize,
-    /// Distance of the farthest entry left of the diagonal, and right of it.
+    /// Distance of the farthest entry to the left of the diagonal, and to the right.
     pub bandwidth: [usize; 2],
-    /// Diagonals with an entry.
+    /// Number of diagonals with an entry.
     pub diagonals: usize,
-    /// Rows with |a_ii| >= sum of |a_ij|, j != i; and with >.
+    /// Number of rows with |a_ii| >= sum of |a_ij|, j != i; and with >.
     pub dominant: [usize; 2],
-    /// Rows with a positive and with a negative diagonal.
+    /// Number of rows with a positive and with a negative diagonal entry.
     pub signs: [usize; 2],
-    /// Entries beside the diagonal that are negative, and all of them.
+    /// Number of negative off-diagonal entries, and of all off-diagonal entries.
     pub negative: [usize; 2],
-    /// Smallest and largest |a_ij| other than 0.
+    /// Smallest and largest nonzero |a_ij|.
     pub range: [f64; 2],
 }
 
@@ -53,7 +53,7 @@ impl Facts {
                     facts.negative[0] += usize::from(value < 0.0);
                 }
             }
-            // Within what another order of the sum may change they are equal, as for the library.
+            // Both sides are equal within the rounding of another summation order, as in the library.
             facts.dominant[0] += usize::from(center.abs() >= others - rounding * others);
             facts.dominant[1] += usize::from(center.abs() > others + rounding * others);
             facts.signs[0] += usize::from(center > 0.0);
@@ -72,7 +72,7 @@ impl Facts {
 mod tests {
     use super::*;
 
-    /// By hand: [4 -1 .] [-1 2 1] [. . -3].
+    /// Counted by hand: [4 -1 .] [-1 2 1] [. . -3].
     #[test]
     fn counts_by_hand() {
         let a =

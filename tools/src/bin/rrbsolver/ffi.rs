@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result};
 use libloading::Library;
-// Types alone: a function of this crate would embed the library.
+// Only types: a function of this crate would embed the library.
 pub use rrbsolver::ffi::{dpcg_handle, rrb_handle, sparse_handle};
 use rrbsolver::ffi::{rrb_log_fn, rrb_monitor_fn};
 
-/// The name that the dynamic linker knows; its number is the major version.
+/// Name for the dynamic linker; its number is the major version.
 const SONAME: &str = concat!("librrbsolver.so.", env!("CARGO_PKG_VERSION_MAJOR"));
-/// The library in a build tree.
+/// Name of the library in a build tree.
 const BUILT: &str = "librrbsolver.so";
-/// Library folders of an installed prefix, relative to the folder of this program. CMake names one that is neither.
+/// Library folders of an installed prefix, relative to the folder of this program. CMake can set another one.
 const FOLDERS: [Option<&str>; 3] = [option_env!("RRBSOLVER_LIBDIR"), Some("../lib"), Some("../lib64")];
 
 /// Declares the functions as in the header. A call before `load` has returned `Ok` panics.
@@ -50,7 +50,7 @@ macro_rules! functions {
             #[allow(clippy::too_many_arguments, reason = "as in the header")]
             pub unsafe fn $name($($argument: $type),*) -> $result {
                 let functions = FUNCTIONS.get().expect("main loads the library first");
-                // SAFETY: as the caller promised.
+                // SAFETY: guaranteed by the caller.
                 unsafe { (functions.$name)($($argument),*) }
             }
         )*
@@ -114,7 +114,7 @@ functions! {
 
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 
-/// Loads the library: of the build tree, of the prefix that holds this program, or that the dynamic linker finds.
+/// Loads the library from the build tree, from the prefix of this program, or through the dynamic linker.
 pub fn load() -> Result<()> {
     let program = std::env::current_exe().context("the path of this program is unknown")?;
     let folder = program.parent().unwrap_or(Path::new("."));

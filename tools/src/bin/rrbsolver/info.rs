@@ -1,4 +1,4 @@
-//! `rrbsolver info`: what a matrix is like, and what `auto` takes for it.
+//! `rrbsolver info`: properties of a matrix, and the choices of `auto` for it.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::library::{Matrix, System, about, filled, named, word};
 use crate::pattern::Pattern;
 use crate::{End, spinner};
 
-/// Cells along the longer side of a picture: in a terminal 40 signs of two dots.
+/// Cells along the longer side of a picture; in a terminal, 40 characters of two dots.
 const TERMINAL_CELLS: usize = 80;
 const SVG_CELLS: usize = 240;
 
@@ -45,7 +45,7 @@ pub fn run(options: &Info) -> Result<End> {
     Ok(End::Well)
 }
 
-/// What `auto` takes, with the reason.
+/// Choices of `auto`, with the reasons.
 struct Choices {
     format: Result<(&'static str, String)>,
     solver: Result<(&'static str, &'static str, String)>,
@@ -60,7 +60,7 @@ impl Choices {
     }
 }
 
-/// Of a product: what it moves in the format of `auto` and in csr.
+/// Returns the format that `auto` selects, and compares its memory traffic per product with csr.
 fn format_choice(matrix: &mut Matrix) -> Result<(&'static str, String)> {
     let (x, mut y) = (filled(0.0, matrix.cols())?, filled(0.0, matrix.rows())?);
     let mut bytes = |matrix: &mut Matrix, options: &str| -> Result<f64> {
@@ -97,7 +97,7 @@ fn solver_choice(matrix: &mut Matrix, facts: &Facts) -> Result<(&'static str, &'
     Ok((solver, preconditioner, reason.to_owned()))
 }
 
-/// Rows with a name and a value.
+/// Formats lines with a name and a value.
 fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String {
     let (rows, cols) = (matrix.rows(), matrix.cols());
     let entries = matrix.count(info::NONZEROS);

@@ -1,4 +1,4 @@
-//! What a command works on: the matrix and the right-hand side that a user names.
+//! Input of a command: the matrix and the right-hand side that a user names.
 
 use std::path::Path;
 
@@ -9,17 +9,17 @@ use crate::library::{Matrix, Plane, Space, System, filled};
 use crate::raw::{Stencil, is_raw};
 use crate::spinner;
 
-/// What a file holds.
+/// Content of a file.
 pub enum Loaded {
     Matrix(Matrix),
     Stencil(Stencil),
 }
 
-/// A handle that solves, and b where the file holds one.
+/// A handle that solves, and b if the file has one.
 pub struct Problem {
     pub system: Box<dyn System>,
     pub own_rhs: Option<Vec<f64>>,
-    /// In words: extents and entries.
+    /// Extents and entries in words.
     pub shape: String,
 }
 
@@ -31,7 +31,7 @@ impl Loaded {
         Ok(loaded)
     }
 
-    /// As a general matrix, with b where the file holds one.
+    /// Converts to a general matrix, and b if the file has one.
     pub fn into_matrix(self) -> Result<(Matrix, Option<Vec<f64>>)> {
         match self {
             Self::Stencil(stencil) => Ok((Matrix::from_rows(&stencil.rows())?, Some(stencil.rhs))),
@@ -42,7 +42,8 @@ impl Loaded {
         }
     }
 
-    /// By the family that fits: `rrb_` for stencils in 2D, `dpcg_` in 3D, `sparse_` for all other matrices.
+    /// Creates the handle of the suitable family: `rrb_` for 2D stencils, `dpcg_` for 3D stencils, `sparse_` for all
+    /// other matrices.
     pub fn into_problem(self) -> Result<Problem> {
         match self {
             Self::Matrix(_) => {
@@ -67,18 +68,18 @@ impl Loaded {
     }
 }
 
-/// Rows, columns and entries in words.
+/// Describes rows, columns and entries in words.
 pub fn shape_of(matrix: &Matrix) -> String {
     let entries = counted(matrix.count(info::NONZEROS), "entry", "entries");
     format!("{} x {}, {entries}", matrix.rows(), matrix.cols())
 }
 
-/// A number with its noun.
+/// Formats a number with its noun.
 pub fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// b, none: ones; and in words where it is from. `asked` is what the user named.
+/// Returns b (none for ones), and its origin in words. `asked` is the user's choice.
 pub fn right_hand_side(
     asked: Option<&Path>,
     own: Option<Vec<f64>>,
@@ -94,7 +95,7 @@ pub fn right_hand_side(
     }
 }
 
-/// The one column of a file as a dense vector.
+/// Returns the only column of a file as a dense vector.
 fn column(name: &Path, path: &Path, rows: usize) -> Result<Vec<f64>> {
     let (shown, of) = (name.display(), path.display());
     let file = Matrix::read(name)?;
@@ -111,7 +112,7 @@ fn column(name: &Path, path: &Path, rows: usize) -> Result<Vec<f64>> {
     let by_rows = file.csr()?;
     let mut b = filled(0.0, rows)?;
     for (row, bounds) in by_rows.ptr.windows(2).enumerate() {
-        // At most one entry a row: equal places were added.
+        // At most one entry per row, because duplicates were added.
         let entries = &by_rows.values[bounds[0] as usize..bounds[1] as usize];
         b[row] = entries.iter().sum();
     }

@@ -1,10 +1,10 @@
-//! `rrbsolver`: tries the library on a file, without a line of code. Described in docs/guides/files-and-tool.md.
+//! `rrbsolver`: applies the library to files without programming. Described in docs/guides/files-and-tool.md.
 
-/// A line on the standard output.
+/// Prints a line to the standard output.
 macro_rules! say {
     ($($words:tt)*) => { $crate::write_out(format_args!("{}\n", format_args!($($words)*))) };
 }
-/// The same without the end of the line.
+/// Prints to the standard output without a newline.
 macro_rules! show {
     ($($words:tt)*) => { $crate::write_out(format_args!($($words)*)) };
 }
@@ -34,10 +34,10 @@ use indicatif::ProgressBar;
 
 use args::{Cli, Command};
 
-/// How a command ended, other than by an error.
+/// Result of a command that did not fail.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// As asked for.
+    /// Success.
     Well,
     /// Not converged, or a self-test failed.
     Short,
@@ -66,7 +66,7 @@ fn run(command: &Command) -> Result<End> {
     }
 }
 
-/// What is being done, shown on a terminal only, with the time it has taken.
+/// Shows the current activity and its elapsed time, on a terminal only.
 pub fn spinner(doing: String) -> ProgressBar {
     let progress = ProgressBar::new_spinner();
     progress.enable_steady_tick(Duration::from_millis(100));
@@ -74,7 +74,8 @@ pub fn spinner(doing: String) -> ProgressBar {
     progress
 }
 
-/// Ends the program where nobody reads any more, as after `| head`, or where the disk is full.
+/// Prints to the standard output. Ends the program if no process reads it any more, as after `| head`, or if the disk
+/// is full.
 pub fn write_out(words: Arguments<'_>) {
     if let Err(error) = std::io::stdout().write_fmt(words) {
         if error.kind() == ErrorKind::BrokenPipe {

@@ -1,24 +1,24 @@
-//! The pattern of a matrix: where its entries are, in a terminal and as SVG.
+//! The sparsity pattern of a matrix, in a terminal and as SVG.
 
 use std::fmt::Write as _;
 
 use crate::library::Rows;
 
-/// Entries counted in square cells.
+/// Numbers of entries in square cells.
 pub struct Pattern {
     down: usize,
     across: usize,
-    /// Of each cell, by rows.
+    /// Number of entries of each cell, by rows.
     counts: Vec<u64>,
-    /// The most that a cell can hold.
+    /// Largest number of entries that a cell can hold.
     most: f64,
 }
 
-/// Dots of a braille sign: two across, four down; their bits in Unicode.
+/// Bits of the dots of a braille character in Unicode: two across, four down.
 const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 impl Pattern {
-    /// With at most `cells` cells along the longer side.
+    /// Counts the entries in at most `cells` cells along the longer side.
     pub fn of(a: &Rows, cols: usize, cells: usize) -> Self {
         let rows = a.ptr.len() - 1;
         let longer = rows.max(cols).max(1);
@@ -36,7 +36,7 @@ impl Pattern {
         Self { down, across, counts, most: most.max(1.0) }
     }
 
-    /// For a terminal, in braille signs with a frame.
+    /// Formats the pattern for a terminal, with braille characters and a frame.
     pub fn text(&self) -> String {
         let width = self.across.div_ceil(2);
         let mut text = format!("┌{}┐\n", "─".repeat(width));
@@ -59,7 +59,7 @@ impl Pattern {
         text
     }
 
-    /// Cells with entries, darker where more places are taken.
+    /// Draws cells with entries as SVG, darker with a larger share of nonzero positions.
     pub fn svg(&self, title: &str) -> String {
         const SIDE: f64 = 640.0;
         let step = SIDE / self.down.max(self.across) as f64;
@@ -77,7 +77,7 @@ impl Pattern {
             let cells = &self.counts[row * self.across..(row + 1) * self.across];
             let mut col = 0;
             while col < self.across {
-                // Cells of one shade in one rectangle.
+                // Consecutive cells of one shade form one rectangle.
                 let shade = self.shade(cells[col]);
                 let end = (col..self.across).find(|&k| self.shade(cells[k]) != shade).unwrap_or(self.across);
                 if shade > 0 {
@@ -97,14 +97,14 @@ impl Pattern {
         svg
     }
 
-    /// 0: no entry; 4: a quarter of the places and more.
+    /// Returns the shade: 0 without entries, 4 from 25 % nonzero positions on.
     fn shade(&self, count: u64) -> u32 {
         let part = count as f64 / self.most;
         if count == 0 { 0 } else { 1 + [0.004, 0.03, 0.25].iter().filter(|&&bound| part >= bound).count() as u32 }
     }
 }
 
-/// A text as it may stand in XML.
+/// Escapes a text for XML.
 pub fn escaped(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -131,7 +131,7 @@ mod tests {
     fn a_diagonal_is_a_diagonal() {
         let pattern = Pattern::of(&diagonal(4), 4, 80);
         assert_eq!(pattern.text(), "┌──┐\n│⠑⢄│\n└──┘\n");
-        // A thousand rows in eight cells a side: all on the diagonal.
+        // A thousand rows in eight cells per side: all entries are on the diagonal.
         let coarse = Pattern::of(&diagonal(1000), 1000, 8);
         assert!((0..64).all(|k| (coarse.counts[k] == 125) == (k % 9 == 0)));
     }

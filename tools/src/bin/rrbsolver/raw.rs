@@ -1,5 +1,5 @@
-//! Raw stencil files: a symmetric 5-point (2D) or 7-point (3D) matrix with its right-hand side, as
-//! docs/guides/files-and-tool.md describes them.
+//! Raw stencil files: a symmetric 5-point (2D) or 7-point (3D) matrix with its right-hand side, as described in
+//! docs/guides/files-and-tool.md.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -11,12 +11,12 @@ use crate::library::Rows;
 
 /// First bytes of a raw file.
 const MAGIC: &[u8; 8] = b"STENCIL1";
-/// Bytes before the arrays: the magic, six integers, and a name.
+/// Number of bytes before the arrays: the magic, six integers, and a name.
 const HEAD: usize = 8 + 6 * 4 + 16;
 
-/// A symmetric stencil on a box, x fastest: couplings to the next point east, north and top.
+/// A symmetric stencil on a box, x fastest, with the couplings to the next point in x, y and z.
 pub struct Stencil {
-    /// Points in x, y and z.
+    /// Number of points in x, y and z.
     pub n: [usize; 3],
     pub center: Vec<f64>,
     pub east: Vec<f64>,
@@ -26,19 +26,19 @@ pub struct Stencil {
     pub rhs: Vec<f64>,
 }
 
-/// Whether a file begins as a raw one. What cannot be read is none: the library says why.
+/// Returns whether a file begins like a raw one. Unreadable files return false, and the library reports the error.
 pub fn is_raw(path: &Path) -> bool {
     let mut first = [0; 8];
     path.is_file() && File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok() && first == *MAGIC
 }
 
 impl Stencil {
-    /// Whether it has three dimensions.
+    /// Returns whether the stencil is 3D.
     pub fn in_space(&self) -> bool {
         !self.top.is_empty()
     }
 
-    /// -Laplace u = 1 with u = 0 outside, on nx x ny x nz points; nz = 1: in 2D.
+    /// Creates -Laplace u = 1 with u = 0 outside, on nx x ny x nz points; nz = 1 means 2D.
     pub fn poisson(n: [usize; 3]) -> Self {
         let points: usize = n.iter().product();
         let in_space = n[2] > 1;
@@ -91,7 +91,7 @@ impl Stencil {
             n[1],
             n[2]
         );
-        // The file has that many bytes.
+        // The size of the file was checked.
         let points = points as usize;
         let mut array = |name: &str| values(&mut file, points).with_context(|| format!("{shown}: array {name}"));
         let (center, east, north) = (array("center")?, array("east")?, array("north")?);
@@ -99,7 +99,7 @@ impl Stencil {
         Ok(Self { n, center, east, north, top, rhs: array("b")? })
     }
 
-    /// The same matrix by rows: zero couplings are no entries, as those that point out of the box.
+    /// Returns the matrix in CSR format. Zero couplings, and those that point out of the box, are no entries.
     pub fn rows(&self) -> Rows {
         let (plane, all) = (self.n[0] * self.n[1], self.center.len());
         let mut rows = Rows { ptr: vec![0], cols: Vec::new(), values: Vec::new() };
@@ -146,7 +146,8 @@ fn values(file: &mut impl Read, count: usize) -> Result<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// By hand: 2 x 2 points; what points out of the box (east of point 1 and 3, north of 2 and 3) is no entry.
+    /// Computed by hand: 2 x 2 points; couplings out of the box (east of points 1 and 3, north of 2 and 3) are no
+    /// entries.
     #[test]
     fn a_stencil_by_rows() {
         let stencil = Stencil {

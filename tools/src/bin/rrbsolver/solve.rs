@@ -1,4 +1,4 @@
-//! `rrbsolver solve`: A x = b for the matrix of a file.
+//! `rrbsolver solve`: solves A x = b for the matrix of a file.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::input::{Loaded, Problem, right_hand_side};
 use crate::library::{System, filled, iterations, recorded, relative_residual, stop_reason, word};
 use crate::{End, spinner};
 
-/// Points of a plot at most: more cannot be told apart.
+/// Largest number of points of a plot; more points are indistinguishable.
 const MOST_POINTS: usize = 500;
 
-/// Results of any family that are words or of use to a reader, in this order.
+/// Results of any family that are words or informative for a reader, in this order.
 const NAMES: [&str; 9] =
     ["solver", "preconditioner", "format", "cycle", "precision", "backend", "threads", "levels", "shift"];
 
@@ -35,7 +35,7 @@ pub fn run(options: &Solve) -> Result<End> {
     system.set_options(&options.options)?;
     let progress = spinner("factorizing".to_owned());
     let named = || options.file.display().to_string();
-    // Before vectors are made: whether there is memory for them is the library's to say.
+    // Before vectors are allocated, so that the library reports insufficient memory.
     system.factorize().with_context(named)?;
     let b = b.map_or_else(|| filled(1.0, rows), Ok)?;
     let mut x = filled(0.0, rows)?;
@@ -78,7 +78,7 @@ pub fn run(options: &Solve) -> Result<End> {
     Ok(if converged { End::Well } else { End::Short })
 }
 
-/// What was used, by name.
+/// Returns the settings in use, by name.
 fn used(system: &dyn System) -> Vec<(&'static str, serde_json::Value)> {
     let told = |name: &str, value: &serde_json::Value| name != "shift" || value.as_f64() != Some(0.0);
     let all = NAMES.into_iter().filter_map(|name| Some((name, recorded(system, name)?)));
@@ -107,7 +107,7 @@ fn report(system: &dyn System, converged: bool, residual: f64) -> String {
     text
 }
 
-/// What to do after a solve that did not converge.
+/// Returns advice for a solve that did not converge.
 fn advice(reason: &str) -> &'static str {
     match reason {
         "max_iter" => {
@@ -123,7 +123,7 @@ fn advice(reason: &str) -> &'static str {
     }
 }
 
-/// A vector as a MatrixMarket file of one column, with the fewest digits that read back to the same bits.
+/// Formats a vector as a MatrixMarket file with one column, with the fewest digits that give bitwise identical values.
 fn column(x: &[f64]) -> String {
     let mut text = format!("%%MatrixMarket matrix array real general\n{} 1\n", x.len());
     for value in x {
