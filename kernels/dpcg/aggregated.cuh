@@ -56,6 +56,7 @@ template <class V> struct CellCycleArgs {
     Sum sum;
 };
 
+// Computes of_r = r / s and start = step of_r.
 template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) {
     const double per_scale = a.scales[0];
     over_cells(a.count, [&](int64_t c) {
@@ -65,6 +66,7 @@ template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) 
     });
 }
 
+// Computes z = factor s of_z; sum = <r, z>.
 template <class V> __device__ inline void give_cells(const CellCycleArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double factor = a.factor * a.scales[1];

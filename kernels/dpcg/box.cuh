@@ -92,6 +92,7 @@ __device__ inline bool is_over(const Sum &s) {
     return true;
 }
 
+// Adds a sum over all blocks, and uses the result as `s.use` states.
 __device__ inline void finish_sum(const Sum &s, double sum) {
     if (!s.partial) return;
     sum_blocks(sum, s.partial, &s.scalars->ticket, [&](double all) {
@@ -133,6 +134,7 @@ __device__ inline Around around(const Box &box, const Matrix &m, const double *v
         {v[c - 1], v[c + 1], v[c - n], v[c + n], v[c - t], v[c + t]}};
 }
 
+// Returns the sum of the products of couplings and values, in a fixed order.
 __device__ inline double sum_of_products(const Around &k) {
     return (k.a[0] * k.v[0] + k.a[1] * k.v[1]) +
         ((k.a[2] * k.v[2] + k.a[3] * k.v[3]) + (k.a[4] * k.v[4] + k.a[5] * k.v[5]));

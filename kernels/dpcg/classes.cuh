@@ -54,6 +54,7 @@ __device__ inline int32_t label_beside(const ClassArgs &a, int64_t c) {
     return int32_t(smallest);
 }
 
+// Returns the phase of a cell: its label + 1 or the root of its strong group + 1; 0: no phase.
 __device__ inline uint32_t phase_of(const ClassArgs &a, int64_t c) {
     if (!a.by_phase) return 0;
     if (!a.labels) return in_group(a.group, c) ? group_root(a.group, c) + 1 : 0;
@@ -102,6 +103,7 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
     }
 }
 
+// Updates the minimum `first` with c.
 __device__ inline void note_first(uint32_t *first, int64_t c) {
     const volatile uint32_t &seen = *first;
     if (uint32_t(c) < seen) atomicMin(first, uint32_t(c));

@@ -54,12 +54,14 @@ struct Offset {
     int d[3];
 };
 
+// Returns offset k of the upper half of the 7-point or 27-point stencil.
 template <bool FINEST> __device__ inline Offset offset_of_number(int k) {
     if (FINEST) return {{k == 0, k == 1, k == 2}};
     const int m = k + 14;
     return {{m % 3 - 1, m / 3 % 3 - 1, m / 9 - 1}};
 }
 
+// Returns the distance in memory of an offset.
 __device__ inline int64_t step_of_offset(const Box &box, const Offset &o) {
     return o.d[0] + o.d[1] * box.north() + o.d[2] * box.top();
 }

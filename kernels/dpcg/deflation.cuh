@@ -58,6 +58,7 @@ struct Words {
 // A row sum below this fraction of the center is a rounding error of the sum of seven numbers.
 constexpr double ROUNDING = 8.0 * 0x1p-52;
 
+// Adds the couplings between different regions, and the row sums, to the words of E. One thread per cell.
 __device__ inline void add_couplings(const GalerkinArgs &a) {
     const int64_t n = a.box.north(), t = a.box.top(), side = a.n + 1;
     over_cells(a.box.count(), [&](int64_t c) {

@@ -79,6 +79,7 @@ template <int ORDER> __device__ inline TileColumn column_of(const FusedArgs &a, 
     return col;
 }
 
+// Returns the number of pieces of all tiles.
 __device__ inline int pieces_of(const FusedArgs &a) {
     return (a.box.nx + ACROSS - 1) / ACROSS * ((a.box.ny + DOWN - 1) / DOWN) * ((a.box.nz + a.chunk - 1) / a.chunk);
 }

@@ -213,6 +213,7 @@ __device__ inline void look(const SurveyArgs &a) {
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
+// Returns the root of a cell, and shortens the path to it.
 __device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t cell) {
     uint32_t up = parent[cell];
     while (up != cell && !(up & IS_GROUP)) {
@@ -225,6 +226,7 @@ __device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t cell) {
     return cell;
 }
 
+// Joins the trees of cells a and b. The larger root becomes a child of the smaller root.
 __device__ inline void join(uint32_t *parent, uint32_t a, uint32_t b) {
     a = root_of(parent, a);
     b = root_of(parent, b);

@@ -73,6 +73,7 @@ __device__ inline bool is_met(const Sum &s) {
 // r, q and z. This is the case in double precision.
 template <class T, bool FINEST> constexpr bool OF_SOLVER = FINEST && sizeof(T) == sizeof(double);
 
+// Returns the conductance for an entry of the matrix in use, see OF_SOLVER.
 template <class T, bool FINEST> __device__ inline T conductance_of(T c, double per_coupling) {
     if constexpr (OF_SOLVER<T, FINEST>) return per_coupling * c;
     return c;
@@ -144,6 +145,7 @@ __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int 
     static_cast<T *>(a.coarse_start)[c] = r * fixed(static_cast<const T *>(a.coarse_inverse)[c]);
 }
 
+// Restricts the residual to the next coarser grid, and computes the first smoothing step there.
 template <class T> __device__ inline void restrict_level(const Level &a, const T *residual) {
     const int64_t north = a.box.north(), top = a.box.top();
     over_places(a.coarse, [&](int64_t c, int i, int j, int k) {

@@ -48,7 +48,7 @@ impl<V: Real> Rows<V> {
         self.couplings
     }
 
-    /// Returns the slices of the group with rows group[0] .. group[1].
+    /// Returns the slices of the group that contains the rows from `group[0]` up to, but excluding, `group[1]`.
     pub fn slices_of(&self, group: &[usize]) -> Range<usize> {
         let of = |row: usize| self.first.partition_point(|&first| (first as usize) < row);
         of(group[0])..of(group[1])

@@ -1,10 +1,17 @@
 //! Multithreaded steps of deflated PCG for boxes of cells in natural order.
 //!
-//! Modules, each of which uses only modules named before it: `pieces` (division of the cells among threads), `labelled`
-//! (sums over singular components), `regions` (deflation), `loops` (over consecutive cells), `field` and `rows`
-//! (vectors), `incomplete`, `cell` and `vertex` (preconditioners; `whole` selects one of them), `state` (data of a
-//! factorization), `member` (unfused steps of PCG), `fused` (an iteration in two passes), `ends` (begin and end of a
-//! solve).
+//! Each module uses only modules listed before it:
+//!
+//! - `pieces`: division of the cells among threads
+//! - `labelled`: sums over singular components
+//! - `regions`: deflation
+//! - `loops`: loops over consecutive cells
+//! - `field` and `rows`: vectors
+//! - `incomplete`, `cell` and `vertex`: preconditioners; `whole` selects one of them
+//! - `state`: data of a factorization
+//! - `member`: unfused steps of PCG
+//! - `fused`: an iteration in two passes
+//! - `ends`: begin and end of a solve
 
 mod cell;
 mod ends;

@@ -13,7 +13,7 @@ use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
 use crate::backend::cuda::plan::Plan;
 use crate::error::{Error, Result, push};
 
-/// Rounds of handshakes per pass of pairing; more rounds form hardly any pairs.
+/// Rounds of handshakes per pass of pairing. More rounds are not needed.
 const ROUNDS: usize = 4;
 /// Coarsening stops if the next level has more than this fraction of the rows of a level.
 const WORTH: f64 = 0.9;

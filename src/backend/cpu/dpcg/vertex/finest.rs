@@ -6,10 +6,10 @@
 //! the correction start with the black cells and overwrite their values. Only red cells are therefore corrected. Red
 //! cells have an even i + j + k; all coarse points are red.
 //!
-//! A pass processes the planes in ascending order. In the step in which plane k is updated in the first colour, plane k
-//! - 1 is updated in the second colour, and so on. Each thread has its own copy of a few planes, including planes of
-//! its neighbours at both ends of its range. The threads therefore do not wait for each other, and each cell gets
-//! bitwise identical values from every thread. Red cells are stored between the two passes.
+//! A pass processes the planes in ascending order. In one step, the first colour is updated in plane k, the second
+//! colour in plane k - 1, and so on. Each thread has its own copy of a few planes, including planes of its neighbours
+//! at both ends of its range. The threads therefore do not wait for each other, and each cell gets bitwise identical
+//! values from every thread. Red cells are stored between the two passes.
 //!
 //! Memory traffic per cell and pass in single precision, in bytes: right-hand side in f64 8, conductances 12, 1/D 4,
 //! weights 6, red cells 2; z 8.

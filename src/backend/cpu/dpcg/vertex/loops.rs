@@ -14,7 +14,7 @@ fn cut<'a, R, const N: usize>(slices: &[&'a [R]; N], n: usize) -> [&'a [R]; N] {
     cut
 }
 
-/// Returns c_0[i] x_0[i] + c_1[i] x_1[i] + ...
+/// Returns the sum over t of c_t x_t at index i.
 #[inline(always)]
 fn sum_at<R: Real, const N: usize>(c: &[&[R]; N], x: &[&[R]; N], i: usize) -> R {
     let mut sum = c[0][i] * x[0][i];

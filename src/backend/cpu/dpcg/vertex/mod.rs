@@ -1,10 +1,17 @@
 //! Multithreaded multigrid with vertex coarsening (Dendy 1982). The method, its formulas and its terms are those of
 //! `backend::reference::dpcg::vertex`.
 //!
-//! Modules, each of which uses only modules named before it: `layout` (array layouts), `loops` (over half rows),
-//! `transfer` (interpolation), `grid` (coarse grids), `finest` (the finest grid, in two passes per cycle), `weights`,
-//! `product` and `load` (setup). Each thread writes only planes of its own, and reads other planes only after a
-//! barrier. All results are bitwise identical for any number of threads.
+//! Each module uses only modules listed before it:
+//!
+//! - `layout`: array layouts
+//! - `loops`: loops over half rows
+//! - `transfer`: interpolation
+//! - `grid`: coarse grids
+//! - `finest`: the finest grid, in two passes per cycle
+//! - `weights`, `product` and `load`: setup
+//!
+//! Each thread writes only planes of its own, and reads other planes only after a barrier. All results are bitwise
+//! identical for any number of threads.
 //!
 //! The grids of this module are coarsened in all directions. Thread 0 solves on the remaining grids with the reference
 //! implementation. These begin with the first grid with a direction that is not coarsened, or with the coarsest grid.
