@@ -1,5 +1,6 @@
-// M by aggregation in place of the levels (kernels/aggregation): what CG runs on as couplings and excess, and vectors
-// to and from the order of its rows. Rows are nodes by rows of the grid: black ones of S1, or all of A.
+// Preconditioner by aggregation instead of the levels (kernels/aggregation; docs/theory/aggregation.md, hierarchy):
+// extraction of the matrix on which CG runs, as couplings and row sums, and permutation of vectors to and from the
+// order of its rows. Rows are nodes, numbered row by row of the grid: the black nodes for S1, all nodes for A.
 #pragma once
 #include "../aggregation/aggregation.cuh"
 #include "storage.cuh"
@@ -8,14 +9,14 @@ struct GridPlace {
     int i, j;
 };
 
-// The nodes that CG works on: every `step`-th of a row.
+// Nodes on which CG runs: every `step`-th node of a grid row.
 struct Numbers {
     Geometry g;
-    int step, first; // and the first one in the first row
+    int step, first; // index of the first such node in grid row 0
 
     __device__ int start(int j) const { return (j + first) % step; }
     __device__ int of_row(int j) const { return (g.nx + step - 1 - start(j)) / step; }
-    // Column and row of a node.
+    // Returns column and row of a node.
     __device__ GridPlace node(uint32_t number) const {
         const uint32_t even = of_row(0), both = even + of_row(1);
         const int j = int(number / both) * 2;
@@ -28,19 +29,19 @@ struct Numbers {
     }
 };
 
-// What S1 or A is made of: of S1 diagonal couplings and far ones after the odd level.
+// Stencil of S1 or A. S1 has couplings to diagonal neighbours and, at distance two, the couplings `far` after level 1.
 struct CouplingsArgs {
     Numbers n;
     Matrix m;              // A
-    const double *d, *far; // S1; null: A
+    const double *d, *far; // of S1; null: A
     const double *excess;
     double scale;
-    aggregation::Couplings c; // with room for eight couplings a row
-    uint32_t *place;          // of a row: of its node among the planes
-    uint64_t *bad;            // smallest row whose diagonal is not positive
+    aggregation::Couplings c; // eight entries per row are allocated
+    uint32_t *place;          // of each row: index of its node in the planes of all colours
+    uint64_t *bad;            // smallest row with a negative or nonfinite diagonal entry
 };
 
-// One thread a row, by ascending columns.
+// Computes the couplings and row sums of all rows. One thread per row; columns in ascending order.
 extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_couplings_f64(CouplingsArgs a) {
     const Geometry &g = a.n.g;
     aggregation::over(a.c.rows, [&](uint32_t k) {
@@ -84,7 +85,8 @@ extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_coupl
     });
 }
 
-// A vector by colour to the rows, with the first step of the cycle; and z back, times `factor`.
+// Arguments for the permutation of vectors between colours and rows. `take_residual` also computes the first smoothing
+// step, `give_solution` multiplies z by `factor`.
 template <class V> struct RowsArgs {
     const uint32_t *place;
     double *by_colour;

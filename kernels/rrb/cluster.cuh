@@ -1,30 +1,32 @@
-// Small grids in the shared memory of a cluster. The blocks of the first cluster have the rows of each such grid
-// among them, a place for each thread: couplings are copied once a launch, vectors stay there from step to step, and
-// the values of a neighbouring block's nearest rows are written there too (distributed shared memory) by who computes
-// them. The steps are those of levels.cuh. The remainder is multiplied by the other blocks, which have its rows in
-// registers; its vectors go by slots that hold a value and its epoch, so that neither side waits for more than the
-// values.
+// Small grids in the shared memory of a thread-block cluster.
 //
-// Rows: block b of the cluster has first[b] .. first[b + 1] - 1 of a grid, and keeps the row on either side. On the
-// next grid first' = (first + shift_y) / 2: what its rows read there and write there is then in its window, or in the
-// next block's.
+// The thread blocks of the first cluster share the rows of each of these grids; each thread has at most one (I, J).
+// Couplings are copied once per launch, and vectors remain in shared memory between steps. The thread that computes a
+// value in a boundary row of a block also writes it into the shared memory of the neighbouring block (distributed
+// shared memory). The formulas are the ones in levels.cuh.
+//
+// The other blocks multiply by the inverse of the coarsest system, with its rows in registers. Its vectors pass through
+// slots that contain a value and its epoch. Each side thus waits only for the values.
+//
+// Rows: block b of the cluster owns rows first[b] .. first[b + 1] - 1 of a grid, and stores the row on either side. On
+// the next grid first' = (first + shift_y) / 2. All values that its rows read and write on the next grid are then in
+// its window, or in the window of the next block.
 #pragma once
 #include "storage.cuh"
 
-// Grids at most that one kernel goes over.
+// Maximum number of grids of one kernel.
 constexpr int MOST_GRIDS = 10;
-// Blocks of a cluster at most, and threads of kernels that have one.
+// Maximum number of thread blocks of a cluster, and number of threads per block.
 constexpr int MOST_CLUSTER_BLOCKS = 16;
 constexpr int CLUSTER_THREADS = 512;
 
 #ifdef RRB_EMULATED
-alignas(16) static unsigned char cluster_memory[16]; // no clusters there
+alignas(16) static unsigned char cluster_memory[16]; // no clusters on an emulated device
 #else
 extern __shared__ __align__(16) unsigned char cluster_memory[];
 #endif
 
-// A value of either format and the epoch that it belongs to, in words that are written as one. Either half of the value
-// has its epoch.
+// A value in f32 or f64 with its epoch, written as one 16-byte store. Each half of the value has a copy of the epoch.
 struct Slot {
     unsigned words[4];
 #ifdef RRB_EMULATED
@@ -58,7 +60,7 @@ struct Slot {
 #endif
 };
 
-// Where this block's shared memory lies in that of another block of the cluster, in bytes from here.
+// Returns the offset in bytes from this block's shared memory to the shared memory of another block of the cluster.
 __device__ inline unsigned way_to(int block) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     const unsigned here = unsigned(__cvta_generic_to_shared(cluster_memory));
@@ -70,7 +72,7 @@ __device__ inline unsigned way_to(int block) {
 #endif
 }
 
-// To the same place there.
+// Stores v at the corresponding address of another block's shared memory.
 template <class T> __device__ inline void put_there(T *place, unsigned way, T v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     const unsigned there = unsigned(__cvta_generic_to_shared(place)) + way;
@@ -79,29 +81,30 @@ template <class T> __device__ inline void put_there(T *place, unsigned way, T v)
 #endif
 }
 
-// Where a grid lies in shared memory, the same in all blocks: planes have a row before those of the block and one after
-// them, and a column on either side.
+// Layout of a grid in shared memory, equal in all blocks. A plane has one row before and one row after the rows of the
+// block, and one column on either side.
 struct ClusterGrid {
     int offset, plane;
     int first[MOST_CLUSTER_BLOCKS + 1];
 };
 
-// What this block has of a grid. Entry (I, J) lies at (J - first + 1) * stride + 1 + I.
+// Window of a grid in this block. Entry (I, J) has the index (J - first + 1) * stride + 1 + I.
 template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first, rows, stride, plane;
-    int members, rows_before, rows_after; // blocks; rows of the neighbouring ones, 0: there is none
+    int members, rows_before, rows_after; // blocks with rows; rows of the neighbouring blocks, 0 if there is none
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *excess, *corners, *black;
 
-    // The place in device memory of one here.
+    // Returns the index in device memory of an entry of the window.
     __device__ int in_grid(const Geometry &g, int e) const {
         const int row = quotient(e, stride);
         return (first + row) * g.stride + g.block + e - row * stride - 1;
     }
 
-    // v to a place of row `row` of the window, the first one with nodes is 1, and to all blocks that have it in theirs.
+    // Stores v in row `row` of the window (row 1 is the first with nodes), and in all other blocks whose windows
+    // contain this row.
     template <int COUNT> __device__ void put(Real *at, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) at[k * plane] = v[k];
         if (row == 1 && rows_before > 0) {
@@ -111,7 +114,7 @@ template <class F> struct Window {
         if (row >= rows && rows_after > 0) {
             const unsigned way = way_to(block + 1);
             for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane - rows * stride), way, v[k]);
-            // The next block's only row.
+            // The next block has only one row, so its successor also stores the row.
             if (row > rows && rows_after == 1 && block + 2 < members) {
                 const unsigned far = way_to(block + 2);
                 for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane - row * stride), far, v[k]);
@@ -120,8 +123,8 @@ template <class F> struct Window {
     }
 };
 
-// Columns that have nodes. Rows in device memory are padded beyond them (Geometry::cx): those places have none on the
-// next grid.
+// Returns the number of columns with nodes. Rows in device memory are padded beyond them (Geometry::cx); the padding
+// has no counterpart on the next grid.
 __device__ inline int columns_of(const Geometry &g) { return (g.nx + g.shift_x + 1) / 2; }
 
 template <class F> struct CycleArgs;
@@ -130,9 +133,9 @@ template <class F> struct Cluster {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     const CycleArgs<F> &a;
-    const ClusterGrid *places; // of the grids from a.cluster_base on
-    int block, members;        // members: blocks that have rows
-    int w;                     // where b1 values of a step go
+    const ClusterGrid *places; // layouts of the grids from a.cluster_base on
+    int block, members;        // members: number of blocks with rows
+    int w;                     // offset of the b1 values of a step
 
     __device__ bool mine() const { return block < members; }
     __device__ Real *step() const { return reinterpret_cast<Real *>(cluster_memory + w); }
@@ -171,8 +174,8 @@ __device__ inline double raw(const double &v) { return fixed(v); }
 __device__ inline float raw(const float &v) { return fixed(v); }
 __device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
 
-// Where all grids lie, and what no step changes; the rest is zero. As src/backend/cuda/rrb/schedule.rs counts it
-// (ClusterGrids::of).
+// Computes the layout of all grids, copies the data that no step changes, and sets all vectors to zero. The host
+// computes the same size (ClusterGrids::of, src/backend/cuda/rrb/schedule.rs).
 template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
@@ -237,14 +240,14 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
     return cluster;
 }
 
-// The same; nobody writes to a block that is not ready.
+// As `lay_out_cluster`, with a barrier: no block writes to a block that is not ready.
 template <class F> __device__ inline Cluster<F> join_cluster(const CycleArgs<F> &a) {
     const Cluster<F> cluster = lay_out_cluster(a);
     if (a.members > 0 && int(blockIdx.x) < a.cluster) cluster_barrier();
     return cluster;
 }
 
-// z of the first grid of the cluster, which steps on the grid before it have written.
+// Loads z of the first grid of the cluster, which steps on the previous grid have written to device memory.
 template <class F> __device__ inline void enter(const Cluster<F> &cluster) {
     const Level<F> &level = cluster.a.grids[cluster.a.cluster_base - cluster.a.base];
     const Window<F> k = cluster.window(cluster.a.cluster_base);
@@ -259,7 +262,7 @@ template <class F> __device__ inline void enter(const Cluster<F> &cluster) {
     __syncthreads();
 }
 
-// This thread's place in what its block has of a grid; `row` is beyond the rows of the window where it has none.
+// Index of this thread in the window of its block. `row` is beyond the rows of the window if the thread has no (I, J).
 template <class F> struct InWindow {
     int row, i, c;
     Spot<F> spot;
@@ -269,7 +272,7 @@ template <class F> struct InWindow {
           spot(spot_of<F>(k, k.plane, k.stride, c, c)) {}
 };
 
-// As `descend`.
+// `descend` of levels.cuh, in shared memory.
 template <class F>
 __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
     using Real = typename F::Real;
@@ -302,7 +305,7 @@ __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op 
     return rho;
 }
 
-// As `ascend`.
+// `ascend` of levels.cuh, in shared memory.
 template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
     using Real = typename F::Real;
     const CycleArgs<F> &a = cluster.a;
@@ -361,7 +364,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     return rho;
 }
 
-// As `iterate`.
+// `iterate` of levels.cuh, in shared memory.
 template <class F> __device__ inline void iterate_in_cluster(const Cluster<F> &cluster, const Op &op) {
     using Real = typename F::Real;
     const Window<F> k = cluster.window(op.grid);

@@ -1,24 +1,29 @@
-// How many components A's graph has, and how many of them have a row with a sum that counts: all that is asked of a
-// matrix none of whose components is singular. Union-find over nodes as in ECL-CC (J. Jaiganesh, M. Burtscher, A
-// high-performance connected components implementation for GPUs, HPDC 2018): the smaller root wins, by
-// compare-and-swap; paths are shortened on the way, at nodes that are roots no more and that nobody else hooks. Tiles
-// first, each in shared memory, then the couplings across their edges (O. Stava, B. Benes, Connected component labeling
-// in CUDA, GPU Computing Gems, 2011). Who hooks whom is another from run to run; the counts are not. Launch:
-// storage.cuh. Bytes a node: 24 + 8 (9 points 40 + 8), and less than half of that again.
+// Counts the connected components of the graph of A, and those that contain a row with a nonzero row sum. These counts
+// suffice if no component is singular.
+//
+// Algorithm: union-find over nodes as in ECL-CC (J. Jaiganesh, M. Burtscher, A high-performance connected components
+// implementation for GPUs, HPDC 2018). The smaller root becomes the parent, by compare-and-swap. Paths are shortened
+// during the search, only at nodes that are no longer roots and that no other thread hooks. Tiles are processed first,
+// each in shared memory, then the couplings across tile boundaries (O. Stava, B. Benes, Connected component labeling in
+// CUDA, GPU Computing Gems, 2011).
+//
+// The parents differ between runs; the counts do not. Launch: storage.cuh. Bytes per node: 32 (48 with 9 points) in the
+// first kernel, and less than half of this amount in the other two together.
 #include "storage.cuh"
 
 struct ComponentArgs {
     Geometry g;
     Matrix m;
-    const double *excess; // row sums; 0 where they count as zero
-    // 4 planes each. A node's number is colour * plane + place; parents are of the same component, and none is larger.
+    const double *excess; // row sums; 0 if they count as zero
+    // 4 planes each. The number of a node is colour * plane + index. The parent of a node is in the same component, and
+    // its number is not larger.
     uint32_t *parent, *marks;
     Findings *findings;
 };
 
 namespace components {
-// What is known of a component, at its root: two nodes or more; a row has a sum that counts. Lower bits: of the part in
-// a tile.
+// Properties of a component, stored at its root: it has at least two nodes; it has a row with a nonzero row sum. The
+// lower bits describe the part in a tile, bits from WHOLE on the whole component.
 enum Mark : uint32_t { COUPLED = 1, REGULAR = 2, BOTH = 3, ROOT_OF_TILE = 4 };
 constexpr int WHOLE = 3;
 
@@ -39,14 +44,14 @@ __device__ inline void unite(uint32_t *parent, uint32_t a, uint32_t b) {
     while (a != b) {
         const uint32_t low = min(a, b), high = max(a, b), was = atomicCAS(parent + high, high, low);
         if (was == high) return;
-        // Somebody else has hooked it.
+        // Another thread has hooked `high` in the meantime.
         a = root_of(parent, was);
         b = low;
     }
 }
 
-// Calls f(coupling, from, to, di, dj) for what is kept at a place of A: colours of both ends, and how far from there
-// the place of the other end is.
+// Calls f(coupling, from, to, di, dj) for the couplings stored at an index of A: colours of both ends, and the offset
+// of the index of the second end.
 template <class F> __device__ inline void couplings_at(const Matrix &m, int64_t p, int64_t c, F f) {
     const double *r1 = m.straight + c, *r2 = r1 + 4 * p;
     f(r1[W * p], R1, B2, -1, 0);
@@ -69,11 +74,11 @@ template <class F> __device__ inline void couplings_at(const Matrix &m, int64_t 
     f(black[NE * p], B1, B2, 0, 0);
 }
 
-// Whether a neighbour is in the tile.
+// Returns whether an index relative to the tile is inside it.
 __device__ inline bool in_tile(int ti, int tj) { return unsigned(ti) < TILE_X && unsigned(tj) < TILE_Y; }
 } // namespace components
 
-// Components of each tile by itself.
+// Computes the components of each tile separately.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_components_f64(ComponentArgs a) {
     using namespace components;
     __shared__ uint32_t parent[4 * THREADS];
@@ -102,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_compone
         for (int colour = 0; colour < 4 && inside; ++colour) {
             const uint32_t own = colour * THREADS + t;
             root[colour] = root_of(parent, own);
-            // All that write here write the same.
+            // All threads that write this value write the same value.
             if (root[colour] != own) coupled[root[colour]] = true;
             if (a.excess[colour * p + c] != 0.0) regular[root[colour]] = true;
         }
@@ -116,7 +121,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_compone
     }
 }
 
-// Joins them across the edges of tiles.
+// Joins the components of adjacent tiles.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_join_components_f64(ComponentArgs a) {
     using namespace components;
     const Geometry &g = a.g;
@@ -132,8 +137,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_join_compone
     });
 }
 
-// Counts them. The roots of tiles hand what they know to those of the whole; who is the first to bring it there counts
-// it.
+// Counts the components. The roots of the tiles transfer their properties to the roots of the components. The thread
+// that sets a property first increments the count.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_count_components_f64(ComponentArgs a) {
     using namespace components;
     __shared__ unsigned count, with_sums;
@@ -145,7 +150,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_count_compon
             const uint32_t node = colour * g.plane + g.at(i, j), own = a.marks[node];
             if (!(own & ROOT_OF_TILE)) continue;
             const uint32_t root = root_of(a.parent, node), bits = (own & BOTH) | (root != node ? COUPLED : 0);
-            // Most find it there.
+            // Usually another thread has set the properties already.
             const volatile uint32_t &seen = a.marks[root];
             if (((seen >> WHOLE) & bits) == bits) continue;
             const uint32_t before = atomicOr(a.marks + root, bits << WHOLE) >> WHOLE, after = before | bits;

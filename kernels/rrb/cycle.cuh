@@ -1,30 +1,34 @@
-// A run of steps of the preconditioner on small grids, or the whole iteration of a small problem, in one kernel whose
-// blocks all run at once, with a grid-wide barrier between the steps: it takes a microsecond, a launch several. Further
-// blocks, which pass no barrier, may do x += alpha p of the iteration before meanwhile. Where a device has clusters,
-// the blocks of the first one do the steps on grids that have as many tiles at most, with the barrier of the cluster;
-// the others go on to the next step of all, and have the rows of the remainder in their registers then. Grids that have
-// a place for each of its threads are in its shared memory then (cluster.cuh).
+// Kernels that execute several steps of the preconditioner on small grids, or the whole iteration of a small problem.
+//
+// All thread blocks run at the same time and synchronize with a grid-wide barrier between steps. A barrier takes about
+// a microsecond, a kernel launch several. Additional thread blocks, which do not take part in the barriers, may compute
+// x += alpha p of the previous iteration at the same time.
+//
+// On devices with thread-block clusters, the first cluster executes the steps on grids with at most as many tiles as it
+// has blocks, with the cluster barrier. The other blocks proceed to the next step of all blocks, and load rows of the
+// inverse of the coarsest system into registers. Grids with at most one (I, J) per thread of the cluster are stored in
+// its shared memory (cluster.cuh).
 #include "storage.cuh"
 #include "cluster.cuh"
 
 template <class F> struct CycleArgs {
-    const Op *ops; // those to do
+    const Op *ops; // steps of this kernel
     int count;
-    int base; // grid of the first of `grids`
+    int base; // number of the grid grids[0]
     Level<F> grids[MOST_GRIDS];
     Rest<typename F::Real> rest;
-    double *rho_partial; // parts of rho, at Op::partial
+    double *rho_partial; // partial sums of rho, from index Op::partial on
     double *norm_partial, *sigma_partial;
     ScalarArgs scalar;
     BarrierCounts *barrier;
-    int cluster;            // blocks of a cluster; 1: there are none
-    int cluster_base, last; // grids that the cluster has in its shared memory
-    int members;            // blocks of it that have rows; 0: it has no grids
-    Slot *slots;            // of r of the remainder, then of z
-    int for_x;              // the last blocks, which do x += alpha p meanwhile
+    int cluster;            // thread blocks of a cluster; 1: no clusters
+    int cluster_base, last; // first and last grid in the shared memory of the cluster
+    int members;            // thread blocks of the cluster that own rows; 0: the cluster has no grids
+    Slot *slots;            // of r of the coarsest system, then of z
+    int for_x;              // number of the last thread blocks, which compute x += alpha p
     SchurArrays v;
 
-    // An emulated device runs one block, which does that too.
+    // An emulated device runs one thread block, which also computes x += alpha p.
 #ifdef RRB_EMULATED
     int team() const { return 1; }
     Team others() const { return {0, for_x > 0}; }
@@ -34,13 +38,13 @@ template <class F> struct CycleArgs {
 #endif
 };
 
-// The whole iteration: repeated until its test ends it.
+// Arguments of a whole iteration, which is repeated until the stopping test ends the loop.
 template <class F> struct SolveArgs {
     CycleArgs<F> cycle;
     FirstArgs<F> first;
 };
 
-// Steps that a block keeps in shared memory.
+// Maximum number of steps that a thread block copies to shared memory.
 constexpr int KEPT_STEPS = 64;
 
 struct KeptSteps {
@@ -55,12 +59,12 @@ template <class F> __device__ inline KeptSteps keep_steps(const CycleArgs<F> &a)
     return {a.ops, kept};
 }
 
-// What a block remembers from step to step. `whole`: the loop is this kernel, and each block keeps the scalars for
-// itself.
+// State of a thread block between steps. `whole`: this kernel contains the loop, and each block has its own copy of the
+// scalars.
 struct State {
     unsigned phase, updates, epoch;
-    double rho; // this thread's parts
-    bool due;   // the scalar update, by this block
+    double rho; // partial sum of this thread
+    bool due;   // the scalar update by this thread block is pending
     bool whole;
 };
 
@@ -68,7 +72,7 @@ template <class F> __device__ inline State begin_steps(const CycleArgs<F> &a, bo
     return {0, 0, *static_cast<volatile unsigned *>(&a.barrier->epoch), 0.0, false, whole};
 }
 
-// One step but those of the first grid and of the remainder, where there are tiles; returns this thread's part of rho.
+// Executes one step on a grid with tiles, except steps on the first grid; returns this thread's partial sum of rho.
 template <class F> __device__ inline double do_step(const Level<F> &k, const Op &op, Team team) {
     const Tiles tiles = all_tiles(k.g, TILE_Y);
     switch (op.kind) {
@@ -79,8 +83,8 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
     }
 }
 
-// The product with the inverse of the remainder, by the blocks beside the cluster, or by the cluster where there are
-// none. Cluster and blocks wait for each other by slots alone.
+// Multiplies r of the coarsest system by the inverse. The blocks outside the cluster do this, or the cluster if there
+// are no others. Cluster and other blocks synchronize only through the slots.
 template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &state) {
     using Real = typename F::Real;
     const Team team{a.team() > a.cluster ? a.cluster : 0, a.team()};
@@ -89,7 +93,7 @@ template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &
     return multiply_remainder<128 / sizeof(Real)>(
         a.rest, team, [] { __syncthreads(); },
         [&](Real *r) {
-            // Two values a thread, asked for at once.
+            // Two values per thread, with both loads in flight at once.
             static_assert(MOST_REMAINDER <= 2 * CLUSTER_THREADS, "every value of r has a thread");
             const int k = thread_of_block(), other = min(k + CLUSTER_THREADS, a.rest.n - 1);
             if (k >= a.rest.n) return;
@@ -105,15 +109,15 @@ template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &
         [&](int row, Real sum) { a.slots[a.rest.n + row].put(sum, epoch); });
 }
 
-// The scalar update, by every block alike.
+// Updates the scalars in every thread block, with identical results.
 template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &a, Standing &now) {
     update_scalars(a.scalar, now, blockIdx.x == 0 ? a.scalar.scalars->ring : nullptr);
     __syncthreads();
 }
 
-// The grid-wide barrier. A scalar update that nobody waits for comes after this block's arrival: it takes as long as
-// several steps. Where all wait for it, all do it after the barrier: one read of the parts, not three of what one block
-// has made of them.
+// Grid-wide barrier with a pending scalar update. An update takes as long as several steps. If no other block waits for
+// it, this block updates after its arrival at the barrier. If all blocks need the result, all update after the barrier:
+// each reads the partial sums once, instead of three reads of one block's result.
 template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, Standing &now) {
     const bool due = state.due;
     state.due = false;
@@ -132,8 +136,9 @@ template <class F> __device__ inline void barrier_with_update(const CycleArgs<F>
     __syncthreads();
 }
 
-// One step but those of the first grid, and the barrier after it. `rho` gathers this thread's parts, and once this
-// kernel has its last one goes to `rho_partial`, a value a block. The last block, or all, update the scalars.
+// Executes one step, except steps on the first grid, and the barrier after it. `rho` accumulates this thread's partial
+// sum. After the last partial sum of this kernel, the sum of each block is stored in `rho_partial`. The last block, or
+// all blocks, update the scalars.
 template <class F> __device__ inline void take_step(
     const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, State &state, Standing &now) {
     const bool in_cluster = op.flags & IN_CLUSTER, sums = a.scalar.how != NOTHING;
@@ -142,7 +147,8 @@ template <class F> __device__ inline void take_step(
     if (in_cluster && op.kind == REMAINDER) {
         part = serve(a, state);
     } else if (op.kind == REMAINDER) {
-        // By blocks that have nothing to do before it, as far as they are enough: they read its rows meanwhile.
+        // Executed by blocks that are idle in the previous step, if there are enough of them. They load their rows
+        // during that step.
         const int rows = blockDim.x / 32, needed = (a.rest.n + rows - 1) / rows;
         const Team team{max(0, min(a.cluster, a.team() - needed)), a.team()};
         part = multiply_remainder(a.rest, team, [&] { grid_barrier(a.barrier, state.phase, a.team()); });
@@ -152,7 +158,7 @@ template <class F> __device__ inline void take_step(
         else if (op.kind == ASCEND) part = ascend_in_cluster(cluster, op, state.epoch);
         else iterate_in_cluster(cluster, op);
     } else if (mine) {
-        // Beside the cluster, as far as the others are enough.
+        // Executed by the blocks outside the cluster, if there are enough of them.
         const Level<F> &k = a.grids[op.grid - a.base];
         const int tiles = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
         const bool beside = a.members > 0 && !(op.flags & CLUSTER_ONLY) && a.cluster + tiles <= a.team();
@@ -194,7 +200,7 @@ template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     const CycleArgs<F> &c = a.cycle;
     const int how = c.scalar.how;
-    // The scalars: all blocks come to the same, from the same sums, and one writes them back.
+    // The scalars: all thread blocks compute identical values from the same sums, and block 0 writes them back.
     __shared__ Standing now;
     copy_standing(now, *c.scalar.scalars);
     __shared__ double p1[PLACES<TILE_Y>], p2[PLACES<TILE_Y>];
@@ -231,11 +237,11 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
         grid_barrier(c.barrier, state.phase, c.team());
         update_everywhere(c, now);
     }
-    // Nobody reads them any more: all have passed a barrier since.
+    // No block reads the scalars in memory any more: all blocks have passed a barrier since their last read.
     if (blockIdx.x == 0) copy_standing(*c.scalar.scalars, now);
     leave(c.barrier, state.phase, state.epoch, c.team());
 }
 
-// One block for each multiprocessor: with two, registers are spilled, and barriers take longer.
+// One thread block per multiprocessor: with two, registers are spilled, and barriers take longer.
 RRB_IN_FORMATS(rrb_cycle, const __grid_constant__ CycleArgs, CLUSTER_THREADS, 1, 1, cycle)
 RRB_IN_FORMATS(rrb_solve, const __grid_constant__ SolveArgs, CLUSTER_THREADS, 1, 1, solve)

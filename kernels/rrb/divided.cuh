@@ -1,12 +1,13 @@
-// Grids whose rows are divided among devices (docs/development/kernels.md): each runs the same kernels on rows of its
-// own, in memory that all see under the same addresses, and the host lets none begin before the kernel before has ended
-// on all.
+// Grids whose rows are distributed among devices (docs/development/kernels.md). Each device runs the same kernels on
+// its own rows. All devices see the memory under the same addresses. The host starts a kernel only after the previous
+// kernel has ended on all devices.
 //
-// Rows are in PARTS parts on any number of devices, one included. A part's sums are its own: the blocks' in a fixed
-// order, then those of the parts, by the last block of all devices. So they have the same bits on any number of them.
+// Rows are divided into PARTS parts for any number of devices, also for one. Each part has its own sums: first over the
+// thread blocks in a fixed order, then over the parts, computed by the last block of all devices. The sums are
+// therefore bitwise identical for any number of devices.
 #pragma once
 
-// This device's place among `count`, which the host writes into the module that it loads for it.
+// Index of this device among `count` devices. The host writes it into the module that it loads for the device.
 struct Share {
     int place, count;
 };
@@ -18,7 +19,7 @@ extern "C" __constant__ Share rrb_share;
 __constant__ Share rrb_share = {0, 1};
 #endif
 
-// Kernels of one device do not ask.
+// Kernels for one device omit the test.
 #if defined(RRB_DIVIDED) || defined(RRB_EMULATED)
 constexpr bool MAY_BE_DIVIDED = true;
 #else
@@ -27,18 +28,18 @@ constexpr bool MAY_BE_DIVIDED = false;
 __device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.part_rows != 0; }
 
 constexpr int PARTS = 8;
-// Parts begin at multiples of so many rows, where tiles of all heights of divided grids do.
+// Parts begin at multiples of this number of rows. Tiles of all heights begin there.
 constexpr int PART_ROWS = 16;
 
-// Tiles first .. end of a grid, row by row.
+// Tiles first .. end of a grid, numbered row by row.
 struct Tiles {
     int first, end, across;
 };
 
 __device__ inline int parts_of(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
 
-// First row of a part: of the middle one in the middle. How far apart they are the host chooses
-// (src/backend/cuda/rrb/division.rs).
+// Returns the first row of a part; the middle part begins in the middle of the grid. The host selects the distance
+// between parts (src/backend/cuda/rrb/division.rs).
 __device__ inline int first_row(const Geometry &g, int part) {
     if (part <= 0) return 0;
     if (part >= PARTS) return g.cy;
@@ -47,13 +48,13 @@ __device__ inline int first_row(const Geometry &g, int part) {
     return min(max(row, 0), (pieces - 1) * PART_ROWS);
 }
 
-// Tiles of so many rows of the whole grid.
+// Returns the tiles of the whole grid; a tile has `rows` rows.
 __device__ inline Tiles all_tiles(const Geometry &g, int rows) {
     const int across = (g.cx + TILE_X - 1) / TILE_X;
     return {0, across * ((g.cy + rows - 1) / rows), across};
 }
 
-// Calls f(part, its tiles of so many rows) for the parts of this device; for the whole where a grid is not divided.
+// Calls f(part, tiles) for each part of this device, with tiles of `rows` rows; once for an undivided grid.
 template <class F> __device__ inline void over_parts(const Geometry &g, int rows, F f) {
     if constexpr (!MAY_BE_DIVIDED) return f(0, all_tiles(g, rows));
     int part = 0, end = 1;
@@ -72,7 +73,7 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
     }
 }
 
-// Calls f(i, row) for the nodes of the caller's rows that this device has: those of its places.
+// Calls f(i, row) for the nodes of the caller's rows that this device owns.
 template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) {
     if (!is_divided(g)) return over_rows(g.nx, 0, g.ny, f);
     if (rrb_share.place >= g.sharers) return;
@@ -83,8 +84,9 @@ template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) 
     over_rows(g.nx, first(rrb_share.place), first(rrb_share.place + 1), f);
 }
 
-// A block has the tiles whose numbers leave its place over, divided by the size of its team: the first, and the last,
-// from which it goes back; beyond the others where it has none.
+// A thread block processes the tiles whose number modulo the size of the team equals its index. Returns its first tile,
+// or a number beyond the last tile if it has none. `last_tile` returns its last tile, for backward loops, or a number
+// below the first tile.
 __device__ inline int first_tile(const Tiles &tiles, Team team) {
     if (!team.is_mine()) return tiles.end;
     if (tiles.first == 0) return team.place();
@@ -96,14 +98,14 @@ __device__ inline int last_tile(const Tiles &tiles, Team team) {
     return first < tiles.end ? first + quotient(tiles.end - 1 - first, team.size()) * team.size() : tiles.first - 1;
 }
 
-// The end of a part: the sum of this block's threads to its place, and zero for the next part.
+// Ends a part: stores the sum over the threads of this block, and sets `sum` to zero for the next part.
 __device__ inline void note_part(double *partial, int part, double &sum) {
     const double all = block_sum(sum);
     if (thread_of_block() == 0) partial[part * gridDim.x + blockIdx.x] = all;
     sum = 0.0;
 }
 
-// `last_block` of a launch over a grid, on all its devices.
+// As `last_block`, but over all devices of a grid.
 __device__ inline bool last_block_over(const Geometry &g, unsigned *ticket) {
     const int count = is_divided(g) ? rrb_share.count : 1;
     if (count == 1) return last_block(ticket);
@@ -116,12 +118,12 @@ __device__ inline bool last_block_over(const Geometry &g, unsigned *ticket) {
     return last;
 }
 
-// The sum of what blocks and parts of a launch over a grid have noted, by one block.
+// Returns the sum of the partial sums of all blocks and parts of a launch; called by one thread block.
 __device__ inline double sum_over(const Geometry &g, const double *partial) {
     return sum_of(partial, parts_of(g) * gridDim.x);
 }
 
-// The same by the last one, a thread of which calls then(sum).
+// In the last thread block, computes `sum_over` and calls then(sum) in one thread.
 template <class Then>
 __device__ inline void sum_parts(const Geometry &g, const double *partial, unsigned *ticket, Then then) {
     if (!last_block_over(g, ticket)) return;
@@ -130,24 +132,24 @@ __device__ inline void sum_parts(const Geometry &g, const double *partial, unsig
 }
 
 struct MeetArgs {
-    uint64_t *slots; // of the first device; those of the next are a granule of its memory further on
+    uint64_t *slots; // of the first device; each next device is one granule of memory further
     Scalars *scalars;
 };
 
-// Words from one device's slots to the next one's: GRANULE of src/backend/cuda/driver/memory.rs. Nanoseconds that one
-// waits for the others at most.
+// SLOTS_APART: distance between the slots of consecutive devices in words, one GRANULE of
+// src/backend/cuda/driver/memory.rs. MEETS_WITHIN: timeout in nanoseconds.
 constexpr int64_t SLOTS_APART = (1 << 21) / sizeof(uint64_t);
 constexpr uint64_t MEETS_WITHIN = 10000000000ull;
 
-// All devices come here before any goes on; then each sees what the others have written before. A slot for each device
-// has how often it has come, and the last one how often this device has. By one warp of each. An emulated device does
-// one launch after the other, in their order.
+// Synchronizes all devices; afterwards each device sees the earlier writes of the others. Each device has one slot per
+// other device with the number of arrivals of that device, and one slot with its own number. One warp per device. An
+// emulated device executes the launches one after the other, in order.
 extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
 #ifndef RRB_EMULATED
     const int t = threadIdx.x, place = rrb_share.place;
     uint64_t *own = a.slots + place * SLOTS_APART;
     const uint64_t turn = own[PARTS] + 1;
-    // Once one was missed nobody waits any more.
+    // After a timeout, no device waits any more.
     bool waits = !a.scalars->lost;
     if (t < rrb_share.count) {
         uint64_t *theirs = a.slots + t * SLOTS_APART + place;

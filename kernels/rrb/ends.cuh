@@ -1,32 +1,34 @@
-// The start and the end of a solve where CG runs on S1, each as one pass over the caller's arrays: what rrb_inspect,
-// rrb_load and rrb_reduce do, and what rrb_back_substitute, rrb_load and rrb_residual do (kernels/rrb/steps.cuh). Bytes
-// per point: 56 at the start, r of S1 and |b - A x| among them; 44 at the end, and 16 for the caller's x. And what the
-// host would be waited for between the two: the loop's test is set here, and the scalars go to it without a copy.
+// Start and end of a solve with CG on S1, each as one pass over the caller's arrays. The start replaces rrb_inspect,
+// rrb_load and rrb_reduce; the end replaces rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
+//
+// Bytes per node: 56 at the start, including r of S1 and |b - A x|; 44 at the end, and 16 for the caller's x.
+// rrb_set_out sets the stopping test of the loop on the device, and the scalars are written to host memory without a
+// copy. The host is therefore not needed between start and loop.
 #include "storage.cuh"
 
-// UNIFORM: of matrices with uniform tiles (storage.cuh); `m` is where the couplings of a place are.
+// UNIFORM: variant for matrices with uniform tiles (storage.cuh); `m` is the index of the couplings of (I, J).
 
 struct EndArgs {
     Grid k;               // `s`: couplings of A; `h`: 1 / center of red nodes
-    const double *center; // of A
-    double *b, *x;        // 4 planes; black values of b are those of S1
-    double *r_b1, *r_b2;  // of S1
+    const double *center; // centers of A
+    double *b, *x;        // 4 planes; the black values of b are b1 of S1
+    double *r_b1, *r_b2;  // residual of S1
     const double *input;  // the caller's b
-    double *output;       // and x
+    double *output;       // the caller's x
     int64_t input_ld, output_ld;
-    double scale;        // of b and x in the planes; a power of two
-    double least, limit; // of max |x| there, where it is the caller's without a look of the host
+    double scale;        // scale of b and x in the planes; a power of two
+    double least, limit; // bounds of max |x| in the planes for which the device stores x without a check by the host
     int how;
     double *partial, *whole_partial;
     Scalars *scalars;
 };
 
-// The caller's b at (i, j), scaled; zero beyond the nodes.
+// Returns the caller's b at (i, j), scaled; zero outside the grid.
 __device__ inline double scaled(const EndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// What the pass below has seen of b and x, to the scalars.
+// Writes the largest magnitudes and the norms of b and b - A x to the scalars.
 __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2]) {
     Scalars &s = *a.scalars;
     note_largest(&s.largest, largest[0]);
@@ -40,14 +42,14 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2]) 
     }
 }
 
-// Blocks of a multiprocessor: each thread has more registers than with `RESIDENT` ones.
+// Thread blocks per multiprocessor: each thread has more registers than with `RESIDENT` blocks.
 constexpr int END_RESIDENT = 3;
 
-// Columns of HALO values: red ones of a tile, those of r1 a row below and a column to the right of it too, those of r2
-// a row above and a column to the left.
+// Row length of arrays with HALO values for the red nodes of a tile and around it. r1 also has the row below and the
+// column to the right of the tile, r2 the row above and the column to the left.
 constexpr int ACROSS = TILE_X + 1;
 
-// Calls f(I0, J0, uniform) for the first place of each tile of the compute area, and after each of its parts end(part).
+// Calls f(I0, J0, uniform) for the first (I, J) of each tile of the compute area, and end(part) after each part.
 template <bool UNIFORM, class F, class End> __device__ inline void over_tiles(const Geometry &g, F f, End end) {
     over_parts(g, TILE_Y, [&](int part, const Tiles &tiles) {
         const int first = first_tile(tiles, all_blocks()), step = gridDim.x;
@@ -61,8 +63,8 @@ template <bool UNIFORM, class F, class End> __device__ inline void over_tiles(co
     });
 }
 
-// Calls f(first, I, J, place in HALO values) for red nodes around a tile: r1 below, r2 above, r1 to the right, r2 to
-// the left. `first`: it is an r1.
+// Calls f(first, I, J, index among the HALO values) for the red nodes around a tile: r1 below and to the right, r2
+// above and to the left. `first` means r1.
 template <class F> __device__ inline void around_tile(int I0, int J0, F f) {
     for (int e = thread_of_block(); e < 2 * (TILE_X + TILE_Y); e += THREADS) {
         const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
@@ -72,13 +74,13 @@ template <class F> __device__ inline void around_tile(int I0, int J0, F f) {
     }
 }
 
-// Of the caller's arrays: the largest magnitudes and <b, b>, scaled.
+// Largest magnitudes of the caller's b and x, and <b, b> scaled.
 struct Seen {
     uint64_t largest[2];
     double sum;
 };
 
-// The caller's b and x at (i, j), scaled and noted.
+// Loads the caller's b and x at (i, j), scales them, and adds them to `seen`.
 __device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b, double &x) {
     const Geometry &g = a.k.g;
     const bool inside = unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny);
@@ -94,7 +96,7 @@ __device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b
     seen.sum += b * b;
 }
 
-// What goes to the neighbours of red nodes.
+// Values of red nodes that their neighbours read.
 struct RedRows {
     double b[HALO], near[HALO], x[HALO];
 
@@ -106,10 +108,12 @@ struct RedRows {
     }
 };
 
-// Largest magnitudes, first entry that is not finite and <b, b> as rrb_inspect; b and black values of the guess to the
-// planes, b1 = b_b - A_br D_r^-1 b_r (report, 2.10), r = b1 - S1 x of these black values, made from A, and |b - A x|^2
-// on all nodes. Of a red node's row three numbers go to its neighbours: D_r^-1 b_r, D_r^-1 A_rb x_b and x_r, whatever
-// that is: r does not depend on it.
+// Computes, in one pass:
+// - the largest magnitudes, the first entry that is not finite, and <b, b>, as rrb_inspect does;
+// - b and the black values of the guess by colour, with b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10);
+// - r = b1 - S1 x for these black values, from A, and |b - A x|^2 on all nodes.
+//
+// For each red node, its neighbours read three numbers: D_r^-1 b_r, D_r^-1 A_rb x_b, and x_r. r does not depend on x_r.
 template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -161,7 +165,7 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
             center1 = fixed(center[B1 * p]);
             center2 = fixed(center[B2 * p]);
         } else if (t < THREADS) {
-            // Couplings to what lies beyond the nodes are zero: what is multiplied by them has to be a number.
+            // Couplings to points outside the grid are zero; the values that they multiply must be finite.
             red1.keep((tj + 1) * ACROSS + ti, 0.0, 0.0, 0.0, 0.0);
             red2.keep(tj * ACROSS + ti + 1, 0.0, 0.0, 0.0, 0.0);
         }
@@ -209,17 +213,19 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
 RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
 RRB_KERNEL(rrb_begin_uniform_f64, EndArgs, THREADS, END_RESIDENT, begin<true>)
 
-// x at a red node, its row of b - A x, and the latter over the center.
+// x at a red node, the residual of its row, and this residual divided by the center.
 struct RedNode {
     double x, on, left;
 };
 
-// What `whole_residual` gives of r = b - A x on all nodes.
+// Result of `whole_residual` for r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
 
-// r = b - A x on all nodes, from the caller's b. SQUARE: |r|^2 alone, to `whole_norm2`. ELIMINATED: r1 = r_b - A_br
-// D_r^-1 r_r, to the first r of S1, and <r_r, D_r^-1 r_r> to `whole_norm2`. With SUBSTITUTE x_r = D_r^-1 (b_r - A_rb
-// x_b) comes first, to the planes, and max |x| to the scalars, which held zero; not if the loop goes on.
+// Computes r = b - A x on all nodes, from the caller's b.
+//
+// SQUARE: |r|^2, to `whole_norm2`. ELIMINATED: r1 = r_b - A_br D_r^-1 r_r, to the first r of S1, and <r_r, D_r^-1 r_r>,
+// to `whole_norm2` (docs/theory/rrb.md, stopping test). With SUBSTITUTE, first computes x_r = D_r^-1 (b_r - A_rb x_b)
+// by colour, and max |x| to the scalars, which contained zero. Returns at once if the loop continues.
 template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void whole_residual(const EndArgs &a) {
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
@@ -257,7 +263,7 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
         const int64_t c = g.at(I, J);
         double b_b1 = 0.0, b_b2 = 0.0, x_b1 = 0.0, x_b2 = 0.0, center_b1 = 0.0, center_b2 = 0.0, t1[4], t2[4];
         RedNode r1{}, r2{};
-        // All reads of this place before it waits for those of others.
+        // All loads of this thread's own values come before the loads of neighbouring values.
         if (own) {
             const int64_t m = uniform ? g.at(I0, J0) : c;
             b_b1 = scaled(a, i, j);
@@ -325,8 +331,9 @@ RRB_KERNEL(rrb_finish_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residu
 RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
 RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
-// output = x / scale where solver/solve will find nothing to object to: the loop has met its test, on all nodes
-// too, or has come to its last iteration, and x fits. In the papers' norm `rho` is that of the whole residual by now.
+// Stores output = x / scale if solver/solve will accept the result without further steps. The loop must have satisfied
+// its test, on all nodes too, or have reached the iteration limit, and max |x| must be within the bounds. With the
+// preconditioned norm, `rho` is already the one of the residual on all nodes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;
     const double square = s.preconditioned ? s.whole_norm2 + fabs(s.rho) : s.whole_norm2;
@@ -345,8 +352,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
 // As in src/backend/cuda/rrb/run.rs.
 constexpr double NEAR_SCALE = 256.0;
 
-// The scalars, and steps of the ring, to the memory of the host: a copy takes longer to begin. What was seen of arrays
-// is told once, and zero for the next who looks at some. By one block.
+// Writes the scalars and the iterations in the ring buffer to host memory, which has less latency than a copy. The
+// statistics of the input arrays are reported once and then reset to zero. Called by one thread block.
 __device__ inline void report(Scalars &s, uint64_t *found, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
     const int count = (sizeof(Standing) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
@@ -357,15 +364,15 @@ __device__ inline void report(Scalars &s, uint64_t *found, int steps) {
 
 struct SetOutArgs {
     Scalars *scalars;
-    uint64_t *found; // all but the ring for the host, in its memory
-    // Those of `Criterion` (src/backend/steps/rrb.rs); abs_tol scaled.
+    uint64_t *found; // all scalars except the ring buffer, in host memory
+    // Fields of `Criterion` (src/backend/steps/solve.rs); abs_tol is scaled.
     double scale, rel_tol, abs_tol, futile, vanishing, baseless;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
 };
 
-// The loop's part of the scalars after a start, as src/solver/solve and krylov/ come to it; where they would
-// not begin the loop, it is over. By one warp.
+// Sets the scalars of the loop after the start, with the same decisions as src/solver/solve and krylov/. If these
+// decisions would not begin the loop, marks it as ended. Called by one thread.
 __device__ inline void set_out(const SetOutArgs &a) {
     Scalars &s = *a.scalars;
     const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
@@ -375,10 +382,10 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const double asked = fmax(a.rel_tol * reference, a.abs_tol),
                  threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
-    // Where the scale is not that of the last solve, the start is done again (`SolveSteps::scale`).
+    // If the scale differs from the scale of the last solve, the start is repeated (`SolveSteps::scale`).
     const double largest = a.scale * __longlong_as_double(s.largest);
     const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && s.not_finite == 0;
-    // From a guess, the papers' norm is relative to one that has a start of its own.
+    // With an initial guess, the reference of the preconditioned norm needs an additional start from b.
     const bool referred = !(a.preconditioned && guess);
     const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
     const bool misses = norm > threshold && initial > asked;
@@ -405,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(32) rrb_set_out_f64(SetOutArgs a) {
 struct ReportArgs {
     Scalars *scalars;
     uint64_t *found;
-    int steps; // of the ring, at most
+    int steps; // maximum number of iterations from the ring buffer
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_report_f64(ReportArgs a) {

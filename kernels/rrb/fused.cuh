@@ -1,25 +1,26 @@
-// The first grid where CG runs on S1: the fused stages F0 and B0 (shared/design of the method;
-// src/backend/cpu/rrb/iteration/fused.rs) and the plain steps on b1 and b2.
+// First grid with CG on S1: the fused stages F0 and B0 (src/backend/cpu/rrb/iteration/fused.rs) and the unfused steps
+// on b1 and b2.
 //
-// r of b1 has two arrays, since the way down reads the old r of neighbours that other threads update: `parity` in the
-// scalars says which one is current. p has two for the same reason: the way up reads the old p of neighbours, and
-// computes their new one again. Values per (I, J): F0 12; B0 23, and what tiles read of their neighbours, 19 without x.
+// r of b1 has two arrays, because the forward half reads the old r of neighbours that other threads update. `parity` in
+// the scalars is the index of the current array. p also has two arrays, because the backward half reads the old p of
+// neighbours and recomputes their new p. Values per (I, J): F0 12; B0 23, or 19 without x, and the values that tiles
+// read from their neighbours.
 #include "storage.cuh"
 
-// Rows of a tile of B0: more than a sweep's, since what lies around is computed twice; how many the launch says
-// (src/backend/cuda/launch/rrb/geometry.rs).
+// Maximum number of rows of a tile of B0. Tiles are higher than in sweeps, because the values around a tile are
+// computed twice. The launch selects the number of rows (src/backend/cuda/launch/rrb/geometry.rs).
 constexpr int MOST_ROWS = 24;
-// Places of it and around it.
+// Number of (I, J) in a tile and around it.
 template <int ROWS> constexpr int PLACES = (TILE_X + 2) * (ROWS + 2);
 
 struct SchurArrays {
     Geometry g;            // of the first grid
     const double *d, *far; // couplings of S1
-    const double *center;  // planes of b1, b2
+    const double *center;  // diagonal of S1: planes of b1, b2
     double *r_b1[2], *r_b2;
     double *x_b1, *x_b2;
     double *q_b1, *q_b2;
-    double *p_b1[2], *p_b2[2]; // the plain steps have the first alone; a start leaves p there
+    double *p_b1[2], *p_b2[2]; // the unfused steps use only the first one; a start stores p in it
     double *b_b1, *b_b2;
     Scalars *scalars;
 };
@@ -27,17 +28,18 @@ struct SchurArrays {
 template <class F> struct FirstArgs {
     SchurArrays v;
     Level<F> k;
-    const double *in_b1, *in_b2;    // for the plain steps; null: the current r
-    double *partial, *norm_partial; // of rho and of <r, r>; null: none
+    const double *in_b1, *in_b2;    // for the unfused steps; null: the current r
+    double *partial, *norm_partial; // partial sums of rho and of <r, r>; null: none
     double *sigma_partial;
-    int how;              // START: r as it is; LOOP: r - alpha q first
-    int once;             // the L2 cache holds what an iteration reads, but not with what it reads once too
-    int rows, rows_down;  // of a tile of B0, of F0
-    int with_x;           // B0 advances x too
+    int how;              // START: r unchanged; LOOP: first r -= alpha q
+    int once;             // 1: the L2 cache holds the data of an iteration only without the data that are read once
+    int rows, rows_down;  // rows of a tile of B0 and of F0
+    int with_x;           // B0 also updates x
     uint64_t conditional; // handle of the WHILE node; 0: none
 };
 
-// Of the tiles first, first + step, ... of so many rows, those in which all parts that have a byte are uniform.
+// Determines the uniform tiles among first, first + step, ... A tile of `rows` rows is uniform if all its parts with a
+// byte in Geometry::uniform are uniform.
 template <bool UNIFORM>
 __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step, int count, int rows) {
     const int across = (g.cx + TILE_X - 1) / TILE_X;
@@ -53,12 +55,15 @@ __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step,
     });
 }
 
-// UNIFORM, here and below: a kernel for matrices that have tiles with the same rows; in such a tile the first place has
-// the couplings of all.
+// UNIFORM, here and below: variant for matrices with tiles in which all rows are equal. In such a tile, the first
+// (I, J) has the couplings of all.
 
-// F0: r -= alpha q, y = r, kept = r_b2 - A_b2,b1 D^-1 r_b1; parts of rho and <r, r>. SPARE: the kernel has registers
-// for all values of a place at once. Loads that wait for no scalar come first then, and a block has tiles of B0, from
-// the last to the first: what it has left in the L2 cache, where it has few.
+// F0, the forward half on the first grid: r -= alpha q, y_b1 = r_b1, kept = r_b2 - A_b2,b1 D^-1 r_b1; partial sums of
+// rho and <r, r>.
+//
+// SPARE: the kernel has registers for all values of an (I, J) at once. Loads that do not depend on the scalars then
+// come first. A thread block processes tiles of B0 from the last to the first: the L2 cache still contains the last
+// ones that the block has written, if it has few tiles.
 template <bool SPARE, bool UNIFORM, class F>
 __device__ inline void descend_first(
     const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double &rho, double &norm2) {
@@ -68,13 +73,13 @@ __device__ inline void descend_first(
     const bool update = a.how == LOOP, over = update && s.done;
     const double alpha = update ? s.alpha : 0.0;
     const int parity = s.parity;
-    // The loop's scalar update flips the parity after this kernel.
+    // The scalar update of the loop changes the parity after this kernel.
     const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity], *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
     double *out1 = a.v.r_b1[parity ^ 1];
     const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    // Values sw, se, nw, ne of b1 and the one of b2.
+    // Values of b1 in the order sw, se, nw, ne, and one value of b2.
     struct Place {
         int64_t c;
         double q[5], r[5];
@@ -88,7 +93,7 @@ __device__ inline void descend_first(
             v.d[k] = F::read(d[(3 - k) * p + of[k]]);
         }
     };
-    // `all`: the place whose couplings stand for those of all; -1: each its own.
+    // `all`: index of the couplings of a uniform tile; -1: each (I, J) has its own.
     const auto load = [&](int i, int j, int64_t all, Place &v) {
         const int64_t c = v.c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
         if (SPARE) couplings(UNIFORM && all >= 0 ? all : c, v);
@@ -138,7 +143,7 @@ __device__ inline void descend_first(
     }
 }
 
-// z on b1 from the kept values. `c`: where its couplings are.
+// Computes z_b1 = (r_b1 - A_b1,b2 z_b2) / d, where z_b2 are the kept values. `c` is the index of the couplings.
 template <class F> __device__ inline typename F::Real solve_first(
     const FirstArgs<F> &a, int i, int j, int64_t c, double r, typename F::Real own) {
     using Real = typename F::Real;
@@ -150,7 +155,7 @@ template <class F> __device__ inline typename F::Real solve_first(
     return fixed(a.k.h[B1 * p + c]) * (Real(r) - near);
 }
 
-// z on b1 and b2 from the kept values, for the plain steps.
+// Computes z on b1 and b2 from the kept values, for the unfused steps.
 template <class F> __device__ inline void ascend_first(const FirstArgs<F> &a) {
     const Geometry &g = a.v.g;
     const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[a.v.scalars->parity];
@@ -176,7 +181,8 @@ RRB_IN_FORMATS(rrb_descend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, descen
 RRB_IN_FORMATS(rrb_descend_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, descend_first_step<true>)
 RRB_IN_FORMATS(rrb_ascend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, ascend_first)
 
-// Rows of S1 v on b1 and on b2, whose couplings are at c. v1 and v2: its place there, in rows of `m` values.
+// Computes the rows of S1 v for b1 and b2. `c` is the index of the couplings; v1 and v2 point to the values of this
+// (I, J), with rows of `m` values.
 template <bool ONCE = false> __device__ inline void schur_rows(
     const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
     const auto fixed = [](const double &v) { return fixed_once<ONCE>(v); };
@@ -196,9 +202,12 @@ template <bool ONCE = false> __device__ inline void schur_rows(
     q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
-// B0: z as above, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p; returns this thread's part of <p, q>. When
-// the loop has ended, x alone, or nothing. A block has TILE_X x ROWS places of p in shared memory, and those around
-// them, which other threads than those have where it has AT_ONCE of them. ONCE: see `read_once`.
+// B0, the backward half on the first grid: z, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p. Returns this
+// thread's partial sum of <p, q>.
+//
+// After the end of the loop, only updates x, or does nothing. A thread block stores p of TILE_X x ROWS (I, J), and of
+// those around them, in shared memory. If the block has AT_ONCE threads for all of them, separate threads compute the
+// values around the tile. ONCE: see `read_once`.
 template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F>
 __device__ inline double advance_first(
     const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double *p1, double *p2) {
@@ -269,7 +278,7 @@ __device__ inline double advance_first(
     return sigma;
 }
 
-// The end of an iteration, once all parts of <p, q> are noted: by the last block.
+// Ends an iteration in the last thread block, when all partial sums of <p, q> are stored.
 template <class Args> __device__ inline void end_by_last(const Args &a, const double *partial) {
     Scalars &s = *a.v.scalars;
     if (!last_block_over(a.v.g, &s.ticket)) return;
@@ -287,7 +296,7 @@ template <class Args> __device__ inline void end_by_last(const Args &a, const do
 template <bool UNIFORM, class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    // In double precision nothing is gained, and both texts in one kernel cost 1 %.
+    // In double precision, ONCE gains nothing, and both variants in one kernel cost 1 %.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
     __shared__ double p1[PLACES<MOST_ROWS>], p2[PLACES<MOST_ROWS>];
     over_parts(a.v.g, a.rows, [&](int part, const Tiles &tiles) {
@@ -306,19 +315,19 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
 RRB_IN_FORMATS(rrb_advance_first, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<false>)
 RRB_IN_FORMATS(rrb_advance_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<true>)
 
-// A step of x beside small grids, which leave the memory idle. A warp has AT_ONCE places of each of its lanes on the
-// way, of one row. All of it is marked as read once (read_once): the way up the larger grids finds what the way down
-// has left in the L2 cache.
+// Computes x += alpha p concurrently with steps on small grids, which do not saturate the memory bandwidth. Each lane
+// of a warp has AT_ONCE loads per array in flight, in one row. All accesses are marked as read once (read_once), so the
+// backward half finds the data of the forward half on the larger grids in the L2 cache.
 __device__ inline void advance_x(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
-    // The scalar update may run meanwhile: what it changes is not read here.
+    // The scalar update may run concurrently; this kernel reads no scalar that the update changes.
     const Scalars &s = *a.scalars;
     if (s.done) return;
     const double alpha = s.alpha, *p[2] = {a.p_b1[s.direction], a.p_b2[s.direction]};
     double *x[2] = {a.x_b1, a.x_b2};
     const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH,
               all = pieces * a.g.cy;
-    // From the end, so that the first places of p are the last to be read, before the way up reads them.
+    // In reverse order, so that the beginning of p is read last, shortly before the backward half reads it.
     for (int k = all - 1 - (team.place() * warps + t / 32); k >= 0; k -= team.size() * warps) {
         const int j = quotient(k, pieces), first = (k - j * pieces) * LENGTH + t % 32;
         const int64_t c = a.g.at(first, j);
@@ -344,7 +353,7 @@ struct SchurArgs {
     uint64_t conditional; // handle of the WHILE node; 0: none
 };
 
-// q = S1 p, of the plain steps, and the end of an iteration.
+// Computes q = S1 p and sigma = <p, q> for the unfused steps, and ends the iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     if (a.how == LOOP && s.code != RUNNING) {
@@ -370,10 +379,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
     end_by_last(a, a.partial);
 }
 
-// r = b - S1 x, <r, r>; the first r of b1 is current.
+// Computes r = b - S1 x and <r, r>; r of b1 is stored in the first array, which becomes current.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
-    // After the loop: not if it goes on.
+    // Returns at once if the loop continues.
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     double *r1 = a.v.r_b1[0];
     double norm2 = 0.0;

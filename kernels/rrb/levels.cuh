@@ -1,22 +1,27 @@
-// One grid of the preconditioner, both levels in one step, down and up (report, section 2.6; docs/theory/rrb.md), and
-// the iteration on a recursion grid (src/backend/steps/cycle.rs).
+// One grid of the preconditioner, both levels in one pass, forward and backward (report 16-06, section 2.6;
+// docs/theory/rrb.md, preconditioner of each cycle), and the inner iterations on a recursion grid
+// (src/backend/steps/cycle.rs).
 //
-//     down   y_b1 = r_b1 - A_b1,red D^-1 r_red                          up   z_b1 = (y_b1 - A_b1,b2 z_b2) / d
-//            kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1           z_red = (r_red - A_red,black z_black) / d
-//            rho += r_red' D^-1 r_red + y_b1' D^-1 y_b1
+//     forward:  y_b1 = r_b1 - A_b1,red D^-1 r_red
+//               kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1
+//               rho += r_red' D^-1 r_red + y_b1' D^-1 y_b1
+//     backward: z_b1  = (y_b1 - A_b1,b2 z_b2) / d
+//               z_red = (r_red - A_red,black z_black) / d
 //
-// Where couplings of what is left are weak (ALONE), z_b2 = kept / d and rho += kept' D^-1 kept end the way down.
+// `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (ALONE), z_b2 = kept / d
+// and rho += kept' D^-1 kept end the forward half.
 //
-// A block has a tile of TILE_X x TILE_Y and a row and column of b1 values beyond, one thread each: b1 goes through
-// shared memory. Races: a value is written by the thread of its (I, J) alone; the way down reads z and writes `y` and
-// the next grid, the way up reads red z of its own (I, J) alone before it writes it. Values per (I, J): down 21 (16
-// couplings less 4 with an edge in common, 3 pivots, 4 in, 2 out), up 23. On small grids, latency is all: loads stand
-// before everything else.
+// A thread block processes a tile of TILE_X x TILE_Y and computes b1 in one more row and column, one thread per (I, J);
+// b1 passes through shared memory. No races: only the thread of an (I, J) writes its values. The forward half reads z
+// and writes `y` and the next grid. The backward half reads red z only at its own (I, J), before it writes it.
+//
+// Values per (I, J): forward 21 (16 couplings minus 4 shared with a neighbour, 3 pivots, 4 inputs, 2 outputs), backward
+// 23. On small grids, latency determines the time; therefore all loads come first.
 #include "storage.cuh"
 
-// Where a place's values lie: in device memory, where a tile's threads read all before they write, or in the shared
-// memory of a cluster, where b1 of the row after the block's is computed too (cluster.cuh). What `read` and `pivot`
-// read no step changes.
+// Memory of the values of an (I, J). Global: device memory; the threads of a tile read all values before they write.
+// Shared: shared memory of a cluster; b1 of the row after the rows of the block is computed too (cluster.cuh). No step
+// changes the data that `read` and `pivot` read.
 struct Global {
     static constexpr bool TILES = true;
     template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::read(v); }
@@ -28,7 +33,7 @@ struct Shared {
     template <class Real> static __device__ Real pivot(const Real &v) { return v; }
 };
 
-// A place of a grid: vectors, and couplings and pivots, in planes of p values and rows of n.
+// Pointers to the vectors, couplings and pivots of one (I, J), in planes of p values and rows of n values.
 template <class F> struct Spot {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
@@ -38,19 +43,19 @@ template <class F> struct Spot {
     const Stored *s, *d, *excess, *corners, *black;
 };
 
-// Vectors at c of a Level or a Window, couplings at m.
+// Returns the pointers for vectors at index c and couplings at index m, of a Level or a Window.
 template <class F, class K> __device__ inline Spot<F> spot_of(const K &k, int p, int n, int c, int m) {
     return {p, n, k.z + c, k.y + c, k.r + c, k.direction + c, k.q + c, k.u + c, k.h + m, k.s + m, k.d + m, k.excess + m,
         k.corners + m, k.black + m};
 }
 
-// The way down at a place, before b1 of its neighbours is known: y / d of b1, what b2 keeps but for b1, its couplings
-// to b1.
+// Intermediate values of the forward half before b1 of the neighbours is known: y / d of b1, kept without the terms of
+// b1, and the couplings of b2 to b1.
 template <class Real> struct Down {
     Real scaled, kept, near[4];
 };
 
-// `own`: b2 is this thread's.
+// Computes y_b1, and kept without the terms of b1. `own`: this thread writes b2.
 template <class Place, class F>
 __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &op, bool own, double &rho) {
     using Real = typename F::Real;
@@ -84,18 +89,19 @@ __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &
     return v;
 }
 
-// What b2 keeps. `w`: y / d of b1 here, in rows of n.
+// Computes kept of b2. `w` points to y / d of b1 at this (I, J), in rows of n.
 template <class Real> __device__ inline Real end_down(const Down<Real> &v, const Real *w, int n) {
     return v.kept - ((v.near[0] * w[0] + v.near[1] * w[1]) + (v.near[2] * w[n] + v.near[3] * w[n + 1]));
 }
 
-// A thread's place in a tile of a sweep, or in the row and column beside it: vectors at c, couplings at m.
+// (I, J) of a thread in a tile of a sweep, or in the additional row or column; index c of the vectors and m of the
+// couplings.
 struct InTile {
     int i, j, c, m;
     bool inside, own;
 };
 
-// Calls f(place) for each of these tiles of the team, as long as it says so.
+// Calls f(InTile) for each tile of the team until f returns false.
 template <Way WAY, bool UNIFORM, class F>
 __device__ inline void over_tiles(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1), n = g.stride;
@@ -113,9 +119,10 @@ __device__ inline void over_tiles(const Geometry &g, const Tiles &tiles, Team te
     }
 }
 
-// Both levels down; returns this thread's part of rho. `over`: nobody needs it, and nothing is written, or it would be
-// swept again each time that a loop which is over goes round. That is known once the first tile's values are on their
-// way, not before, so that it costs no time.
+// Computes the forward half of both levels; returns this thread's partial sum of rho.
+//
+// `over`: the loop has ended, and nothing is written; otherwise each pass through the ended loop would repeat the
+// sweep. The flag is tested only after the loads of the first tile are in flight, so it costs no time.
 template <bool UNIFORM = false, class F>
 __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
@@ -143,7 +150,7 @@ __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op
     return rho;
 }
 
-// What the iteration on a recursion grid has of one colour: all of it is read before any is written.
+// Values of the inner iteration for one colour. All of them are read before any is written.
 template <class Real> struct Before {
     Real direction, u, g;
 };
@@ -157,7 +164,8 @@ template <class F> __device__ inline Before<typename F::Real> before(const Spot<
     return b;
 }
 
-// What becomes of v, z of a colour, on the way up. Says whether it is z still, or a direction.
+// Processes v = z of a colour in the backward half: forms d and u if requested. Returns whether v is z, otherwise v is
+// d.
 template <class F> __device__ inline bool finish(
     const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
@@ -171,14 +179,15 @@ template <class F> __device__ inline bool finish(
     return op.flags & TAKE;
 }
 
-// The way up at a place, before b1 of its neighbours is known: b1, r_red - A_red,b2 z_b2, pivots and couplings to b1 of
-// r1 and r2.
+// Intermediate values of the backward half before b1 of the neighbours is known: b1, r_red - A_red,b2 z_b2, pivots, and
+// the couplings of r1 and r2 to b1.
 template <class Real> struct Up {
     Real b1, left1, left2, pivot1, pivot2, to1[2], to2[2];
 };
 
-// `known`: z_b2 southwest, south, west, here. `own`: the red values are this thread's; those of the row after a block's
-// in a cluster are being written.
+// Computes z_b1 and the right-hand sides of the red nodes. `known`: z_b2 southwest, south, west, and here. `own`: the
+// red values belong to this thread; in a cluster, the red values of the row after the block are being written by
+// others.
 template <class Place, class F>
 __device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename F::Real (&known)[4], bool own) {
     using Real = typename F::Real;
@@ -196,7 +205,7 @@ __device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename
     return v;
 }
 
-// z of all colours. `w`: b1 here, in rows of n.
+// Computes z of all colours. `w` points to b1 at this (I, J), in rows of n.
 template <class Real> __device__ inline void end_up(const Up<Real> &v, const Real *w, int n, Real here, Real (&z)[4]) {
     z[R1] = v.pivot1 * (v.left1 - (v.to1[0] * w[0] + v.to1[1] * w[n]));
     z[R2] = v.pivot2 * (v.left2 - (v.to2[0] * w[0] + v.to2[1] * w[1]));
@@ -204,7 +213,8 @@ template <class Real> __device__ inline void end_up(const Up<Real> &v, const Rea
     z[B2] = here;
 }
 
-// Both levels up; returns this thread's part of <g, u>, g the right-hand side that the way down has kept in q.
+// Computes the backward half of both levels; returns this thread's partial sum of <g, u>. g is the right-hand side,
+// which the forward half has stored in q.
 template <bool UNIFORM = false, class F>
 __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
@@ -212,7 +222,7 @@ __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op 
     const int p = int(k.g.plane), n = k.g.stride, t = thread_of_block();
     double rho = 0.0;
     over_tiles<BACKWARDS, UNIFORM>(k.g, tiles, team, [&](const InTile &at) {
-        // Made again after the barrier: one that is kept across it spills registers.
+        // Recomputed after the barrier; keeping it across the barrier spills registers.
         const auto spot = [&] { return spot_of<F>(k, p, n, at.c, at.m); };
         const int i = at.i, j = at.j;
         Real known[4] = {0, 0, 0, 0};
@@ -242,8 +252,7 @@ __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op 
     return rho;
 }
 
-// Rows of A_k d in difference form, s d + sum of a (v - d), at a place of planes of p values in rows of n: q of the
-// colours.
+// Computes the rows of A_k d for all colours in difference form, q_i = s_i d_i + sum_j a_ij (d_j - d_i).
 template <class F, class Place> __device__ inline void inner_rows(const typename F::Real *r1,
     const typename F::Stored *s1, const typename F::Stored *red, const typename F::Stored *black,
     const typename F::Stored *excess, int p, int n, typename F::Real q[4]) {
@@ -251,7 +260,7 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
     const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
     const Real *r2 = r1 + p, *b1 = r2 + p, *b2 = b1 + p;
     const typename F::Stored *s2 = s1 + 4 * p;
-    // Of d: r1 r2 b1 b2 here, then what lies west, east, south, north and at the corners of them.
+    // Values of d: r1, r2, b1, b2 here, then their west, east, south, north and corner neighbours.
     const Real o1 = r1[0], o2 = r2[0], p1 = b1[0], p2 = b2[0];
     const Real r1_e = r1[1], r1_s = r1[-n], r1_se = r1[1 - n], r2_w = r2[-1], r2_n = r2[n], r2_nw = r2[n - 1];
     const Real b1_e = b1[1], b1_n = b1[n], b1_ne = b1[n + 1], b2_w = b2[-1], b2_s = b2[-n], b2_sw = b2[-n - 1];
@@ -277,8 +286,9 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
             ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
 }
 
-// A step of the iteration at a place. MULTIPLY_INNER: q = A_k d. DIRECT_INNER: d = z or z + beta d. ADVANCE_INNER: u
-// from d. GO_ON: r and z from q. put(vector, v): v of all colours to the vector.
+// Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER: q = A_k d. DIRECT_INNER: d = z or d = z + beta
+// d. ADVANCE_INNER: updates u with d. GO_ON: updates r with q and sets z = r. put(vector, v) stores v of all colours in
+// the vector.
 template <class Place, bool PRODUCT, class F, class Put>
 __device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     using Real = typename F::Real;
@@ -325,13 +335,13 @@ __device__ inline void iterate(const Level<F> &k, const Tiles &tiles, const Op &
 template <class F> struct StepArgs {
     Level<F> k;
     const Op *op;
-    double *partial;   // of rho
-    ScalarArgs scalar; // when the last part of rho is there; `how` may say nothing
-    int beside; // 1: block 0 leaves the grid to the others; down it checks ahead whether the loop ends, up it updates
-                // the scalars
+    double *partial;   // partial sums of rho
+    ScalarArgs scalar; // for the scalar update after the last partial sum of rho; `how` may be NOTHING
+    int beside; // 1: thread block 0 processes no tiles. In the forward half it checks ahead whether the loop ends; in
+                // the backward half it updates the scalars
 };
 
-// A step that has a part of rho, which step(tiles) returns.
+// Executes a step whose function step(tiles) returns a partial sum of rho.
 template <class F, class Do> __device__ inline void over_parts_of_rho(const StepArgs<F> &a, const Op &op, Do step) {
     const bool sums = (op.flags & RHO) && a.scalar.how != NOTHING;
     over_parts(a.k.g, TILE_Y, [&](int part, const Tiles &tiles) {
@@ -378,12 +388,12 @@ RRB_IN_FORMATS(rrb_inner, StepArgs, THREADS, RESIDENT, RESIDENT, inner_step)
 
 template <class F> struct InnerProductArgs {
     Level<F> k;
-    int a, b; // which vectors: r, z, d, q
+    int a, b; // indices of the vectors: r, z, d, q
     double *partial;
     Scalars *scalars;
 };
 
-// <a, b> on a recursion grid, to `sum`.
+// Computes <a, b> on a recursion grid; stores it in `sum`.
 template <class F> __device__ inline void inner_product(const InnerProductArgs<F> &a) {
     const typename F::Real *vectors[4] = {a.k.r, a.k.z, a.k.direction, a.k.q};
     const typename F::Real *v = vectors[a.a], *w = vectors[a.b];
@@ -401,7 +411,7 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
 
 RRB_IN_FORMATS(rrb_inner_product, InnerProductArgs, THREADS, RESIDENT, RESIDENT, inner_product)
 
-// d = a vector with all frequencies (src/backend/steps/cycle.rs, all_frequencies), r = 0.
+// Sets d to the vector with all frequencies (src/backend/steps/cycle.rs, all_frequencies) and r = 0.
 template <class F> __device__ inline void draw(const StepArgs<F> &a) {
     using Real = typename F::Real;
     const Level<F> &k = a.k;

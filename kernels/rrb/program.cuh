@@ -1,31 +1,31 @@
-// The preconditioner as a program: a list of steps that kernels carry out.
+// The preconditioner as a program: a list of steps that the kernels execute.
 #pragma once
 #include <cstdint>
 
-// A step of the preconditioner (src/backend/cuda/rrb/program.rs). A program is an array of them in device memory.
+// Kinds and flags of a step (src/backend/cuda/rrb/program.rs). A program is an array of `Op` in device memory.
 enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
-    KEEP = 1,      // down: r = right-hand side
-    KEEP_TOO = 2,  // down: and q
-    RHO = 4,       // a part of <r, M^-1 r>
-    UPDATE = 8,    // the last such part
-    DIRECTED = 16, // up, or as a step: d = z, with WITH_BETA + beta d
+    KEEP = 1,      // forward: r = right-hand side
+    KEEP_TOO = 2,  // forward: also q = right-hand side
+    RHO = 4,       // computes a partial sum of <r, M^-1 r>
+    UPDATE = 8,    // the last of these partial sums
+    DIRECTED = 16, // backward, or as a step: d = z, with WITH_BETA d = z + beta d
     WITH_BETA = 32,
-    FIRST_STEP = 64, // u = alpha d, else u + alpha d
-    TAKE = 128,      // up: z = u
+    FIRST_STEP = 64, // u = alpha d; without it u = u + alpha d
+    TAKE = 128,      // backward: z = u
     STORE = 256,     // product: q = A d
     GO_ON = 512,     // product, step: r -= alpha q, z = r
-    ADVANCED = 1024, // up: u as above
-    // In a kernel of several steps (cycle.cuh):
-    CLUSTER_ONLY = 2048,    // the blocks of the first cluster alone do it
-    CLUSTER_BARRIER = 4096, // and a barrier of them alone follows
-    NO_BARRIER = 8192,      // no barrier after it: the step that follows has one
-    PART = 16384,           // the last part of rho of this kernel
-    IN_CLUSTER = 65536,     // in the shared memory of the cluster (cluster.cuh)
-    ENTERS = 131072,        // the first such step: z is in device memory
-    ALONE = 262144,         // down: z of b2 by its pivot, its couplings are left out
+    ADVANCED = 1024, // backward: updates u as with FIRST_STEP or without it
+    // In a kernel with several steps (cycle.cuh):
+    CLUSTER_ONLY = 2048,    // only the thread blocks of the first cluster execute the step
+    CLUSTER_BARRIER = 4096, // a barrier of the cluster follows
+    NO_BARRIER = 8192,      // no barrier follows; the next step has one
+    PART = 16384,           // the last partial sum of rho in this kernel
+    IN_CLUSTER = 65536,     // data in the shared memory of the cluster (cluster.cuh)
+    ENTERS = 131072,        // the first step in shared memory: z is in device memory
+    ALONE = 262144,         // forward: z_b2 = kept / d; couplings of b2 are ignored
 };
 struct Op {
-    int32_t kind, grid, flags, partial; // partial: where its blocks put their sums
+    int32_t kind, grid, flags, partial; // partial: index of the partial sums of its thread blocks
     double alpha, beta;
 };

@@ -1,5 +1,6 @@
-// Means over singular components: sums over runs of consecutive nodes of one component and colour, one warp a run, then
-// added component by component, one block each, in a fixed order.
+// Means over singular components (docs/theory/rrb.md, singular systems). A run is a sequence of consecutive nodes of
+// one component and one colour. One warp sums a run; then one thread block per component adds its runs in a fixed
+// order.
 #include "storage.cuh"
 
 struct Run {
@@ -10,17 +11,17 @@ struct ProjectionArgs {
     Geometry g;
     const Run *runs;
     int count;
-    const uint32_t *by_component;    // runs, sorted by component
-    const uint32_t *component_start; // and where each begins
-    const double *nodes;             // of each component
+    const uint32_t *by_component;    // run indices, sorted by component
+    const uint32_t *component_start; // first entry of each component in `by_component`
+    const double *nodes;             // number of nodes of each component
     double *sums;                    // of each run: sum, and sum of magnitudes
-    double *means;                   // of each component: sum, sum of magnitudes, mean, kept mean
-    double *v;                       // 4 planes, in double precision or in the type of sweeps
-    int restore;                     // shift to the kept means
-    const double *center;            // 4 planes: of A
+    double *means;                   // of each component: sum, sum of magnitudes, mean, stored mean
+    double *v;                       // 4 planes, in double precision or in the precision of sweeps
+    int restore;                     // 1: shift to the stored means
+    const double *center;            // centers of A, 4 planes
 };
 
-// Calls f(k, run, place of its first node, lane) by a warp for each run.
+// Calls f(k, run, index of its first node, lane) with one warp per run.
 template <class F> __device__ inline void over_runs(const ProjectionArgs &a, F f) {
     const int warps = THREADS / 32, lane = thread_of_block() % 32;
     for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
@@ -67,7 +68,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_component_means_f64(Pr
     }
 }
 
-// mean^2 sum_i 1 / center_i of each run, in place of its sum: `rrb_component_means` adds them.
+// Computes mean^2 sum_i 1 / center_i of each run and stores it instead of the sum; `rrb_component_means` adds these
+// values.
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_constant_squares_f64(ProjectionArgs a) {
     over_runs(a, [&](int64_t k, const Run &run, int64_t first, int lane) {
         const double *center = a.center + first;
@@ -79,7 +81,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_constant_squares_f64(P
     });
 }
 
-// v -= mean, plus the kept mean with `restore`.
+// Subtracts the mean from v, and adds the stored mean with `restore`.
 template <class Real> __device__ inline void shift_runs(const ProjectionArgs &a) {
     over_runs(a, [&](int64_t, const Run &run, int64_t first, int lane) {
         const double *means = a.means + 4 * int64_t(run.component);
@@ -92,7 +94,7 @@ template <class Real> __device__ inline void shift_runs(const ProjectionArgs &a)
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f64(ProjectionArgs a) { shift_runs<double>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f32(ProjectionArgs a) { shift_runs<float>(a); }
 
-// Remembers the means.
+// Stores the means.
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_keep_means_f64(ProjectionArgs a) {
     for (int k = blockIdx.x * THREADS + thread_of_block(); k < a.count; k += gridDim.x * THREADS)
         a.means[4 * int64_t(k) + 3] = a.means[4 * int64_t(k) + 2];

@@ -1,47 +1,48 @@
-// What the eliminations leave, at most MOST_REMAINDER nodes: its explicit inverse Z by cyclic reduction over lines, in
-// excess form, and the product of that with a vector.
+// Coarsest system, with at most MOST_REMAINDER nodes: its explicit inverse Z by cyclic reduction over lines, in row-sum
+// form, and the product of Z with a vector.
 //
-// Nodes are numbered along the shorter side; a line is as many rows in that direction as LINE nodes allow, the last one
-// may have fewer. The first, third, ... go, then the first, third, ... of those that are left, until none is. A line P
-// goes with its neighbours L and R among those left: for its nodes k in turn, and l and m behind k in P, in L or in R,
+// Nodes are numbered along the shorter side. A line consists of as many rows in this direction as LINE nodes allow; the
+// last line may have fewer. The first, third, ... line is eliminated, then the first, third, ... of the remaining
+// lines, until none remains. Let P be an eliminated line with neighbours L and R among the remaining lines. For the
+// nodes k of P in order, and l and m after k in P, in L or in R,
 //
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
-// (src/backend/coarse/band.rs, whose order is that of the nodes). Rows of P are reduced above the pivot too (Gauss and
-// Jordan), which leaves G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1. From the last line back to the first ones then, Q a
-// line that is known or P itself,
+// (docs/theory/rrb.md, coarsest system; src/backend/coarse/band.rs eliminates in the order of the nodes). Rows of P
+// above the pivot are reduced too (Gauss-Jordan elimination), which yields G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1.
+// From the last eliminated lines back to the first ones, for Q a line whose columns of Z are known or P itself,
 //
-//     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 where Q is P).
+//     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 if Q = P).
 //
-// Where A is an M-matrix nothing is subtracted but in d_k. Half as many lines a launch: five launches for 31 x 31, and
-// five for Z.
+// If A is an M-matrix, subtraction occurs only in d_k. Each launch eliminates half of the remaining lines: five
+// launches for 31 x 31 nodes, and five for Z.
 #include "storage.cuh"
 
 constexpr int MOST_REMAINDER = 992;
-// Nodes of a line at most. A warp has a row, a lane a value of it.
+// Maximum number of nodes of a line. A warp processes a row, a lane one value of the row.
 constexpr int LINE = 32;
 
 struct LinesArgs {
     Rules rules;
-    const double *natural; // diagonal (excess), east, north, northeast, northwest: nx * ny values each
+    const double *natural; // diagonal (row sum), east, north, northeast, northwest: nx * ny values each
     int nx, ny, n;
-    int step; // lines step - 1, 3 step - 1, ... go; those left are 2 step apart then
-    // n * LINE, the rows of a node. Until its line goes `left` and `right` have what lines on that side have taken from
-    // couplings inside the line, and `onward` couplings to the next line that is left. Then `own` has P^-1, and `left`
-    // and `right` G.
+    int step; // lines step - 1, 3 step - 1, ... are eliminated; the remaining lines are 2 step apart
+    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain the updates
+    // of the couplings inside the line by eliminated lines on that side, and `onward` contains the couplings to the
+    // next remaining line. After it, `own` contains P^-1, and `left` and `right` contain G_L and G_R.
     double *own, *left, *right, *onward;
     double *left_excess, *right_excess, *inverse_pivot; // n
     double *inverse;                                    // n * n values, symmetric, natural order
-    float *narrow;                                      // and in single precision, where sweeps are
+    float *narrow;                                      // the inverse in single precision, for sweeps in f32
     double unit;                                        // sweeps solve with M / unit
 
     __device__ int row() const { return min(nx, ny); }
     __device__ int length() const { return LINE / row() * row(); }
     __device__ int lines() const { return (n + length() - 1) / length(); }
-    // Nodes of a line, none where it is not there.
+    // Returns the number of nodes of a line, 0 if the line does not exist.
     __device__ int nodes(int line) const { return line < 0 ? 0 : max(0, min(length(), n - line * length())); }
     __device__ int natural_of(int k) const { return nx <= ny ? k : k % ny * nx + k / ny; }
-    // Between nodes k < l.
+    // Returns the coupling between nodes k < l.
     __device__ double coupling(int k, int l) const {
         const double *east = natural + n, *north = natural + 2 * n, *northeast = natural + 3 * n,
                      *northwest = natural + 4 * n;
@@ -50,13 +51,13 @@ struct LinesArgs {
         if (rows == 0 && along == 1) return along_x ? east[at] : north[at];
         if (rows == 1 && along == 0) return along_x ? north[at] : east[at];
         if (rows == 1 && along == 1) return northeast[at];
-        // Along x: to (i - 1, j + 1). Along y: to (i + 1, j - 1), whose northwest neighbour is this one.
+        // Numbered along x: l is (i - 1, j + 1). Along y: l is (i + 1, j - 1), whose northwest neighbour is k.
         if (rows == 1 && along == -1) return along_x ? northwest[at] : northwest[to];
         return 0.0;
     }
 };
 
-// Every second line of those that are left, one a block.
+// Eliminates every second of the remaining lines, one line per thread block.
 extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64(LinesArgs a) {
     __shared__ double to_left[LINE][LINE], to_right[LINE][LINE], through_left[LINE][LINE], through_right[LINE][LINE];
     __shared__ double before[LINE], pivot_row[2][4][LINE], pivot_inverse[2], pivot_excess[2];
@@ -69,7 +70,8 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
     const int64_t at = int64_t(k) * LINE + c;
     double own = 0.0, left = 0.0, right = 0.0, unit = inside && j == c ? 1.0 : 0.0, excess = 0.0, inverse = 0.0;
     if (j < own_nodes) {
-        // A line that is left after the first launch had one before it, and one behind it unless it is the last.
+        // A line that remains after the first launch had a line before it, and a line after it unless it is the last
+        // line.
         const bool behind = line + 1 < a.lines();
         if (inside && j != c) {
             own = a.coupling(line * w + min(j, c), line * w + max(j, c));
@@ -129,7 +131,8 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
         a.left[at] = left;
         a.right[at] = right;
     }
-    // What the neighbours lose: row j and column c of theirs. Rows that this line does not have are zero.
+    // Updates of the neighbouring lines: row j and column c of their blocks. Rows that this line does not have are
+    // zero.
     double in_left = 0.0, in_right = 0.0, between = 0.0, excess_left = 0.0, excess_right = 0.0;
 #pragma unroll 8
     for (int u = 0; u < LINE; ++u) {
@@ -151,8 +154,9 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
     }
 }
 
-// Rows of the inverse of the lines that went with `step`: a block for each of them, P, and each line Q that stayed, or
-// that went too and is not before P. What stands on both sides of the diagonal is written once for both.
+// Computes the rows of the inverse for the lines P that were eliminated with `step`. One thread block for each P and
+// each line Q that remained then, or was eliminated with `step` too and is not before P. Blocks of Z on both sides of
+// the diagonal are written together.
 extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(LinesArgs a) {
     __shared__ double from_left[LINE][LINE + 1], from_right[LINE][LINE + 1], column_left[LINE][LINE],
         column_right[LINE][LINE];
@@ -166,11 +170,11 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
     const auto place = [&](int row_line, int row, int column_line, int column) {
         return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
     };
-    // Z of two lines that stayed, or none of one that is not there.
+    // Z of two remaining lines, or zero if a line does not exist.
     const auto known = [&](int row_line, int column_line) {
         return j < a.nodes(row_line) && c < a.nodes(column_line) ? a.inverse[place(row_line, j, column_line, c)] : 0.0;
     };
-    // `rows` times `columns` turned round. Rows and columns that a line does not have are zero.
+    // Product of `rows` and the transpose of `columns`. Rows and columns that a line does not have are zero.
     const auto turned = [&](const double (*rows)[LINE], const double (*columns)[LINE + 1]) {
         double sum = 0.0;
 #pragma unroll 8
@@ -184,7 +188,7 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
         z_left = known(p - step, q);
         z_right = known(p + step, q);
     } else {
-        // Z_LQ = (Z_QL)^T, by the neighbours of Q.
+        // Z_LQ = (Z_QL)^T, from the neighbours of Q.
         from_left[j][c] = j < a.nodes(q) ? a.left[at_q] : 0.0;
         from_right[j][c] = j < a.nodes(q) ? a.right[at_q] : 0.0;
         column_left[j][c] = known(p - step, q - step);
@@ -214,29 +218,32 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
         a.inverse[mirrored] = z;
         if (a.narrow) a.narrow[mirrored] = float(z);
     } else if (j == c) {
-        // M being definite, no value of a column is larger than both diagonals.
+        // M is definite, so no entry of Z is larger than the larger one of the two diagonal entries.
         atomic_max(&a.rules.findings->remainder_inverse, magnitude(z / a.unit));
         atomic_max(&a.rules.findings->remainder_pivot, magnitude(1.0 / a.inverse_pivot[p * w + j]));
     }
 }
 
 template <class Real, class Stored = Real> struct Rest {
-    Geometry g; // of the vectors, by colour
+    Geometry g; // of the vectors, stored by colour
     const Stored *inverse;
     const Real *r;
     Real *z;
     int n;
 };
 
-// Place of node k, row by row, in vectors by colour.
+// Returns the index of node k, numbered row by row, in vectors by colour.
 template <class Real, class Stored> __device__ inline int64_t place_of_rest(const Rest<Real, Stored> &a, int k) {
     const int j = quotient(k, a.g.nx);
     return a.g.place_of(k - j * a.g.nx, j);
 }
 
-// z = M^-1 r of the remainder, one row a warp; returns r' z on the first thread of each warp. n^2 values, from the L2
-// cache. Blocks before `team` have no rows. `ready` comes back when r is there, or when `fill`, which copies it, may
-// wait for it: rows are read before that. `put` takes values of z. CHUNK: values of a row that a thread reads at once.
+// Computes z = Z r for the coarsest system, one row per warp. Returns r' z on the first thread of each warp. Reads n^2
+// values, from the L2 cache.
+//
+// Thread blocks before `team` have no rows. The first values of a row are loaded before r is available. `ready` returns
+// when r is available, or when `fill`, which copies r, may wait for it. `put` receives the values of z. CHUNK: number
+// of values of a row that a thread loads at once.
 template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
     __shared__ Real r[MOST_REMAINDER];
@@ -245,7 +252,7 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
     const int own = team.place(), blocks = team.size(), rows = threads / 32;
     int row = own * rows + t / 32;
     const bool any = own >= 0 && own * rows < a.n;
-    // The first before r is there, and the rest of the row is on its way then.
+    // The first values are loaded before r is available, and the rest of the row is prefetched.
     Stored v[CHUNK];
     const auto load = [&](int first) {
         const Stored *values = a.inverse + int64_t(row) * a.n;
@@ -277,7 +284,8 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
     return product;
 }
 
-// The same in device memory, by colour. A row, or half of it in double precision, at once.
+// Computes the product with vectors in device memory, stored by colour. Loads a whole row at once, or half a row in
+// double precision.
 template <class Real, class Stored, class Ready>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready) {
     return multiply_remainder<128 / sizeof(Stored)>(
@@ -290,11 +298,11 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
 
 template <class Real, class Stored = Real> struct RemainderArgs {
     Rest<Real, Stored> rest;
-    double *partial;   // r' z, a value a block
-    ScalarArgs scalar; // to the way up, unless `how` says nothing
+    double *partial;   // r' z, one value per thread block
+    ScalarArgs scalar; // for the scalar update before the backward half, unless `how` is NOTHING
 };
 
-// z = M^-1 r of the remainder; then the scalar update between the way down and the way up.
+// Computes z = Z r for the coarsest system; then updates the scalars between the forward and the backward half.
 template <class Real, class Stored> __device__ inline void remainder_step(const RemainderArgs<Real, Stored> &a) {
     if (a.scalar.how == LOOP && a.scalar.scalars->done) return;
     double product = multiply_remainder(a.rest, all_blocks(), [] {});

@@ -1,4 +1,4 @@
-// The kernels of `rrb`: one translation unit, one module.
+// Kernels of `rrb`: one translation unit, one module.
 #include "storage.cuh"
 #include "setup.cuh"
 #include "components.cuh"

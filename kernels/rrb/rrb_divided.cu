@@ -1,4 +1,4 @@
-// The kernels of `rrb` for grids whose rows are divided among devices (divided.cuh): a module of its own, since asking
-// for that costs those of one device 3 to 5 % of a solve (docs/development/experiments.md).
+// Kernels of `rrb` for grids whose rows are distributed among devices (divided.cuh). They form a separate module: the
+// test for distributed rows costs 3 to 5 % of a solve on one device (docs/development/experiments.md).
 #define RRB_DIVIDED
 #include "rrb.cu"

@@ -1,36 +1,38 @@
-// The factorization (report 16-06, section 2.2; docs/theory/rrb.md, row-sum form), colour by colour: the formulas of
-// src/backend/cpu/rrb/factor/mod.rs. One launch a step; a step writes each value from one thread and reads what no
-// thread of it writes. Launch: storage.cuh. Bytes a node of the first grid: copy 48, row sums 32, eliminations
-// about 60.
+// Factorization (report 16-06, section 2.2; docs/theory/rrb.md, row-sum form), colour by colour, with the formulas of
+// src/backend/cpu/rrb/factor/mod.rs. One launch per step. In a step, one thread writes each value, and no thread reads
+// values that another thread of the step writes. Launch: storage.cuh. Bytes per node of the first grid: copy 48, row
+// sums 32, eliminations about 60.
 #include "storage.cuh"
 
-// Grids whose remains are looked at for weak couplings.
+// Maximum number of grids whose remaining matrices are tested for weak couplings.
 constexpr int MOST_LEFT = 16;
-// Windows in a direction that are looked at for anisotropy.
+// Number of windows per direction in which the anisotropy is computed.
 constexpr int WINDOWS = 8;
-// Nodes of a window and of its parts in a direction, and a root but for rounding: WINDOW, PART and BELOW of
-// src/grid/anisotropy.rs.
+// Number of nodes of a window and of its parts per direction, and a lower limit for 1 up to rounding: WINDOW, PART and
+// BELOW of src/grid/anisotropy.rs.
 constexpr int WINDOW = 32, WINDOW_PART = 4, WINDOW_PARTS = WINDOW / WINDOW_PART;
 constexpr double BELOW = 0.999;
 
-// What the first look at the matrix and the eliminations find.
+// Results of the inspection of the matrix and of the eliminations.
 struct Findings {
     uint64_t not_finite; // smallest ((j * 5 + array) * nx + i)
-    uint64_t bad_center; // smallest j * nx + i; below the normal numbers (src/grid/inspection.rs)
-    uint64_t positive;   // couplings above zero
-    uint64_t center_max, center_min, coupling_max; // bits
-    uint64_t uncoupled;                            // east or north couplings that are zero
-    uint64_t outward[4];    // couplings that point out of the grid and are not zero (or NaN), array by array
+    uint64_t bad_center; // smallest j * nx + i of a center below the normal numbers (src/grid/inspection.rs)
+    uint64_t positive;   // number of positive couplings
+    uint64_t center_max, center_min, coupling_max; // bit patterns
+    uint64_t uncoupled;                            // number of east or north couplings that are zero
+    uint64_t outward[4];    // number of couplings that point out of the grid and are neither 0 nor NaN, per array
                             // (src/grid/outward.rs)
-    uint64_t first_outward; // as `not_finite`
-    uint64_t excess;        // coupled rows with a row sum that counts
+    uint64_t first_outward; // index as in `not_finite`
+    uint64_t excess;        // 1 if a coupled row has a nonzero row sum
     uint64_t bad_pivot;     // smallest level << 40 | node of the finest grid
-    uint64_t components, regular_components; // of two nodes or more: kernels/rrb/components.cuh
+    uint64_t components, regular_components; // components of two nodes or more: kernels/rrb/components.cuh
     uint64_t remainder_inverse,
-        remainder_pivot;          // largest value of the remainder's inverse, largest of its pivots, bits
-    uint64_t uniform[MOST_LEFT];  // of each grid, tiles where all rows are the same: kernels/rrb/uniform.cuh
-    uint64_t coupling[MOST_LEFT]; // of what a grid leaves: largest sum of |couplings| of a row over its center, bits
-    double window[WINDOWS * WINDOWS]; // how much better a direction conducts there: src/grid/anisotropy.rs
+        remainder_pivot;          // largest entry of the inverse of the coarsest system and largest of its pivots, bit
+                                  // patterns
+    uint64_t uniform[MOST_LEFT];  // number of uniform tiles of each grid: kernels/rrb/uniform.cuh
+    uint64_t coupling[MOST_LEFT]; // of the matrix after each grid: largest sum of |couplings| of a row over its center,
+                                  // bit pattern
+    double window[WINDOWS * WINDOWS]; // anisotropy of each window: src/grid/anisotropy.rs
 };
 
 #include "uniform.cuh"
@@ -42,7 +44,7 @@ struct Matrix {
     double *black;    // 4 planes, b1 to b2; absent with 5 points
 };
 
-// Puts the half stencil of natural node (i, j) where its entries are kept; null arrays are left out.
+// Stores the half stencil of node (i, j) by colour; null arrays are skipped.
 __device__ inline void spread(const Geometry &g, int i, int j, double *diagonal, double *s, double *red, double *black,
     double center, double east, double north, double northeast, double northwest) {
     const int ii = i + g.shift_x, jj = j + g.shift_y;
@@ -90,13 +92,13 @@ __device__ inline void spread(const Geometry &g, int i, int j, double *diagonal,
 struct CopyArgs {
     Geometry g;
     Matrix m;
-    const double *center, *east, *north, *northeast, *northwest; // of row `first_row` on
-    int64_t ld[5]; // theirs: arrays of the host come without what lies between rows
+    const double *center, *east, *north, *northeast, *northwest; // caller's arrays from row `first_row` on
+    int64_t ld[5]; // leading dimensions; arrays of the host are transferred without the gaps between rows
     int first_row, rows;
     Findings *findings;
 };
 
-// Entries at (i, j) that are no couplings: few nodes have any.
+// Counts the nonzero entries at (i, j) that point out of the grid. Only boundary nodes have such entries.
 __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
     const Geometry &g = a.g;
     const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny;
@@ -110,7 +112,7 @@ __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
     }
 }
 
-// A from the caller's arrays, and the first look at it. One thread a natural node.
+// Copies A from the caller's arrays and inspects it. One thread per node.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
     uint64_t positive = 0, uncoupled = 0, largest = 0, smallest = ~0ull, coupling = 0;
@@ -135,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         note_outward(a, i, j, row);
         spread(g, i, j, a.m.center, a.m.straight, a.m.red, a.m.black, v[0], v[1], v[2], v[3], v[4]);
     });
-    // Whole numbers and maxima: the order does not matter.
+    // Integers and maxima: the result does not depend on the order.
     __shared__ unsigned long long block[5];
     if (thread_of_block() < 5) block[thread_of_block()] = thread_of_block() == 1 ? ~0ull : 0;
     __syncthreads();
@@ -161,16 +163,17 @@ struct ExcessArgs {
     double zero_row_sum;
     int nine_points;
     Findings *findings;
-    uint8_t *same; // of patches, ones: zero where a row is not that of the place before it, or below it
+    uint8_t *same; // of each patch, initially 1; 0 if a row differs from its west or south neighbour of the same colour
 };
 
-// The values of a plane at a place, the one before it and the one below it: zero if they are the same.
+// Compares a value of a plane with its west and south neighbours; returns 0 if all three are bitwise identical.
 __device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n) {
     const auto bits = [&](int64_t at) { return uint64_t(__double_as_longlong(plane[at])); };
     return (bits(c) ^ bits(c - 1)) | (bits(c) ^ bits(c - n));
 }
 
-// Row sums of A as M takes them; positive couplings that are moved to the diagonals leave them as they are.
+// Computes the row sums of A for M, s_k = c_k + sum_l a_kl, and 0 if |s_k| <= zero_row_sum c_k. Compensation of
+// positive couplings leaves row sums unchanged.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
@@ -212,19 +215,19 @@ struct WindowArgs {
     Findings *findings;
 };
 
-// Couplings of natural node (i, j) to the east and the north, where `spread` has put them.
+// Returns the row sum of node (i, j) and its couplings to the east and the north, from their storage in `spread`.
 __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, double &north, double &excess) {
     const Geometry &g = a.g;
     const int ii = i + g.shift_x, jj = j + g.shift_y, x = ii & 1, y = jj & 1;
     const int64_t p = g.plane, n = g.stride, c = g.at(ii >> 1, jj >> 1);
     const double *r1 = a.m.straight, *r2 = r1 + 4 * p;
     const int colour = y ? (x ? B2 : R1) : (x ? R2 : B1);
-    // Of a black node they are couplings of the red one there.
+    // The couplings of a black node are stored with the red nodes.
     east = y ? (x ? r1[W * p + c + 1] : r1[E * p + c]) : (x ? r2[E * p + c] : r2[W * p + c]);
     north = y ? (x ? r2[S * p + c + n] : r1[N * p + c]) : (x ? r2[N * p + c] : r1[S * p + c]);
     excess = a.excess[colour * p + c];
     if (!a.nine_points) return;
-    // Both diagonals of the cell northeast of it; that to the northwest is kept by the node east of it.
+    // Both diagonal couplings of the grid cell northeast of the node. The node to the east stores the northwest one.
     const double *own = x == y ? a.m.black : a.m.red, *other = x == y ? a.m.red : a.m.black;
     const int64_t to = g.at((ii + 1) >> 1, jj >> 1);
     const int64_t above = y ? n : 0;
@@ -234,11 +237,11 @@ __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, do
     north += northeast + northwest;
 }
 
-// Conductances of w x w nodes, w lanes beside each other: of rows by the sum of their resistances, one after the other,
-// and of columns.
+// Conductances of w x w nodes on w adjacent lanes. Along x, the resistances of a row act in series and the rows in
+// parallel; along y, columns replace rows.
 struct Conductances {
     double along_x = 0.0, column = 0.0;
-    // Another row, of these resistances.
+    // Adds a row with these resistances.
     __device__ void add(double east, double north, int w) {
         along_x += 1.0 / sum(east, w);
         column += north;
@@ -250,8 +253,10 @@ struct Conductances {
     }
 };
 
-// How much better one direction conducts than the other in windows of 32 x 32 nodes, by a quarter of their parts of
-// 4 x 4 at least (src/grid/anisotropy.rs). A block of one warp takes a window, a lane a column.
+// Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/grid/anisotropy.rs).
+// A quarter of the 4 x 4 parts of a window must show the same direction with at least the square root of the ratio.
+// Otherwise, and with missing or positive couplings, the anisotropy is 1. One thread block of one warp per window, one
+// lane per column.
 extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };
@@ -277,12 +282,12 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
     int enough = 0;
     for (int part = 0; part < WINDOW_PARTS; ++part)
         enough += own >= 1.0 ? ratios[part] >= BELOW * sqrt(own) : ratios[part] <= sqrt(own) / BELOW;
-    // Each part has the lanes of WINDOW_PART columns.
+    // Each part occupies WINDOW_PART lanes.
     const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= WINDOW * WINDOW_PARTS;
     if (lane == 0) a.findings->window[window] = counts ? ratio : 1.0;
 }
 
-// Formats, by number: src/backend/storage.rs.
+// Storage formats; the numbers are those of src/backend/storage.rs.
 enum Storage { F64, F32, BF16 };
 
 struct Format {
@@ -290,20 +295,20 @@ struct Format {
     int storage;
 };
 
-// v in single precision; zero where it would lose its leading bit to underflow (src/backend/storage.rs).
+// Returns v in single precision, or zero if the result is subnormal (src/backend/storage.rs).
 __device__ inline float flushed(double v) {
     const float f = float(v);
     return fabsf(f) < 1.1754943508222875e-38f ? 0.0f : f;
 }
 
-// The nearest bf16, ties to even.
+// Rounds to bf16, to nearest, ties to even.
 __device__ inline uint16_t brain(float v) {
     const uint32_t bits = __float_as_uint(v);
     if (v != v) return uint16_t(bits >> 16 | 0x40);
     return uint16_t((bits + (0x7fffu + (bits >> 16 & 1u))) >> 16);
 }
 
-// A number of M as it is stored.
+// Returns a number of M rounded to the storage format.
 __device__ inline double rounded(const Format &f, double v) {
     if (f.storage == F64) return v;
     const float narrow = flushed(v * f.per_unit);
@@ -311,7 +316,7 @@ __device__ inline double rounded(const Format &f, double v) {
     return double(kept) * f.unit;
 }
 
-// Stores it, if there is a place for it.
+// Stores a number of M in the storage format, if the array is not null.
 __device__ inline void keep(const Format &f, void *place, int64_t at, double v) {
     if (!place) return;
     if (f.storage == F64) static_cast<double *>(place)[at] = v;
@@ -326,7 +331,7 @@ struct CouplingArgs {
     int nine_points, compensate;
 };
 
-// Where CG runs on A: M starts from its couplings, with compensation without the positive ones.
+// Copies the couplings of A as the initial couplings of M, for CG on A; with compensation, without the positive ones.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_couplings_f64(CouplingArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
@@ -346,13 +351,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_coupli
 
 struct Rules {
     double lost;        // 1 - omega
-    double black_keeps; // of couplings between black nodes: 1 (M1) or 0 (M2)
+    double black_keeps; // kept fraction of the couplings between black nodes: 1 (M1) or 0 (M2)
     int level;
-    int x0, y0, step; // of the grid's nodes on the finest one
+    int x0, y0, step; // position of the grid's nodes on the finest grid
     int fine_nx, fine_ny;
-    Geometry fine; // of the finest grid: for its centers
+    Geometry fine; // geometry of the finest grid, for its centers
     const double *center;
-    const uint32_t *label; // of singular components; null: a vanishing last pivot is never a defect
+    const uint32_t *label; // numbers of singular components; null: a vanishing last pivot is never an error
     Findings *findings;
     Format format;
 };
@@ -366,9 +371,9 @@ struct Pivoted {
     double inverse, handed;
 };
 
-// Refuses a pivot d = stored - kept <= eps * center, or replaces that of a floating piece (src/backend/steps/rrb.rs,
-// Pivot::checked), then rounds it to what is stored. A refused one leaves d and the center in place of 1 / d and
-// excess / d, for the sentence.
+// Rejects a pivot d = stored - kept <= eps * center, or replaces the last pivot of a singular component of M by the
+// center (src/backend/steps/rrb.rs, Pivot::checked). Then rounds the row sum to the storage format. For a rejected
+// pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
 __device__ inline Pivoted checked(
     const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
@@ -389,7 +394,7 @@ __device__ inline Pivoted checked(
     return {d, center};
 }
 
-// Lumps and eliminates: d = (excess - lost * lumped) - sum of kept (src/backend/steps/rrb.rs, Pivot).
+// Lumps and computes the pivot, d = (excess - lost * lumped) - sum(kept) (src/backend/steps/rrb.rs, Pivot).
 __device__ inline Pivoted eliminate(
     const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
@@ -412,12 +417,13 @@ __device__ inline bool is_node(const Geometry &g, int colour, int i, int j) {
 struct LevelArgs {
     Grid k;
     Rules rules;
-    const double *exact; // centers of A, where the level is exact; else null
-    int corners;         // there are couplings between red nodes
-    int black;           // between black nodes; else what `d` holds is no input
+    const double *exact; // centers of A if the level is exact; else null
+    int corners;         // 1: there are couplings between red nodes
+    int black;           // 1: there are couplings between black nodes; 0: `d` is not an input
 };
 
-// The odd level: lumps and eliminates r1 and r2. With M2, what black nodes lose to lumping goes first.
+// Odd level: lumps and eliminates r1 and r2. With M2, first subtracts the fraction `lost` of the dropped couplings from
+// the row sums of the black nodes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_reds_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
@@ -457,7 +463,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
     });
 }
 
-// The skew stencil on black nodes: what the odd level leaves.
+// Computes the matrix on black nodes after the odd level, a skew 9-point stencil: a_bb' -= sum_k a_bk a_kb' / d_k over
+// the red nodes k, and s_b -= sum_k a_bk s_k / d_k.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -467,7 +474,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
         const int64_t c = g.at(i, j);
         a.k.excess[B1 * p + c] -= straight_b1(a.k, a.k.excess, c);
         a.k.excess[B2 * p + c] -= straight_b2(a.k, a.k.excess, c);
-        // From b1 through its red neighbours: (a / d) of the coupling to them, and the couplings of those onwards.
+        // Factors a_bk / d_k of the red neighbours k of b1; the couplings of k to its other neighbours multiply them.
         const double west = r2[E * p + c - 1] * h2[c - 1], east = r2[W * p + c] * h2[c];
         const double south = r1[N * p + c - n] * h1[c - n], north = r1[S * p + c] * h1[c];
         double *d = a.k.d + c;
@@ -484,7 +491,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
     });
 }
 
-// The even level: lumps and eliminates b1.
+// Even level: lumps and eliminates b1.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dropped_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -507,18 +514,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dr
 struct CoarseArgs {
     Grid k;
     Rules rules;
-    Grid next; // next.g.nx = 0: to `natural`, five arrays of nx * ny values
+    Grid next; // next.g.nx = 0: results go to `natural`, five arrays of nx * ny values
     double *natural;
     int nx, ny;
-    int weigh; // couplings of the next grid against its centers, for `coupling` of this grid; -1: not
+    int weigh; // grid for which the ratios of couplings and centers are stored in `coupling`; -1: none
 };
 
-// Sum of |couplings| of a b1 node to its black neighbours.
+// Returns the sum of |couplings| of a b1 node to its black neighbours.
 __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
 
-// The next grid's matrix, spread over its colours, or in plain arrays for the remainder. Its center is in h of b2,
-// inverted: from a node through the b1 node b next to it, whose pivot is d_b, go couplings a_b (sum of the other
-// couplings of b) / d_b.
+// Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. With `weigh`, h
+// of b2 receives the reciprocal of its center. The couplings of a b2 node through the b1 node b next to it sum to a_b
+// (sum of the other couplings of b) / d_b.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -569,12 +576,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
 }
 
 struct SchurCenterArgs {
-    Grid k; // `s`: those of A
+    Grid k; // `s`: couplings of A
     const double *center;
-    double *schur; // planes of b1, b2
+    double *schur; // diagonal of S1: planes of b1, b2
 };
 
-// S1 = D_b - A_br D_r^-1 A_rb (report, 2.9): its diagonal.
+// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 16-06, equation 2.9).
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_schur_center_f64(SchurCenterArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

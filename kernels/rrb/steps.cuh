@@ -1,6 +1,6 @@
-// The plain steps over the first grid: from the caller's arrays to the colours and back, products with A, reduction to
-// S1 and back-substitution, vector updates. One pass each; every value is written by the thread of its (I, J) or (i,
-// j), and no kernel reads what another of its threads writes. Bytes: arrays named in each kernel, once.
+// Unfused steps on the first grid: permutation between the caller's arrays and the storage by colour, products with A,
+// reduction to S1, back-substitution, and vector updates. One pass each. The thread of an (I, J) or (i, j) writes its
+// values, and no thread reads values that another thread of the kernel writes. Bytes: each array of a kernel, once.
 #include "storage.cuh"
 
 struct InspectArgs {
@@ -8,11 +8,11 @@ struct InspectArgs {
     int64_t ld;
     int nx, rows, first_row;
     Scalars *scalars;
-    double *partial; // for the sum of squares of the input; null: it is not asked for
+    double *partial; // for the sum of squares of the input; null: the sum is not needed
 };
 
-// max |input|, max |output|, the sum of squares of the input, and the first entry that is not finite: row by row, in a
-// row the input before the output.
+// Computes max |input|, max |output|, the sum of squares of the input, and the first entry that is not finite. The
+// order is row by row, in a row the input before the output.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
     uint64_t largest[2] = {0, 0};
     double sum = 0.0;
@@ -40,7 +40,7 @@ struct TransferArgs {
     double *natural;
     int64_t ld;
     double scale;
-    const Scalars *guard; // only if the loop has met its test; may be null
+    const Scalars *guard; // null, or the scalars: the transfer takes place only if the loop has converged
 };
 
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
@@ -55,7 +55,7 @@ template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
 RRB_KERNEL(rrb_load_f64, TransferArgs, THREADS, RESIDENT, transfer<false>)
 RRB_KERNEL(rrb_store_f64, TransferArgs, THREADS, RESIDENT, transfer<true>)
 
-// max |x| over whole planes, padding too: it is zero.
+// Computes max |x| over whole planes. The padding is zero.
 struct LargestArgs {
     Geometry g;
     const double *v; // 4 planes
@@ -79,12 +79,12 @@ struct DotArgs {
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
-    int how; // NOTHING: to `to`; else the scalar update with rho = <a, b>
+    int how; // NOTHING: the product goes to `to`; else the scalar update with rho = <a, b>
     double *to;
-    double factor; // of the product; in a scalar update 1 / unit is
+    double factor; // factor of the product; in a scalar update, 1 / unit replaces it
 };
 
-// factor <a, b> over some planes; b in double precision or in the type of sweeps.
+// Computes factor <a, b> over some planes; b is in double precision or in the precision of sweeps.
 template <class Real> __device__ inline void dot(const DotArgs &a) {
     const Real *b = reinterpret_cast<const Real *>(a.b);
     double sum = 0.0;
@@ -112,13 +112,13 @@ struct UpdateArgs {
     int first, count; // planes
     double *target, *other;
     const double *source;
-    double factor;   // where `scalars` is null
-    double per_unit; // of the source, where `scalars` is null
-    double *partial; // <target, target>, a value a block; may be null
+    double factor;   // used if `scalars` is null
+    double per_unit; // factor of the source, used if `scalars` is null
+    double *partial; // partial sums of <target, target>, one per thread block; may be null
     const Scalars *scalars;
 };
 
-// r -= alpha q (alpha from the scalars, or target += factor * source), <r, r> in parts.
+// Computes r -= alpha q with alpha from the scalars, or target += factor * source; partial sums of <r, r>.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
     const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
@@ -138,8 +138,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f
         });
 }
 
-// x += alpha p and p = z / unit + beta p (other = x, target = p, source = z), with the scalars of the loop; x alone
-// when it ended.
+// Computes x += alpha p and p = z / unit + beta p (other = x, target = p, source = z), with the scalars of the loop.
+// After the end of the loop, only updates x.
 template <class Real> __device__ inline void advance(const UpdateArgs &a) {
     const Real *z = reinterpret_cast<const Real *>(a.source);
     const double per_unit = a.scalars->per_unit, alpha = a.scalars->alpha, beta = a.scalars->beta;
@@ -158,7 +158,7 @@ template <class Real> __device__ inline void advance(const UpdateArgs &a) {
 RRB_KERNEL(rrb_advance_f64, UpdateArgs, THREADS, RESIDENT, advance<double>)
 RRB_KERNEL(rrb_advance_f32, UpdateArgs, THREADS, RESIDENT, advance<float>)
 
-// target = per_unit * source + factor * target; a copy with factor 0.
+// Computes target = per_unit * source + factor * target; a copy if factor = 0.
 template <class Target, class Source> __device__ inline void direct(const UpdateArgs &a) {
     Target *target = reinterpret_cast<Target *>(a.target);
     const Source *source = reinterpret_cast<const Source *>(a.source);
@@ -172,7 +172,7 @@ template <class Target, class Source> __device__ inline void direct(const Update
     });
 }
 
-// Named after the source, the last after the target.
+// The suffix is the precision of the source; for rrb_narrow_f32, the precision of the target.
 RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT, (direct<double, double>))
 RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT, (direct<double, float>))
 RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT, (direct<float, double>))
@@ -182,14 +182,14 @@ struct ProductOfA {
     Matrix m;
     int nine_points;
     const double *v, *b; // 4 planes
-    double *out;         // null: sums alone
+    double *out;         // null: computes the sums only
     double *partial;     // null: no sums
     Scalars *scalars;
     int how;
     uint64_t conditional;
 };
 
-// Couplings of a node, the diagonal ones last or zero, and what they go to.
+// Returns the couplings of a node, the diagonal ones last or zero, and the values of v that they multiply.
 __device__ inline void around(const ProductOfA &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     straight_couplings(a.g, a.m.straight, colour, c, t);
     straight_values(a.g, a.v, colour, c, u);
@@ -209,7 +209,7 @@ __device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
     return a.m.center[colour * a.g.plane + c] * a.v[colour * a.g.plane + c] + (near + far);
 }
 
-// b - A v.
+// Returns the entry of b - A v at a node.
 __device__ inline double residual_of_row(const ProductOfA &a, int colour, int64_t c) {
     const int64_t e = colour * a.g.plane + c;
     double t[8], u[8];
@@ -217,7 +217,7 @@ __device__ inline double residual_of_row(const ProductOfA &a, int colour, int64_
     return residual_of_row(a.b[e], a.m.center[e], a.v[e], t, u);
 }
 
-// out = A v; with `partial` sigma = <v, A v> and the end of an iteration.
+// Computes out = A v; with `partial`, also sigma = <v, A v> and the end of an iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductOfA a) {
     if (a.how == LOOP && a.scalars->code != RUNNING) {
         if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, *a.scalars);
@@ -244,9 +244,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
     });
 }
 
-// out = b - A v, its square to `norm2`; without `out` to `whole_norm2`.
+// Computes out = b - A v, and its squared norm in `norm2`; without `out`, only the squared norm, in `whole_norm2`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductOfA a) {
-    // After the loop: not if it goes on; on the caller's matrix only if it has met its test.
+    // Returns at once if the loop continues, or without `out` if the loop has not converged.
     if (a.how == LOOP &&
         (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET)))
         return;
@@ -266,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
         [&](double all) { (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all; });
 }
 
-// b = b - A v, and <b_r, D_r^-1 b_r> to `sum`.
+// Computes b = b - A v, and <b_r, D_r^-1 b_r> in `sum`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_residual_f64(ProductOfA a) {
     double on_red = 0.0;
     over_area(
@@ -287,11 +287,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
 struct ReduceArgs {
     Grid k;              // `s`: couplings of A
     double *b, *x;       // 4 planes
-    double *r_b1, *r_b2; // of S1; null: r is to stay
+    double *r_b1, *r_b2; // residual of S1; null: r remains unchanged
     Scalars *scalars;
 };
 
-// b1 = b_b - A_br D_r^-1 b_r (report, 2.10), which is the residual of x = 0 too.
+// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10), which is also the residual of x = 0.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -316,7 +316,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(R
     if (a.r_b1 && blockIdx.x == 0 && thread_of_block() == 0) a.scalars->parity = 0;
 }
 
-// x_r = D_r^-1 (b_r - A_rb x_b), and max |x| to the scalars, which held zero.
+// Computes x_r = D_r^-1 (b_r - A_rb x_b), and max |x| in the scalars, which contained zero.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substitute_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;

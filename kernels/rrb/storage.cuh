@@ -1,33 +1,34 @@
-// The r1/r2/b1/b2 storage on a device: geometry, formats, couplings of a colour, loops over the nodes.
+// Storage of grids by colour (r1, r2, b1, b2) on a device: geometry, storage formats, couplings of a colour, and loops
+// over the nodes.
 //
-// Storage (src/grid/layout.rs): a colour of a grid is a plane of (cy + 2) rows of `stride` values; entry (I, J) lies at
-// (J + 1) * stride + block + I. Everything outside of the nodes is zero and stays zero, so that no kernel asks for an
-// edge. Planes of one array lie one after the other, in the order of the enumerations below.
+// Storage (src/grid/layout.rs): one colour of a grid is a plane of (cy + 2) rows of `stride` values. Entry (I, J) has
+// the index (J + 1) * stride + block + I. All values outside the nodes are zero and remain zero, so kernels need no
+// tests at the boundary. The planes of an array are stored one after the other, in the order of the enumerations below.
 //
 //     j' odd :  r1(I,J) b2(I,J) r1(I+1,J) b2(I+1,J) ...       i' = i + shift_x = 2 I or 2 I + 1
 //     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...       j' = j + shift_y = 2 J or 2 J + 1
 //
-// Launch shape of all kernels over the compute area of a grid: blocks of TILE_X x TILE_Y threads, each of which walks
-// over tiles with the stride of the launch, at most MOST_BLOCKS of them. 32-bit extents; places are 64-bit on the
-// finest grid and 32-bit in sweeps (src/backend/cuda/rrb/packed.rs refuses what does not fit).
+// Launch of all kernels over the compute area of a grid: at most MOST_BLOCKS thread blocks of TILE_X x TILE_Y threads,
+// which process tiles with the stride of the launch. Extents have 32 bits. Indices have 64 bits on the finest grid and
+// 32 bits in sweeps; src/backend/cuda/rrb/packed.rs rejects larger grids.
 #pragma once
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"
 
-// A warp reads 256 consecutive bytes of a row; eight rows share what they read of the rows between them.
+// A warp reads 256 consecutive bytes of a row. The eight rows of a tile share the data read from the rows between them.
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
-// Places across and down, for which a byte says whether their rows of the matrix are the same
+// Number of (I, J) per direction in a patch. For each patch, one byte records whether its rows of the matrix are equal
 // (kernels/rrb/uniform.cuh).
 constexpr int PATCH = 8;
-// Fixed, so that sums have one shape on every device: four blocks for each of 132 multiprocessors, which hold them all
-// at once (RESIDENT), so that none starts after another has ended.
+// Constant, so that sums have the same order on all devices: four thread blocks (RESIDENT) on each of 132
+// multiprocessors. All of them are resident at the same time, so that no block starts after another has ended.
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
-// A tile of a sweep with the row and column of b1 beyond it, and a thread for each value of it.
+// Number of values of a sweep's tile with the additional row and column of b1; one thread per value.
 constexpr int HALO = (TILE_X + 1) * (TILE_Y + 1);
 constexpr int SWEEP_THREADS = (HALO + 31) / 32 * 32;
 enum Colour { R1, R2, B1, B2 };
@@ -36,7 +37,7 @@ enum Diagonal { SW, SE, NW, NE };
 // Planes of couplings at distance two.
 enum Far { B1_EAST, B1_NORTH, B2_EAST, B2_NORTH };
 
-// Of the node at (ii, jj) = (i + shift_x, j + shift_y).
+// Returns the colour of the node at (ii, jj) = (i + shift_x, j + shift_y).
 __device__ inline int colour_of(int ii, int jj) { return (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1); }
 
 struct Geometry {
@@ -45,22 +46,24 @@ struct Geometry {
     int shift_x, shift_y;
     int stride, block;
     int64_t plane;
-    // A byte for each TILE_X x TILE_Y places: 1 where all rows of the matrix there and around are the same, colour by
-    // colour. Null where they are few.
+    // One byte per tile of TILE_X x TILE_Y: 1 if all rows of the matrix in the tile and around it are equal, separately
+    // for each colour. Null if there are few such tiles.
     const uint8_t *uniform;
-    // Its rows are divided (divided.cuh): rows from one part to the next, 0 if they are not; devices that have some.
+    // For distributed rows (divided.cuh): rows from one part to the next, 0 if rows are not distributed; number of
+    // devices that own rows.
     int part_rows, sharers;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
-    // The place of node (i, j) among the planes of all colours.
+    // Returns the index of node (i, j) in the planes of all colours.
     __device__ int64_t place_of(int i, int j) const {
         const int ii = i + shift_x, jj = j + shift_y;
         return colour_of(ii, jj) * plane + at(ii >> 1, jj >> 1);
     }
 };
 
-// Formats of M (src/backend/storage.rs): what is stored, and what sweeps compute in; CG is in double precision. The
-// short ones keep M / unit. `read`: from device memory, as above; `widen`: of a value in a register.
+// Storage formats of M (src/backend/storage.rs): type in memory, and type in which sweeps compute. CG is in double
+// precision. The short formats store M / unit. `read` loads a value from device memory that no kernel of the solve
+// writes; `widen` converts a value in a register.
 struct Double {
     using Stored = double;
     using Real = double;
@@ -83,8 +86,8 @@ struct Brain {
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 
-// A kernel that calls BODY with its ARGS, of so many threads, and so many blocks to a multiprocessor. And one in the
-// three formats of M: NAME_f64, NAME_f32 and NAME_bf16.
+// RRB_KERNEL defines a kernel that calls BODY with its ARGS, with the numbers of threads per block and of blocks per
+// multiprocessor. RRB_IN_FORMATS defines it for the three storage formats of M: NAME_f64, NAME_f32 and NAME_bf16.
 #define RRB_IN_FORMATS(NAME, ARGS, THREADS, BLOCKS, BLOCKS_SHORT, BODY)                                                \
     RRB_KERNEL(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                        \
     RRB_KERNEL(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                                  \
@@ -92,25 +95,25 @@ struct Brain {
 #define RRB_KERNEL(NAME, ARGS, THREADS, BLOCKS, BODY)                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) NAME(ARGS a) { BODY(a); }
 
-// One grid as the factorization works on it, in double precision. Couplings are kept once: straight ones with the red
-// nodes (8 planes: W E S N of r1, of r2), diagonal ones with b1 (4 planes: SW SE NW NE).
+// One grid during the factorization, in double precision. Each coupling is stored once: straight couplings with the red
+// nodes (8 planes: W E S N of r1, then of r2), diagonal couplings with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
-    double *h;       // 1 / d of r1, r2, b1; beyond the first grid and of b2, 1 / center of what the grid leaves
+    double *h;       // 1 / d of r1, r2, b1; beyond the first grid, 1 / center of b2 after the elimination
     double *s;       // straight couplings
     double *d;       // diagonal couplings between black nodes, after the odd level
-    double *excess;  // row sums; of eliminated nodes excess / d
-    double *corners; // diagonal couplings between red nodes, kept with r1
+    double *excess;  // row sums; of eliminated nodes s / d
+    double *corners; // diagonal couplings between red nodes, stored with r1
     double *far;     // couplings at distance two, after the odd level
-    // What sweeps read, in short formats; null with double precision, where they read the above.
+    // Copies for sweeps in short formats; null in double precision, where sweeps read the arrays above.
     float *short_h;
     void *short_s, *short_d;
-    // Where a cycle recurses, the matrix before the levels change it, in the format of M: 4 planes each.
+    // On recursion grids, the matrix before the levels change it, in the format of M: 4 planes each.
     void *kept_excess, *kept_corners, *kept_black;
 };
 
-// Where the kept values of a grid go and come from: the four colours of the next grid, or of the remainder's vectors.
-// What lies beside the nodes there is zero, so that `get` asks for no edge.
+// Storage of the kept values of a grid: the four colours of the next grid, or the vectors of the coarsest system.
+// Values outside the nodes are zero there, so `get` needs no test at the boundary.
 template <class Real> struct Kept {
     Geometry g;
     Real *to;
@@ -127,21 +130,21 @@ template <class Real> struct Kept {
     __device__ Real get(int i, int j) const { return from[at(i, j)]; }
 };
 
-// One grid as sweeps and cycles work on it.
+// One grid during sweeps and cycles.
 template <class F> struct Level {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     Geometry g;
-    const Real *h;                          // 1 / d of r1, r2, b1, and of b2 where ALONE is said of the grid
+    const Real *h;                          // 1 / d of r1, r2, b1; with ALONE also 1 / center of b2
     const Stored *s, *d;                    // couplings, as in Grid
-    Real *z;                                // right-hand side on the way down, solution on the way up
-    Real *y;                                // b1 on the way down
-    const Stored *excess, *corners, *black; // where a cycle recurses: its matrix, in excess form
-    Real *r, *direction, *q, *u;            // and the vectors of the iteration
+    Real *z;                                // right-hand side in the forward half, solution in the backward half
+    Real *y;                                // y of b1 in the forward half
+    const Stored *excess, *corners, *black; // on recursion grids: the matrix in row-sum form
+    Real *r, *direction, *q, *u;            // on recursion grids: vectors of the inner iteration
     Kept<Real> kept;
 };
 
-// Calls f(i, row) for rows first .. end of nx values of an array by rows.
+// Calls f(i, row) for rows first .. end of an array with nx values per row.
 template <class F> __device__ inline void over_rows(int nx, int first, int end, F f) {
     const int across = (nx + TILE_X - 1) / TILE_X, down = (end - first + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
@@ -152,12 +155,12 @@ template <class F> __device__ inline void over_rows(int nx, int first, int end, 
 
 #include "divided.cuh"
 
-// The passes of an iteration go over their tiles alternately forwards and backwards, each beginning with what the one
-// before it has left in the L2 cache.
+// Order of the tiles. The passes of an iteration alternate between forward and backward, so that each begins with the
+// data that the previous pass left in the L2 cache.
 enum Way { FORWARDS, BACKWARDS };
 
-// Of the tiles first, first + step, ... of this block, those that are uniform: looked up before the first, since
-// whoever waits for it tile by tile takes longer. Those beyond count as others.
+// Uniform tiles among the tiles first, first + step, ... of this thread block. The flags are loaded before the first
+// tile; loading them tile by tile takes longer. Tiles beyond MOST count as not uniform.
 struct UniformTiles {
     static constexpr int MOST = 512;
     const uint8_t *of;
@@ -171,7 +174,7 @@ template <bool UNIFORM, class IsUniform>
 __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform is_uniform) {
     if constexpr (UNIFORM) {
         __shared__ uint8_t known[UniformTiles::MOST];
-        // Of the part before they may be read still.
+        // The flags of the previous part may still be in use.
         if (MAY_BE_DIVIDED) __syncthreads();
         const int threads = blockDim.x * blockDim.y;
         for (int k = thread_of_block(); k < min(count, UniformTiles::MOST); k += threads)
@@ -183,7 +186,7 @@ __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform i
     }
 }
 
-// Calls f(I, J) for the places of these tiles, by the first THREADS threads of each block.
+// Calls f(I, J) for all (I, J) of these tiles, with the first THREADS threads of each block.
 template <Way WAY = FORWARDS, class F>
 __device__ inline void over_places(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
@@ -194,7 +197,7 @@ __device__ inline void over_places(const Geometry &g, const Tiles &tiles, Team t
     }
 }
 
-// The same for the compute area, and after each of its parts end(part).
+// Calls f(I, J) for the compute area, and end(part) after each of its parts.
 template <class F, class End> __device__ inline void over_area(const Geometry &g, F f, End end) {
     over_parts(g, TILE_Y, [&](int part, const Tiles &tiles) {
         over_places(g, tiles, all_blocks(), f);
@@ -238,7 +241,7 @@ template <class T> __device__ inline void set(T *w, T west, T east, T south, T n
     w[3] = north;
 }
 
-// Couplings of a colour to its straight neighbours, as they are stored.
+// Returns the couplings of a colour to its straight neighbours, in the order W E S N.
 template <class T>
 __device__ inline void straight_couplings(const Geometry &g, const T *s, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
@@ -251,7 +254,8 @@ __device__ inline void straight_couplings(const Geometry &g, const T *s, int col
     }
 }
 
-// To its diagonal ones. `of`: those kept with r1 (colours r1, r2) or with b1 (colours b1, b2).
+// Returns the couplings of a colour to its diagonal neighbours, in the order SW SE NW NE. `of`: the couplings stored
+// with r1 (for r1, r2) or with b1 (for b1, b2).
 template <class T>
 __device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;
@@ -263,7 +267,7 @@ __device__ inline void diagonal_couplings(const Geometry &g, const T *of, int co
     }
 }
 
-// v at the straight neighbours of a colour, in the order of its couplings.
+// Returns v at the straight neighbours of a colour, in the order of its couplings.
 __device__ inline void straight_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
     const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;
@@ -275,7 +279,7 @@ __device__ inline void straight_values(const Geometry &g, const double *v, int c
     }
 }
 
-// And at the diagonal ones.
+// Returns v at the diagonal neighbours of a colour, in the order of its couplings.
 __device__ inline void diagonal_values(const Geometry &g, const double *v, int colour, int64_t c, double *w) {
     const int64_t p = g.plane, n = g.stride;
     const double *r1 = v + R1 * p + c, *r2 = v + R2 * p + c, *b1 = v + B1 * p + c, *b2 = v + B2 * p + c;

@@ -1,8 +1,10 @@
-// Where rows of the matrix are the same, colour by colour: sweeps and the ends of a solve read one of them there
-// (`uniform_tiles`). The factorization makes each number from rows of A nearby alone, by the same instructions
-// wherever it is: where those are the same to the bit, so is it. On a grid a number comes from rows of the grid's
-// matrix at most three places away, couplings that the next grid has from at most four. So a look at A is enough; each
-// grid then takes it from the one before.
+// Tiles in which the rows of the matrix are equal, separately for each colour. In such tiles, sweeps and the ends of a
+// solve read only one of the rows (`uniform_tiles`).
+//
+// The factorization computes each number only from nearby rows of A, with the same instructions everywhere. If these
+// rows are bitwise identical, so is the number. Numbers on a grid depend on rows of the matrix of this grid at most
+// three (I, J) away, couplings of the next grid on rows at most four away. An inspection of A therefore suffices; each
+// grid is derived from the previous one.
 #pragma once
 #include "storage.cuh"
 
@@ -11,15 +13,16 @@ __device__ inline int patch_of(const Geometry &g, int i, int j) { return j / PAT
 
 struct UniformArgs {
     Geometry g;
-    const uint8_t *same; // of its patches
-    uint8_t *uniform;    // of its tiles
-    uint64_t *count;     // of those that are
-    Geometry next;       // its nodes are those of b2 here
-    uint8_t *next_same;  // null: there is none
+    const uint8_t *same; // of each patch: whether its rows are equal
+    uint8_t *uniform;    // of each tile: whether it is uniform
+    uint64_t *count;     // number of uniform tiles
+    Geometry next;       // the next grid; its nodes are the b2 nodes of this grid
+    uint8_t *next_same;  // null: there is no next grid
 };
 
-// One thread for each tile of the grid, and one for each patch of the next. A tile with the patches around it; of the
-// next grid, a patch has two here across and down, less a place for its shift.
+// One thread for each tile of the grid, and one for each patch of the next grid. A tile is uniform if its patches and
+// those around it are equal. A patch of the next grid corresponds to two patches here in each direction, up to an
+// offset of one (I, J) from its shift; it is equal if these patches and those around them are equal.
 __device__ inline void spread_uniform(const UniformArgs &a, int k) {
     const int across = patches(a.g.cx), down = patches(a.g.cy);
     const auto all = [&](int x0, int y0, int x1, int y1) {

@@ -122,11 +122,11 @@ pub trait PcgSteps: VectorSteps {
 /// Result of `PcgSteps::center_residual`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Centered {
-    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes that CG works on: the square of the
-    /// means, which P M^-1 P maps to zero, in the norm of D^-1. Zero where nothing is singular.
+    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG solves. This is
+    /// the squared D^-1 norm of the means, which P M^-1 P maps to zero. Zero if nothing is singular.
     pub removed: f64,
-    /// <r, r> of the centered r. None if r is unchanged: M^-1 includes P, nothing is singular, or r is deflated,
-    /// Z^T r = 0, which subtracting the means would break.
+    /// <r, r> of the centered r. `None` if r is unchanged: M^-1 includes P, or nothing is singular, or r is deflated.
+    /// For a deflated r, subtraction of the means would violate Z^T r = 0.
     pub norm2: Option<f64>,
 }
 

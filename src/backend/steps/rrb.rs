@@ -440,9 +440,9 @@ pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error 
 pub struct PivotNode {
     /// Level that eliminates the node, counted from 1.
     pub level: usize,
-    /// Column.
+    /// Column on the finest grid.
     pub i: usize,
-    /// Row.
+    /// Row on the finest grid.
     pub j: usize,
     /// Center of A at the node.
     pub center: f64,

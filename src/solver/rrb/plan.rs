@@ -247,9 +247,9 @@ fn check_offered(options: &Options, machine: Machine) -> Result<()> {
 /// Selects the storage format of M. `auto` selects bf16, and `Plan::setup` then mixed if possible. bf16 needs a quarter
 /// of the memory traffic of f64, and one or two iterations more.
 ///
-/// `auto` selects f64 on small grids, for ratios of the centers near the range of bf16, and for other variants of
-/// lumping. On singular systems, sweeps in f32 do not keep constants out. bf16 then needs up to 20 % more iterations
-/// and still 0.7 to 0.95 of the time.
+/// `auto` selects f64 on small grids, if the ratio of the largest to the smallest center is above a limit, and for
+/// other variants of lumping. On singular systems, sweeps in f32 do not keep constants out. bf16 then needs up to 20 %
+/// more iterations and still 0.7 to 0.95 of the time.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
