@@ -156,8 +156,8 @@ impl<V: Real + Number> Level<V> {
         Some(means.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Computes r_k = from(k). If components are nearly singular, subtracts their means, which `give` adds to z. Ends
-    /// with a barrier.
+    /// Computes r_k = from(k). If components are nearly singular, subtracts their means from r; `give` adds the
+    /// corresponding constants to z. Ends with a barrier.
     pub fn load(&self, me: &Me, from: impl Fn(usize) -> f64) {
         if self.has_nearly {
             if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
@@ -173,7 +173,8 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// Calls `to(k, z_k)` for the rows of this thread. The caller has passed a barrier after the cycle.
+    /// Calls `to(k, z_k)` for the rows of this thread, with the constants of nearly singular components added to z. The
+    /// caller has passed a barrier after the cycle.
     pub fn give(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
         let own = me.share(self.len());
         // SAFETY: no thread writes z before the next cycle.

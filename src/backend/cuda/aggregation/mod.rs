@@ -32,7 +32,7 @@ pub struct Launched {
     /// Whether the cycle uses single precision.
     single: bool,
     levels: Vec<Level>,
-    /// Inverse of the coarsest matrix; 0: the matrix is too large, or only the smoother treats it.
+    /// Address of the inverse of the coarsest matrix; 0: the matrix is too large, or only the smoother treats it.
     inverse: Address,
     /// Power of two by which A is multiplied.
     scale: f64,

@@ -213,7 +213,7 @@ pub struct Added {
     /// Weights by point and corner, zero for other corners; `totals` has their sums by point.
     weights: [[Lane; 8]; 27],
     totals: [Lane; 27],
-    /// P_p - P_q by pair and corner; `c` has the negative conductances.
+    /// P_p - P_q by pair and corner; `c` has the conductances of the pairs.
     differences: [[Lane; 8]; TOGETHER],
     c: [Lane; TOGETHER],
 }
@@ -263,7 +263,7 @@ impl<T: Real> Cubes<'_, T> {
         let mut factor = [1.0; LANES];
         for l in 0..LANES {
             let near = (sum[l] - 1.0).abs() <= near_one;
-            // 1 / sum to second order in (sum - 1).
+            // 1 / sum up to an error of (sum - 1)^2.
             factor[l] = if near { 2.0 - sum[l] } else { 1.0 };
             total[l] = if near { 1.0 } else { sum[l] };
         }
