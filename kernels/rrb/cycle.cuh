@@ -4,10 +4,10 @@
 // a microsecond, a kernel launch several. Additional thread blocks, which do not take part in the barriers, may compute
 // x += alpha p of the previous iteration at the same time.
 //
-// On devices with thread-block clusters, the first cluster executes the steps on grids with at most as many tiles as it
-// has blocks, with the cluster barrier. The other blocks proceed to the next step of all blocks, and load rows of the
-// inverse of the coarsest system into registers. Grids with at most one (I, J) per thread of the cluster are stored in
-// its shared memory (cluster.cuh).
+// On devices with thread-block clusters, the first cluster executes the steps on grids that have no more tiles than the
+// cluster has blocks. These steps use the cluster barrier. The other blocks proceed to the next step of all blocks, and
+// load rows of the inverse of the coarsest system into registers. Grids with at most one (I, J) per thread of the
+// cluster are stored in its shared memory (cluster.cuh).
 #include "storage.cuh"
 #include "cluster.cuh"
 

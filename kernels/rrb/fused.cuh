@@ -316,8 +316,8 @@ RRB_IN_FORMATS(rrb_advance_first, FirstArgs, THREADS, RESIDENT, RESIDENT, advanc
 RRB_IN_FORMATS(rrb_advance_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<true>)
 
 // Computes x += alpha p concurrently with steps on small grids, which do not saturate the memory bandwidth. Each lane
-// of a warp has AT_ONCE loads per array in flight, in one row. All accesses are marked as read once (read_once), so the
-// backward half finds the data of the forward half on the larger grids in the L2 cache.
+// of a warp has AT_ONCE loads per array in flight, in one row. All accesses are marked as read once (read_once). The
+// backward half on the larger grids then still finds the data of the forward half in the L2 cache.
 __device__ inline void advance_x(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
     // The scalar update may run concurrently; this kernel reads no scalar that the update changes.

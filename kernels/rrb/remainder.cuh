@@ -27,9 +27,9 @@ struct LinesArgs {
     const double *natural; // diagonal (row sum), east, north, northeast, northwest: nx * ny values each
     int nx, ny, n;
     int step; // lines step - 1, 3 step - 1, ... are eliminated; the remaining lines are 2 step apart
-    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain the updates
-    // of the couplings inside the line by eliminated lines on that side, and `onward` contains the couplings to the
-    // next remaining line. After it, `own` contains P^-1, and `left` and `right` contain G_L and G_R.
+    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain updates of
+    // its inner couplings by eliminated lines on that side. `onward` contains the couplings to the next remaining line.
+    // After the elimination, `own` contains P^-1, and `left` and `right` contain G_L and G_R.
     double *own, *left, *right, *onward;
     double *left_excess, *right_excess, *inverse_pivot; // n
     double *inverse;                                    // n * n values, symmetric, natural order

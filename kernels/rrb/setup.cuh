@@ -422,8 +422,8 @@ struct LevelArgs {
     int black;           // 1: there are couplings between black nodes; 0: `d` is not an input
 };
 
-// Odd level: lumps and eliminates r1 and r2. With M2, first subtracts the fraction `lost` of the dropped couplings from
-// the row sums of the black nodes.
+// Odd level: lumps and eliminates r1 and r2. With M2, also subtracts the fraction 1 - omega of the dropped couplings
+// between black nodes from the row sums of the black nodes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_reds_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;

@@ -2,9 +2,9 @@
 // solve read only one of the rows (`uniform_tiles`).
 //
 // The factorization computes each number only from nearby rows of A, with the same instructions everywhere. If these
-// rows are bitwise identical, so is the number. Numbers on a grid depend on rows of the matrix of this grid at most
-// three (I, J) away, couplings of the next grid on rows at most four away. An inspection of A therefore suffices; each
-// grid is derived from the previous one.
+// rows are bitwise identical, so is the number. Numbers on a grid depend on rows of its matrix at most three (I, J)
+// away. Couplings of the next grid depend on rows at most four away. An inspection of A therefore suffices; each grid
+// is derived from the previous one.
 #pragma once
 #include "storage.cuh"
 

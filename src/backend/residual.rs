@@ -9,8 +9,8 @@
 /// s is the row sum if no coupling is positive (docs/theory/rrb.md, stopping test).
 ///
 /// The rounding error of the direct formula b - (center v_0 + sum_j a_j v_j) is eps |A| |v|. This error can be far
-/// above a residual of 1e-12 if centers are large or if v is nearly constant. (With positive couplings, v nearly
-/// alternates in sign.) In the formula above, the terms that nearly cancel have no rounding error: s is summed with the
+/// above a residual of 1e-12 if centers are large or if v is nearly constant. (Across a positive coupling, v nearly
+/// changes its sign.) In the formula above, the terms that nearly cancel have no rounding error. s is summed with the
 /// exact errors of its additions (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B), and differences of close
 /// numbers are exact.
 #[inline(always)]

@@ -97,8 +97,10 @@ pub struct CostOfAggregation {
 }
 
 /// Ratio of the condition number of M^-1 A, with M from the levels, to the anisotropy of the matrix
-/// (`grid::anisotropy`). The iteration counts of the hard suite (docs/benchmarks/hard-suite.md) fit 0.7 if the
-/// couplings of a direction are equal everywhere, 2 in layers, and 5 on grids that are stretched in both directions.
+/// (`grid::anisotropy`). Fits of the iteration counts of the hard suite (docs/benchmarks/hard-suite.md):
+/// - 0.7 if the couplings of a direction are equal everywhere,
+/// - 2 in layers,
+/// - 5 on grids that are stretched in both directions.
 const CONDITION: f64 = 3.0;
 
 /// Predicted cost of a solve with the levels and with aggregation.

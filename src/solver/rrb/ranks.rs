@@ -390,8 +390,8 @@ impl Ranks {
             (None, Rows::OfAll(rows)) => put(&self.boxes, self.comm.rank(), given, rows),
             _ => return Err(no_spread()),
         }
-        // Land nodes receive the smallest positive center of all ranks, so that the range of the centers, on which the
-        // storage format depends, does not change.
+        // Land nodes receive the smallest positive center of all ranks. The range of the centers, on which the storage
+        // format depends, then does not change.
         let own = given[0].iter().zip(self.boxes.of(self.comm.rank()));
         let centers = own.flat_map(|(given, b)| {
             let Grid { nx, ny } = b.extents();
@@ -420,8 +420,8 @@ impl Ranks {
         work(&a, self.domain.as_ref())
     }
 
-    /// Copies the values of all boxes to rows, calls `work` with the rows of this rank, and copies the output to the
-    /// boxes if all ranks succeed. `lists`: input and output of the boxes of this rank, if it has memory for them.
+    /// Copies the values of all boxes to rows and calls `work` with the rows of this rank. If all ranks succeed, copies
+    /// the output to the boxes. `lists`: input and output of the boxes of this rank, if it has memory for them.
     pub fn call<T>(
         &mut self,
         what: Function,
