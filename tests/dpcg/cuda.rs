@@ -586,7 +586,7 @@ fn pauses_change_nothing() {
         let solver = Solver::of(&a, &format!("backend=cuda deflation=none preconditioner={preconditioner}"));
         let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
         solver.solve(&b, &mut expected).unwrap();
-        // More iterations than until the first pause; with preconditioners of odd and even order.
+        // More iterations than until the first pause; their number may be odd or even.
         assert!(solver.int(info::ITERATIONS) > 33, "{} iterations", solver.int(info::ITERATIONS));
         // SAFETY: a live handle.
         outcome(unsafe { dpcg_set_monitor(solver.h, Some(go_on), null_mut()) }).unwrap();

@@ -403,7 +403,7 @@ impl<'a> Judge<'a> {
             let tested = |m: Measured| Tested { without: m, with: m.value };
             return Some((vec![tested(initial)], tested(last), references));
         }
-        // `rrb_apply` applies another M here: the linear part of the cycle.
+        // `rrb_apply` applies another M here: the fixed, linear variant of the cycle.
         if told.cycles.iter().any(|cycle| *cycle >= 3) {
             verdict.note("norm of M not checked: cycle=k or aggregation");
             return None;

@@ -55,9 +55,9 @@ fn relative_residual(a: &Stencil, b: &[f64], x: &[f64], zero_row_sum: f64) -> (f
 
 /// Computes the preconditioned norm of r = Pb - A x as it is reported, relative to its reference.
 ///
-/// If CG runs on S1 (5 points), r1 = r_b - A_br D_r^-1 r_r, and the norm is the square root of r_r'D_r^-1 r_r +
-/// r1'M1^-1 r1 + m^2 sum 1 / center, where m is the mean of r1. It is relative to b1 minus its mean. With 9 points, it
-/// is the square root of r'M^-1 r + m^2 sum 1 / center, where m is the mean of r, relative to Pb.
+/// If CG runs on S1 (5 points), r1 = r_b - A_br D_r^-1 r_r and m is the mean of r1. The norm is the square root of
+/// r_r'D_r^-1 r_r + r1'M1^-1 r1 + m^2 sum 1 / center. It is relative to b1 minus its mean. With 9 points, it is the
+/// square root of r'M^-1 r + m^2 sum 1 / center, where m is the mean of r, relative to Pb.
 fn relative_norm_of_m(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], zero_row_sum: f64) -> f64 {
     let mut s = System::new(a);
     s.project_within(zero_row_sum);

@@ -1,8 +1,8 @@
 //! Restarts: if the recurred residual satisfies the test but the recomputed residual does not, a solve restarts from
 //! the latter, at most three times.
 //!
-//! The restarts here result from guesses far from the solution. While x is as large as its guess, x += alpha p and b -
-//! A x have the rounding errors of such large numbers, which the recurred residual does not contain. Each restart
+//! The restarts here result from guesses far from the solution. While x is as large as its guess, the updates of x and
+//! the product A x have rounding errors of that magnitude. The recurred residual does not contain them. Each restart
 //! begins closer to the solution by that factor.
 
 #[path = "../common/mod.rs"]

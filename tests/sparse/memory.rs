@@ -80,7 +80,7 @@ fn of_the_text() {
     };
     fields(&mut cards, (0..=n).map(|j| 1 + j * per_column).collect(), 6, 12);
     fields(&mut cards, (0..entries).map(|k| 1 + k % per_column).collect(), 3, 26);
-    // One character per entry of a triangle: the indices 1 to 9 in each column.
+    // One character per entry of a triangle: rows 1 to 9 of all later columns (10, 11, ...).
     let (many, mut symmetric) = (99_999, String::new());
     let entries = 9 * (many - 9);
     let _ = writeln!(symmetric, "t\n 1 {} {} 0 0", cards_of(many + 1, 13), cards_of(entries, 80));

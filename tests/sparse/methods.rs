@@ -241,8 +241,8 @@ fn minres_goes_on_where_cg_breaks_down() {
     }
 }
 
-/// Breakdown by p'Ap does not depend on the scale of A, and an initial p'Ap = 0 is not rounding. The off-diagonal
-/// entries are so large that no shift makes ic0 definite: M is then the diagonal.
+/// Breakdown by p'Ap does not depend on the scale of A, and an initial p'Ap = 0 is not rounding. If the off-diagonal
+/// entries are larger than any shift compensates, `auto` uses the diagonal as M.
 #[test]
 fn small_systems_that_are_indefinite() {
     let symmetric = |first: f64, beside: f64, second: f64| {

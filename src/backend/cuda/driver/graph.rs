@@ -9,8 +9,9 @@ use cudarc::driver::sys;
 use std::sync::Arc;
 
 /// A recorded graph.
-/// The graph consists of one WHILE node whose body repeats until a kernel in the body clears the condition
-/// ([`Loop::record`]), or of a body that runs once ([`Loop::record_once`]).
+///
+/// The graph consists of one WHILE node, or of a body that runs once ([`Loop::record_once`]). The body of a WHILE node
+/// repeats until a kernel in it clears the condition ([`Loop::record`]).
 pub struct Loop {
     device: Arc<Device>,
     graph: sys::CUgraph,
