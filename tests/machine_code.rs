@@ -5,8 +5,8 @@
 
 mod common;
 
-use common::Solver;
 use common::problems::poisson;
+use common::{Solver, dpcg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
@@ -15,7 +15,7 @@ use std::process::Command;
 const SOURCES: [([&str; 2], &str); 4] = [
     (["rrb", "loops"], include_str!("../src/backend/cpu/rrb/loops.rs")),
     (["rrb", "loops_setup"], include_str!("../src/backend/cpu/rrb/loops_setup.rs")),
-    (["coarse", "band"], include_str!("../src/backend/coarse/band.rs")),
+    (["coarse", "envelope"], include_str!("../src/backend/coarse/envelope.rs")),
     (["grid", "inspection"], include_str!("../src/grid/inspection.rs")),
 ];
 
@@ -165,9 +165,10 @@ fn fault(name: &str, set: &str, body: &[Instruction], half: bool) -> Option<Stri
 
 #[test]
 fn row_loops_are_vectors() {
-    // Ensures that the solver is linked into this program.
+    // Ensures that the solvers are linked into this program.
     let a = poisson(20, 20);
     Solver::of(&a, "backend=cpu threads=1").solve_from_zero(&vec![1.0; a.len()]);
+    dpcg::Solver::of(&dpcg::TwoPhase::new("9", [8; 3], 1e-3), "backend=cpu threads=1 coarse_solver=inverse");
 
     let program = std::env::current_exe().expect("the path of this program");
     let Ok(output) = Command::new("objdump").args(["-d", "--no-show-raw-insn", "-j", ".text"]).arg(program).output()
@@ -245,8 +246,8 @@ fn listings_are_understood() {
         Some(("loops", "scale", "avx2"))
     );
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend6coarse4band7forward4avx217h8658edb200ffb4e0E>:"),
-        Some(("band", "forward", "avx2"))
+        kernel("_ZN9rrbsolver7backend6coarse8envelope7forward4avx217h8658edb200ffb4e0E>:"),
+        Some(("envelope", "forward", "avx2"))
     );
     assert_eq!(kernel("_ZN9rrbsolver7backend3cpu3rrb5fused6avx51217h8658edb200ffb4e0E>:"), None);
     let listing = "  10:\tvaddpd %zmm1,%zmm2,%zmm3\n  16:\tcall   40 <f>\n  1b:\tvmulsd (%rax),%xmm0,%xmm0\n  20:\tjne    16 <g+0x6>\n  22:\tret";

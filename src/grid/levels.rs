@@ -132,23 +132,11 @@ impl Remainder {
         band.min(self.nodes() - 1)
     }
 
-    /// Returns the number of entries of the band factor. A factor that is computed from both ends also has the coupling
-    /// to the separator at each end, up to one eighth more.
+    /// Returns the number of entries of the band factor.
     pub fn band_entries(&self) -> u128 {
         self.nodes() as u128 * self.bandwidth().max(1) as u128
     }
-
-    /// Returns the number of nodes of the separator between the two ends from which the band is factorized: a half
-    /// bandwidth. Returns 0 if there are fewer than `worth` nodes, or if almost no nodes would remain for the ends.
-    pub fn between_ends(&self, worth: usize) -> usize {
-        let width = self.bandwidth();
-        if self.nodes() >= worth && self.nodes() > 3 * width { width } else { 0 }
-    }
 }
-
-/// Number of nodes from which a factorization from both ends saves more than the synchronization of the two threads
-/// costs, some microseconds.
-pub const WORTH_ENDS: usize = 512;
 
 /// Position of the nodes of a coarse grid on the finest grid: i_fine = x0 + step * i.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,15 +211,6 @@ mod tests {
     fn two_levels_on_2047_squared_need_more_than_eight_gigabytes() {
         let bytes = Grid { nx: 2047, ny: 2047 }.remainder(2).band_entries() * 8;
         assert!((8.5e9..8.7e9).contains(&(bytes as f64)), "{bytes}");
-    }
-
-    #[test]
-    fn ends_where_there_are_nodes_for_them() {
-        let between = |nx, ny, skew| Remainder { grid: Grid { nx, ny }, skew }.between_ends(WORTH_ENDS);
-        let one_line = [between(511, 1, false), between(512, 1, false), between(513, 1, false)];
-        assert_eq!(one_line, [0, 2, 2]);
-        assert_eq!([between(22, 23, false), between(23, 23, false), between(32, 32, true)], [0, 24, 32]);
-        assert_eq!(Remainder { grid: Grid { nx: 3, ny: 4 }, skew: false }.between_ends(0), 0);
     }
 
     #[test]

@@ -101,9 +101,18 @@ impl Couplings {
 
     /// Ends the current row, after all its couplings.
     pub fn end_row(&mut self, excess: f64) {
-        let start = self.ptr.last().copied().unwrap_or(0);
-        let sum: f64 = self.a[start..].iter().sum();
-        let excess = if excess.abs() < ROUNDING * (excess + sum) { 0.0 } else { excess };
+        let is_rounding = excess.abs() < ROUNDING * (excess + self.sum());
+        self.end_exact_row(if is_rounding { 0.0 } else { excess });
+    }
+
+    /// Returns the sum of the couplings of the current row.
+    fn sum(&self) -> f64 {
+        self.a[self.ptr.last().copied().unwrap_or(0)..].iter().sum()
+    }
+
+    /// Ends the current row without rounding a small excess to zero.
+    pub fn end_exact_row(&mut self, excess: f64) {
+        let sum = self.sum();
         self.ptr.push(self.col.len());
         self.excess.push(excess);
         self.diagonal.push(excess + sum);
@@ -111,6 +120,14 @@ impl Couplings {
 
     pub fn rows(&self) -> usize {
         self.excess.len()
+    }
+
+    /// Returns the size of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        let Self { ptr, col, a, excess, diagonal } = self;
+        size_of_val(&**ptr)
+            + size_of_val(&**col)
+            + [a, excess, diagonal].map(|v| size_of_val(&**v)).iter().sum::<usize>()
     }
 
     /// Returns the columns and couplings of row i.

@@ -3,13 +3,12 @@
 //! The backends implement the cycle.
 //!
 //! Each module may use the modules before it: `couplings` (matrix of a level), `quality` (test of an aggregate),
-//! `pairs`, `aggregates`, `hierarchy`, `singular` (means), `factor` (coarsest system), `order` (of sweeps), `choices`
+//! `pairs`, `aggregates`, `hierarchy`, `singular` (means), `order` (of sweeps), `choices`
 //! (of a cycle).
 
 mod aggregates;
 mod choices;
 mod couplings;
-mod factor;
 mod hierarchy;
 mod order;
 mod pairs;
@@ -19,7 +18,6 @@ mod singular;
 pub use aggregates::{KEPT, Rules};
 pub use choices::{Choices, TwoSteps};
 pub use couplings::{Couplings, NONE, WHAT, members};
-pub use factor::Factor;
 pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_INVERTED};
 #[cfg(test)]
 pub use order::Order;

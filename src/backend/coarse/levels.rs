@@ -5,12 +5,12 @@
 //! 2q + 2 does the same to the black nodes that are not kept; what is left is the half stencil of grid
 //! q + 1. (Report, section 2.2.)
 
-use super::band::{Band, Ends, Site};
+use super::band::Band;
 use crate::backend::steps::cycle;
 use crate::backend::steps::cycle::{Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::backend::steps::rrb::{Pivot, PivotContext, Setup};
 use crate::backend::storage::Storage;
-use crate::error::{Error, Result, push, reserve, zeroed};
+use crate::error::{Result, push, reserve, zeroed};
 use crate::grid::levels::{Embedding, Grid, Remainder};
 use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
 use crate::runtime::reduce::dot;
@@ -286,12 +286,6 @@ fn pivot_center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
     excess - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped
 }
 
-/// The matrix on the nodes that the levels leave.
-fn remainder_of(grids: &[NaturalGrid], remainder: Remainder) -> &HalfStencil {
-    let last = grids.last().expect("there is always the grid of the coarsest system");
-    if remainder.skew { &last.skew } else { &last.straight }
-}
-
 impl NaturalLevels {
     /// Room for levels `first_level + 1 ..= levels` from `grid` on, which lies as `embedding` says. `schur`: sweeps
     /// are on black nodes alone, from the second level on.
@@ -350,21 +344,6 @@ impl NaturalLevels {
         context: &PivotContext,
         exact: Option<(&[f64], &mut HalfStencil)>,
     ) -> Result<()> {
-        let ends = self.ends();
-        (0..Ends::COUNT).for_each(|k| ends.clear(k));
-        self.begin(setup, context, exact)?;
-        (0..Ends::COUNT).for_each(|k| ends.eliminate(k, context));
-        self.finish(setup, context)
-    }
-
-    /// The same to where the exact factor is left, once its `ends` are cleared: then these are taken out, by several
-    /// threads if need be, and `finish` comes.
-    pub fn begin(
-        &mut self,
-        setup: &Setup,
-        context: &PivotContext,
-        exact: Option<(&[f64], &mut HalfStencil)>,
-    ) -> Result<()> {
         let (centers, mut schur) = exact.unzip();
         for q in 0..self.grids.len() {
             let level = self.first_level + 2 * q + 1;
@@ -379,39 +358,13 @@ impl NaturalLevels {
                 fine[q].eliminate_dropped(level + 1, setup, context, &mut coarse[0].straight)?;
             }
         }
-        self.band.begin(remainder_of(&self.grids, self.remainder), self.remainder.skew);
-        Ok(())
-    }
-
-    /// The ends of the exact factor.
-    pub fn ends(&self) -> Ends {
-        self.band.ends(self.site())
-    }
-
-    /// The rest of the exact factor, and the cycle.
-    pub fn finish(&mut self, setup: &Setup, context: &PivotContext) -> Result<()> {
-        if let Err(error) = self.band.finish(self.site(), context) {
-            return Err(self.first_refused(context).unwrap_or(error));
-        }
+        let last = self.grids.last().expect("there is always the grid of the coarsest system");
+        let (level, embedding) = (self.levels + 1, last.embedding);
+        let a = if self.remainder.skew { &last.skew } else { &last.straight };
+        self.band.factorize(a, |i, j| context.node(level, embedding.fine(i, j)))?;
         self.stored = (setup.storage, setup.unit);
         self.recursion = cycle::prepare(self, &setup.cycle, 1.0);
         Ok(())
-    }
-
-    /// The nodes of the exact factor.
-    fn site(&self) -> Site {
-        let last = self.grids.last().expect("there is always the grid of the coarsest system");
-        Site { level: self.levels + 1, embedding: last.embedding }
-    }
-
-    /// Where the exact factor has refused a node, the first such node in order: two ends come to others before it. None
-    /// where there is no memory to look for it, or rounding has it that none is refused in order.
-    fn first_refused(&self, context: &PivotContext) -> Option<Error> {
-        let mut band = Band::with_one_end(self.remainder).ok()?;
-        band.begin(remainder_of(&self.grids, self.remainder), self.remainder.skew);
-        let ends = band.ends(self.site());
-        (0..Ends::COUNT).for_each(|k| ends.eliminate(k, context));
-        band.finish(self.site(), context).err()
     }
 
     /// M z = z in place in `grids[0].z`.

@@ -2,4 +2,6 @@
 
 pub mod band;
 pub mod deflation;
+pub mod direct;
+mod envelope;
 pub mod levels;

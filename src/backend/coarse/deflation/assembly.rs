@@ -1,6 +1,7 @@
 //! E from the couplings of A between regions, over blocks of rows of cells whose number depends on nothing.
 
-use crate::error::{Result, extend, insert, reset, zeroed};
+use crate::backend::aggregation::Couplings;
+use crate::error::{Result, collected, extend, insert, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::{NONE, Regions};
@@ -44,7 +45,7 @@ struct Pending {
     sum: f64,
 }
 
-/// The entries of one block, row <= column.
+/// Couplings of vectors, row < column, and row sums, row = column, of one block.
 #[derive(Default)]
 struct Part {
     sums: HashMap<u32, f64>,
@@ -64,18 +65,17 @@ impl Part {
 
     fn finish(&mut self, pending: &mut Pending) -> Result<()> {
         let ((r, s), sum) = (pending.pair, std::mem::take(&mut pending.sum));
-        if sum != 0.0 {
-            self.add(r, s, sum)?;
-            self.add(r, r, -sum)?;
-            self.add(s, s, -sum)?;
+        match [r, s] {
+            _ if sum == 0.0 => Ok(()),
+            // The coupling of a vector to none is a part of its row sum.
+            [NONE, NONE] => Ok(()),
+            [NONE, one] | [one, NONE] => self.add(one, one, -sum),
+            [r, s] => self.add(r, s, sum),
         }
-        Ok(())
     }
 
+    /// Adds to the coupling of two vectors, or to the row sum of one that is not `NONE`.
     fn add(&mut self, r: u16, s: u16, value: f64) -> Result<()> {
-        if r == NONE || s == NONE {
-            return Ok(());
-        }
         let key = u32::from(r.min(s)) << 16 | u32::from(r.max(s));
         if let Some(sum) = self.sums.get_mut(&key) {
             *sum += value;
@@ -136,7 +136,7 @@ fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
     // Consecutive cells of a region together.
     for cells in of.chunk_by(|r, s| r == s) {
         let sum: f64 = excess[start..start + cells.len()].iter().sum();
-        if sum != 0.0 {
+        if sum != 0.0 && cells[0] != NONE {
             part.add(cells[0], cells[0], sum)?;
         }
         start += cells.len();
@@ -144,94 +144,51 @@ fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
     Ok(())
 }
 
-/// A symmetric sparse matrix, rows of all their entries.
-#[derive(Default)]
-pub struct Sparse {
-    /// Entries of row r: start[r] .. start[r + 1], by column.
-    start: Vec<usize>,
-    column: Vec<u16>,
-    value: Vec<f64>,
-    diagonal: Vec<f64>,
+/// E of `n` vectors: sums of entries with the same row and column, in the order of their blocks.
+pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
+    // Keys differ: blocks are a part of them.
+    entries.sort_unstable_by_key(|entry| entry.key);
+    let mut sums = 0;
+    for k in 0..entries.len() {
+        if sums > 0 && entries[sums - 1].key >> 32 == entries[k].key >> 32 {
+            entries[sums - 1].value += entries[k].value;
+        } else {
+            entries[sums] = entries[k];
+            sums += 1;
+        }
+    }
+    let sums = &entries[..sums];
+    let mut matrix =
+        Couplings { diagonal: zeroed(n, COARSE_MATRIX)?, excess: zeroed(n, COARSE_MATRIX)?, ..Couplings::default() };
+    let mut next: Vec<usize> = zeroed(n + 1, COARSE_MATRIX)?;
+    for entry in sums.iter().filter(|e| e.row() != e.column()) {
+        next[entry.row() + 1] += 1;
+        next[entry.column() + 1] += 1;
+    }
+    crate::sparse::accumulate(&mut next);
+    matrix.ptr = collected(next.iter().copied(), COARSE_MATRIX)?;
+    matrix.col = zeroed(next[n], COARSE_MATRIX)?;
+    matrix.a = zeroed(next[n], COARSE_MATRIX)?;
+    let mut set = |r: usize, s: usize, value: f64| {
+        (matrix.col[next[r]], matrix.a[next[r]]) = (s as u32, -value);
+        next[r] += 1;
+    };
+    // Entries left of the diagonal come first, and both halves by column: rows are sorted.
+    let couplings = || sums.iter().filter(|e| e.row() != e.column());
+    couplings().for_each(|entry| set(entry.column(), entry.row(), entry.value));
+    couplings().for_each(|entry| set(entry.row(), entry.column(), entry.value));
+    for entry in sums.iter().filter(|e| e.row() == e.column()) {
+        matrix.excess[entry.row()] = entry.value;
+    }
+    for r in 0..n {
+        matrix.diagonal[r] = matrix.excess[r] + matrix.row(r).map(|(_, a)| a).sum::<f64>();
+    }
+    Ok(matrix)
 }
 
-impl Sparse {
-    /// Sums of entries with the same row and column, in the order of their blocks.
-    pub fn of_entries(entries: &mut [Entry], n: usize) -> Result<Self> {
-        // Keys differ: blocks are a part of them.
-        entries.sort_unstable_by_key(|entry| entry.key);
-        let mut sums = 0;
-        for k in 0..entries.len() {
-            if sums > 0 && entries[sums - 1].key >> 32 == entries[k].key >> 32 {
-                entries[sums - 1].value += entries[k].value;
-            } else {
-                entries[sums] = entries[k];
-                sums += 1;
-            }
-        }
-        let sums = &entries[..sums];
-        let mut matrix = Self { diagonal: zeroed(n, COARSE_MATRIX)?, ..Self::default() };
-        let start = &mut matrix.start;
-        reset(start, n + 2, COARSE_MATRIX)?;
-        for entry in sums.iter().filter(|e| e.row() != e.column()) {
-            start[entry.row() + 2] += 1;
-            start[entry.column() + 2] += 1;
-        }
-        for r in 2..n + 2 {
-            start[r] += start[r - 1];
-        }
-        let len = start[n + 1];
-        matrix.column = zeroed(len, COARSE_MATRIX)?;
-        matrix.value = zeroed(len, COARSE_MATRIX)?;
-        let mut set = |r: usize, s: usize, value: f64| {
-            // Each start moves to the next one's place.
-            let at = &mut start[r + 1];
-            (matrix.column[*at], matrix.value[*at]) = (s as u16, value);
-            *at += 1;
-        };
-        // Entries left of the diagonal come first, and both halves by column: sorted as they are.
-        for entry in sums.iter().filter(|e| e.row() != e.column()) {
-            set(entry.column(), entry.row(), entry.value);
-        }
-        for entry in sums {
-            if entry.row() == entry.column() {
-                matrix.diagonal[entry.row()] = entry.value;
-            } else {
-                set(entry.row(), entry.column(), entry.value);
-            }
-        }
-        start.pop();
-        Ok(matrix)
-    }
-
-    pub fn n(&self) -> usize {
-        self.diagonal.len()
-    }
-
-    pub fn diagonal(&self, r: usize) -> f64 {
-        self.diagonal[r]
-    }
-
-    /// Columns and values of a row beside its diagonal.
-    pub fn row(&self, r: usize) -> impl Iterator<Item = (usize, f64)> + '_ {
-        let entries = self.start[r]..self.start[r + 1];
-        self.column[entries.clone()].iter().map(|&s| usize::from(s)).zip(self.value[entries].iter().copied())
-    }
-
-    pub fn degree(&self, r: usize) -> usize {
-        self.start[r + 1] - self.start[r]
-    }
-
-    /// g = E t
-    pub fn multiply(&self, t: &[f64], g: &mut [f64]) {
-        for (r, g) in g.iter_mut().enumerate() {
-            *g = self.diagonal[r] * t[r];
-            for (s, value) in self.row(r) {
-                *g += value * t[s];
-            }
-        }
-    }
-
-    pub fn bytes(&self) -> usize {
-        8 * (self.start.capacity() + self.value.capacity() + self.diagonal.capacity()) + 2 * self.column.capacity()
+/// g = E t
+pub fn multiply(matrix: &Couplings, t: &[f64], g: &mut [f64]) {
+    for (r, g) in g.iter_mut().enumerate() {
+        *g = matrix.row(r).fold(matrix.diagonal[r] * t[r], |sum, (s, a)| sum - a * t[s]);
     }
 }

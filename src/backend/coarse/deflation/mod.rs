@@ -11,21 +11,23 @@
 //! E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r.
 //! ```
 //!
+//! E is stored in row-sum form: the row sum of r is the sum of e_i less the couplings to cells of no region.
+//!
 //! Where all vectors are kept and add up to a null vector u of A, E is singular; E + c u u^T is not. P is the same.
 
 mod assembly;
-mod envelope;
 
 pub use assembly::{BLOCKS, Entry, assemble_block};
 
-use crate::error::{Result, collected, reset, zeroed};
+use crate::backend::aggregation::Couplings;
+use crate::backend::coarse::direct::{Direct, envelope_order};
+use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::grid::cell_components::CellComponents;
 use crate::grid::cells::SevenPoints;
 use crate::grid::regions::Regions;
 use crate::isa::for_each_isa;
 use crate::runtime::reduce::{dot, max_abs};
-use assembly::{COARSE_MATRIX, Sparse};
-use envelope::Envelope;
+use assembly::{COARSE_MATRIX, multiply, sum_entries};
 
 /// How far E may be from well conditioned, as max E_rr max |E^-1_rs|: the error of A Z E^-1 g is that of rounding times
 /// this, whereas that of a solve by the factor is not (Higham 2002, sections 10.1 and 14.1). Exceeded where rows hardly
@@ -45,14 +47,15 @@ pub enum Solver {
 
 /// E, and what solves systems with it.
 pub struct CoarseMatrix {
-    matrix: Sparse,
+    matrix: Couplings,
     shift: Shift,
     method: Method,
 }
 
+#[expect(clippy::large_enum_variant, reason = "one per handle")]
 enum Method {
     Inverse(Vec<f64>),
-    Cholesky(Envelope),
+    Cholesky(Direct),
     Cg { inverse_diagonal: Vec<f64>, tolerance: f64 },
 }
 
@@ -86,17 +89,17 @@ impl CoarseMatrix {
     /// The same of the entries of all blocks of rows, in any order; but for the inverse, in whose place is the factor
     /// that it is made of.
     pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
-        let matrix = Sparse::of_entries(entries, regions.count)?;
+        let matrix = sum_entries(entries, regions.count)?;
         let shift = Shift::new(&matrix, regions)?;
         let method = match solver {
             Solver::Cg => Method::Cg {
                 inverse_diagonal: {
                     let inverse = |d: f64| if d > 0.0 { 1.0 / d } else { 0.0 };
-                    collected((0..matrix.n()).map(|r| inverse(shift.diagonal(&matrix, r))), COARSE_MATRIX)?
+                    collected((0..matrix.rows()).map(|r| inverse(shift.diagonal(&matrix, r))), COARSE_MATRIX)?
                 },
                 tolerance,
             },
-            Solver::Cholesky | Solver::Inverse => Method::Cholesky(Envelope::factorize(&matrix, &regions.surplus)?),
+            Solver::Cholesky | Solver::Inverse => Method::Cholesky(factor(&matrix)?),
         };
         Ok(Self { matrix, shift, method })
     }
@@ -104,9 +107,9 @@ impl CoarseMatrix {
     /// A member's part of the columns of the inverse, by the factor.
     pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
         let mut columns = Vec::new();
-        if let Method::Cholesky(envelope) = &self.method {
-            let groups = envelope.groups();
-            envelope.append_columns(groups * member / members..groups * (member + 1) / members, &mut columns)?;
+        if let Method::Cholesky(factor) = &self.method {
+            let groups = factor.groups();
+            factor.append_columns(groups * member / members..groups * (member + 1) / members, &mut columns)?;
         }
         Ok(columns)
     }
@@ -114,8 +117,8 @@ impl CoarseMatrix {
     /// Makes the inverse of the parts of all members, in order, in place of the factor; where E is so ill-conditioned
     /// that the product with its inverse would lose too much, the factor stays.
     pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
-        if let Method::Cholesky(envelope) = &self.method {
-            let mut inverse = envelope.inverse(columns)?;
+        if let Method::Cholesky(factor) = &self.method {
+            let mut inverse = factor.inverse(columns)?;
             self.shift.complete(&mut inverse)?;
             let most = (0..self.count()).map(|r| self.shift.diagonal(&self.matrix, r)).fold(0.0, f64::max);
             if most * max_abs(&inverse) <= LARGEST_CONDITION {
@@ -127,7 +130,7 @@ impl CoarseMatrix {
 
     /// Deflation vectors.
     pub fn count(&self) -> usize {
-        self.matrix.n()
+        self.matrix.rows()
     }
 
     /// How systems are solved: an inverse that would lose too many digits has given way to the factor.
@@ -147,14 +150,13 @@ impl CoarseMatrix {
     /// g = E t, without the shift.
     #[cfg(test)]
     pub fn multiply(&self, t: &[f64], g: &mut [f64]) {
-        self.matrix.multiply(t, g);
+        multiply(&self.matrix, t, g);
     }
 
     /// Room for `solve`.
     pub fn scratch(&self) -> Result<Scratch> {
         let needed = match self.method {
-            Method::Inverse(_) => [0; 3],
-            Method::Cholesky(_) => [self.count(), 0, 0],
+            Method::Inverse(_) | Method::Cholesky(_) => [0; 3],
             Method::Cg { .. } => [self.count(); 3],
         };
         let mut vectors = [const { Vec::new() }; 3];
@@ -169,11 +171,11 @@ impl CoarseMatrix {
     pub fn solve(&self, g: &[f64], t: &mut [f64], scratch: &mut Scratch) {
         match &self.method {
             Method::Inverse(inverse) => multiply_rows(inverse, g, t),
-            Method::Cholesky(envelope) => {
+            Method::Cholesky(factor) => {
                 t.copy_from_slice(g);
                 let [of_g, of_t] = &mut scratch.means;
                 self.shift.remove_means(t, of_g);
-                envelope.solve(t, &mut scratch.vectors[0]);
+                factor.solve(t);
                 self.shift.remove_means(t, of_t);
                 self.shift.add_along(t, of_g);
             }
@@ -211,7 +213,7 @@ impl CoarseMatrix {
             for (p, z) in p.iter_mut().zip(&*q) {
                 *p = z + beta * if iteration == 0 { 0.0 } else { *p };
             }
-            self.matrix.multiply(p, q);
+            multiply(&self.matrix, p, q);
             self.shift.add_product(p, q, &mut scratch.means[0]);
             let alpha = rho / dot(p, q);
             if !alpha.is_finite() {
@@ -229,10 +231,29 @@ impl CoarseMatrix {
     pub fn bytes(&self) -> usize {
         let method = match &self.method {
             Method::Inverse(values) | Method::Cg { inverse_diagonal: values, .. } => 8 * values.capacity(),
-            Method::Cholesky(envelope) => envelope.bytes(),
+            Method::Cholesky(factor) => factor.bytes(),
         };
         self.matrix.bytes() + self.shift.bytes() + method
     }
+}
+
+/// Factorizes E. A pivot that is at most a small fraction of its diagonal is rounding: its vector depends on the others
+/// and is zero in every solution.
+fn factor(matrix: &Couplings) -> Result<Direct> {
+    const NEGLIGIBLE: f64 = 1e-14;
+    Direct::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
+        diagonal if d.abs() <= NEGLIGIBLE * diagonal => Ok(0.0),
+        _ if d > 0.0 && d.is_finite() => Ok(1.0 / d),
+        diagonal => Err(not_positive(d, diagonal, vector)),
+    })
+}
+
+fn not_positive(d: f64, diagonal: f64, vector: usize) -> Error {
+    let reason = format!(
+        "the coarse matrix of deflation is not positive definite: pivot {d:e} where its diagonal is {diagonal:e}, \
+         vector {vector}; the matrix is indefinite, or its coefficients differ too much for double precision"
+    );
+    Error::Matrix { reason, place: None, then: "" }
 }
 
 for_each_isa! {
@@ -262,7 +283,7 @@ struct Shift {
 }
 
 impl Shift {
-    fn new(matrix: &Sparse, regions: &Regions) -> Result<Self> {
+    fn new(matrix: &Couplings, regions: &Regions) -> Result<Self> {
         let nulls = regions.surplus.len();
         let mut shift = Self {
             of: collected(regions.null_vector.iter().copied(), COARSE_MATRIX)?,
@@ -272,7 +293,7 @@ impl Shift {
         for (r, &of) in shift.of.iter().enumerate() {
             if of > 0 {
                 shift.size[of as usize - 1] += 1.0;
-                shift.c[of as usize - 1] += matrix.diagonal(r);
+                shift.c[of as usize - 1] += matrix.diagonal[r];
             }
         }
         // c u u^T is about as large as E: the mean of its diagonal over k.
@@ -287,9 +308,9 @@ impl Shift {
     }
 
     /// Of E + c u u^T.
-    fn diagonal(&self, matrix: &Sparse, r: usize) -> f64 {
+    fn diagonal(&self, matrix: &Couplings, r: usize) -> f64 {
         let c = self.of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
-        matrix.diagonal(r) + c
+        matrix.diagonal[r] + c
     }
 
     /// means = u^T v / k

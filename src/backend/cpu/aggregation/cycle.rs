@@ -8,15 +8,15 @@
 
 use super::level::{CHUNK, Level, Run, Visits, Way};
 use crate::backend::aggregation::{
-    Choices, Couplings, Factor, Hierarchy, Kept, MOST_INVERTED, Means, Ordered, TwoSteps, WHAT, nearly_none,
+    Choices, Couplings, Hierarchy, Kept, MOST_INVERTED, Means, Ordered, TwoSteps, WHAT, nearly_none,
 };
-use crate::error::{Result, collected, push, zeroed};
+use crate::backend::coarse::direct::{Direct, envelope_order};
+use crate::error::{Result, collected, push};
 use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::reduce::{Noted, largest, max_abs};
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
-use std::sync::{Mutex, PoisonError};
 
 /// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
 /// (Notay 2010).
@@ -26,18 +26,19 @@ const SMALL: usize = 1000;
 /// Thread 0 alone works on a level with fewer rows and on all coarser levels: barriers cost more than the work.
 const WORTH_A_TEAM: usize = 4096;
 
-/// Solver on the coarsest level.
-enum Last<V> {
-    /// Exact factorization, with workspace for a vector.
-    Exact(Mutex<(Factor<V>, Vec<V>)>),
-    /// The level is too large for a factorization: a forward and a backward Gauss-Seidel sweep.
-    Smoothed,
+/// Factorizes the coarsest matrix. A pivot far below its diagonal is the last pivot of a singular component, which is
+/// zero but for rounding.
+fn factor(c: &Couplings) -> Result<Direct> {
+    const VANISHED: f64 = 1e-12;
+    let inverse = |i: usize, d: f64| if d.abs() <= VANISHED * c.diagonal[i] { 0.0 } else { 1.0 / d };
+    Direct::of(c, envelope_order(c)?, None, |i, d| Ok(inverse(i, d)))
 }
 
 /// The cycle of a matrix, with its memory.
 pub struct Cycle<V: Number> {
     levels: Vec<Level<V>>,
-    last: Last<V>,
+    /// Solver of the coarsest level. None if the level is too large: a forward and a backward Gauss-Seidel sweep.
+    last: Option<Direct>,
     /// Rows of the matrix in the order of the first level.
     row: Vec<u32>,
     largest: Noted,
@@ -101,10 +102,7 @@ impl<V: Real + Number> Cycle<V> {
             push(&mut levels, Level::new(matrix, &order, aggregate, own, visits, workers)?, WHAT)?;
             order = next;
         }
-        let last = match is_exact {
-            true => Last::Exact(Mutex::new((Factor::of(coarsest)?, zeroed(coarsest.rows(), WHAT)?))),
-            false => Last::Smoothed,
-        };
+        let last = is_exact.then(|| factor(coarsest)).transpose()?;
         let largest = Noted::once(row.len().div_ceil(CHUNK), 1)?;
         Ok(Self { levels, last, row, largest, scale: hierarchy.scale, kept: Kept::default() })
     }
@@ -171,17 +169,16 @@ impl<V: Real + Number> Cycle<V> {
     fn coarsest(&self, me: &Me, z: &Shared<V>) {
         let own = &self.levels[self.levels.len() - 1];
         match &self.last {
-            Last::Exact(factor) => {
+            Some(factor) => {
                 if me.index == 0 {
-                    let (factor, spent) = &mut *factor.lock().unwrap_or_else(PoisonError::into_inner);
                     // SAFETY: the other threads wait at the barrier.
                     let (r, z) = unsafe { (own.r.slice(0, own.len()), z.slice_mut(0, own.len())) };
-                    spent.copy_from_slice(r);
-                    factor.solve(spent, z);
+                    z.copy_from_slice(r);
+                    factor.solve(z);
                 }
                 me.barrier();
             }
-            Last::Smoothed => {
+            None => {
                 own.forwards(me, z);
                 own.backwards(me, z);
             }
@@ -198,7 +195,7 @@ impl<V: Real + Number> Cycle<V> {
             return run.me.barrier();
         }
         own.remove_means(&run.me);
-        let is_exact = k + 1 == self.levels.len() && matches!(self.last, Last::Exact(_));
+        let is_exact = k + 1 == self.levels.len() && self.last.is_some();
         match run.way {
             _ if is_exact => self.cycle(k, run, &own.z),
             Way::Flexible if own.visits == Visits::Two => self.solve_twice(k, run),
@@ -242,13 +239,7 @@ impl<V: Real + Number> Cycle<V> {
     }
 
     pub fn bytes(&self) -> usize {
-        let of_last = match &self.last {
-            Last::Exact(factor) => {
-                let (factor, spent) = &*factor.lock().unwrap_or_else(PoisonError::into_inner);
-                factor.bytes() + size_of_val(&**spent)
-            }
-            Last::Smoothed => 0,
-        };
+        let of_last = self.last.as_ref().map_or(0, Direct::bytes);
         let tables = size_of_val(&*self.row) + self.largest.bytes() + self.kept.bytes();
         self.levels.iter().map(Level::bytes).sum::<usize>() + of_last + tables
     }

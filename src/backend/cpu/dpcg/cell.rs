@@ -35,8 +35,6 @@ pub struct CellCentred<T> {
     sweeps: usize,
     /// Right-hand sides and solutions of the coarse grids.
     vectors: Vec<[Shared<T>; 2]>,
-    /// Workspace of the solver on the coarsest grid.
-    work: Shared,
     /// A row of zeros that replaces rows outside the grid.
     zeros: Vec<f64>,
     coarse_zeros: Vec<T>,
@@ -86,8 +84,8 @@ impl<T: Real + Number> CellCentred<T> {
             let count = grid.cells.count();
             vectors.push([Shared::zeroed(count)?, Shared::zeroed(count)?]);
         }
-        let (work, nx) = (Shared::zeroed(hierarchy.coarsest.room())?, a.cells.nx);
-        Ok(Self { hierarchy, sweeps, vectors, work, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
+        let nx = a.cells.nx;
+        Ok(Self { hierarchy, sweeps, vectors, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
     }
 
     /// Computes z = M^-1 r; all threads call it. `largest` = max |r|. Ends at a barrier.
@@ -126,10 +124,10 @@ impl<T: Real + Number> CellCentred<T> {
     /// Nothing else uses the vectors until the barrier at the end of this function.
     unsafe fn solve_coarsest<F: Real, V: Rows<F>>(&self, me: Me, count: usize, r: &V, x: &V) {
         if me.index == 0 {
-            // SAFETY: guaranteed by the caller; only thread 0 in this function uses `work`.
-            let (r, x, work) =
-                unsafe { (r.row(&(0..count)), x.row_mut(&(0..count)), self.work.slice_mut(0, self.work.len())) };
-            self.hierarchy.coarsest.solve(r, x, work);
+            // SAFETY: guaranteed by the caller.
+            let (r, x) = unsafe { (r.row(&(0..count)), x.row_mut(&(0..count))) };
+            x.copy_from_slice(r);
+            self.hierarchy.coarsest.solve(x);
         }
         me.barrier();
     }
@@ -137,11 +135,7 @@ impl<T: Real + Number> CellCentred<T> {
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         let vectors: usize = self.vectors.iter().flatten().map(Shared::bytes).sum();
-        self.hierarchy.bytes()
-            + vectors
-            + self.work.bytes()
-            + size_of_val(&*self.zeros)
-            + size_of_val(&*self.coarse_zeros)
+        self.hierarchy.bytes() + vectors + size_of_val(&*self.zeros) + size_of_val(&*self.coarse_zeros)
     }
 }
 

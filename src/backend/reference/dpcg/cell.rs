@@ -19,6 +19,7 @@
 
 use super::grids::{Grid, Hierarchy, coarse_cell};
 use super::points::Points;
+use crate::backend::coarse::direct::Direct;
 use crate::error::{Result, reserve, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::{Real, power_of_two_below};
@@ -32,8 +33,6 @@ pub struct CellCentred<T: Real> {
     sweeps: usize,
     /// Right-hand sides and solutions of the coarse grids.
     vectors: Vec<[Vec<T>; 2]>,
-    /// Workspace of the solver on the coarsest grid.
-    work: Vec<f64>,
 }
 
 impl<T: Real> CellCentred<T> {
@@ -46,8 +45,7 @@ impl<T: Real> CellCentred<T> {
             let count = grid.cells.count();
             vectors.push([zeroed(count, WHAT)?, zeroed(count, WHAT)?]);
         }
-        let work = zeroed(hierarchy.coarsest.room(), WHAT)?;
-        Ok(Self { hierarchy, sweeps, vectors, work })
+        Ok(Self { hierarchy, sweeps, vectors })
     }
 
     /// Computes z = M^-1 r. Residuals on coarse grids are divided by a power of two near max |r|, and by the unit of
@@ -55,34 +53,29 @@ impl<T: Real> CellCentred<T> {
     pub fn apply(&mut self, a: &SevenPoints, r: &[f64], z: &mut [f64]) {
         let (finest, hierarchy) = (Points::finest(a), &self.hierarchy);
         let Some(grid) = hierarchy.grids.first() else {
-            return hierarchy.coarsest.solve(r, z, &mut self.work);
+            z.copy_from_slice(r);
+            return hierarchy.coarsest.solve(z);
         };
         let scale = power_of_two_below(max_abs(r));
         smooth_first(finest, self.sweeps, r, z);
         restrict(finest, grid, r, z, scale, &mut self.vectors[0][0]);
-        let work = &mut self.work;
-        cycle(&hierarchy.grids, &mut self.vectors, self.sweeps, &mut |r, x| hierarchy.coarsest.solve(r, x, work));
+        cycle(&hierarchy.grids, &mut self.vectors, self.sweeps, &hierarchy.coarsest);
         prolong(finest.cells, grid, &self.vectors[0][1], scale / hierarchy.unit, z);
         smooth_last(finest, self.sweeps, r, z);
     }
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
-        let work = size_of_val(&*self.work);
-        work + self.hierarchy.bytes() + self.vectors.iter().flatten().map(|v| size_of_val(&**v)).sum::<usize>()
+        self.hierarchy.bytes() + self.vectors.iter().flatten().map(|v| size_of_val(&**v)).sum::<usize>()
     }
 }
 
 /// Executes the V-cycle on coarse grids: computes x from r on the first of `grids`.
-fn cycle<T: Real>(
-    grids: &[Grid<T>],
-    vectors: &mut [[Vec<T>; 2]],
-    sweeps: usize,
-    coarsest: &mut dyn FnMut(&[T], &mut [T]),
-) {
+fn cycle<T: Real>(grids: &[Grid<T>], vectors: &mut [[Vec<T>; 2]], sweeps: usize, coarsest: &Direct) {
     let Some(([r, x], coarser)) = vectors.split_first_mut() else { return };
     let (Some(next), Some([coarse_r, _])) = (grids.get(1), coarser.first_mut()) else {
-        return coarsest(r, x);
+        x.copy_from_slice(r);
+        return coarsest.solve(x);
     };
     let points = grids[0].points();
     smooth_first(points, sweeps, r, x);

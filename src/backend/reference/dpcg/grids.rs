@@ -1,8 +1,9 @@
 //! Coarse grids of the multigrid with cell coarsening, and their 7-point matrices.
 
-use super::coarsest::Coarsest;
 use super::points::Points;
-use crate::error::{Result, reserve, reset, zeroed};
+use crate::backend::aggregation::Means;
+use crate::backend::coarse::direct::{Direct, box_order};
+use crate::error::{Error, Result, reserve, reset, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::components::ZERO_ROW_SUM;
 use crate::runtime::number::{Real, power_of_two_below};
@@ -182,8 +183,8 @@ pub struct Hierarchy<T> {
     pub grids: Vec<Grid<T>>,
     /// Divisor of the coarse matrices: a power of two near the largest center.
     pub unit: f64,
-    /// Factorization of the coarsest matrix, or of the caller's matrix if there is no coarse grid.
-    pub coarsest: Coarsest,
+    /// Solver of the coarsest matrix, or of the caller's matrix if there is no coarse grid.
+    pub coarsest: Direct,
 }
 
 impl<T: Real> Hierarchy<T> {
@@ -212,8 +213,8 @@ impl<T: Real> Hierarchy<T> {
             grids.push(grid);
         }
         let coarsest = match grids.last() {
-            None => Coarsest::factorize(finest, &excess)?,
-            Some(grid) => Coarsest::factorize(grid.points(), &excess)?,
+            None => coarsest_solver(finest, &excess)?,
+            Some(grid) => coarsest_solver(grid.points(), &excess)?,
         };
         Ok(Self { grids, unit, coarsest })
     }
@@ -222,6 +223,24 @@ impl<T: Real> Hierarchy<T> {
     pub fn bytes(&self) -> usize {
         self.coarsest.bytes() + self.grids.iter().map(Grid::bytes).sum::<usize>()
     }
+}
+
+/// Factorizes a matrix with the row sums `excess`. A pivot d is rounding if d divided by the diagonal is in
+/// `ZERO_PIVOT`; its cell is zero in every solution. This rounding grows with the contrast if only light cells have row
+/// sums.
+fn coarsest_solver<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Direct> {
+    const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
+    let c = a.in_row_sum_form(excess)?;
+    let means = Means::of(&c, |_, _| 0.0)?;
+    Direct::of(&c, box_order(a.cells)?, means, |cell, d| match d {
+        d if d == 0.0 || ZERO_PIVOT.contains(&(d / c.diagonal[cell])) => Ok(0.0),
+        d if d > 0.0 && d.is_finite() => Ok(1.0 / d),
+        d => {
+            let reason =
+                format!("pivot {d:e} of the coarsest grid is not positive: the matrix is not positive definite");
+            Err(Error::Matrix { reason, place: None, then: "" })
+        }
+    })
 }
 
 #[cfg(test)]

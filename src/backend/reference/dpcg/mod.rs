@@ -1,7 +1,6 @@
 //! Reference implementation of deflated PCG for 7-point matrices: preconditioners and steps as plain loops.
 
 pub mod cell;
-pub mod coarsest;
 pub mod grids;
 pub mod incomplete;
 pub mod points;

@@ -1,5 +1,7 @@
 //! Access to a 7-point matrix by cell, in any floating-point type.
 
+use crate::backend::aggregation::Couplings;
+use crate::error::Result;
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
 
@@ -23,7 +25,7 @@ impl<'a> Points<'a, f64> {
 
 impl<T: Real> Points<'_, T> {
     /// Returns the couplings of a cell to the previous and the next cell in x, y and z, and the indices of these cells.
-    pub fn couplings(&self, cell: usize) -> impl Iterator<Item = (T, usize)> + '_ {
+    pub fn couplings(&self, cell: usize) -> impl DoubleEndedIterator<Item = (T, usize)> + '_ {
         let (place, size, steps) = (self.cells.place(cell), self.cells.size(), self.cells.steps());
         (0..3).flat_map(move |d| {
             let before = (place[d] > 0).then(|| (self.forward[d][cell - steps[d]], cell - steps[d]));
@@ -32,13 +34,23 @@ impl<T: Real> Points<'_, T> {
         })
     }
 
+    /// Returns the matrix by rows, with the row sums `excess`. If a row sum and the couplings do not add up to a
+    /// positive diagonal, the row sum is computed from the center instead.
+    pub fn in_row_sum_form(&self, excess: &[f64]) -> Result<Couplings> {
+        let mut matrix = Couplings::with_room(self.cells.count(), 6 * self.cells.count())?;
+        for (cell, &excess) in excess.iter().enumerate() {
+            let couplings = || self.couplings(cell).map(|(value, other)| (-value.wide(), other));
+            let sum: f64 = couplings().map(|(a, _)| a).sum();
+            let below = couplings().rev().filter(|&(_, other)| other < cell);
+            let all = below.chain(couplings().filter(|&(_, other)| other > cell));
+            all.filter(|(a, _)| *a != 0.0).for_each(|(a, other)| matrix.push(other, a));
+            matrix.end_exact_row(if excess + sum > 0.0 { excess } else { self.center[cell].wide() - sum });
+        }
+        Ok(matrix)
+    }
+
     /// Returns r - (A - D) x in a cell.
     pub fn without_center(&self, cell: usize, r: &[T], x: &[T]) -> T {
         self.couplings(cell).fold(r[cell], |value, (coupling, other)| value - coupling * x[other])
-    }
-
-    /// Returns whether a row has couplings. The smoother solves a row without couplings, so coarse grids omit it.
-    pub fn is_coupled(&self, cell: usize) -> bool {
-        self.couplings(cell).any(|(coupling, _)| coupling.wide() != 0.0)
     }
 }

@@ -61,7 +61,7 @@ fn as_the_reference_on_awkward_sizes() {
         for (sweeps, excess, coarsest) in [(1, 0.0, 1), (2, 0.0, 20), (1, 0.1, 8), (2, 0.1, 300)] {
             // `semi`: all directions are coarsened, however weak their couplings are.
             let system = System::random(size, 3, excess, |place, d| !(place[d] == 4 && d == 1));
-            let bounds = Bounds { semi: 1e9, coarsest };
+            let bounds = Bounds { semi: 1e9, coarsest, ..Bounds::default() };
             let name = format!("{size:?}, V({sweeps},{sweeps}), excess {excess}");
             let (double, single) =
                 (difference::<f64>(&system, sweeps, bounds), difference::<f32>(&system, sweeps, bounds));

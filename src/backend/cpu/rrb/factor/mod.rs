@@ -33,8 +33,6 @@ use super::packed::Packed;
 use super::ranks::HALF;
 use super::spread::natural_rows;
 use super::windows::Part;
-use crate::backend::coarse::band::Ends;
-use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::steps::cycle;
 use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::{PivotContext, Setup};
@@ -119,8 +117,8 @@ impl<F: Format> Packed<F> {
             }
         }
         let over = watch.is_some_and(Watch::is_over);
-        if !over && !self.shape.aggregates {
-            self.share_natural(me, setup, context, &mut scratch);
+        if !over && !self.shape.aggregates && me.index == 0 {
+            self.note(self.factorize_natural(setup, context, &mut scratch));
         }
         drop(scratch);
         me.barrier();
@@ -145,44 +143,9 @@ impl<F: Format> Packed<F> {
 
     /// The levels below the last grid.
     fn factorize_natural(&self, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) -> Result<()> {
-        let mut natural = self.natural();
-        self.form_natural(&mut natural, setup, context, scratch);
-        natural.factorize(&self.below(setup), context, None)
-    }
-
-    /// The same by member 0, but for the ends of the exact factor, which two members clear and take out.
-    fn share_natural(&self, me: Me, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) {
-        let ends = self.natural().ends();
-        if !ends.are_two() {
-            if me.index == 0 {
-                self.note(self.factorize_natural(setup, context, scratch));
-            }
-            return;
-        }
-        // Ends are clear before member 0 fills them, filled before they are taken out, and out before what is between
-        // them is.
-        let own_ends = || (me.index..Ends::COUNT).step_by(me.members);
-        own_ends().for_each(|k| ends.clear(k));
-        me.barrier();
-        let mut begun = false;
-        if me.index == 0 {
-            let mut natural = self.natural();
-            self.form_natural(&mut natural, setup, context, scratch);
-            let result = natural.begin(&self.below(setup), context, None);
-            begun = result.is_ok();
-            self.note(result);
-        }
-        me.barrier();
-        own_ends().for_each(|k| ends.eliminate(k, context));
-        me.barrier();
-        if begun {
-            self.note(self.natural().finish(&self.below(setup), context));
-        }
-    }
-
-    fn form_natural(&self, natural: &mut NaturalLevels, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) {
-        let last = self.grids.len() - 1;
+        let (mut natural, last) = (self.natural(), self.grids.len() - 1);
         Levels::new(self, last, setup, context).form_natural(natural.input(), scratch);
+        natural.factorize(&self.below(setup), context, None)
     }
 
     /// What is asked of the levels below.

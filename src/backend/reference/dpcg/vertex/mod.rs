@@ -14,17 +14,17 @@
 //! most 2, where D' = max(D, (D + sum |c|)/2). The coarsest grid is factorized exactly. The cycle and the coarse
 //! matrices use the type T, Galerkin products use f64.
 
-mod coarsest;
 pub mod stencil;
 #[cfg(test)]
 pub mod tests;
 pub mod transfer;
 
+use crate::backend::aggregation::Means;
+use crate::backend::coarse::direct::{Direct, box_order};
 use crate::error::{Result, collected, push, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
 use crate::runtime::reduce::max_abs;
-use coarsest::Coarsest;
 use stencil::{HIERARCHY, Stencil};
 use transfer::{Coarsened, SEMI};
 
@@ -39,11 +39,13 @@ pub const DAMPING: f64 = 0.8;
 pub struct Bounds {
     pub semi: f64,
     pub coarsest: usize,
+    /// Row sums that add up to at most this make a component of the coarsest grid singular.
+    pub singular: f64,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { semi: SEMI, coarsest: COARSEST }
+        Self { semi: SEMI, coarsest: COARSEST, singular: 0.0 }
     }
 }
 
@@ -151,7 +153,7 @@ impl<T: Real> Level<T> {
 pub struct Grids<T> {
     sweeps: usize,
     levels: Vec<Level<T>>,
-    coarsest: Coarsest,
+    coarsest: Direct,
     /// Right-hand side and solution on the coarsest grid.
     x: Vec<f64>,
 }
@@ -168,7 +170,8 @@ impl<T: Real> Grids<T> {
             push(&mut levels, level, HIERARCHY)?;
             a = coarser;
         }
-        Ok(Self { sweeps, levels, coarsest: Coarsest::new(&a)?, x: zeroed(a.cells.count(), HIERARCHY)? })
+        let coarsest = coarsest(&a, bounds.singular)?;
+        Ok(Self { sweeps, levels, coarsest, x: zeroed(a.cells.count(), HIERARCHY)? })
     }
 
     /// Executes one V-cycle from zero: x contains r on entry, and an approximation of A^-1 r on return.
@@ -272,6 +275,15 @@ impl<T: Real> Vertex<T> {
     pub fn bytes(&self) -> usize {
         self.grids.bytes()
     }
+}
+
+/// Factorizes the matrix of the coarsest grid. A pivot that is at most a small fraction of its diagonal is rounding; its
+/// point has the value zero in every solution.
+fn coarsest<T: Real>(a: &Stencil<T>, singular: f64) -> Result<Direct> {
+    const ZERO_PIVOT: f64 = 1e-14;
+    let c = a.couplings()?;
+    let means = Means::of(&c, |_, _| singular)?;
+    Direct::of(&c, box_order(a.cells)?, means, |p, d| Ok(if d <= ZERO_PIVOT * c.diagonal[p] { 0.0 } else { 1.0 / d }))
 }
 
 /// Returns the divisor of the damped Jacobi smoother in row p.

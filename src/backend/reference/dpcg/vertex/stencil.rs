@@ -1,5 +1,6 @@
 //! Matrices of the grids, stored as conductances c_o(p) = -A(p, p + o) of a symmetric stencil and as row sums.
 
+use crate::backend::aggregation::Couplings;
 use crate::error::{Result, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::runtime::number::Real;
@@ -85,6 +86,20 @@ impl<T: Real> Stencil<T> {
                 f(offset.map(|o| -o), p - step, c[p - step].wide());
             }
         }
+    }
+
+    /// Returns the matrix by rows.
+    pub fn couplings(&self) -> Result<Couplings> {
+        let (n, last) = (self.cells.count(), self.offsets.len());
+        let (step, c) = (|k: usize| self.step(self.offsets[k]) as usize, |k: usize, p: usize| self.c[k * n + p].wide());
+        let mut matrix = Couplings::with_room(n, 2 * last * n)?;
+        for p in 0..n {
+            let below = (0..last).rev().filter(|&k| p >= step(k)).map(|k| (p - step(k), c(k, p - step(k))));
+            let above = (0..last).map(|k| (p + step(k), c(k, p)));
+            below.chain(above).filter(|(_, c)| *c != 0.0).for_each(|(q, c)| matrix.push(q, c));
+            matrix.end_exact_row(self.excess[p]);
+        }
+        Ok(matrix)
     }
 
     /// Returns the sums of c and of |c| over the neighbours of p.
