@@ -416,11 +416,8 @@ impl<F: Format> PackedSolver for Packed<F> {
     }
 }
 
-/// Not inlined: a `Packed` is 8 kB large and is built on the stack, which `factorize` would take for every format at a
-/// time. A thread of the caller may have 64 kB in all (tests/environment.rs).
-#[inline(never)]
 fn packed<F: Format + 'static>(shape: Shape, domain: Option<&Domain>) -> Result<Box<dyn PackedSolver>> {
-    Ok(boxed(Packed::<F>::new(shape, domain)?, SOLVER)?)
+    Ok(Packed::<F>::new(shape, domain)?)
 }
 
 fn no_team() -> Error {

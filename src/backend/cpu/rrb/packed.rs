@@ -193,23 +193,24 @@ impl<F: Format> Grids<F> {
 
 impl<F: Format> Packed<F> {
     /// `domain`: other ranks have rows of the first grids, of at least one grid less than there are.
-    pub fn new(shape: Shape, domain: Option<&Domain>) -> Result<Self> {
+    pub fn new(shape: Shape, domain: Option<&Domain>) -> Result<Box<Self>> {
         // Windows are for rows that one rank has.
         Self::with_windows_from(shape, if domain.is_some() { usize::MAX } else { WORTH_PASSING }, domain)
     }
 
     /// The first two grids, if they have so many nodes, keep no rows that nobody reads after their factorization.
-    pub fn with_windows_from(shape: Shape, worth_passing: usize, domain: Option<&Domain>) -> Result<Self> {
+    pub fn with_windows_from(shape: Shape, worth_passing: usize, domain: Option<&Domain>) -> Result<Box<Self>> {
         Self::around(shape, Grids::new(shape, worth_passing, domain)?)
     }
 
-    /// Apart from the making of grids, which are large on the stack, too.
+    /// Not inlined: a `Packed` has 8 kB and is built on the stack after `Grids::new`, which uses 20 kB, has returned. A
+    /// thread of the caller may have a stack of 64 kB (tests/environment.rs).
     #[inline(never)]
-    fn around(shape: Shape, made: Grids<F>) -> Result<Self> {
+    fn around(shape: Shape, made: Grids<F>) -> Result<Box<Self>> {
         let Grids { x, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links } = made;
         let (first, rows) = (grids[0].layout, rho_start[shape.grids]);
         let reds = !shape.schur;
-        Ok(Self {
+        let whole = Self {
             shape,
             links,
             center: None,
@@ -258,7 +259,8 @@ impl<F: Format> Packed<F> {
             buffers: Vec::new(),
             observed: Observed::default(),
             failure: Mutex::new(None),
-        })
+        };
+        boxed(whole, "a solver's lists")
     }
 
     /// What the team needs that depends on its size and on the matrix.
