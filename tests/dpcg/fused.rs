@@ -46,9 +46,10 @@ fn each(mut f: impl FnMut(usize, usize, &str)) {
     }
 }
 
-/// Returns x after ten iterations, and the number of iterations to 1e-2.
+/// Returns x after ten iterations or at 1e-12, and the number of iterations to 1e-2. On up to 128 cells amg solves
+/// exactly: one iteration leaves 5e-14 of b, and rounding alone determines later directions.
 fn solved(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<f64>, i64) {
-    let solver = Solver::of(a, &format!("{options} rel_tol=1e-14 max_iter=10"));
+    let solver = Solver::of(a, &format!("{options} rel_tol=1e-12 max_iter=10"));
     let begun = solver.solve_from_zero(b).0;
     solver.options("rel_tol=1e-2 max_iter=2000").unwrap();
     let (x, result) = solver.solve_from_zero(b);

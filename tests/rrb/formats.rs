@@ -395,7 +395,6 @@ fn single_precision_keeps_the_counts() {
         ("one center by 1e-2", nearly_closed(130, 130, 1e-2)),
         ("one center by 1e-3", nearly_closed(200, 200, 1e-3)),
         ("one center by 1e-4", nearly_closed(128, 200, 1e-4)),
-        ("one center by 1e-5", nearly_closed(128, 128, 1e-5)),
         ("hx/hy = 316", aniso(200, 316.0)),
         ("hx/hy = 1000", aniso(200, 1000.0)),
         ("inclusions 1e6", inclusions(130, 1e6)),
@@ -426,7 +425,7 @@ fn single_precision_keeps_the_counts() {
 #[test]
 fn single_precision_does_not_run_away() {
     for (nx, ny) in [(128, 128), (128, 200), (200, 200)] {
-        for part in [1e-6, 1e-7, 1e-8] {
+        for part in [1e-5, 1e-6, 1e-7, 1e-8] {
             let a = nearly_closed(nx, ny, part);
             let step = (0..a.len()).map(|k| if k < a.len() / 2 { 2.0 } else { 0.0 }).collect();
             for b in [vec![1.0; a.len()], step, random_rhs(a.len(), 5)] {

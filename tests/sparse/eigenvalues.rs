@@ -28,8 +28,9 @@ fn eigenvalue_estimates_are_positive_or_not_available() {
             available += usize::from(high > 0.0);
         }
     }
-    // For a few rows, amg is exact, so there is only one step.
-    assert!(available > 500, "{available} of 870");
+    // For a few rows, A itself is factorized, and amg differs from A^-1 by single precision: the second direction is
+    // rounding, so the sign of its beta is, too.
+    assert!(available > 290, "{available} of 870");
 }
 
 /// The eigenvalue estimates of a scaled matrix are the scaled estimates, although squares of its entries overflow or
