@@ -1,7 +1,7 @@
 //! Connected components of the matrix graph. A component is singular, with the constant vector as null space, if and
 //! only if |row sum| <= tolerance * center in all its rows.
 //!
-//! Components are unions of runs; [`crate::grid::inspection`] computes them.
+//! Components are unions of runs; `grid/inspection.rs` computes them.
 
 use crate::error::{Result, push, zeroed};
 use crate::grid::levels::Grid;

@@ -69,6 +69,7 @@ impl Mapped {
             return Err(Error::Io(format!("shared memory: {bytes} bytes exceed the limit of file sizes")));
         }
         // Called by number: older C libraries have no wrapper for memfd_create.
+        // SAFETY: the name is a string that ends with zero and outlives the call.
         let file = unsafe { libc::syscall(libc::SYS_memfd_create, c"rrbsolver".as_ptr(), libc::MFD_CLOEXEC) };
         if file < 0 {
             return Err(unavailable("memfd_create", &std::io::Error::last_os_error()));
@@ -76,6 +77,7 @@ impl Mapped {
         // SAFETY: a new descriptor, which has no other owner.
         let file = unsafe { std::fs::File::from_raw_fd(file as i32) };
         // Reserves the pages now: with overcommitted memory, a later write would end the process.
+        // SAFETY: the descriptor is open; the call uses no memory of this process.
         let taken = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
         if taken != 0 {
             return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));

@@ -7,6 +7,9 @@ use crate::error::Result;
 use std::marker::PhantomData;
 
 /// Element types of shared arrays.
+///
+/// # Safety
+/// All-zero bytes must represent the value zero.
 pub unsafe trait Number: Copy + Send + Sync + 'static {}
 
 // SAFETY: all-zero bytes are 0.0.

@@ -277,8 +277,8 @@ impl<T: Real> Vertex<T> {
     }
 }
 
-/// Factorizes the matrix of the coarsest grid. A pivot that is at most a small fraction of its diagonal is rounding; its
-/// point has the value zero in every solution.
+/// Factorizes the matrix of the coarsest grid. A pivot that is at most a small fraction of its diagonal is rounding;
+/// its point has the value zero in every solution.
 fn coarsest<T: Real>(a: &Stencil<T>, singular: f64) -> Result<Direct> {
     const ZERO_PIVOT: f64 = 1e-14;
     let c = a.couplings()?;
