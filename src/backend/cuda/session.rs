@@ -1,9 +1,14 @@
-//! What the backends of all families have of a device: the device itself, the stream that work goes to, and copies of
-//! arrays that are on the host; and how a call keeps the first failure of the driver.
+//! What the backends of all families have of a device: the device itself, the stream that work goes to, copies of
+//! arrays that are on the host, and the arrays of a run.
 
-use super::driver::{Device, Entered, Module, Share, Stream};
+use super::call::{Call, place};
+use super::driver::{Device, Entered, Module, Share, Stream, Watch};
+use super::launch::Address;
 use super::staging::Copies;
-use crate::error::{Error, Result, collected, reserve};
+use crate::backend::steps::solve::Arrays;
+use crate::error::{Result, collected, reserve};
+use crate::grid::cells::Cells;
+use crate::report::Observer;
 use std::sync::Arc;
 
 /// A device with the kernels of a family, in use by a handle.
@@ -13,6 +18,8 @@ pub struct Session {
     number: usize,
     caller: Option<Stream>,
     copies: Copies,
+    /// Of copies to the device.
+    watch: Watch,
     family: &'static Module,
     // What lies on the device goes before it.
     pub device: Arc<Device>,
@@ -41,8 +48,8 @@ impl Session {
         }
         let device = others.remove(0);
         let own = Stream::new(&device)?.with(&others)?;
-        let (caller, copies) = (None, Copies::new(threads));
-        Ok(Self { own, number: 0, caller, copies, family, device, others, seconds_transfer: 0.0 })
+        let (caller, copies, watch) = (None, Copies::new(threads), Watch::new(&device)?);
+        Ok(Self { own, number: 0, caller, copies, watch, family, device, others, seconds_transfer: 0.0 })
     }
 
     /// Ordinals of all devices, in their order.
@@ -94,22 +101,26 @@ impl Session {
         (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies, &mut self.seconds_transfer)
     }
 
+    /// A run on arrays of so many cells; `staged`: room on the device for an input and an output of the host.
+    pub fn call<'a>(
+        &'a mut self,
+        arrays: Arrays<'a>,
+        observer: &'a mut dyn Observer,
+        of: Cells,
+        staged: [Address; 2],
+    ) -> Call<'a> {
+        let shape = (arrays.ld, arrays.plane);
+        let input = place(arrays.device_input, staged[0], of, shape);
+        let output = place(arrays.device_output, staged[1], of, shape);
+        let (stream, copies) = (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies);
+        let (watch, seconds_transfer) = (&self.watch, &mut self.seconds_transfer);
+        *seconds_transfer = 0.0;
+        let (failed, sent) = (None, false);
+        Call { stream, observer, arrays, input, output, failed, of, copies, watch, sent, seconds_transfer }
+    }
+
     /// Bytes of host memory.
     pub fn bytes(&self) -> usize {
         self.copies.bytes()
-    }
-}
-
-/// A call whose steps have no way to say that they failed: after the first failure they do nothing.
-pub trait Attempts {
-    /// The first failure.
-    fn failed(&mut self) -> &mut Option<Error>;
-
-    /// Does `f` unless something failed before; keeps its failure.
-    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
-        if self.failed().is_some() {
-            return None;
-        }
-        f(self).map_err(|error| *self.failed() = Some(error)).ok()
     }
 }

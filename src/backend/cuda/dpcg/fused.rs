@@ -2,7 +2,7 @@
 //! or what stands around a cycle of multigrid.
 
 use super::source::Source;
-use super::state::{Looping, Passes, State, Vectors};
+use super::state::{Passes, State, Vectors};
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{FusedArgs, Scalars, Sum, Use};
@@ -12,7 +12,7 @@ use std::mem::offset_of;
 impl State {
     /// Stages are fused: the device does all of an iteration.
     pub fn is_fused(&self) -> bool {
-        self.passes != Passes::Textbook && !matches!(self.looping, Looping::ByHost)
+        self.passes != Passes::Textbook && self.recorded.is_some()
     }
 
     /// `descend` is, too.

@@ -3,8 +3,8 @@
 //! Each may use those before it: `arrays` (memory), `dense` (inverses), `source` (the matrix), `components` (of it),
 //! `labelled` (sums over components and regions), `survey` (the first look at a matrix), `regions`, `deflation`,
 //! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell`, `aggregated` (preconditioners), `state` (the data of a
-//! factorization), `fused` (an iteration in few passes), `run` (the steps of PCG), `looping`, `ends` (a solve around
-//! them).
+//! factorization), `fused` (an iteration in few passes), `run` (the steps of PCG and its loop), `ends` (a solve
+//! around them).
 
 mod aggregated;
 mod arrays;
@@ -17,7 +17,6 @@ mod dense;
 mod ends;
 mod fused;
 mod labelled;
-mod looping;
 mod multigrid;
 mod regions;
 mod run;
@@ -136,12 +135,6 @@ fn nothing_loaded() -> Error {
     Error::Internal("the matrix on the device is missing".to_owned())
 }
 
-/// An array on the device, or its copy there.
-fn place(device: u64, staged: u64, of: Cells, (ld, plane): (usize, usize)) -> CellArray {
-    let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, of.nx, of.plane()) };
-    CellArray { values, ld: ld as i64, plane: plane as i64 }
-}
-
 impl DpcgBackend for Cuda {
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
         if let Some(session) = self.session.after_reset()? {
@@ -216,7 +209,7 @@ impl DpcgBackend for Cuda {
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let _entered = self.session.device.clone().enter()?;
-        let (stream, copies, seconds) = self.session.parts();
+        let stream = self.session.stream();
         let (Some(k), Some(source)) = (&mut self.state, &self.source) else {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
@@ -226,26 +219,13 @@ impl DpcgBackend for Cuda {
             self.staging = Some(Memory::zeroed(stream.device(), stream, 2 * array, "arrays that are on the host")?);
         }
         let staged = self.staging.as_ref().map_or(0, |memory| memory.address);
-        let shape = (arrays.ld, arrays.plane);
         k.seconds_coarse = 0.0;
         k.deflation.as_ref().map_or(Ok(()), |deflation| deflation.start_clock(stream))?;
-        let mut run = Run {
-            input: place(arrays.device_input, staged, source.of, shape),
-            output: place(arrays.device_output, staged + array as u64, source.of, shape),
-            k,
-            source,
-            stream,
-            arrays,
-            observer,
-            copies,
-            rhs: Rhs::default(),
-            norm2: f64::NAN,
-            seconds_transfer: 0.0,
-            failed: None,
-        };
+        let call = self.session.call(arrays, observer, source.of, [staged, staged + array as u64]);
+        let mut run = Run { k, source, stream: call.stream, call, rhs: Rhs::default(), norm2: f64::NAN };
         let result = program(&mut run);
-        let failed = run.failed.take();
-        *seconds = run.seconds_transfer;
+        let failed = run.call.failed.take();
+        let stream = self.session.stream();
         // The next call may come on another stream, and nothing that was borrowed is used after this.
         let waited = stream.wait();
         if let Some(error) = failed {

@@ -1,43 +1,37 @@
 //! The steps of deflated PCG on the device, the textbook ones. A step launches and returns; one that returns a scalar
 //! waits for it.
 
+use super::deflation::Deflation;
 use super::source::Source;
-use super::state::{Looping, State, Vectors};
-use crate::backend::cuda::driver::Stream;
+use super::state::{State, Vectors};
+use crate::backend::cuda::call::{Attempts, Call};
+use crate::backend::cuda::driver::{Device, Loop, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, CellArray, CellLargestArgs, CellProductArgs, Scalars, Sum, TriangleArgs, VectorArgs,
+    Address, CellLargestArgs, CellProductArgs, Scalars, Sum, TriangleArgs, Use, VectorArgs,
 };
-use crate::backend::cuda::session::Attempts;
-use crate::backend::cuda::staging::Copies;
+use crate::backend::cuda::looped;
+use crate::backend::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
 use crate::backend::steps::dpcg::Preconditioner;
 use crate::backend::steps::pcg::{Centered, LoopEnd, LoopTest, PcgSteps};
 use crate::backend::steps::series::{SeriesSteps, series};
-use crate::backend::steps::solve::{Arrays, SolveSteps};
+use crate::backend::steps::solve::SolveSteps;
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::{Event, Observer};
 use std::mem::offset_of;
+use std::sync::Arc;
 
 /// One run: what is on the device, and the caller's arrays.
 pub struct Run<'a> {
     pub k: &'a mut State,
     pub source: &'a Source,
     pub stream: &'a Stream,
-    pub arrays: Arrays<'a>,
-    pub observer: &'a mut dyn Observer,
-    /// The caller's arrays on the device, or their copies there.
-    pub input: CellArray,
-    pub output: CellArray,
-    pub copies: &'a mut Copies,
+    pub call: Call<'a>,
     /// What is in b.
     pub rhs: Rhs,
     /// <r, r>, where r is a residual of x.
     pub norm2: f64,
-    /// Seconds of copies between host and device.
-    pub seconds_transfer: f64,
-    /// The first failure of the driver: steps after it do nothing.
-    pub failed: Option<Error>,
 }
 
 /// What b is of the caller's array.
@@ -51,11 +45,38 @@ pub struct Rhs {
 
 impl Attempts for Run<'_> {
     fn failed(&mut self) -> &mut Option<Error> {
-        &mut self.failed
+        &mut self.call.failed
     }
 }
 
 impl State {
+    /// Records an iteration where the device does all of it; the loop of the previous factorization stays where its
+    /// launches are the same.
+    pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
+        let previous = self.recorded.take();
+        if self.deflation.as_ref().is_none_or(Deflation::is_on_device) {
+            // Passes are fused from here on.
+            self.recorded = Some(Recorded::default());
+            let bodies = if without_graphs() { &[][..] } else { &[1] };
+            let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
+            self.recorded = Some(Recorded::new(device, bodies, previous, body)?);
+        }
+        Ok(())
+    }
+
+    /// From p, q = P A p, rho and sigma to those of the next iteration, or to the end.
+    fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
+        let Vectors { x, r, p, q, z, .. } = self.vectors;
+        let sum = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, norm2)) };
+        if self.is_fused() {
+            return self.fused_iteration(stream, source, Sum { conditional, ..sum });
+        }
+        launch::cell_add_scaled(stream, &VectorArgs { sum, ..self.vector_args(q, r, 0.0) })?;
+        self.precondition(stream, source, Sum { how: Use::Rho as i32, ..sum })?;
+        launch::cell_advance(stream, &VectorArgs { other: x, sum, ..self.vector_args(z, p, 0.0) })?;
+        self.multiply(stream, source, Sum { how: Use::LastSigma as i32, conditional, ..sum })
+    }
+
     /// Of as many values as there are cells.
     pub fn vector_args(&self, a: Address, out: Address, factor: f64) -> VectorArgs {
         let count = self.vectors.of.count() as i64;
@@ -149,16 +170,6 @@ impl SeriesSteps for Series<'_> {
 }
 
 impl Run<'_> {
-    /// A step without result.
-    pub fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
-        let _ = self.attempt(f);
-    }
-
-    /// A step with a scalar; NaN after a failure, which ends every text.
-    pub fn scalar(&mut self, f: impl FnOnce(&mut Self) -> Result<f64>) -> f64 {
-        self.attempt(f).unwrap_or(f64::NAN)
-    }
-
     /// A sum that `summed` reads.
     pub fn sum(&self) -> Sum {
         self.k.vectors.sum_to(offset_of!(Scalars, sum))
@@ -166,7 +177,7 @@ impl Run<'_> {
 
     /// Waits for it.
     pub fn summed(&mut self) -> Result<f64> {
-        Ok(self.k.vectors.fetch(self.stream)?.sum)
+        Ok(self.k.vectors.scalars.fetch(self.stream)?.sum)
     }
 
     /// <f a, f b>.
@@ -181,6 +192,35 @@ impl Run<'_> {
     /// out = b - A x with its square.
     pub fn residual_to(&mut self, out: Address, sum: Sum) -> Result<()> {
         launch::cell_residual(self.stream, &self.k.product_args(self.source, self.k.vectors.x, out, sum))
+    }
+}
+
+impl Looped for Run<'_> {
+    fn parts(&mut self) -> (&mut SharedScalars, &Stream, &mut dyn Observer) {
+        (&mut self.k.vectors.scalars, self.stream, self.call.observer)
+    }
+
+    fn graph(&self) -> Option<(&Loop, &Stream)> {
+        let (_, graph) = self.k.recorded.as_ref()?.graphs.first()?;
+        Some((graph, self.stream))
+    }
+
+    fn iteration(&mut self) -> Result<()> {
+        self.k.iteration(self.stream, self.source, 0)
+    }
+
+    fn lag(&self) -> i64 {
+        observed_lag(self.call.observer)
+    }
+
+    fn begin(&mut self, _: &LoopTest) -> Result<bool> {
+        let scalars = &mut self.k.vectors.scalars;
+        (scalars.parity, scalars.direction) = (0, 0);
+        Ok(false)
+    }
+
+    fn end(&mut self, _: &LoopTest, _: &LoopEnd, _: bool) {
+        self.k.vectors.at_other_p = self.k.vectors.scalars.direction == 1;
     }
 }
 
@@ -208,10 +248,10 @@ impl VectorSteps for Run<'_> {
     fn largest(&mut self, v: VectorId) -> f64 {
         let (v, count) = (self.k.vectors.address(v), self.source.of.count() as i64);
         self.scalar(|s| {
-            s.forget_seen()?;
-            let scalars = s.k.vectors.scalars_at;
+            s.k.vectors.scalars.forget_seen(s.stream)?;
+            let scalars = s.k.vectors.scalars.at;
             launch::cell_largest(s.stream, &CellLargestArgs { count, v, scalars })?;
-            Ok(f64::from_bits(s.k.vectors.fetch(s.stream)?.largest))
+            Ok(f64::from_bits(s.k.vectors.scalars.fetch(s.stream)?.largest))
         })
     }
 
@@ -226,7 +266,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.see(Event::Iteration(iteration, relative_residual))
+        self.call.observer.see(Event::Iteration(iteration, relative_residual))
     }
 }
 
@@ -284,7 +324,7 @@ impl PcgSteps for Run<'_> {
         self.scalar(|s| {
             s.k.begin_ascend(s.stream, s.source, s.sum())?;
             let deflated = s.completes();
-            let &Scalars { sigma, sum, .. } = s.k.vectors.fetch(s.stream)?;
+            let &Scalars { sigma, sum, .. } = s.k.vectors.scalars.fetch(s.stream)?;
             Ok(if deflated { sigma - sum } else { sigma })
         })
     }
@@ -305,13 +345,11 @@ impl PcgSteps for Run<'_> {
     }
 
     fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
-        if matches!(self.k.looping, Looping::ByHost) {
-            return None;
-        }
-        self.attempt(|s| s.run_loop(test))
+        self.k.recorded.as_ref()?;
+        self.attempt(|s| looped::run(s, test))
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
-        self.observer.see(Event::Coefficients(alpha, beta));
+        self.call.observer.see(Event::Coefficients(alpha, beta));
     }
 }

@@ -1,27 +1,12 @@
 //! The matrix on the device.
 
 use super::arrays::{Padded, box_of};
+use crate::backend::cuda::call::{place, push_reads};
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch::{Address, CellArray, CellBox, CellMatrix};
-use crate::backend::cuda::staging::{Copies, Job};
-use crate::error::{Error, Result, extend, push};
+use crate::backend::cuda::staging::Copies;
+use crate::error::{Error, Result};
 use crate::grid::cells::{CellView, Cells, Kept};
-
-/// For errors.
-const PLANES: &str = "a list of planes";
-
-/// The planes of an array of the host to the device, where they lie one after the other.
-pub fn planes_to<'v>(values: &'v [f64], of: Cells, (ld, plane): (usize, usize), to: Address) -> Result<Vec<Job<'v>>> {
-    let mut jobs = Vec::new();
-    if plane == of.ny * ld {
-        push(&mut jobs, Job::read(values, (ld, of.nx, of.rows()), to), PLANES)?;
-        return Ok(jobs);
-    }
-    for (k, values) in values.chunks(plane).enumerate() {
-        push(&mut jobs, Job::read(values, (ld, of.nx, of.ny), to + (8 * k * of.plane()) as u64), PLANES)?;
-    }
-    Ok(jobs)
-}
 
 /// Cells are numbered in 31 bits, with one more for marks.
 const MOST_CELLS: usize = 1 << 31;
@@ -60,11 +45,9 @@ impl Source {
         let mut at = [CellArray::default(); 4];
         let mut jobs = Vec::new();
         for ((at, given), own) in at.iter_mut().zip([a.center, x, y, z]).zip(self.addresses()) {
-            let (ld, plane) = given.shape();
-            *at = CellArray { values: own, ld: self.of.nx as i64, plane: self.of.plane() as i64 };
-            match given.device() {
-                Some(values) => *at = CellArray { values, ld: ld as i64, plane: plane as i64 },
-                None => extend(&mut jobs, planes_to(given.all(), self.of, (ld, plane), own)?, PLANES)?,
+            *at = place(given.device().unwrap_or(0), own, self.of, given.shape());
+            if given.device().is_none() {
+                push_reads(&mut jobs, given.all(), self.of, given.shape(), own)?;
             }
         }
         copies.send(stream, &jobs)?;

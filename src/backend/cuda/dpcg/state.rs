@@ -9,14 +9,14 @@ use super::multigrid::Scale;
 use super::source::Source;
 use super::survey::Made;
 use super::vertex::Vertex;
-use crate::backend::cuda::driver::{Loop, Memory, Pinned, Stream};
+use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum, Use};
+use crate::backend::cuda::looped::{Recorded, SharedScalars};
 use crate::backend::steps::dpcg::{Preconditioner, Setup};
 use crate::backend::steps::vectors::VectorId;
 use crate::error::{Error, Result};
 use crate::grid::cells::Cells;
 use crate::runtime::team::Team;
-use std::mem::offset_of;
 use std::time::Instant;
 
 /// Multigrid.
@@ -24,16 +24,6 @@ pub enum Multigrid {
     Vertex(Box<Vertex>),
     Cell(CellCentred),
     Aggregated(Aggregated),
-}
-
-/// How the loop is run.
-pub enum Looping {
-    /// By the host: it has a part in each iteration.
-    ByHost,
-    /// By the device, launched anew for each iteration.
-    Launched,
-    /// By the device, from a graph.
-    Recorded(Loop),
 }
 
 /// What is fused of an iteration.
@@ -80,9 +70,7 @@ pub struct Vectors {
     /// Of <r, r>, beside another sum.
     pub norm_partial: Address,
     pub scale: Scale,
-    /// The scalars, on the device and here.
-    pub scalars_at: Address,
-    pub scalars: Pinned<Scalars>,
+    pub scalars: SharedScalars,
 }
 
 impl Vectors {
@@ -97,38 +85,18 @@ impl Vectors {
         let sums = 8 * MOST_CELL_BLOCKS as usize;
         let (memory, [partial, norm_partial, largest, scales, scalars_at]) =
             lists(stream, [sums, sums, sums, 16, size_of::<Scalars>()], "sums")?;
-        let scalars = Pinned::new(stream.device(), Scalars::start())?;
-        stream.send(scalars_at, &[*scalars])?;
-        stream.wait()?;
+        let scalars = SharedScalars::new(stream, scalars_at, None)?;
         let [b, x, r, p, q, z] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
         let s = if series { arrays.at(6) } else { 0 };
         let other_p = if fused { arrays.at(count - 1) } else { 0 };
         let scale = Scale { partial: largest, scales, scalars: scalars_at };
         let at_other_p = false;
-        Ok(Self {
-            of,
-            arrays,
-            memory,
-            b,
-            x,
-            r,
-            p,
-            q,
-            z,
-            s,
-            other_p,
-            at_other_p,
-            partial,
-            norm_partial,
-            scale,
-            scalars_at,
-            scalars,
-        })
+        Ok(Self { of, arrays, memory, b, x, r, p, q, z, s, other_p, at_other_p, partial, norm_partial, scale, scalars })
     }
 
     /// A sum that is kept in one of the scalars, by its offset.
     pub fn sum_to(&self, to: usize) -> Sum {
-        let (partial, scalars) = (self.partial, self.scalars_at);
+        let (partial, scalars) = (self.partial, self.scalars.at);
         Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
     }
 
@@ -139,13 +107,6 @@ impl Vectors {
         stream.fetch(&mut scale, self.scale.scales)?;
         stream.wait()?;
         Ok(scale[0])
-    }
-
-    /// Waits, and reads the scalars.
-    pub fn fetch(&mut self, stream: &Stream) -> Result<&Scalars> {
-        stream.fetch_start(&mut self.scalars, self.scalars_at, offset_of!(Scalars, ring))?;
-        stream.wait()?;
-        Ok(&self.scalars)
     }
 
     fn bytes(&self) -> usize {
@@ -164,7 +125,8 @@ pub struct State {
     pub deflation: Option<Deflation>,
     /// For the next factorization.
     pool: Pool,
-    pub looping: Looping,
+    /// The loop, where the device does all of an iteration.
+    pub recorded: Option<Recorded>,
     /// Of the last run: systems with E.
     pub seconds_coarse: f64,
     /// What E took.
@@ -176,9 +138,9 @@ impl State {
     pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
         let before = previous.map(Self::take_apart).transpose()?;
-        let (vectors, mut pool, looping, aggregated) = match before {
-            Some((vectors, pool, looping, aggregated)) => (Some(vectors), pool, looping, aggregated),
-            None => (None, Pool::default(), Looping::ByHost, None),
+        let (vectors, mut pool, recorded, aggregated) = match before {
+            Some((vectors, pool, recorded, aggregated)) => (Some(vectors), pool, recorded, aggregated),
+            None => (None, Pool::default(), None, None),
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
         let passes = Passes::of(of.setup);
@@ -205,14 +167,14 @@ impl State {
             deflation,
             vectors,
             pool: pool.next(stream)?,
-            looping,
+            recorded,
             seconds_coarse: 0.0,
             seconds_of_e,
         })
     }
 
     /// Vectors, the memory of all else, the loop on them, and aggregates, whose memory goes to others of their kind.
-    fn take_apart(self) -> Result<(Vectors, Pool, Looping, Option<Aggregated>)> {
+    fn take_apart(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
         let (mut pool, mut aggregated) = (self.pool, None);
         if let Some(singular) = self.singular {
             singular.give(&mut pool)?;
@@ -226,7 +188,7 @@ impl State {
             Some(Multigrid::Aggregated(before)) => aggregated = Some(before),
             None => {}
         }
-        Ok((self.vectors, pool, self.looping, aggregated))
+        Ok((self.vectors, pool, self.recorded, aggregated))
     }
 
     /// Zeros in all vectors, and around them: loops go over cells beside a row, too, where 0 * inf would stay for good.
@@ -274,7 +236,7 @@ fn multigrid(
     (vectors, scale): (&Vectors, f64),
     aggregated: Option<Aggregated>,
 ) -> Result<Option<Multigrid>> {
-    let (source, scalars, own) = (of.source, vectors.scalars_at, [vectors.r, vectors.q, vectors.z]);
+    let (source, scalars, own) = (of.source, vectors.scalars.at, [vectors.r, vectors.q, vectors.z]);
     Ok(Some(match of.setup.preconditioner {
         Preconditioner::Aggregation { passes, single, zero_row_sum } => {
             Multigrid::Aggregated(Aggregated::new(stream, source, (scale, zero_row_sum), (passes, single), aggregated)?)

@@ -68,10 +68,10 @@ impl Now<'_> {
 impl Live for Now<'_> {
     fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64> {
         self.run(ops)?;
-        let (k, partial, scalars) = (self.k.grids[grid].sweep, self.k.partial, self.k.scalars_at);
+        let (k, partial, scalars) = (self.k.grids[grid].sweep, self.k.partial, self.k.scalars.at);
         let arguments = InnerProductArgs { k, a: a as i32, b: b as i32, partial, scalars };
         launch::inner_product(self.stream, self.k.shape.storage, &arguments)?;
-        Ok(self.k.fetch_scalars(self.stream)?.sum)
+        Ok(self.k.scalars.fetch(self.stream)?.sum)
     }
 
     fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()> {

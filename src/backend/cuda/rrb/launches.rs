@@ -21,7 +21,7 @@ use std::time::Instant;
 impl Packed {
     fn scalar_args(&self, how: How) -> ScalarArgs {
         ScalarArgs {
-            scalars: self.scalars_at,
+            scalars: self.scalars.at,
             rho_partial: self.rho_partial,
             norm_partial: self.fused_norm_partial,
             rho_count: self.programs.rho_count as i32,

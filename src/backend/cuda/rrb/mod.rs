@@ -31,6 +31,7 @@ use crate::backend::steps::engine::Engine;
 use crate::backend::steps::rrb::{Aggregation, CostOfAggregation, Look, Report, RrbBackend, Setup};
 use crate::backend::steps::solve::{Arrays, Program};
 use crate::error::{Error, Result, zeroed};
+use crate::grid::cells::Cells;
 use crate::grid::components::Components;
 use crate::grid::inspection::Inspection;
 use crate::grid::outward::Outward;
@@ -198,21 +199,26 @@ impl RrbBackend for Cuda {
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let _entered = self.session.enter()?;
-        let (stream, copies, seconds) = self.session.parts();
-        *seconds = 0.0;
         match &mut self.solver {
             Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
-            Solver::Natural(natural) => run_on_host(natural, stream, arrays, observer, program),
+            Solver::Natural(natural) => {
+                self.session.seconds_transfer = 0.0;
+                run_on_host(natural, self.session.stream(), arrays, observer, program)
+            }
             Solver::Packed(packed) => {
                 let source = self.source.as_mut().ok_or_else(no_source)?;
-                let mut run = Run::new(packed, source, stream, arrays, observer, &mut self.expected, copies)?;
+                let on_device = arrays.device_input != 0 && arrays.device_output != 0;
+                let staged = if on_device { [0; 2] } else { packed.stage(self.session.stream(), source)? };
+                let (nx, ny) = (source.shape.grid.nx, source.shape.grid.ny);
+                let call = self.session.call(arrays, observer, Cells { nx, ny, nz: 1 }, staged);
+                let mut run = Run::new(packed, source, call, &mut self.expected);
                 let result = program(&mut run);
-                let failed = run.failed.take();
-                *seconds = run.seconds_transfer;
+                let failed = run.call.failed.take();
                 let looping = run.is_looping();
+                let stream = self.session.stream();
                 if let Some(error) = failed {
                     // Copies of the caller's arrays may be under way; that these fail too adds nothing.
-                    let _ = packed.forget_seen(stream);
+                    let _ = packed.scalars.forget_seen(stream);
                     let _ = stream.wait();
                     return Err(error);
                 }

@@ -8,12 +8,12 @@ use super::program::Programs;
 use super::projection::Projection;
 use super::source::{Source, SourceShape, Staging};
 use crate::backend::coarse::levels::NaturalLevels;
-use crate::backend::cuda::driver::{Event, GRANULE, Loop, Memory, Pinned, Stream, Watch};
+use crate::backend::cuda::driver::{Event, GRANULE, Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, Format, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Op, ReportArgs, Scalars,
-    SchurArrays,
+    Address, Format, Grid, Kept, LINE, Level as Sweep, Lines, MOST_BLOCKS, MOST_LEFT, Op, Scalars, SchurArrays,
 };
+use crate::backend::cuda::looped::{Recorded, SharedScalars};
 use crate::backend::cuda::plan::Plan;
 use crate::backend::steps::cycle::{Cycle, Kind, Recursion};
 use crate::backend::steps::rrb::{Aggregation, Setup};
@@ -24,7 +24,6 @@ use crate::grid::levels;
 use crate::grid::levels::{Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
 use crate::runtime::heap::boxed;
-use std::mem::offset_of;
 
 /// What arrays are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,11 +174,12 @@ pub struct Packed {
     pub unit: f64,
     /// A row sum of at most this part of the center is zero.
     pub zero_row_sum: f64,
-    pub scalars_at: Address,
-    pub scalars: Pinned<Scalars>,
+    pub scalars: SharedScalars,
     pub projection: Projection,
     /// The loop, where it runs on the device by itself.
     pub recorded: Option<Recorded>,
+    /// It is of fused stages.
+    pub recorded_fused: bool,
     /// M, in place of the levels.
     pub aggregated: Option<Aggregated>,
     /// A solve that is slow may have it made.
@@ -190,24 +190,12 @@ pub struct Packed {
     pub taken: [usize; 4],
     /// b and x of the caller, row by row, where they are on the host.
     pub staging: Option<Staging>,
-    pub watch: Watch,
     /// Of one run, where somebody asked for them.
     pub grid_seconds: Vec<[f64; 2]>,
     pub memory: Memory,
     vectors: (Address, usize),
     /// Lies in the vectors: what short formats need for the factorization alone.
     pub transient: (Address, usize),
-}
-
-/// The loop of PCG on the device.
-pub struct Recorded {
-    /// Graphs, and how many iterations the body of each has; none where one kernel is the whole loop, or the host goes
-    /// round.
-    pub graphs: Vec<(usize, Loop)>,
-    /// They are of several devices, and do not go round by themselves.
-    pub several: bool,
-    /// Of the fused stages.
-    pub fused: bool,
 }
 
 struct Places {
@@ -486,9 +474,7 @@ impl Packed {
         };
         let places = place(memory.address, &shape, source, &remainder)?;
         let [b, x, r, p, q] = places.vectors;
-        let scalars = Pinned::new(device, Scalars::start())?;
-        stream.send_start(places.scalars, &scalars, size_of::<Scalars>())?;
-        stream.wait()?;
+        let scalars = SharedScalars::new(stream, places.scalars, Some(launch::report))?;
         Ok(Self {
             reads_once: shape.reads_once(source, device.cache),
             used: places.grids.len(),
@@ -517,16 +503,15 @@ impl Packed {
             recursion: Recursion::V,
             unit: 1.0,
             zero_row_sum: 0.0,
-            scalars_at: places.scalars,
             scalars,
             projection: Projection::default(),
             recorded: None,
+            recorded_fused: false,
             aggregated: None,
             may_aggregate: false,
             started: Event::new(device)?,
             taken: [0; 4],
             staging: None,
-            watch: Watch::new(device)?,
             grid_seconds: Vec::new(),
             vectors: (b, places.vector_bytes),
             transient: places.transient,
@@ -581,12 +566,6 @@ impl Packed {
         Ok(())
     }
 
-    /// After a run that failed: what it saw of arrays, and nobody was told, is not what the next one sees.
-    pub fn forget_seen(&self, stream: &Stream) -> Result<()> {
-        let (start, end) = (offset_of!(Scalars, largest), offset_of!(Scalars, ticket));
-        stream.fill(self.scalars_at + start as u64, 0, end - start)
-    }
-
     /// Before and after a factorization: borders of vectors and of what lies there are zero.
     pub fn clear_transient(&self, stream: &Stream) -> Result<()> {
         let (address, bytes) = self.transient;
@@ -606,19 +585,6 @@ impl Packed {
     /// Sweeps in f32.
     pub fn short(&self) -> bool {
         self.shape.short()
-    }
-
-    /// Waits, and reads the scalars.
-    pub fn fetch_scalars(&mut self, stream: &Stream) -> Result<&Scalars> {
-        self.report(stream, 0)?;
-        stream.wait()?;
-        Ok(&self.scalars)
-    }
-
-    /// Launches what brings the scalars here, with so many steps of the ring at most.
-    pub fn report(&mut self, stream: &Stream, steps: usize) -> Result<()> {
-        let (scalars, found) = (self.scalars_at, self.scalars.on_device());
-        launch::report(stream, &ReportArgs { scalars, found, steps: steps as i32 })
     }
 
     /// Bytes of device memory.

@@ -6,17 +6,17 @@ use super::packed::Packed;
 use super::projection::Nodes;
 use super::source::Source;
 use super::textbook::product;
+use crate::backend::cuda::call::{Attempts, Call};
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
-use crate::backend::cuda::session::Attempts;
-use crate::backend::cuda::staging::Copies;
+use crate::backend::cuda::looped;
 use crate::backend::steps::cycle::Recursion;
 use crate::backend::steps::pcg::{Centered, Course, LoopEnd, LoopTest, PcgSteps};
-use crate::backend::steps::solve::{Arrays, Criterion, Inputs, SolveSteps};
+use crate::backend::steps::solve::{Criterion, Inputs, SolveSteps};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result};
-use crate::report::{Event, Observer};
+use crate::report::Event;
 use std::mem::offset_of;
 
 /// One run: what is on the device, and the caller's arrays.
@@ -24,16 +24,7 @@ pub struct Run<'a> {
     pub k: &'a mut Packed,
     pub source: &'a mut Source,
     pub stream: &'a Stream,
-    pub arrays: Arrays<'a>,
-    pub observer: &'a mut dyn Observer,
-    /// The first failure of the driver: steps after it do nothing.
-    pub failed: Option<Error>,
-    /// Seconds of copies between host and device.
-    pub seconds_transfer: f64,
-    /// Addresses of the caller's arrays on the device, or of their copies there, and their leading dimensions.
-    pub input: (Address, usize),
-    pub output: (Address, usize),
-    pub copies: &'a mut Copies,
+    pub call: Call<'a>,
     pub way: Way,
     pub stage: Stage,
     /// Of b and x as loaded: a power of two.
@@ -134,34 +125,14 @@ pub struct Ended {
 const NEAR_SCALE: f64 = 256.0;
 
 impl<'a> Run<'a> {
-    pub fn new(
-        k: &'a mut Packed,
-        source: &'a mut Source,
-        stream: &'a Stream,
-        arrays: Arrays<'a>,
-        observer: &'a mut dyn Observer,
-        expected: &'a mut Option<f64>,
-        copies: &'a mut Copies,
-    ) -> Result<Self> {
-        let grid = k.shape.source.grid;
-        let on_device = arrays.device_input != 0 && arrays.device_output != 0;
-        let staging = if on_device { [0; 2] } else { k.stage(stream, source)? };
-        let place = |device: u64, staged: Address| if device != 0 { (device, arrays.ld) } else { (staged, grid.nx) };
-        let input = place(arrays.device_input, staging[0]);
-        let output = place(arrays.device_output, staging[1]);
+    pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, expected: &'a mut Option<f64>) -> Self {
         k.grid_seconds.clear();
-        Ok(Self {
+        Self {
             way: if k.recorded.is_some() { Way::Loop } else { Way::Textbook },
             k,
             source,
-            stream,
-            arrays,
-            observer,
-            failed: None,
-            seconds_transfer: 0.0,
-            input,
-            output,
-            copies,
+            stream: call.stream,
+            call,
             stage: Stage::Idle,
             scale: 1.0,
             expected,
@@ -169,24 +140,12 @@ impl<'a> Run<'a> {
             stored: false,
             patience: PATIENCE,
             looped: 0,
-        })
-    }
-
-    /// A step without result.
-    fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
-        self.stage = Stage::Idle;
-        let _ = self.attempt(f);
-    }
-
-    /// A step with a scalar; NaN after a failure, which ends every text.
-    fn scalar(&mut self, f: impl FnOnce(&mut Self) -> Result<f64>) -> f64 {
-        self.stage = Stage::Idle;
-        self.attempt(f).unwrap_or(f64::NAN)
+        }
     }
 
     /// Waits, and reads the scalars.
     pub fn fetch(&mut self) -> Result<&Scalars> {
-        self.k.fetch_scalars(self.stream)
+        self.k.scalars.fetch(self.stream)
     }
 
     /// Makes r, and what follows it at a start. Returns <r, r>.
@@ -228,7 +187,11 @@ impl<'a> Run<'a> {
 
 impl Attempts for Run<'_> {
     fn failed(&mut self) -> &mut Option<Error> {
-        &mut self.failed
+        &mut self.call.failed
+    }
+
+    fn begin_step(&mut self) {
+        self.stage = Stage::Idle;
     }
 }
 
@@ -280,7 +243,7 @@ impl VectorSteps for Run<'_> {
 
     fn largest(&mut self, v: VectorId) -> f64 {
         self.scalar(|s| {
-            let (g, v, scalars) = (s.source.g, s.vector(v), s.k.scalars_at);
+            let (g, v, scalars) = (s.source.g, s.vector(v), s.k.scalars.at);
             launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
             Ok(f64::from_bits(s.fetch()?.largest))
         })
@@ -300,7 +263,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.see(Event::Iteration(iteration, relative_residual))
+        self.call.observer.see(Event::Iteration(iteration, relative_residual))
     }
 }
 
@@ -311,7 +274,7 @@ impl PcgSteps for Run<'_> {
             Stage::Reduced => self.start(Origin::Rhs, |_| Ok(())),
             _ => self.start(Origin::Rhs, |s| {
                 launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
-                s.stream.fill(s.k.scalars_at + offset_of!(Scalars, parity) as u64, 0, 4)
+                s.stream.fill(s.k.scalars.at + offset_of!(Scalars, parity) as u64, 0, 4)
             }),
         }
     }
@@ -378,7 +341,7 @@ impl PcgSteps for Run<'_> {
         if self.way == Way::Textbook {
             return None;
         }
-        self.attempt(|s| s.run_loop(test))
+        self.attempt(|s| looped::run(s, test))
     }
 
     fn change_preconditioner(&mut self, course: &Course) -> bool {
@@ -388,7 +351,7 @@ impl PcgSteps for Run<'_> {
         self.k.may_aggregate = false;
         self.stage = Stage::Idle;
         // The fused stages have r of b1 in two places by turns.
-        let parity = self.k.scalars_at + offset_of!(Scalars, parity) as u64;
+        let parity = self.k.scalars.at + offset_of!(Scalars, parity) as u64;
         let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
         // Where it cannot be made the solve goes on as it is, unless the device itself has failed. M may be definite
         // where S1 is not.
@@ -403,11 +366,11 @@ impl PcgSteps for Run<'_> {
     }
 
     fn tell_change(&mut self, course: &Course) {
-        course.tell(self.observer);
+        course.tell(self.call.observer);
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {
-        self.observer.see(Event::Coefficients(alpha, beta));
+        self.call.observer.see(Event::Coefficients(alpha, beta));
     }
 }
 
@@ -457,10 +420,10 @@ impl SolveSteps for Run<'_> {
         let known = if let Stage::Inspected(b_norm2) = self.stage { b_norm2 } else { None };
         self.scalar(|s| {
             s.fill(s.k.b)?;
-            launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))?;
+            launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))?;
             s.fill(s.k.x)?;
             if guess {
-                launch::load(s.stream, &s.transfer(s.k.x, s.output, scale))?;
+                launch::load(s.stream, &s.transfer(s.k.x, s.call.output, scale))?;
             } else if let Some(known) = known {
                 // The scale is a power of two.
                 return Ok(known * scale * scale);
@@ -479,7 +442,7 @@ impl SolveSteps for Run<'_> {
         if !self.fused() {
             self.step(|s| {
                 s.fill(s.k.b)?;
-                launch::load(s.stream, &s.transfer(s.k.b, s.input, scale))
+                launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))
             });
         }
     }
@@ -579,11 +542,11 @@ impl SolveSteps for Run<'_> {
         let delivered = self.ended().is_some_and(|ended| ended.delivered);
         self.step(|s| {
             if !delivered {
-                launch::store(s.stream, &s.transfer(s.k.x, s.output, scale.recip()))?;
-            } else if s.arrays.device_output != 0 {
+                launch::store(s.stream, &s.transfer(s.k.x, s.call.output, scale.recip()))?;
+            } else if s.call.arrays.device_output != 0 {
                 return Ok(());
             }
-            s.fetch_output()
+            s.call.fetch_output()
         });
     }
 

@@ -320,7 +320,7 @@ impl Packed {
             self.invert_remainder(stream, &rules, setup.levels + 1)?;
         }
         self.scalars.per_unit = self.unit.recip();
-        stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
+        self.scalars.send(stream, size_of::<f64>())?;
         stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         if source.findings.bad_pivot != u64::MAX {
@@ -350,7 +350,7 @@ impl Packed {
             self.eliminate_first(stream, source, rules)?;
         }
         self.scalars.per_unit = 1.0;
-        stream.send_start(self.scalars_at, &self.scalars, size_of::<f64>())?;
+        self.scalars.send(stream, size_of::<f64>())?;
         stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         if source.findings.bad_pivot != u64::MAX {

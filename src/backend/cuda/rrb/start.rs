@@ -1,15 +1,14 @@
 //! How a solve begins: a look at the caller's arrays, or, scaled as in the last solve, all that comes before the loop
-//! in one go, with the loop behind it. And how arrays go to the device and back.
+//! in one go, with the loop behind it.
 
 use super::run::{Begun, Origin, Run, Stage, Start, Way};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, EndArgs, How, InspectArgs, ReduceArgs, Scalars, SetOutArgs, TransferArgs, code,
+    Address, CellArray, EndArgs, How, InspectArgs, ReduceArgs, Scalars, SetOutArgs, TransferArgs, code,
 };
-use crate::backend::cuda::staging::Job;
+use crate::backend::cuda::looped::Looped;
 use crate::backend::steps::solve::Inputs;
 use crate::error::Result;
-use std::time::Instant;
 
 /// Below this largest value of x, and where `Criterion::lost` says so, the host decides whether x is the caller's:
 /// values may be subnormal.
@@ -21,46 +20,34 @@ const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 impl Run<'_> {
     /// Looks at the caller's arrays; where the solve may begin as the last one did, it has begun then.
     pub fn see_inputs(&mut self, guess: bool) -> Result<Inputs> {
-        let sent = self.send_arrays(guess)?;
+        self.call.send_arrays(guess)?;
         match self.expected.filter(|_| self.way == Way::Fused) {
             Some(scale) => self.begin_at(scale)?,
             None => self.look(guess)?,
         }
-        if sent {
-            self.seconds_transfer += self.k.watch.seconds()?;
-        }
-        let &Scalars { largest, largest_guess, not_finite: key, .. } = &*self.k.scalars;
-        let not_finite = if key == 0 {
-            None
-        } else {
-            let nx = self.source.shape.grid.nx as u64;
-            let (i, line) = ((!key % nx) as usize, !key / nx);
-            let j = (line / 2) as usize;
-            let (name, array) = if line % 2 == 0 { (self.arrays.input_name, self.input) } else { ("x", self.output) };
-            Some((name, self.value(array, i, j)?, i, j))
-        };
-        Ok(Inputs { rhs_max: f64::from_bits(largest), guess_max: f64::from_bits(largest_guess), not_finite })
+        self.call.inputs(&self.k.scalars)
     }
 
     /// Largest magnitudes of the caller's arrays, the first entry that is not finite, and <b, b>, to the scalars here.
     fn look(&mut self, guess: bool) -> Result<()> {
         let grid = self.source.shape.grid;
-        let look = |(input, ld): (Address, usize), output: Address| InspectArgs {
+        let look = |input, output, ld| InspectArgs {
             input,
             output,
-            ld: ld as i64,
+            ld,
             nx: grid.nx as i32,
             rows: grid.ny as i32,
             first_row: 0,
-            scalars: self.k.scalars_at,
+            scalars: self.k.scalars.at,
             partial: self.k.partial,
         };
-        let at_once = self.input.1 == self.output.1;
-        launch::inspect(self.stream, &look(self.input, if guess && at_once { self.output.0 } else { 0 }))?;
+        let (input, output) = (self.call.input, self.call.output);
+        let at_once = input.ld == output.ld;
+        let with = if guess && at_once { output.values } else { 0 };
+        launch::inspect(self.stream, &look(input.values, with, input.ld))?;
         if guess && !at_once {
             // One on the host, one on the device with rows further apart: one after the other.
-            let output = look((0, self.output.1), self.output.0);
-            launch::inspect(self.stream, &InspectArgs { partial: 0, ..output })?;
+            launch::inspect(self.stream, &InspectArgs { partial: 0, ..look(0, output.values, output.ld) })?;
         }
         let &Scalars { largest, b_norm2, .. } = self.fetch()?;
         self.stage = Stage::Inspected(SQUARES_FIT.contains(&f64::from_bits(largest)).then_some(b_norm2));
@@ -118,8 +105,8 @@ impl Run<'_> {
             return self.fetch().map(|_| false);
         };
         let arguments = SetOutArgs {
-            scalars: self.k.scalars_at,
-            found: self.k.scalars.on_device(),
+            scalars: self.k.scalars.at,
+            found: self.k.scalars.copy_at(),
             scale,
             rel_tol: c.rel_tol,
             abs_tol: c.abs_tol * scale,
@@ -133,7 +120,7 @@ impl Run<'_> {
         };
         launch::set_out(self.stream, &arguments)?;
         self.k.started.note(self.stream)?;
-        self.launch_loop()?;
+        self.launch()?;
         self.k.started.wait()?;
         Ok(self.k.scalars.code == code::RUNNING)
     }
@@ -147,10 +134,10 @@ impl Run<'_> {
             b,
             x,
             r,
-            input: self.input.0,
-            output: self.output.0,
-            input_ld: self.input.1 as i64,
-            output_ld: self.output.1 as i64,
+            input: self.call.input.values,
+            output: self.call.output.values,
+            input_ld: self.call.input.ld,
+            output_ld: self.call.output.ld,
             scale,
             least: if delivers { FAR_FROM_SUBNORMAL * scale } else { f64::INFINITY },
             limit: f64::MAX * scale.min(1.0),
@@ -167,53 +154,7 @@ impl Run<'_> {
         self.stream.fill(planes, 0, 32 * self.source.g.plane as usize)
     }
 
-    pub fn transfer(&self, colours: Address, (natural, ld): (Address, usize), scale: f64) -> TransferArgs {
-        TransferArgs { g: self.source.g, colours, natural, ld: ld as i64, scale, guard: 0 }
-    }
-
-    /// Copies what is on the host to its place on the device; whether there was any. `watch` has the time.
-    fn send_arrays(&mut self, guess: bool) -> Result<bool> {
-        let (input_here, output_here) = (self.arrays.device_input == 0, guess && self.arrays.device_output == 0);
-        if !input_here && !output_here {
-            return Ok(false);
-        }
-        let (nx, ny, ld) = (self.source.shape.grid.nx, self.source.shape.grid.ny, self.arrays.ld);
-        self.k.watch.note(0, self.stream)?;
-        let shape = (ld, nx, ny);
-        let output = &*self.arrays.output;
-        match (input_here, output_here) {
-            (true, true) => {
-                let input = Job::read(self.arrays.input, shape, self.input.0);
-                self.copies.send(self.stream, &[input, Job::read(output, shape, self.output.0)])?;
-            }
-            (true, false) => self.copies.send(self.stream, &[Job::read(self.arrays.input, shape, self.input.0)])?,
-            _ => self.copies.send(self.stream, &[Job::read(output, shape, self.output.0)])?,
-        }
-        self.k.watch.note(1, self.stream)?;
-        Ok(true)
-    }
-
-    /// Copies the output back to the host, if it is there, and waits until it is visible.
-    pub fn fetch_output(&mut self) -> Result<()> {
-        if self.arrays.device_output != 0 {
-            return self.stream.wait();
-        }
-        let (nx, ny) = (self.source.shape.grid.nx, self.source.shape.grid.ny);
-        let shape = (self.arrays.ld, nx, ny);
-        self.stream.wait()?;
-        // Threads copy too: by the host's clock.
-        let start = Instant::now();
-        self.copies.fetch(self.stream, &[Job::write(self.arrays.output, shape, self.output.0)])?;
-        self.stream.wait()?;
-        self.seconds_transfer += start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// The value that is not finite, of the caller's arrays or of their copies.
-    fn value(&self, (address, ld): (Address, usize), i: usize, j: usize) -> Result<f64> {
-        let mut value = [0.0];
-        self.stream.fetch(&mut value, address + 8 * (j * ld + i) as u64)?;
-        self.stream.wait()?;
-        Ok(value[0])
+    pub fn transfer(&self, colours: Address, natural: CellArray, scale: f64) -> TransferArgs {
+        TransferArgs { g: self.source.g, colours, natural: natural.values, ld: natural.ld, scale, guard: 0 }
     }
 }

@@ -19,7 +19,7 @@ pub fn product(k: &Packed, source: &Source, v: Address, out: Address) -> Product
         b: k.b,
         out,
         partial: k.partial,
-        scalars: k.scalars_at,
+        scalars: k.scalars.at,
         how: How::Nothing as i32,
         conditional: 0,
     }
@@ -35,11 +35,11 @@ impl Packed {
             first,
             count,
             partial: self.partial,
-            scalars: self.scalars_at,
+            scalars: self.scalars.at,
             norm_partial: 0,
             norm_count: 0,
             how: How::Nothing as i32,
-            to: self.scalars_at + to as u64,
+            to: self.scalars.at + to as u64,
             factor: 1.0,
         }
     }
@@ -126,7 +126,7 @@ impl Packed {
 
     /// One iteration of the plain steps.
     pub fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
-        let vector = UpdateArgs { scalars: self.scalars_at, ..self.update(self.r, self.q, 0.0) };
+        let vector = UpdateArgs { scalars: self.scalars.at, ..self.update(self.r, self.q, 0.0) };
         launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
         self.sweeps(stream)?;
         self.dot_z(stream, How::Loop, 0)?;
@@ -173,11 +173,11 @@ impl Packed {
         if self.shape.schur {
             return launch::back_substitute(stream, &self.reduce_args());
         }
-        launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars_at })
+        launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars.at })
     }
 
     pub fn reduce_args(&self) -> ReduceArgs {
         let r = [self.first.r_b1[0], self.first.r_b2];
-        ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r, scalars: self.scalars_at }
+        ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r, scalars: self.scalars.at }
     }
 }

@@ -10,13 +10,13 @@
 
 use super::data::{Data, kind_of};
 use super::lists::{FACE, to_i32};
+use crate::backend::cuda::call::Attempts;
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
     Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
     RelaxLaunch,
 };
-use crate::backend::cuda::session::Attempts;
 use crate::backend::cuda::staging::{Copies, Job};
 use crate::backend::steps::smoother::{BadCell, Method, Parallel, PatchArrays, SmootherSteps, Watcher, Work, colours};
 use crate::error::{Error, Result, collected, reserve};
@@ -72,11 +72,6 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Executes a step without a result, unless a previous step failed.
-    fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
-        let _ = self.attempt(f);
-    }
-
     fn list(&self) -> Counted<PatchList> {
         self.data.blocks.list.clone()
     }
