@@ -38,6 +38,7 @@ pub mod status {
     pub const NOT_FINITE: i32 = -21;
     pub const BREAKDOWN: i32 = -22;
     pub const INCOMPATIBLE: i32 = -23;
+    pub const RANGE: i32 = -24;
     pub const MEMORY: i32 = -30;
     pub const NO_DEVICE: i32 = -40;
     pub const DEVICE: i32 = -41;

@@ -23,6 +23,7 @@ pub mod key {
     pub const FORMAT_MEMORY: i32 = 516;
     pub const ITERATIONS: i32 = 1000;
     pub const STOP_REASON: i32 = 1001;
+    pub const INITIAL_RESIDUAL: i32 = 1002;
     pub const FINAL_RESIDUAL: i32 = 1003;
     pub const INFO_PRECISION: i32 = 1101;
     pub const PRECONDITIONER: i32 = 1300;
@@ -260,6 +261,14 @@ impl Solver {
         // SAFETY: a live handle; the array has one value per row.
         outcome(unsafe { sparse_get_vector(self.handle, which, k, v.as_mut_ptr()) })?;
         Ok(v)
+    }
+
+    /// Returns the number of residuals in the history of the last solve.
+    pub fn history_length(&self) -> i64 {
+        let mut count = -1;
+        // SAFETY: a live handle, no buffer with no capacity.
+        outcome(unsafe { sparse_get_history(self.handle, null_mut(), 0, &mut count) }).expect("get_history");
+        count
     }
 
     #[track_caller]

@@ -3,6 +3,8 @@
 
 mod matrix;
 mod options;
+pub mod smoother;
+pub mod sparse;
 
 use crate::system::{LONE, flood};
 use crate::twice::scaled;
@@ -58,26 +60,27 @@ impl Random {
     }
 
     /// Returns a random number in [-1, 1).
-    fn sign(&mut self) -> f64 {
+    pub fn sign(&mut self) -> f64 {
         2.0 * self.unit() - 1.0
     }
 
     /// Returns a random integer in low ..= high.
-    fn whole(&mut self, low: usize, high: usize) -> usize {
+    pub fn whole(&mut self, low: usize, high: usize) -> usize {
         low + (self.next() % (high - low + 1) as u64) as usize
     }
 
-    fn chance(&mut self, percent: f64) -> bool {
+    /// Returns true with this probability in percent.
+    pub fn chance(&mut self, percent: f64) -> bool {
         100.0 * self.unit() < percent
     }
 
     /// Returns 10^v with v in [low, high).
-    fn power(&mut self, low: f64, high: f64) -> f64 {
+    pub fn power(&mut self, low: f64, high: f64) -> f64 {
         10f64.powf(low + (high - low) * self.unit())
     }
 
     /// Returns one of the choices with a probability proportional to its weight.
-    fn among<T: Copy>(&mut self, choices: &[(f64, T)]) -> T {
+    pub fn among<T: Copy>(&mut self, choices: &[(f64, T)]) -> T {
         let mut rest = self.unit() * choices.iter().map(|&(weight, _)| weight).sum::<f64>();
         for &(weight, choice) in choices {
             if rest < weight {
