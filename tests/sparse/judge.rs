@@ -199,14 +199,15 @@ impl<'c> Judge<'c> {
             return accept(justified && !event.message.is_empty(), || format!("{event:?}"));
         }
         for (i, (line, y)) in lines.iter().zip(event.values()).enumerate() {
-            let (r, size) = residual_of_row(y, line.iter().map(|&(j, a)| (a, x[j])));
-            if size.log2() > 1020.0 {
+            let terms = || line.iter().map(|&(j, a)| (a, x[j]));
+            if residual_of_row(0.0, terms()).1.log2() > 1020.0 {
                 continue;
             }
-            let error = (line.len() + 1) as f64 * f64::EPSILON * size.in_units(size.exponent);
+            let (r, size) = residual_of_row(y, terms());
+            let error = (line.len() + 1) as f64 * f64::EPSILON * size.value;
             // Each product may underflow.
             let underflow = scaled(line.len() as f64, -1074 - size.exponent);
-            if r.value.abs() > error + underflow || !y.is_finite() {
+            if !y.is_finite() || r.value.abs() > error + underflow {
                 return Err(format!("row {i} of the product is {y:e}, off by {:e} of {:e}", r.value, size.value));
             }
         }
@@ -264,7 +265,8 @@ impl<'c> Judge<'c> {
             (m == "amg" && self.wild(), status::MATRIX),
             (case.options.contains("format_memory"), status::MEMORY),
         ];
-        let errors = |list: &[(bool, i32)]| list.iter().filter(|error| error.0).map(|error| error.1).collect();
+        let errors =
+            |list: &[(bool, i32)]| -> Vec<i32> { list.iter().filter(|error| error.0).map(|error| error.1).collect() };
         (errors(&certain), errors(&possible))
     }
 

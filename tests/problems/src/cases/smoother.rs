@@ -52,7 +52,10 @@ pub fn make(seed: u64, number: u64) -> Case {
     let stencil: Vec<f64> = entries(r, kind).into_iter().map(|value| scaled(value, a_scale)).collect();
     // The judge inverts the blocks of stencils that are not dominant.
     let largest = if kind.ends_with("not dominant") { 3 } else { 8 };
-    let block = [(); 3].map(|()| r.whole(1, if r.chance(50.0) { largest } else { largest.min(4) }) as i64);
+    let block = [(); 3].map(|()| {
+        let most = if r.chance(50.0) { largest } else { largest.min(4) };
+        r.whole(1, most) as i64
+    });
     let mut level = Level::new(&patches(r));
     let f_scale = a_scale + if r.chance(15.0) { r.whole(0, 400) as i32 - 200 } else { 0 };
     level.u.iter_mut().flatten().for_each(|u| *u = scaled(r.sign(), f_scale - a_scale));

@@ -94,7 +94,7 @@ pub fn make(seed: u64, number: u64) -> Case {
     if a_scale != 0 {
         features.push("A: scaled");
     }
-    let scalings = scalings(r, wild, rows, cols, rows == cols, &mut features);
+    let scalings = scalings(r, wild, rows, cols, &mut features);
     for (i, j, value) in &mut entries {
         *value = scaled(*value, a_scale + scalings.0[*i] + scalings.1[*j]);
     }
@@ -117,10 +117,9 @@ pub fn make(seed: u64, number: u64) -> Case {
         entries.iter().map(|&(i, j, value)| factor * if i == j { diagonal * value } else { value }).collect()
     });
     let values: Vec<f64> = (0..cols).map(|_| r.sign()).collect();
-    let b = rhs(r, &entries, rows, &values, a_scale, wild, &mut features);
+    let mut b = rhs(r, &entries, rows, &values, a_scale, wild, &mut features);
     let mut guess = guess(r, &values, &mut features);
     let x: Vec<f64> = (0..cols).map(|_| r.sign() * if r.chance(10.0) { r.power(-20.0, 20.0) } else { 1.0 }).collect();
-    let mut b = b;
     if r.chance(2.0) {
         features.push("input not finite");
         let value = r.among(&[(1.0, f64::NAN), (1.0, f64::INFINITY), (1.0, f64::NEG_INFINITY)]);
@@ -164,17 +163,15 @@ fn scalings(
     wild: f64,
     rows: usize,
     cols: usize,
-    square: bool,
     features: &mut Vec<&'static str>,
 ) -> (Vec<i32>, Vec<i32>) {
     let most = r.among(&[(1.0, 5), (1.0, 30), (1.0, 100), (1.0, 249)]);
-    let mut exponents = |n: usize| (0..n).map(|_| r.whole(0, 2 * most) as i32 - most as i32).collect::<Vec<_>>();
-    let (of_rows, of_cols) = (exponents(rows), exponents(cols));
+    let of_rows: Vec<i32> = (0..rows).map(|_| r.whole(0, 2 * most) as i32 - most as i32).collect();
     if r.chance(8.0 * wild) {
         features.push("rows scaled");
         return (of_rows, vec![0; cols]);
     }
-    if r.chance(8.0 * wild) && square {
+    if r.chance(8.0 * wild) && rows == cols {
         features.push("rows and columns scaled");
         return (of_rows.clone(), of_rows);
     }
@@ -207,7 +204,8 @@ fn order(r: &mut Random, by: By, entries: &mut [Entry]) {
 }
 
 fn matrix(r: &mut Random, kind: &str) -> (usize, usize, Vec<Entry>) {
-    let n = r.among(&[(50.0, r.whole(1, 8)), (40.0, r.whole(2, 40)), (10.0, r.whole(40, 150))]);
+    let sizes = [(50.0, r.whole(1, 8)), (40.0, r.whole(2, 40)), (10.0, r.whole(40, 150))];
+    let n = r.among(&sizes);
     let square = |entries: Vec<Entry>| (n, n, entries);
     match kind {
         "dominant, symmetric" => square(dominant(r, n, true, 1.01)),
@@ -466,9 +464,10 @@ fn options(r: &mut Random, kind: &str) -> String {
     if r.chance(10.0) {
         words.push(format!("abs_tol={:e}", r.power(-20.0, 2.0)));
     }
-    let rel_tol = if r.chance(5.0) { 0.0 } else { r.power(-15.0, -1.0) };
+    let rel_tol = r.power(-15.0, -1.0);
     let reference = if r.chance(30.0) { "initial" } else { "rhs" };
-    let max_iter = r.among(&[(4.0, 0), (3.0, 1), (8.0, r.whole(2, 12)), (85.0, 300)]);
+    let limits = [(4.0, 0), (3.0, 1), (8.0, r.whole(2, 12)), (85.0, 300)];
+    let max_iter = r.among(&limits);
     words.push(format!("rel_tol={rel_tol:e} reference={reference} max_iter={max_iter}"));
     words.join(" ")
 }
