@@ -4,7 +4,7 @@
 //!
 //! | variable | meaning, default |
 //! |---|---|
-//! | `RRBSOLVER_TRUTH_CASES` | number of cases, 1500 |
+//! | `RRBSOLVER_TRUTH_CASES` | number of cases, 2000 |
 //! | `RRBSOLVER_TRUTH_SEED` | seed of the sequence, 1 |
 //! | `RRBSOLVER_TRUTH_CASE` | number of a single case, which is described |
 
@@ -346,7 +346,7 @@ const LEAST: [(&str, f64); 9] = [
 #[test]
 fn random_stencils() {
     let seed = variable("RRBSOLVER_TRUTH_SEED").unwrap_or(1);
-    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(1500u64);
+    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(2000u64);
     let alone: Option<u64> = variable("RRBSOLVER_TRUTH_CASE");
     let (mut counts, mut wrong) = (BTreeMap::<String, u64>::new(), Vec::new());
     for number in alone.map_or(0..cases, |number| number..number + 1) {

@@ -106,6 +106,8 @@ pub struct Matrix {
     missing_diagonal: bool,
     positive_diagonal: bool,
     diagonal: bool,
+    /// Whether all entries outside the diagonal are zero.
+    diagonal_values: bool,
     /// Largest difference of mirrored entries, divided by the limit below which the library considers them equal.
     asymmetry: f64,
     /// Largest row sum of magnitudes, as log2.
@@ -142,6 +144,7 @@ impl Matrix {
             missing_diagonal: (0..n).any(|i| !sums.contains_key(&(i, i))),
             positive_diagonal: (0..n).all(|i| at(i, i) > 0.0),
             diagonal: sums.keys().all(|(i, j)| i == j),
+            diagonal_values: sums.iter().all(|((i, j), &value)| i == j || value == 0.0),
             asymmetry,
             log2_sum: of_rows.iter().map(sum).fold(f64::NEG_INFINITY, f64::max),
             rows: of_rows,
@@ -218,7 +221,7 @@ impl<'c> Judge<'c> {
     fn method(&self) -> (&str, &str) {
         let asked = self.case.option("solver", "auto");
         let solver = match asked {
-            "auto" if self.a.diagonal => "jacobi",
+            "auto" if self.a.diagonal_values => "jacobi",
             "auto" if self.a.asymmetry > 1.0 => "idr",
             "auto" if self.a.positive_diagonal => "cg",
             "auto" => "minres",

@@ -4,7 +4,7 @@
 //!
 //! | variable | meaning, default |
 //! |---|---|
-//! | `RRBSOLVER_TRUTH_CASES` | number of cases, 3000 |
+//! | `RRBSOLVER_TRUTH_CASES` | number of cases, 2000 |
 //! | `RRBSOLVER_TRUTH_SEED` | seed of the sequence, 1 |
 //! | `RRBSOLVER_TRUTH_CASE` | number of a single case, which is described in full |
 //! | `RRBSOLVER_TRUTH_SHOW` | number of failing cases that are shown, 20 |
@@ -198,7 +198,7 @@ fn results() -> Vec<String> {
 #[test]
 fn random_systems() {
     let seed = variable("RRBSOLVER_TRUTH_SEED").unwrap_or(1);
-    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(3000u64);
+    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(2000u64);
     let alone: Option<u64> = variable("RRBSOLVER_TRUTH_CASE");
     let (next, summary) = (AtomicU64::new(alone.unwrap_or(0)), Mutex::new(Summary::default()));
     let end = alone.map_or(cases, |number| number + 1);
