@@ -9,4 +9,5 @@ pub mod series;
 pub mod smoother;
 pub mod solve;
 pub mod sparse;
+pub mod state;
 pub mod vectors;

@@ -2,10 +2,10 @@
 //!
 //! Source: Fletcher, Conjugate gradient methods for indefinite systems, 1976; the 2008 thesis, (3.21) to (3.23).
 
-use super::progress::{Progress, divides};
-use super::state::{PcgEnd, Start, Test};
+use super::{State, divides};
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::Result;
+use crate::report::StopReason;
 
 const SHADOW: VectorId = VectorId::own(0);
 const P: VectorId = VectorId::own(1);
@@ -25,11 +25,7 @@ pub const BICG_VECTORS: usize = 7;
 ///
 /// A product with A and one with A', M^-1 and M^-T, three inner products. Where rho or <p~, A p> vanishes it ends as
 /// stagnated.
-pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
-    let (mut at, end) = Progress::begin(test, start);
-    if let Some(end) = end {
-        return Ok(end);
-    }
+pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     let identity = s.is_unpreconditioned();
     let (z, shadow_z) = if identity { (VectorId::R, SHADOW) } else { (Z, SHADOW_Z) };
     s.copy(VectorId::R, SHADOW);
@@ -41,7 +37,7 @@ pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Re
         }
         let rho = s.inner(SHADOW, z);
         if !divides(rho) {
-            return Ok(at.broken());
+            return Ok(StopReason::Stagnated);
         }
         let beta = rho_old.map_or(0.0, |rho_old| rho / rho_old);
         rho_old = Some(rho);
@@ -51,13 +47,13 @@ pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Re
         s.transposed_product(SHADOW_P, SHADOW_Q);
         let energy = s.inner(SHADOW_P, Q);
         if !divides(energy) {
-            return Ok(at.broken());
+            return Ok(StopReason::Stagnated);
         }
         let alpha = rho / energy;
         s.combine(VectorId::X, 1.0, &[(alpha, P)]);
         let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-alpha, Q)]);
-        if let Some(end) = at.check(s, norm2.sqrt()) {
-            return Ok(end);
+        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+            return Ok(reason);
         }
         s.combine(SHADOW, 1.0, &[(-alpha, SHADOW_Q)]);
     }

@@ -3,10 +3,10 @@
 //! Source: van der Vorst, Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG, SIAM J. Sci. Stat. Comput. 13
 //! (1992); preconditioned from the right, so that r is that of A x = b.
 
-use super::progress::{Progress, divides};
-use super::state::{PcgEnd, Start, Test};
+use super::{State, divides};
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::Result;
+use crate::report::StopReason;
 
 const SHADOW: VectorId = VectorId::own(0);
 const P: VectorId = VectorId::own(1);
@@ -25,26 +25,22 @@ pub const BICGSTAB_VECTORS: usize = 5;
 ///
 /// Where s meets the test, the iteration ends with x + alpha M^-1 p and r = s. s has the place of r. Two products, two
 /// M^-1, six inner products. Where rho, <r~, v>, <t, t> or omega vanishes it ends as stagnated.
-pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
-    let (mut at, end) = Progress::begin(test, start);
-    if let Some(end) = end {
-        return Ok(end);
-    }
+pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     s.copy(VectorId::R, SHADOW);
     s.copy(VectorId::R, P);
-    let mut rho = start.norm2;
+    let mut rho = at.norm2;
     loop {
         let z = precondition(s, P);
         s.product(z, V);
         let energy = s.inner(SHADOW, V);
         if !divides(energy) {
-            return Ok(at.broken());
+            return Ok(StopReason::Stagnated);
         }
         let alpha = rho / energy;
         s.combine(VectorId::X, 1.0, &[(alpha, z)]);
         let half = s.combine_norm2(VectorId::R, 1.0, &[(-alpha, V)]).sqrt();
-        if half <= test.threshold {
-            return Ok(at.check(s, half).unwrap_or_else(|| at.broken()));
+        if half <= at.test.threshold {
+            return Ok(at.observe(s, half).unwrap_or(StopReason::Stagnated));
         }
         let z = precondition(s, VectorId::R);
         s.product(z, T);
@@ -52,18 +48,18 @@ pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -
         s.inners(T, &[T, VectorId::R], &mut products);
         let [tt, ts] = products;
         if !divides(tt) {
-            return Ok(at.broken());
+            return Ok(StopReason::Stagnated);
         }
         let omega = ts / tt;
         s.combine(VectorId::X, 1.0, &[(omega, z)]);
         let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-omega, T)]);
-        if let Some(end) = at.check(s, norm2.sqrt()) {
-            return Ok(end);
+        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+            return Ok(reason);
         }
         let rho_old = rho;
         rho = s.inner(SHADOW, VectorId::R);
         if !divides(rho) || !divides(omega) {
-            return Ok(at.broken());
+            return Ok(StopReason::Stagnated);
         }
         let beta = (rho / rho_old) * (alpha / omega);
         s.combine(P, beta, &[(1.0, VectorId::R), (-beta * omega, V)]);

@@ -1,24 +1,126 @@
-//! The decisions of an iteration. A device takes them by itself: kernels/common/scalars.cuh has the same functions.
+//! The decisions of a solve: pure functions of its state and of the numbers that the steps have returned. A device takes
+//! those of an iteration by itself: `kernels/common/scalars.cuh` has the same functions.
+//!
+//! | state | test | [`Code`] | [`Next`] |
+//! |---|---|---|---|
+//! | start, r = b - A x | norm <= threshold | `Met` | end, converged |
+//! | | r or r'M^-1 r is rounding; the fourth restart, or the last one gained little | `Spent` | end, stagnated |
+//! | | the observer asked to stop | `Paused` | end |
+//! | | `max_iter` | `MaxIter` | end |
+//! | | r'M^-1 r, or p'Ap, is not positive | `RhoBad`, `SigmaBad` | breakdown |
+//! | iteration | norm <= threshold | `Met` | restart if the test confirms, else end |
+//! | | `max_iter`; the observer asked to stop | `MaxIter`, `Paused` | end |
+//! | | norm > divergence | `Diverged` | end |
+//! | | r'M^-1 r or p'Ap is rounding; the residual stands still; a replacement found drift | `Spent` | restart |
+//! | | another preconditioner promises less work | `Changed` | start with that |
+//! | | r'M^-1 r, or p'Ap, is not positive | `RhoNegative`, ... | breakdown |
+//!
+//! A breakdown, and an end that misses the test on the whole grid, may begin another run ([`super::Caller`]).
 
-use super::state::{Iteration, Test};
+use crate::backend::steps::pcg::{ENERGY, SQUARE};
+use crate::backend::steps::state::{Exact, Mark, State, Test};
+use crate::error::Error;
 use crate::options::Norm;
+use crate::report::StopReason;
 
-/// How the iteration stands.
+/// What a test has found. The numbers of the first nine are those of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Code {
-    /// It goes on.
+    /// The iteration goes on.
     Running,
-    /// The test is met.
+    /// norm <= threshold.
     Met,
     /// `max_iter` is reached.
     MaxIter,
-    /// Squares have vanished: r'M^-1 r, or p'Ap.
+    /// Iterating further gains nothing before r is recomputed: r'M^-1 r is rounding, for example.
     Spent,
+    /// p'Ap is rounding.
     SigmaVanished,
-    /// No squares of definite matrices: r'M^-1 r as a norm, or for the next direction, or p'Ap.
+    /// r'M^-1 r < 0, or not finite, in the preconditioned norm: the iteration has no norm, which was not reported.
     RhoNegative,
+    /// r'M^-1 r, needed for the next direction, is not positive or not finite.
     RhoBad,
+    /// p'Ap is not positive or not finite.
     SigmaBad,
+    /// The observer asked to stop.
+    Paused,
+    /// norm > divergence.
+    Diverged,
+    /// Another preconditioner is in place.
+    Changed,
+}
+
+/// What the loop does next.
+#[derive(Debug)]
+pub enum Next {
+    /// A start from r = b - A x.
+    Start,
+    /// An iteration: p, q = A p, rho and sigma are there.
+    Iterate,
+    /// r = b - A x, and a start.
+    Restart,
+    /// The same with another preconditioner: what the one before it missed does not count.
+    Change,
+    /// The end, unless the caller begins another run.
+    End(StopReason),
+    /// A breakdown.
+    Fail(Error),
+}
+
+/// Restarts of a solve at most. Each takes away the rounding of the x before it: after three, numbers 1e45 times
+/// too large are gone, and what is left does not come of the guess.
+pub const MOST_RESTARTS: usize = 3;
+/// Another restart follows if the last one reduced the norm to at most this part: at the rounding level a restart comes
+/// back to the same residual.
+pub const WORTH: f64 = 0.5;
+
+/// Where CG is in single precision, r is replaced by b - A x in the iteration after <r, r> has fallen to this part of
+/// its largest value since the last replacement, or r'M^-1 r to this part of its value there. The largest counts because
+/// rounding is relative to it. r'M^-1 r counts because on a nearly singular system it falls at once, with the constant
+/// in r, while rounding of the large S1 p has left another constant that the norm does not show.
+pub(super) const FALLEN: f64 = 1e-8;
+/// Or after this many iterations: rounding adds up where nothing falls, too.
+pub(super) const EVERY: usize = 40;
+/// Where <r, r> has to fall to no less than this part of its largest value, rounding is a small part of the residual
+/// until the test is met, and a miss now and then costs less than the replacements.
+pub(super) const NEAR: f64 = 1e-12;
+/// The recurred <r, r> is off by this factor: rounding is a third of the residual, and p is of no more use.
+pub(super) const OFF: f64 = 1.1;
+/// r'M^-1 r is this many times its value before the replacement: likewise.
+pub(super) const GROWN: f64 = 2.0;
+/// <r, r> is at most this part of its value at the last replacement: the iterations have gained something all the same.
+pub(super) const GAINED: f64 = 0.25;
+/// r'M^-1 r is more than this part of its value before: where it has fallen further, CG is on its way.
+pub(super) const HARDLY_LESS: f64 = 0.25;
+/// And this many times what the beta of the iteration before would have made of it: most of it is rounding then, to
+/// which p is not conjugate, and steps along such a p may lead away for good.
+pub(super) const TURNED: f64 = 8.0;
+/// <r, r> is this many times its value at the replacement before: likewise.
+pub(super) const LED_AWAY: f64 = 100.0;
+
+/// Iterations without a lower residual, of a preconditioner that contracts at any coefficients: a cycle of aggregation
+/// takes three or four for a digit, and contrasts of 1e6 may begin with twenty that lower nothing. The recurred residual
+/// may stand just above the threshold, where rounding allows no less, and grow after 50 iterations or more.
+pub(super) const LONG: usize = 40;
+/// Lower means at most this part.
+pub(super) const LOWER: f64 = 0.7;
+/// Part of the reference: above it, the 2-norm may stand still while the energy of the error falls.
+pub(super) const NEAR_ROUNDING: f64 = 1e-4;
+
+/// A square that is not positive, this small relative to the largest r'M^-1 r, is rounding: an indefinite matrix shows
+/// before a residual has come down by five digits. On a singular system rounding also leaves r a constant, on which
+/// M^-1 is zero.
+pub(super) const NEGLIGIBLE: f64 = 1e-10;
+/// p'Ap that is not positive is rounding if it is at most this many roundings of its terms: A is nearly singular.
+pub(super) const ROUNDINGS: f64 = 64.0;
+
+/// What a replacement of the residual has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replaced {
+    /// See [`OFF`], [`GAINED`] and [`LED_AWAY`].
+    pub(super) off: bool,
+    pub(super) gained: bool,
+    pub(super) led_away: bool,
 }
 
 /// Whether a square is that of a definite matrix: NaN and infinity are not.
@@ -26,29 +128,154 @@ pub(super) fn is_positive(square: f64) -> bool {
     square > 0.0 && square.is_finite()
 }
 
-impl Iteration {
-    /// The tested norm, of <r, r> and, in the papers' norm, of rho = <r, M^-1 r>.
-    pub(super) fn take_norm(&mut self, test: &Test, rho: f64) -> Code {
-        let preconditioned = test.norm == Norm::Preconditioned;
-        let rho = if self.vanished(test, rho) { 0.0 } else { rho };
+/// Iterations that were done when `quantity` of `iteration` broke down.
+pub fn done_before(quantity: &str, iteration: usize) -> usize {
+    iteration - usize::from(quantity == ENERGY && iteration > 0)
+}
+
+fn breakdown(quantity: &'static str, value: f64, iteration: usize) -> Next {
+    Next::Fail(Error::Breakdown { quantity, value, iteration })
+}
+
+impl State {
+    /// What follows a test.
+    pub(super) fn next(&self, code: Code) -> Next {
+        match code {
+            Code::Running => Next::Iterate,
+            Code::Changed => Next::Change,
+            Code::Met if self.recurred && self.test.confirms => Next::Restart,
+            Code::Spent | Code::SigmaVanished if self.recurred => Next::Restart,
+            // The iteration without a norm was not reported.
+            Code::RhoNegative => breakdown(SQUARE, self.rho, self.iterations.saturating_sub(1)),
+            Code::RhoBad => breakdown(SQUARE, self.rho, self.iterations),
+            Code::SigmaBad => breakdown(ENERGY, self.sigma, self.iterations + 1),
+            _ => Next::End(self.reason(code)),
+        }
+    }
+
+    /// The reason of an end. A stop next to a test that a recurred residual meets counts if the caller finds it missed.
+    fn reason(&self, code: Code) -> StopReason {
+        match code {
+            Code::Diverged => StopReason::Diverged,
+            Code::Spent | Code::SigmaVanished => StopReason::Stagnated,
+            Code::Met if !(self.recurred && self.stopped) => StopReason::Converged,
+            _ if self.stopped => StopReason::Monitor,
+            _ => StopReason::MaxIter,
+        }
+    }
+
+    /// Forgets what this run has missed and offered.
+    pub(super) fn begin_run(&mut self) {
+        (self.restarts_of_run, self.offered, self.missed) = (0, 0, f64::INFINITY);
+    }
+
+    /// Counts a restart. The residual that the run began with has missed nothing.
+    pub(super) fn count_restart(&mut self) {
+        self.missed = if self.restarts_of_run > 0 { self.start.norm } else { f64::INFINITY };
+        self.restarts_of_run += 1;
+        self.restarts += 1;
+    }
+
+    /// Whether a restart may follow. NaN passes: it is a breakdown, which the steps show.
+    pub(super) fn may_start(&self) -> bool {
+        let fruitless = self.norm > WORTH * self.missed;
+        self.restarts <= MOST_RESTARTS && !fruitless
+    }
+
+    /// Whether x of a restart is offered to the caller, who has the first x of the run anyway: below the rounding level
+    /// a restart may make x worse.
+    pub(super) fn offers(&mut self) -> bool {
+        let offers = self.restarts_of_run > self.offered && self.norm < self.kept;
+        if offers {
+            self.offered = self.restarts_of_run;
+        }
+        offers
+    }
+
+    /// Test of r = b - A x in the 2-norm, which needs no M^-1 r.
+    pub(super) fn test_residual(&mut self) -> Code {
+        let test = &self.test;
+        (self.norm, self.recurred) = (self.norm2.sqrt(), false);
+        match test.norm {
+            Norm::True2 if self.norm <= test.threshold => Code::Met,
+            Norm::True2 if self.norm <= test.rounding => Code::Spent,
+            _ => Code::Running,
+        }
+    }
+
+    /// Test of a start with rho = <r, M^-1 r>. `rounding`: rounding explains its sign.
+    pub(super) fn test_start(&mut self, rho: f64, rounding: bool) -> Code {
+        let test = &self.test;
+        // M is definite: on a singular system a guess may leave nothing but rounding.
+        let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
+        let spent = self.norm <= test.rounding || constant || rounding;
+        self.rho = rho;
+        if !spent && !is_positive(rho) {
+            return Code::RhoBad;
+        }
+        self.largest_rho = self.largest_rho.max(rho);
+        if test.norm == Norm::Preconditioned {
+            self.norm = rho.abs().sqrt();
+            if self.norm <= test.threshold {
+                return Code::Met;
+            }
+        }
+        match (spent, self.stopped) {
+            (true, _) => Code::Spent,
+            (_, true) => Code::Paused,
+            _ if !self.may_start() => Code::Spent,
+            _ if self.iterations >= test.max_iter => Code::MaxIter,
+            _ => Code::Running,
+        }
+    }
+
+    /// Notes a start.
+    pub(super) fn begin(&mut self) {
+        let Self { iterations, norm, norm2, rho, .. } = *self;
+        self.start = Mark { iterations, norm };
+        self.least = self.start;
+        self.exact = Exact { iterations, norm2, rho, peak: norm2 };
+        self.beta = 0.0;
+    }
+
+    /// The tested norm, of <r, r> and, in the preconditioned norm, of rho = <r, M^-1 r>.
+    pub(super) fn take_norm(&mut self, rho: f64) -> Code {
+        let preconditioned = self.test.norm == Norm::Preconditioned;
+        let rho = if self.vanished(rho) { 0.0 } else { rho };
         self.norm = if preconditioned { rho } else { self.norm2 }.sqrt();
         if preconditioned && !(rho >= 0.0 && rho.is_finite()) { Code::RhoNegative } else { Code::Running }
     }
 
     /// The convergence check.
-    pub(super) fn check_convergence(&self, test: &Test) -> Code {
-        if self.norm <= test.threshold {
+    pub(super) fn check_convergence(&self) -> Code {
+        if self.norm <= self.test.threshold {
             Code::Met
-        } else if self.iterations >= test.max_iter {
+        } else if self.iterations >= self.test.max_iter {
             Code::MaxIter
         } else {
             Code::Running
         }
     }
 
+    /// The same, with what a device leaves to the host: the observer's wish and divergence.
+    pub(super) fn check(&self) -> Code {
+        match self.check_convergence() {
+            Code::Running if self.stopped => Code::Paused,
+            Code::Running if self.norm > self.test.divergence => Code::Diverged,
+            code => code,
+        }
+    }
+
+    /// The check of the methods other than PCG: the reason of the end, if this is one.
+    pub fn over(&self) -> Option<StopReason> {
+        let diverged = !self.norm.is_finite() || self.norm > self.test.divergence;
+        let code = if diverged { Code::Diverged } else { self.check() };
+        (code != Code::Running).then(|| self.reason(code))
+    }
+
     /// The scalar update: rho = <r, M^-1 r>, and beta, a function of it and of the rho before.
-    pub(super) fn take_rho(&mut self, test: &Test, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
-        if self.vanished(test, rho) {
+    pub(super) fn take_rho(&mut self, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
+        if self.vanished(rho) {
             return Code::Spent;
         }
         if !is_positive(rho) {
@@ -60,10 +287,10 @@ impl Iteration {
     }
 
     /// The end of an iteration: sigma = <p, A p>, and alpha of the next one.
-    pub(super) fn take_sigma(&mut self, test: &Test, sigma: f64) -> Code {
+    pub(super) fn take_sigma(&mut self, sigma: f64) -> Code {
         self.sigma = sigma;
         self.alpha = self.rho / sigma;
-        if self.vanished(test, sigma) {
+        if self.vanished(sigma) {
             Code::SigmaVanished
         } else if !is_positive(sigma) {
             Code::SigmaBad
@@ -73,15 +300,61 @@ impl Iteration {
     }
 
     /// A square that is not positive, of a residual whose squares may vanish.
-    fn vanished(&self, test: &Test, square: f64) -> bool {
-        square <= 0.0 && self.norm2.sqrt() <= test.vanishing
+    fn vanished(&self, square: f64) -> bool {
+        square <= 0.0 && self.norm2.sqrt() <= self.test.vanishing
+    }
+
+    /// Whether the next iteration replaces r by b - A x, where CG is in single precision.
+    pub(super) fn is_replacement_due(&self) -> bool {
+        let Test { norm, threshold, .. } = self.test;
+        let low_peak = if norm == Norm::True2 { threshold * threshold / NEAR } else { 0.0 };
+        let fell = self.exact.peak > low_peak && self.norm2 <= FALLEN * self.exact.peak;
+        fell || self.rho <= FALLEN * self.exact.rho || self.iterations >= self.exact.iterations + EVERY
+    }
+
+    /// Notes a replacement: r = b - A x has <r, r> = `norm2`, the recurred residual had `recurred`. x has the step.
+    pub(super) fn replace(&mut self, recurred: f64, norm2: f64) -> Replaced {
+        let last = self.exact;
+        self.exact = Exact { iterations: self.iterations, norm2, rho: f64::INFINITY, peak: norm2 };
+        self.alpha = 0.0;
+        Replaced {
+            off: norm2 > OFF * recurred || OFF * norm2 < recurred,
+            gained: norm2 <= GAINED * last.norm2,
+            led_away: last.iterations > self.start.iterations && norm2 > LED_AWAY * last.norm2,
+        }
+    }
+
+    /// Whether the direction after a replacement stays conjugate, p = z + beta p, else p = z. `rho`: r'M^-1 r of the
+    /// replaced r. None: rounding has moved r far and nothing was gained, so that PCG restarts.
+    pub(super) fn stays_conjugate(&self, replaced: Replaced, rho: f64) -> Option<bool> {
+        let drifted = replaced.off || rho > GROWN * self.rho;
+        // beta = 0 says nothing: p was z.
+        let turned = self.beta > 0.0 && rho > HARDLY_LESS * self.rho && rho > TURNED * self.beta * self.rho;
+        (!drifted || replaced.gained).then_some(!(drifted || replaced.led_away || turned))
+    }
+
+    /// Whether the residual has stood still for long, near the rounding level.
+    pub(super) fn stands_still(&mut self) -> bool {
+        if self.norm <= LOWER * self.least.norm {
+            self.least = Mark { iterations: self.iterations, norm: self.norm };
+        }
+        self.iterations >= self.least.iterations + LONG && self.least.norm <= NEAR_ROUNDING * self.test.reference
+    }
+
+    /// A square that is not positive is rounding: the residual has vanished, or the square is small relative to the
+    /// largest r'M^-1 r. In single precision, squares after the first may be anything.
+    pub(super) fn is_negligible(&self, quantity: &str, square: f64, single: bool) -> bool {
+        let compares = quantity != ENERGY || self.test.same_unit;
+        square <= 0.0
+            && (self.norm2.sqrt() <= self.test.vanishing
+                || compares && -square <= NEGLIGIBLE * self.largest_rho
+                || single && self.iterations > 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::solver::krylov::Start;
     use cudarc::driver::sys;
 
     /// Numbers from a generator (SplitMix64), among them such as decisions turn on.
@@ -169,10 +442,11 @@ mod tests {
                 same_unit: true,
                 general: false,
             };
-            let mut at = Iteration::new(Start { norm2: numbers.size(), iterations: (numbers.next() % 3) as usize });
+            let norm2 = numbers.size();
+            let mut at = State::new(test, norm2, (numbers.next() % 3) as usize);
             (at.rho, at.alpha, at.beta) = (numbers.size(), numbers.real(), numbers.real());
             let [rho, norm2, sigma] = [numbers.real(), numbers.size(), numbers.real()];
-            let state = |at: &Iteration, code: Code| Decided {
+            let state = |at: &State, code: Code| Decided {
                 threshold: test.threshold,
                 vanishing: test.vanishing,
                 rho: at.rho,
@@ -191,15 +465,15 @@ mod tests {
             unsafe { device(&mut its, rho, norm2, sigma) };
             at.iterations += 1;
             at.norm2 = norm2;
-            let mut code = at.take_norm(&test, rho);
+            let mut code = at.take_norm(rho);
             if code == Code::Running {
-                code = at.check_convergence(&test);
+                code = at.check_convergence();
             }
             if code == Code::Running {
-                code = at.take_rho(&test, rho, |rho, rho_old| rho / rho_old);
+                code = at.take_rho(rho, |rho, rho_old| rho / rho_old);
             }
             if code == Code::Running {
-                code = at.take_sigma(&test, sigma);
+                code = at.take_sigma(sigma);
             }
             // A NaN's sign says nothing.
             let bits = |v: f64| if v.is_nan() { u64::MAX } else { v.to_bits() };

@@ -3,10 +3,10 @@
 //! Source: Saad and Schultz, GMRES: a generalized minimal residual algorithm for solving nonsymmetric linear systems,
 //! SIAM J. Sci. Stat. Comput. 7 (1986); preconditioned from the right, so that r is that of A x = b.
 
-use super::progress::{Progress, divides};
-use super::state::{PcgEnd, Start, Test};
+use super::{State, divides};
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Result, reserve, zeroed};
+use crate::report::StopReason;
 use crate::runtime::number::hypot;
 
 /// Vectors beside x, b and r: the basis, and z.
@@ -106,13 +106,9 @@ fn v(k: usize) -> VectorId {
 ///
 /// At the end of a cycle x = x + M^-1 V y with R y = g, and r = b - A x, a product that is not counted. An iteration
 /// is a product with A, M^-1 and j + 1 inner products in each of two passes. Ends as stagnated where R is singular.
-pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: &mut GmresRoom) -> Result<PcgEnd> {
-    let (mut at, end) = Progress::begin(test, start);
-    if let Some(end) = end {
-        return Ok(end);
-    }
+pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoom) -> Result<StopReason> {
     loop {
-        let (columns, end) = cycle(s, &mut at, room);
+        let (columns, end) = cycle(s, at, room);
         room.back_substitute(columns);
         advance(s, columns, room);
         let norm = s.residual().sqrt();
@@ -120,15 +116,14 @@ pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room
             return Ok(end);
         }
         at.norm = norm;
-        if norm <= test.threshold || !norm.is_finite() {
-            let (_, end) = Progress::begin(test, Start { norm2: norm * norm, iterations: at.iterations });
-            return Ok(end.unwrap_or_else(|| at.broken()));
+        if norm <= at.test.threshold || !norm.is_finite() {
+            return Ok(at.over().unwrap_or(StopReason::Stagnated));
         }
     }
 }
 
 /// A cycle: the columns of R made, and the end if it ends the run.
-fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut Progress, room: &mut GmresRoom) -> (usize, Option<PcgEnd>) {
+fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoom) -> (usize, Option<StopReason>) {
     let z = v(room.restart + 1);
     room.g[0] = at.norm;
     s.combine(v(0), 0.0, &[(1.0 / at.norm, VectorId::R)]);
@@ -140,13 +135,13 @@ fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut Progress, room: &mut Gmres
         s.product(from, v(j + 1));
         let norm = orthogonalize(s, j, room);
         if !room.rotate(j) {
-            return (j, Some(at.broken()));
+            return (j, Some(StopReason::Stagnated));
         }
-        if let Some(end) = at.check(s, room.g[j + 1].abs()) {
+        if let Some(end) = at.observe(s, room.g[j + 1].abs()) {
             return (j + 1, Some(end));
         }
         if norm == 0.0 {
-            return (j + 1, Some(at.broken()));
+            return (j + 1, Some(StopReason::Stagnated));
         }
         s.combine(v(j + 1), 1.0 / norm, &[]);
     }

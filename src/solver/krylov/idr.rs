@@ -3,10 +3,10 @@
 //! Source: van Gijzen and Sonneveld, Algorithm 913: an elegant IDR(s) variant that efficiently exploits biorthogonality
 //! properties, ACM TOMS 38 (2011); preconditioned from the right.
 
-use super::progress::{Progress, divides};
-use super::state::{PcgEnd, Start, Test};
+use super::{State, divides};
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Result, reserve, zeroed};
+use crate::report::StopReason;
 
 /// omega is made larger where t and r are nearly orthogonal, |cos| below this (Sleijpen and van der Vorst 1995).
 const KAPPA: f64 = 0.7;
@@ -106,15 +106,11 @@ impl IdrRoom {
 ///
 /// and at its end v = M^-1 r, t = A v, r = r - omega t, x = x + omega v, omega least or larger (`KAPPA`). An iteration
 /// is a product with A. Ends as stagnated where m_kk, <t, t> or omega vanishes.
-pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: &mut IdrRoom) -> Result<PcgEnd> {
-    let (mut at, end) = Progress::begin(test, start);
-    if let Some(end) = end {
-        return Ok(end);
-    }
+pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut IdrRoom) -> Result<StopReason> {
     room.fit(s.rows());
     let n = room.shadow;
     if !prepare(s, room) {
-        return Ok(at.broken());
+        return Ok(StopReason::Stagnated);
     }
     let mut omega = 1.0;
     loop {
@@ -123,13 +119,13 @@ pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: 
             next_direction(s, room, k, omega);
             let pivot = room.m[k * n + k];
             if !divides(pivot) {
-                return Ok(at.broken());
+                return Ok(StopReason::Stagnated);
             }
             let beta = room.f[k] / pivot;
             s.combine(VectorId::X, 1.0, &[(beta, room.u(k))]);
             let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-beta, room.g(k))]);
-            if let Some(end) = at.check(s, norm2.sqrt()) {
-                return Ok(end);
+            if let Some(reason) = at.observe(s, norm2.sqrt()) {
+                return Ok(reason);
             }
             for i in k + 1..n {
                 room.f[i] -= beta * room.m[i * n + k];
@@ -138,11 +134,11 @@ pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start, room: 
         match reduce_dimension(s, room, at.norm) {
             Some((least, norm2)) => {
                 omega = least;
-                if let Some(end) = at.check(s, norm2.sqrt()) {
-                    return Ok(end);
+                if let Some(reason) = at.observe(s, norm2.sqrt()) {
+                    return Ok(reason);
                 }
             }
-            None => return Ok(at.broken()),
+            None => return Ok(StopReason::Stagnated),
         }
     }
 }

@@ -3,11 +3,11 @@
 //! Source: Paige and Saunders, Solution of sparse indefinite systems of linear equations, SIAM J. Numer. Anal. 12
 //! (1975), with a symmetric positive definite M.
 
-use super::progress::{Progress, divides};
-use super::state::{PcgEnd, Start, Test};
+use super::{State, divides};
 use crate::backend::steps::pcg::SQUARE;
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Error, Result};
+use crate::report::StopReason;
 use crate::runtime::number::hypot;
 
 /// u_k-1, u_k and u_k+1 of the Lanczos process, in turns.
@@ -43,18 +43,14 @@ struct Rotation {
 ///
 /// # Errors
 /// `Error::Breakdown` where <u, M^-1 u> is negative: M is indefinite.
-pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> Result<PcgEnd> {
-    let (mut at, end) = Progress::begin(test, start);
-    if let Some(end) = end {
-        return Ok(end);
-    }
+pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     s.copy(VectorId::R, VectorId::own(U));
     let mut beta = lanczos_norm(s, 0, at.iterations)?;
     let (mut beta_old, mut k) = (0.0, 0);
     let mut last = Rotation { cosine: -1.0, sine: 0.0, epsilon: 0.0, delta: 0.0, phi: beta };
     loop {
         if !divides(beta) {
-            return Ok(at.broken());
+            return Ok(StopReason::Stagnated);
         }
         let alpha = next_lanczos_vector(s, k, beta, beta_old);
         let beta_next = lanczos_norm(s, k + 1, at.iterations)?;
@@ -64,7 +60,7 @@ pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> 
         let gamma_bar = last.sine * last.delta - last.cosine * alpha;
         let gamma = hypot(gamma_bar, beta_next);
         if !divides(gamma) {
-            return Ok(at.broken());
+            return Ok(StopReason::Stagnated);
         }
         let (cosine, sine) = (gamma_bar / gamma, beta_next / gamma);
         let phi = cosine * last.phi;
@@ -76,8 +72,8 @@ pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, test: &Test, start: Start) -> 
         s.combine(VectorId::X, 1.0, &[(phi, w)]);
         let new = if beta_next > 0.0 { -last.phi * sine * cosine / beta_next } else { 0.0 };
         let norm2 = s.combine_norm2(VectorId::R, sine * sine, &[(new, u(k + 1))]);
-        if let Some(end) = at.check(s, norm2.sqrt()) {
-            return Ok(end);
+        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+            return Ok(reason);
         }
         last = Rotation {
             cosine,

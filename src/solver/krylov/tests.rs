@@ -1,7 +1,7 @@
 //! The loop and its policies on a family of a few unknowns: what rounding does to a residual that is recurred, the
 //! family does on purpose and much more.
 
-use super::replacement::{Drift, Turn};
+use super::decisions::*;
 use super::*;
 use crate::backend::steps::vectors::VectorSteps;
 
@@ -113,19 +113,11 @@ impl Line {
 
     /// Solves from x = 0.
     fn solve(&mut self, test: &Test) -> Result<Solved> {
-        let mut offered = Vec::new();
-        let mut keep = |s: &mut Self, _: f64, norm: f64| {
-            offered.push(norm);
-            // The caller may spend r.
-            s.v[R].fill(f64::NAN);
-            Some(norm)
-        };
-        let mut best = BestIterate::new(f64::INFINITY, &mut keep);
-        let mut restarts = Restarts::none();
-        let norm2 = self.residual();
-        let end = pcg(self, test, &mut best, &mut restarts, Start { norm2, iterations: 0 })?;
-        let best = best.norm;
-        Ok(Solved { end, best, offered, restarts: restarts.done })
+        let mut offered = Offered(Vec::new());
+        let mut at = State::new(*test, self.residual(), 0);
+        let reason = pcg(self, &mut at, &mut offered)?;
+        let end = End { reason, iterations: at.iterations, norm: at.norm };
+        Ok(Solved { end, best: at.kept, offered: offered.0, restarts: at.restarts })
     }
 
     fn solve_to(&mut self, rel_tol: f64) -> Solved {
@@ -134,10 +126,27 @@ impl Line {
     }
 }
 
+/// Norms of the iterates that were offered to the caller.
+struct Offered(Vec<f64>);
+
+impl Caller<Line> for Offered {
+    fn keep(&mut self, s: &mut Line, _: f64, norm: f64) -> Option<f64> {
+        self.0.push(norm);
+        // The caller may overwrite r.
+        s.v[R].fill(f64::NAN);
+        Some(norm)
+    }
+}
+
+struct End {
+    reason: StopReason,
+    iterations: usize,
+    norm: f64,
+}
+
 struct Solved {
-    end: PcgEnd,
+    end: End,
     best: f64,
-    /// Norms of the iterates that were offered to the caller.
     offered: Vec<f64>,
     restarts: usize,
 }
@@ -251,16 +260,16 @@ fn restarts_take_away_what_the_recurrence_lost() {
     assert!(line.true_norm() <= line.test(1e-8).threshold);
 }
 
-/// Without `Restarts::MOST` six of them would come to 1e-13.
+/// Without `MOST_RESTARTS` six of them would come to 1e-13.
 #[test]
 fn restarts_are_few() {
     let mut line = Line::easy(1e-2);
     let solved = line.solve_to(1e-13);
-    assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, Restarts::MOST + 1));
+    assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, MOST_RESTARTS + 1));
     assert!(close(solved.end.norm, line.true_norm()));
 }
 
-/// Every restart leaves six tenths of the residual. Without `Restarts::WORTH` there would be as many as may be.
+/// Every restart leaves six tenths of the residual. Without `WORTH` there would be as many as may be.
 #[test]
 fn restarts_end_where_they_gain_little() {
     let mut line = Line::easy(0.6);
@@ -268,7 +277,7 @@ fn restarts_end_where_they_gain_little() {
     assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, 2));
 }
 
-/// A recurred residual that stands still above the threshold. Without `Plateau` the loop goes on to `max_iter`.
+/// A recurred residual that stands still above the threshold. Without `stands_still` the loop goes on to `max_iter`.
 #[test]
 fn a_residual_that_stands_still_is_recomputed() {
     for contracts in [false, true] {
@@ -276,7 +285,7 @@ fn a_residual_that_stands_still_is_recomputed() {
         let solved = line.solve_to(1e-10);
         if contracts {
             assert_eq!(solved.end.reason, StopReason::Stagnated);
-            assert!(solved.end.iterations < 4 * (Plateau::LONG + 30), "{}", solved.end.iterations);
+            assert!(solved.end.iterations < 4 * (LONG + 30), "{}", solved.end.iterations);
             assert!(close(solved.end.norm, line.true_norm()));
         } else {
             assert_eq!((solved.end.reason, solved.restarts), (StopReason::MaxIter, 0));
@@ -286,13 +295,30 @@ fn a_residual_that_stands_still_is_recomputed() {
 
 #[test]
 fn restarts_of_several_runs_count_together() {
-    let mut restarts = Restarts::none();
-    for run in 0..=Restarts::MOST {
-        restarts.begin_run();
-        assert!(restarts.allow(1.0), "a run has missed nothing when it begins");
-        restarts.start_from(1.0);
-        restarts.count();
-        assert_eq!(restarts.allow(0.9), run < Restarts::MOST, "its first start was not after a miss");
+    let mut at = State { norm: 1.0, ..somewhere() };
+    for run in 0..=MOST_RESTARTS {
+        at = at.again(1.0, 0);
+        assert!(at.may_start(), "a run has missed nothing when it begins");
+        at.begin();
+        at.count_restart();
+        at.norm = 0.9;
+        assert_eq!(at.may_start(), run < MOST_RESTARTS, "its first start was not after a miss");
+    }
+}
+
+/// A run that restarts twice must halve its residual.
+#[test]
+fn restarts_that_gain_little_end_the_run() {
+    let mut at = somewhere();
+    at.begin();
+    at.count_restart();
+    at.norm = 0.9;
+    assert!(at.may_start());
+    at.begin();
+    at.count_restart();
+    for (norm, allowed) in [(0.44, true), (0.46, false), (f64::NAN, true)] {
+        at.norm = norm;
+        assert_eq!(at.may_start(), allowed, "{norm}");
     }
 }
 
@@ -310,7 +336,7 @@ fn the_best_iterate_is_kept() {
 #[test]
 fn every_better_iterate_is_offered_once() {
     let solved = Line::easy(1e-2).solve_to(1e-13);
-    assert_eq!(solved.offered.len(), Restarts::MOST);
+    assert_eq!(solved.offered.len(), MOST_RESTARTS);
     assert!(solved.offered.is_sorted_by(|a, b| a > b), "{:?}", solved.offered);
     assert_eq!(Some(&solved.best), solved.offered.last());
 }
@@ -355,125 +381,129 @@ fn residual_replacement_saves_restarts() {
     assert!(replaced.replaced >= 2 && without.restarts >= 2, "{} {}", replaced.replaced, without.restarts);
 }
 
-/// Where the iteration is, with rho = <r, r> = 1.
-fn somewhere() -> Iteration {
-    let at = Iteration::new(Start { norm2: 1.0, iterations: 7 });
-    Iteration { rho: 1.0, sigma: 1.0, largest_rho: 1.0, ..at }
+/// Within a run, with rho = <r, r> = 1.
+fn somewhere() -> State {
+    State { rho: 1.0, sigma: 1.0, largest_rho: 1.0, ..State::new(Line::easy(0.0).test(1e-14), 1.0, 7) }
+}
+
+/// After a start from `from`.
+fn started(from: State) -> State {
+    let mut at = from;
+    at.begin();
+    at
 }
 
 #[test]
 fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
-    let strict = Line::easy(0.0).test(1e-14);
-    let at = somewhere();
-    let due = |test: &Test, at: Iteration| Replacement::start(test, &somewhere()).is_due(&at);
-    assert!(!due(&strict, at));
-    let fallen = 0.9 * Replacement::FALLEN;
-    assert!(due(&strict, Iteration { norm2: fallen, ..somewhere() }), "the norm has fallen");
-    assert!(due(&strict, Iteration { rho: fallen, ..somewhere() }), "r'M^-1 r has fallen");
-    assert!(!due(&strict, Iteration { iterations: 6 + Replacement::EVERY, ..somewhere() }));
-    assert!(due(&strict, Iteration { iterations: 7 + Replacement::EVERY, ..somewhere() }), "many iterations");
+    let at = started(somewhere());
+    assert!(!at.is_replacement_due());
+    let fallen = 0.9 * FALLEN;
+    assert!(State { norm2: fallen, ..at }.is_replacement_due(), "the norm has fallen");
+    assert!(State { rho: fallen, ..at }.is_replacement_due(), "r'M^-1 r has fallen");
+    assert!(!State { iterations: 6 + EVERY, ..at }.is_replacement_due());
+    assert!(State { iterations: 7 + EVERY, ..at }.is_replacement_due(), "many iterations");
     // The test is met before rounding counts.
-    let near = Test { threshold: 1.1 * Replacement::NEAR.sqrt(), ..strict };
-    assert!(!due(&near, Iteration { norm2: fallen, ..somewhere() }));
-    assert!(due(&near, Iteration { rho: fallen, ..somewhere() }), "of r'M^-1 r that says nothing");
+    let near = State { test: Test { threshold: 1.1 * NEAR.sqrt(), ..at.test }, ..at };
+    assert!(!State { norm2: fallen, ..near }.is_replacement_due());
+    assert!(State { rho: fallen, ..near }.is_replacement_due(), "of r'M^-1 r that says nothing");
 }
 
 /// A fall counts from the largest <r, r> since the last replacement.
 #[test]
 fn residual_replacement_looks_at_the_largest() {
-    let mut line = Line::easy(0.0);
+    let mut line = Line { single: true, ..Line::easy(0.0) };
     line.residual();
     line.precondition();
     line.copy(VectorId::Z, VectorId::P);
     line.multiply();
-    let mut at = Iteration { alpha: 1e3, ..somewhere() };
-    let mut replacement = Replacement::start(&line.test(1e-14), &somewhere());
-    assert!(replacement.recur(&mut line, &mut at).is_none());
-    assert!(at.norm2 > 1e6, "{:e}", at.norm2);
-    assert!(replacement.is_due(&Iteration { norm2: 1e-3, ..somewhere() }));
+    let mut at = State { alpha: 1e3, ..started(somewhere()) };
+    iterate(&mut line, &mut at);
+    assert!(line.replaced == 0 && at.norm2 > 1e6, "{:e}", at.norm2);
+    assert!(State { norm2: 1e-3, rho: 1.0, ..at }.is_replacement_due());
     // After a replacement it is that of the replaced residual, and x has the step.
-    at.iterations += 1;
-    replacement.replace(&mut line, &mut at);
-    replacement.measure_from(1.0);
-    assert!(close(at.norm2.sqrt(), line.true_norm()) && at.alpha == 0.0);
-    assert!(!replacement.is_due(&Iteration { norm2: 0.5 * at.norm2, ..somewhere() }));
+    at.iterations += EVERY;
+    iterate(&mut line, &mut at);
+    assert_eq!(line.replaced, 1);
+    let exact = at.exact;
+    assert!(close(exact.norm2.sqrt(), line.true_norm()) && exact.peak == exact.norm2);
+    assert!(!State { norm2: 0.5 * exact.norm2, rho: exact.rho, ..at }.is_replacement_due());
 }
 
 /// What a replacement leads to that found <r, r> = `norm2` in place of 1, before `before`, with rho = `rho` after 1.
-fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Direction {
-    let replaced = Replaced { drift: Drift::between(1.0, norm2, before), led_away: false };
-    replaced.direction(&Iteration { beta, ..somewhere() }, rho)
+fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
+    let mut at = State { norm2: before, beta, ..started(State { norm2: before, ..somewhere() }) };
+    let replaced = at.replace(1.0, norm2);
+    assert!(!replaced.led_away && at.alpha == 0.0);
+    at.stays_conjugate(replaced, rho)
 }
 
 #[test]
 fn drift_makes_a_new_direction_or_a_restart() {
-    let (far, near) = (1.01 * Drift::OFF, 0.99 * Drift::OFF);
-    let before = 2.0 / Drift::GAINED;
-    assert_eq!(direction(near, before, 0.1, 0.5), Direction::Conjugate);
-    assert_eq!(direction(1.0 / near, before, 0.1, 0.5), Direction::Conjugate);
-    assert_eq!(direction(far, before, 0.1, 0.5), Direction::Steepest);
-    assert_eq!(direction(1.0 / far, before, 0.1, 0.5), Direction::Steepest);
-    assert_eq!(direction(1.0, before, 1.01 * Drift::GROWN, 0.5), Direction::Steepest);
-    assert_eq!(direction(far, 1.0, 0.1, 0.5), Direction::Lost, "nothing was gained");
-    assert_eq!(direction(1.0, 1.0, 1.01 * Drift::GROWN, 0.5), Direction::Lost);
+    let (far, near) = (1.01 * OFF, 0.99 * OFF);
+    let before = 2.0 / GAINED;
+    assert_eq!(direction(near, before, 0.1, 0.5), Some(true));
+    assert_eq!(direction(1.0 / near, before, 0.1, 0.5), Some(true));
+    assert_eq!(direction(far, before, 0.1, 0.5), Some(false));
+    assert_eq!(direction(1.0 / far, before, 0.1, 0.5), Some(false));
+    assert_eq!(direction(1.0, before, 1.01 * GROWN, 0.5), Some(false));
+    assert_eq!(direction(far, 1.0, 0.1, 0.5), None, "nothing was gained");
+    assert_eq!(direction(1.0, 1.0, 1.01 * GROWN, 0.5), None);
 }
 
 #[test]
 fn turns_make_a_new_direction() {
-    let (rho, beta) = (1.01 * Turn::HARDLY_LESS, 0.99 * Turn::HARDLY_LESS / Turn::TURNED);
-    assert_eq!(direction(1.0, 1.0, rho, beta), Direction::Steepest);
-    assert_eq!(direction(1.0, 1.0, 0.98 * rho, beta), Direction::Conjugate, "it has fallen");
-    assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Direction::Conjugate, "beta has told");
-    assert_eq!(direction(1.0, 1.0, rho, 0.0), Direction::Conjugate, "p was z");
+    let (rho, beta) = (1.01 * HARDLY_LESS, 0.99 * HARDLY_LESS / TURNED);
+    assert_eq!(direction(1.0, 1.0, rho, beta), Some(false));
+    assert_eq!(direction(1.0, 1.0, 0.98 * rho, beta), Some(true), "it has fallen");
+    assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta has told");
+    assert_eq!(direction(1.0, 1.0, rho, 0.0), Some(true), "p was z");
 
     // Away from a replacement that is not the start.
-    let mut line = Line::easy(0.0);
-    line.residual();
-    let start = Iteration { norm2: 1e-6, ..somewhere() };
-    let mut replacement = Replacement::start(&line.test(1e-14), &start);
-    let mut at = Iteration { iterations: 8, ..somewhere() };
-    assert!(!replacement.replace(&mut line, &mut at).led_away, "from the start itself");
-    let mut at = Iteration { iterations: 9, ..somewhere() };
-    assert!(!replacement.replace(&mut line, &mut at).led_away);
-    line.v[X].fill(1e3);
-    assert!(replacement.replace(&mut line, &mut at).led_away);
-    let away = Replaced { drift: Drift::between(1.0, 1.0, 1.0), led_away: true };
-    assert_eq!(away.direction(&somewhere(), 0.1), Direction::Steepest);
+    let mut at = started(State { norm2: 1e-6, ..somewhere() });
+    at.iterations = 8;
+    assert!(!at.replace(1.0, 1.0).led_away, "from the start itself");
+    at.iterations = 9;
+    assert!(!at.replace(1.0, 1.0).led_away);
+    let away = at.replace(1.01 * LED_AWAY, 1.01 * LED_AWAY);
+    assert!(away.led_away);
+    let (off, gained) = (false, false);
+    assert_eq!(somewhere().stays_conjugate(Replaced { off, gained, ..away }, 0.1), Some(false));
 }
 
 #[test]
 fn squares_that_are_rounding_are_no_breakdown() {
     let mut line = Line::easy(0.0);
     let test = Test { definite: false, ..line.test(1e-10) };
-    let at = somewhere();
-    let mut explains =
-        |test: &Test, at: &Iteration, quantity, square| rounding::explains(&mut line, test, at, quantity, square);
-    let small = 0.9 * rounding::NEGLIGIBLE;
-    assert!(explains(&test, &at, SQUARE, -small), "beside the largest");
+    let at = State { test, ..somewhere() };
+    let mut explains = |test: &Test, at: &State, quantity, square| {
+        is_rounding(&mut line, &State { test: *test, ..*at }, quantity, square)
+    };
+    let small = 0.9 * NEGLIGIBLE;
+    assert!(explains(&test, &at, SQUARE, -small), "relative to the largest");
     assert!(!explains(&test, &at, SQUARE, small), "positive");
     assert!(!explains(&test, &at, SQUARE, -2.0 * small));
     assert!(!explains(&test, &at, SQUARE, f64::NAN));
-    assert!(explains(&test, &at, ENERGY, -small), "beside the largest, of the same unit");
+    assert!(explains(&test, &at, ENERGY, -small), "relative to the largest, of the same unit");
     assert!(!explains(&Test { same_unit: false, ..test }, &at, ENERGY, -small), "of another");
-    let start = Iteration { iterations: 0, ..somewhere() };
+    let start = State { iterations: 0, ..at };
     assert!(explains(&test, &start, ENERGY, 0.0), "of A nearly singular");
     assert!(!explains(&Test { general: true, ..test }, &start, ENERGY, 0.0), "of A indefinite");
     assert!(explains(&Test { general: true, ..test }, &at, ENERGY, 0.0), "later");
-    assert!(explains(&test, &Iteration { norm2: 0.0, ..somewhere() }, SQUARE, -1.0), "the residual has vanished");
+    assert!(explains(&test, &State { norm2: 0.0, ..at }, SQUARE, -1.0), "the residual has vanished");
     assert!(explains(&Test { definite: true, ..test }, &at, SQUARE, -1.0), "M is known");
     assert!(!explains(&Test { definite: true, ..test }, &at, ENERGY, -1.0), "of A that says nothing");
 
     // p'Ap of terms that are 1 / eps times as large.
     line.v[P].fill(1.0);
     let terms = 2.0 * test.center_max * 30.0;
-    let energy = |part: f64| -part * terms * rounding::ROUNDINGS * f64::EPSILON;
-    let large = Iteration { largest_rho: 1e-30, ..somewhere() };
-    assert!(rounding::explains(&mut line, &test, &large, ENERGY, energy(0.9)));
-    assert!(!rounding::explains(&mut line, &test, &large, ENERGY, energy(1.1)));
+    let energy = |part: f64| -part * terms * ROUNDINGS * f64::EPSILON;
+    let large = State { largest_rho: 1e-30, ..at };
+    assert!(is_rounding(&mut line, &large, ENERGY, energy(0.9)));
+    assert!(!is_rounding(&mut line, &large, ENERGY, energy(1.1)));
 
     line.single = true;
-    assert!(rounding::explains(&mut line, &test, &at, SQUARE, -1.0), "single precision");
-    assert!(!rounding::explains(&mut line, &test, &Iteration { iterations: 0, ..somewhere() }, SQUARE, -1.0));
+    assert!(is_rounding(&mut line, &at, SQUARE, -1.0), "single precision");
+    assert!(!is_rounding(&mut line, &start, SQUARE, -1.0));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::gmres::{GmresRoom, gmres, gmres_vectors};
 use super::idr::{IdrRoom, idr, idr_vectors};
 use super::minres::minres;
 use super::sweeps::sweeps;
-use super::{Norm, PcgEnd, Start, Test};
+use super::{Norm, State, Test};
 use crate::backend::steps::vectors::{KrylovSteps, SweepSteps, VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
@@ -242,17 +242,23 @@ impl SweepSteps for System {
     }
 }
 
-fn run(s: &mut System, method: &str) -> Result<PcgEnd> {
-    let test = s.test();
-    let start = Start { norm2: s.residual(), iterations: 0 };
-    match method {
-        "bicg" => bicg(s, &test, start),
-        "bicgstab" => bicgstab(s, &test, start),
-        "minres" => minres(s, &test, start),
-        "gmres" => gmres(s, &test, start, &mut GmresRoom::new(30)?),
-        "idr" => idr(s, &test, start, &mut IdrRoom::new(4)?),
-        _ => sweeps(s, &test, start),
-    }
+#[derive(Debug)]
+struct End {
+    reason: StopReason,
+    iterations: usize,
+}
+
+fn run(s: &mut System, method: &str) -> Result<End> {
+    let mut at = State::new(s.test(), s.residual(), 0);
+    let reason = match method {
+        "bicg" => bicg(s, &mut at),
+        "bicgstab" => bicgstab(s, &mut at),
+        "minres" => minres(s, &mut at),
+        "gmres" => gmres(s, &mut at, &mut GmresRoom::new(30)?),
+        "idr" => idr(s, &mut at, &mut IdrRoom::new(4)?),
+        _ => sweeps(s, &mut at),
+    }?;
+    Ok(End { reason, iterations: at.iterations })
 }
 
 /// Iterations without M and with M = diagonal: first and last of the range of the golden row.

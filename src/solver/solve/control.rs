@@ -5,8 +5,8 @@ use crate::backend::steps::vectors::KrylovSteps;
 use crate::error::{Error, Place, Result};
 use crate::grid::components::ASSERTED_ZERO_ROW_SUM;
 use crate::options::{Options, Reference, opt};
-use crate::report::Outcome;
-use crate::solver::krylov::{Norm, PcgEnd, Start, Test};
+use crate::report::{Outcome, StopReason};
+use crate::solver::krylov::{Norm, State};
 
 /// Where nodes and singular components lie, for errors: how a family counts.
 pub trait Places: Sync {
@@ -60,7 +60,8 @@ pub struct Control<'a> {
 
 /// A method in `KrylovSteps`. It ends on the recurred residual, which the solve confirms.
 pub trait Method: Sync {
-    fn run(&self, s: &mut dyn KrylovSteps, test: &Test, start: Start) -> Result<PcgEnd>;
+    /// Iterates from x and r = b - A x, which misses the test.
+    fn run(&self, s: &mut dyn KrylovSteps, at: &mut State) -> Result<StopReason>;
 }
 
 impl<'a> Control<'a> {

@@ -15,7 +15,7 @@ use crate::backend::steps::solve::{Criterion, SolveSteps};
 use crate::backend::steps::vectors::VectorId;
 use crate::error::{Error, Result};
 use crate::report::{Outcome, StopReason};
-use crate::solver::krylov::{BestIterate, Norm, PcgEnd, Restarts, Start, Test, done_before, pcg};
+use crate::solver::krylov::{Caller, MOST_RESTARTS, Next, Norm, State, Test, WORTH, done_before, pcg};
 use apply::{apply, multiply};
 use control::{Fit, PROJECTED_TO_ZERO, check_inputs, finite};
 use given::{Given, Norms};
@@ -73,8 +73,10 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
         return Ok(outcome);
     }
     let norm2 = solve.first_residual(s);
-    let ended = solve.iterate(s, norm2)?;
-    solve.conclude(s, ended)
+    let mut at = State::new(solve.test, norm2, c.done());
+    at.test.threshold = solve.wanted(solve.test.threshold);
+    let reason = pcg(s, &mut at, &mut solve)?;
+    solve.conclude(s, at, reason)
 }
 
 /// With deflation p'Ap is p'A p - g'E^-1 g, whose rounding is larger by what is allowed of the condition of E.
@@ -93,27 +95,12 @@ struct Solve<'c> {
     checks: bool,
     /// A recurred residual this small is small enough, whatever is wanted.
     futile: f64,
-}
-
-/// From one run of PCG to the next.
-struct Progress {
-    start: Start,
-    restarts: Restarts,
-    /// Norm of the iterate that is with the caller already, in place of the guess, which was worse.
-    kept: f64,
     /// Norm of the x that missed the test last.
     missed: f64,
-    /// The threshold of the recurred residual.
-    wanted: f64,
     /// PCG broke down, and the second method goes on.
     second: bool,
-}
-
-/// How the runs of PCG ended: the last one, max |x|, and the norm of the iterate that is with the caller already.
-struct Ended {
-    end: PcgEnd,
+    /// max |x| of the last x, as it is returned.
     largest: f64,
-    kept: f64,
 }
 
 impl<'c> Solve<'c> {
@@ -150,7 +137,7 @@ impl<'c> Solve<'c> {
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
         let futile = (criterion.futile * norms.rhs).max(if checks { constant } else { 0.0 });
         let fit = Fit::new(c, scale, given.rhs_max);
-        Self { c, given, norms, test, fit, checks, futile }
+        Self { c, given, norms, test, fit, checks, futile, missed: f64::INFINITY, second: false, largest: 0.0 }
     }
 
     fn outcome(&self, iterations: usize, reason: StopReason, norm: f64) -> Outcome {
@@ -219,100 +206,9 @@ impl<'c> Solve<'c> {
         }
     }
 
-    /// Runs PCG until x, as it is returned, meets the test, or no restart is worth its while.
-    fn iterate(&self, s: &mut dyn SolveSteps, norm2: f64) -> Result<Ended> {
-        let mut progress = Progress {
-            start: Start { norm2, iterations: self.c.done() },
-            restarts: Restarts::none(),
-            kept: f64::INFINITY,
-            missed: f64::INFINITY,
-            wanted: self.test.threshold,
-            second: false,
-        };
-        loop {
-            let mut end = self.run(s, &mut progress)?;
-            if !self.checks && !progress.second {
-                if end.reason == StopReason::Converged && !self.meets(end.norm) {
-                    end.reason = StopReason::Stagnated;
-                }
-                return Ok(Ended { end, largest: returned(s, self.c), kept: progress.kept });
-            }
-            let recurred = end.norm;
-            let largest;
-            (largest, end.norm) = completed(s, self.c, self.given.scale);
-            if !self.goes_on(&mut end, largest, &progress) {
-                return Ok(Ended { end, largest, kept: progress.kept });
-            }
-            self.prepare_restart(s, &mut progress, &end, recurred);
-        }
-    }
-
-    /// Confirmation on the whole grid. Whether a restart is to follow; else `end` has the reason of the solve.
-    fn goes_on(&self, end: &mut PcgEnd, largest: f64, progress: &Progress) -> bool {
-        if self.meets(end.norm) {
-            end.reason = StopReason::Converged;
-            return false;
-        }
-        if end.reason != StopReason::Converged {
-            return false;
-        }
-        let lost = !self.fits(largest, end.norm) || end.norm.is_nan();
-        if lost || progress.restarts.done >= Restarts::MOST || end.norm > Restarts::WORTH * progress.missed {
-            end.reason = StopReason::Stagnated;
-            return false;
-        }
-        true
-    }
-
-    /// A restart from x as it is returned, which missed the test.
-    fn prepare_restart(&self, s: &mut dyn SolveSteps, progress: &mut Progress, end: &PcgEnd, recurred: f64) {
-        let (scale, threshold) = (self.given.scale, self.test.threshold);
-        if end.norm < progress.kept.min(self.norms.initial) {
-            s.store(scale);
-            progress.kept = end.norm;
-        }
-        progress.missed = end.norm;
-        progress.restarts.done += 1;
-        // Another time the residual on S1 must be smaller: as much as what has come on top asks for, with twice its
-        // square.
-        let on_top = (end.norm * end.norm - recurred * recurred).max(0.0);
-        let least = Restarts::WORTH * threshold;
-        progress.wanted = (threshold * threshold - 2.0 * on_top).max(least * least).sqrt();
-        let norm2 = start_again(s, self.c, scale);
-        progress.start = Start { norm2, iterations: end.iterations };
-    }
-
-    /// One run of PCG.
-    fn run<'s>(&self, s: &mut (dyn SolveSteps + 's), progress: &mut Progress) -> Result<PcgEnd> {
-        let inner = Test { threshold: progress.wanted.max(self.futile), ..self.test };
-        let mut keep = |s: &mut (dyn SolveSteps + 's), best: f64, norm: f64| self.keep(s, best, norm);
-        let mut best = BestIterate::new(progress.kept, &mut keep);
-        let method = if progress.second { self.c.second } else { self.c.method };
-        let mut ended = match method {
-            None => pcg_with_fallback(s, &inner, &mut best, &mut progress.restarts, progress.start),
-            Some(method) => method.run(s.krylov().ok_or_else(no_krylov_steps)?, &inner, progress.start),
-        };
-        if let (Err(Error::Breakdown { quantity, value, iteration }), None, Some(second)) =
-            (&ended, method, self.c.second)
-            && value.is_finite()
-        {
-            progress.second = true;
-            let start = Start { norm2: s.residual(), iterations: done_before(quantity, *iteration) };
-            let s = s.krylov().ok_or_else(no_krylov_steps)?;
-            s.take_second();
-            ended = second.run(s, &inner, start);
-        }
-        progress.kept = best.norm;
-        match ended {
-            // The caller has an iterate, or keeps the guess where iterates have gone astray: nothing else may be said.
-            Err(Error::Breakdown { quantity, iteration, value })
-                if progress.kept < f64::INFINITY || self.gone_astray(quantity, value, iteration) =>
-            {
-                let iterations = done_before(quantity, iteration);
-                Ok(PcgEnd { iterations, norm: f64::INFINITY, reason: StopReason::Stagnated })
-            }
-            ended => ended,
-        }
+    /// The threshold of the recurred residual.
+    fn wanted(&self, threshold: f64) -> f64 {
+        threshold.max(self.futile)
     }
 
     /// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the
@@ -325,9 +221,46 @@ impl<'c> Solve<'c> {
         (!preconditioned || !self.checks) && !value.is_finite() && iteration > 1
     }
 
-    /// Gives x to the caller if it is better than the guess and than the best iterate, of norm `best`. Returns its norm
-    /// then.
-    fn keep(&self, s: &mut dyn SolveSteps, best: f64, mut norm: f64) -> Option<f64> {
+    /// Gives the caller x, or leaves him with what he has where that is better.
+    fn conclude(&self, s: &mut dyn SolveSteps, at: State, mut reason: StopReason) -> Result<Outcome> {
+        let (c, given, initial) = (self.c, &self.given, self.norms.initial);
+        let State { iterations, norm: last, kept, .. } = at;
+        let (mut norm, mut largest) = (last, self.largest);
+        if reason == StopReason::MaxIter && last > self.test.divergence {
+            // b - A x has passed the limit, which the recurred residual did not show.
+            reason = StopReason::Diverged;
+        }
+        let better = |norm: f64| norm < last || norm < f64::INFINITY && last.is_nan();
+        if reason != StopReason::Converged && better(kept) {
+            return Ok(self.outcome(iterations, reason, kept));
+        }
+        let astray = matches!(reason, StopReason::Stagnated | StopReason::Diverged) || !last.is_finite();
+        if astray && better(initial) {
+            // Nothing better than the guess was found: x as given.
+            if !self.checks || c.norm == Norm::True2 {
+                return Ok(self.outcome(iterations, reason, initial));
+            }
+            // That is said of its black values: with the red ones that belong to them.
+            (largest, norm) = complete_guess(s, c, given.scale, given.guess);
+        }
+        if let Err(error) = self.fit.check(largest, norm.max(self.test.threshold)) {
+            return if kept < f64::INFINITY {
+                Ok(self.outcome(iterations, StopReason::Stagnated, kept))
+            } else {
+                Err(error)
+            };
+        }
+        s.store(given.scale);
+        if iterations == 0 && reason == StopReason::Converged && !given.far {
+            reason = StopReason::InitialGuess;
+        }
+        Ok(self.outcome(iterations, reason, norm))
+    }
+}
+
+impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
+    /// Stores x if it is better than the guess, too.
+    fn keep(&mut self, s: &mut (dyn SolveSteps + 's), best: f64, mut norm: f64) -> Option<f64> {
         let (c, scale) = (self.c, self.given.scale);
         let largest;
         if self.checks {
@@ -343,40 +276,79 @@ impl<'c> Solve<'c> {
         })
     }
 
-    /// Gives the caller x, or leaves him with what he has where that is better.
-    fn conclude(&self, s: &mut dyn SolveSteps, ended: Ended) -> Result<Outcome> {
-        let Ended { mut end, mut largest, kept } = ended;
-        let (c, given, initial) = (self.c, &self.given, self.norms.initial);
-        let last = end.norm;
-        if end.reason == StopReason::MaxIter && last > self.test.divergence {
-            // b - A x has passed the limit, which the recurred residual did not tell.
-            end.reason = StopReason::Diverged;
+    fn method(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State) -> Option<Result<StopReason>> {
+        let method = if self.second { self.c.second } else { self.c.method }?;
+        let reason = match (at.over(), s.krylov()) {
+            (Some(reason), _) => Ok(reason),
+            (None, Some(s)) => method.run(s, at),
+            (None, None) => Err(no_krylov_steps()),
+        };
+        // The residual is recomputed on the whole grid.
+        at.recurred = false;
+        Some(reason)
+    }
+
+    /// Confirms the end on the whole grid. Where x misses the test, another run begins from x as it is returned.
+    fn ended(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, reason: StopReason) -> Option<StopReason> {
+        let (c, scale, threshold) = (self.c, self.given.scale, self.test.threshold);
+        if !self.checks && !self.second {
+            self.largest = returned(s, c);
+            let misses = reason == StopReason::Converged && !self.meets(at.norm);
+            return Some(if misses { StopReason::Stagnated } else { reason });
         }
-        let better = |norm: f64| norm < last || norm < f64::INFINITY && last.is_nan();
-        if end.reason != StopReason::Converged && better(kept) {
-            return Ok(self.outcome(end.iterations, end.reason, kept));
+        let recurred = at.norm;
+        (self.largest, at.norm) = completed(s, c, scale);
+        let norm = at.norm;
+        if self.meets(norm) {
+            return Some(StopReason::Converged);
         }
-        let astray = matches!(end.reason, StopReason::Stagnated | StopReason::Diverged) || !last.is_finite();
-        if astray && better(initial) {
-            // Nothing better than the guess was found: x as given.
-            if !self.checks || c.norm == Norm::True2 {
-                return Ok(self.outcome(end.iterations, end.reason, initial));
+        if reason != StopReason::Converged {
+            return Some(reason);
+        }
+        let lost = !self.fits(self.largest, norm) || norm.is_nan();
+        if lost || at.restarts >= MOST_RESTARTS || norm > WORTH * self.missed {
+            return Some(StopReason::Stagnated);
+        }
+        if norm < at.kept.min(self.norms.initial) {
+            s.store(scale);
+            at.kept = norm;
+        }
+        self.missed = norm;
+        at.restarts += 1;
+        // The residual on S1 must be smaller in the next run: by what the whole grid has added, with twice its square.
+        let added = (norm * norm - recurred * recurred).max(0.0);
+        let least = WORTH * threshold;
+        at.test.threshold = self.wanted((threshold * threshold - 2.0 * added).max(least * least).sqrt());
+        *at = at.again(start_again(s, c, scale), at.iterations);
+        None
+    }
+
+    /// Bounds that were too narrow make a recursive M indefinite: PCG continues with the V-cycle where the cycle was
+    /// chosen. Else the second method continues, if there is one.
+    fn recover(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, error: Error) -> Result<Next> {
+        let Error::Breakdown { quantity, value, iteration } = error else { return Err(error) };
+        let iterations = done_before(quantity, iteration);
+        if self.c.method.is_none() && !self.second {
+            if s.fall_back() {
+                let norm2 = s.residual();
+                if norm2.is_finite() {
+                    *at = at.again(norm2, iterations);
+                    return Ok(Next::Start);
+                }
             }
-            // That is said of its black values: with the red ones that belong to them.
-            (largest, end.norm) = complete_guess(s, c, given.scale, given.guess);
+            if self.c.second.is_some() && value.is_finite() {
+                *at = at.again(s.residual(), iterations);
+                s.krylov().ok_or_else(no_krylov_steps)?.take_second();
+                self.second = true;
+                return Ok(Next::Start);
+            }
         }
-        if let Err(error) = self.fit.check(largest, end.norm.max(self.test.threshold)) {
-            return if kept < f64::INFINITY {
-                Ok(self.outcome(end.iterations, StopReason::Stagnated, kept))
-            } else {
-                Err(error)
-            };
+        // The caller has an iterate, or keeps the guess where iterates have gone astray: no other error is reported.
+        if at.kept < f64::INFINITY || self.gone_astray(quantity, value, iteration) {
+            (at.iterations, at.norm, at.recurred) = (iterations, f64::INFINITY, false);
+            return Ok(Next::End(StopReason::Stagnated));
         }
-        s.store(given.scale);
-        if end.iterations == 0 && end.reason == StopReason::Converged && !given.far {
-            end.reason = StopReason::InitialGuess;
-        }
-        Ok(self.outcome(end.iterations, end.reason, end.norm))
+        Err(error)
     }
 }
 
@@ -418,27 +390,6 @@ fn constant_solution(
         final_residual: last / reference,
         reference: reference / scale,
     })
-}
-
-/// PCG; bounds that were too narrow make a recursive M indefinite: where the cycle was not asked for, on without it.
-fn pcg_with_fallback<'s>(
-    s: &mut (dyn SolveSteps + 's),
-    test: &Test,
-    best: &mut BestIterate<dyn SolveSteps + 's>,
-    restarts: &mut Restarts,
-    start: Start,
-) -> Result<PcgEnd> {
-    match pcg(s, test, best, restarts, start) {
-        Err(Error::Breakdown { quantity, value, iteration }) if s.fall_back() => {
-            let norm2 = s.residual();
-            if !norm2.is_finite() {
-                return Err(Error::Breakdown { quantity, value, iteration });
-            }
-            let iterations = done_before(quantity, iteration);
-            pcg(s, test, best, restarts, Start { norm2, iterations })
-        }
-        end => end,
-    }
 }
 
 fn no_krylov_steps() -> Error {

@@ -3,9 +3,10 @@
 use crate::backend::steps::vectors::KrylovSteps;
 use crate::error::{Error, Result, push};
 use crate::options::{Options, Solver, opt};
+use crate::report::StopReason;
 use crate::solver::krylov::{
-    BICG_VECTORS, BICGSTAB_VECTORS, GmresRoom, IdrRoom, MINRES_VECTORS, PcgEnd, SWEEPS_VECTORS, Start, Test, bicg,
-    bicgstab, gmres, gmres_vectors, idr, idr_vectors, minres, sweeps,
+    BICG_VECTORS, BICGSTAB_VECTORS, GmresRoom, IdrRoom, MINRES_VECTORS, SWEEPS_VECTORS, State, bicg, bicgstab, gmres,
+    gmres_vectors, idr, idr_vectors, minres, sweeps,
 };
 use crate::solver::solve::Method;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,7 +77,7 @@ fn rooms<R>(members: usize, room: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>
 }
 
 /// Runs `work` in a workspace of its own, and returns the workspace to the pool.
-fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<PcgEnd>) -> Result<PcgEnd> {
+fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<StopReason>) -> Result<StopReason> {
     let lock = || rooms.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = lock().pop();
     let Some(mut room) = taken else {
@@ -89,20 +90,20 @@ fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<PcgEn
 }
 
 impl Method for Numbered {
-    fn run(&self, s: &mut dyn KrylovSteps, test: &Test, start: Start) -> Result<PcgEnd> {
+    fn run(&self, s: &mut dyn KrylovSteps, at: &mut State) -> Result<StopReason> {
         match self {
             Self::Sweeps => match s.sweeps() {
-                Some(s) => sweeps(s, test, start),
+                Some(s) => sweeps(s, at),
                 None => Err(Error::Internal("a method that sweeps has no sweeps".to_owned())),
             },
-            Self::Bicg => bicg(s, test, start),
+            Self::Bicg => bicg(s, at),
             Self::Minres(begun) => {
                 begun.store(true, Ordering::Relaxed);
-                minres(s, test, start)
+                minres(s, at)
             }
-            Self::Bicgstab => bicgstab(s, test, start),
-            Self::Gmres(rooms) => in_a_room(rooms, |room| gmres(s, test, start, room)),
-            Self::Idr(rooms) => in_a_room(rooms, |room| idr(s, test, start, room)),
+            Self::Bicgstab => bicgstab(s, at),
+            Self::Gmres(rooms) => in_a_room(rooms, |room| gmres(s, at, room)),
+            Self::Idr(rooms) => in_a_room(rooms, |room| idr(s, at, room)),
         }
     }
 }
