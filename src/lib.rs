@@ -22,8 +22,9 @@ mod spectrum;
 /// Internal items for the benchmark, the tools and the fuzz targets. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
-    pub use crate::backend::steps::pcg::{Centered, Course, LoopEnd, LoopTest, PcgSteps};
+    pub use crate::backend::steps::pcg::{Centered, PcgSteps};
     pub use crate::backend::steps::solve::{Arrays, Begun, Inputs, SolveSteps};
+    pub use crate::backend::steps::state::{Code, State};
     pub use crate::backend::steps::vectors::{VectorId, VectorSteps};
     pub use crate::comm::threads;
     pub use crate::grid::levels::Grid;

@@ -12,8 +12,8 @@ use anyhow::Result;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Arrays, Begun, Centered, Core, Course, Grid, Inputs, LoopEnd, LoopTest, Machine, Nobody, PcgSteps, Rrb, SolveSteps,
-    StencilView, VectorId, VectorSteps, View, machine,
+    Arrays, Begun, Centered, Code, Core, Grid, Inputs, Machine, Nobody, PcgSteps, Rrb, SolveSteps, State, StencilView,
+    VectorId, VectorSteps, View, machine,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
@@ -185,17 +185,13 @@ impl PcgSteps for Clock<'_> {
         self.steps.beta(rho, rho_old)
     }
 
-    fn tell_change(&mut self, course: &Course) {
-        self.steps.tell_change(course);
-    }
-
     fn contracts_quickly(&self) -> bool {
         self.steps.contracts_quickly()
     }
 
     /// After the change, there are no fused stages.
-    fn change_preconditioner(&mut self, course: &Course) -> bool {
-        let changed = self.steps.change_preconditioner(course);
+    fn change_preconditioner(&mut self, at: &State) -> bool {
+        let changed = self.steps.change_preconditioner(at);
         self.fused &= !changed;
         changed
     }
@@ -212,16 +208,15 @@ impl PcgSteps for Clock<'_> {
     }
 
     /// With fused stages, one call per iteration is measured.
-    fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
+    fn iterate(&mut self, at: &mut State) -> Option<Code> {
         if !self.fused {
             return None;
         }
         let start = Instant::now();
-        let end = self.steps.iterate(test)?;
+        let code = self.steps.iterate(at)?;
         self.steps.finish();
-        let iterations = end.iterations - test.iterations;
-        self.keep(LOOP, iterations, start.elapsed().as_secs_f64());
-        Some(end)
+        self.keep(LOOP, at.since_start(), start.elapsed().as_secs_f64());
+        Some(code)
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {

@@ -3,9 +3,10 @@
 //! are in kernels/common/scalars.cuh.
 
 use super::driver::{Device, Loop, Pinned, Stream};
-use super::launch::{Address, RING, ReportArgs, Scalars, Step, code};
-use crate::backend::steps::pcg::{ENERGY, LoopEnd, LoopEnding, LoopTest, SQUARE};
+use super::launch::{Address, RING, ReportArgs, Scalars, Step};
+use crate::backend::steps::state::{Code, State, Test};
 use crate::error::{Error, Result, reserve};
+use crate::options::Norm;
 use crate::report::{Event, Observer};
 use std::mem::offset_of;
 use std::ops::{Deref, DerefMut};
@@ -158,23 +159,23 @@ pub trait Looped {
     /// Most iterations until the loop pauses.
     fn lag(&self) -> i64;
 
-    /// Prepares the start of the loop. Whether the loop has already begun, with the limits of `test`.
-    fn begin(&mut self, _test: &LoopTest) -> Result<bool> {
+    /// Prepares the start of the loop. Whether the loop has already begun, with the limits of the test.
+    fn begin(&mut self, _at: &State) -> Result<bool> {
         Ok(false)
     }
 
     /// Launches what most often follows the loop.
-    fn follow(&mut self, _test: &LoopTest) -> Result<()> {
+    fn follow(&mut self, _test: &Test) -> Result<()> {
         Ok(())
     }
 
     /// Whether a paused loop should end since another preconditioner promises less work.
-    fn is_slow(&mut self, _test: &LoopTest, _end: &LoopEnd) -> bool {
+    fn is_slow(&mut self, _at: &State) -> bool {
         false
     }
 
     /// Notes what the loop has left; `paused`: the observer has stopped it.
-    fn end(&mut self, test: &LoopTest, end: &LoopEnd, paused: bool);
+    fn end(&mut self, at: &State, paused: bool);
 }
 
 /// Launches the recorded loop; without a graph the host launches iterations until the device reports the end.
@@ -185,7 +186,7 @@ pub fn launch(of: &mut impl Looped) -> Result<()> {
     loop {
         of.iteration()?;
         let (scalars, stream, _) = of.parts();
-        if scalars.fetch(stream)?.code != code::RUNNING {
+        if scalars.fetch(stream)?.code != Code::Running as i32 {
             return Ok(());
         }
     }
@@ -197,80 +198,73 @@ pub fn observed_lag(observer: &dyn Observer) -> i64 {
 }
 
 /// Runs the loop of PCG from p, q, rho and sigma to its end.
-pub fn run(of: &mut impl Looped, test: &LoopTest) -> Result<LoopEnd> {
-    let mut begun = of.begin(test)?;
+pub fn run(of: &mut impl Looped, at: &mut State) -> Result<Code> {
+    let mut begun = of.begin(at)?;
     if !begun {
-        set_limits(of.parts().0, test);
+        set_limits(of.parts().0, at);
     }
-    let mut end = LoopEnd { iterations: test.iterations, norm: 0.0, stopped: false, ending: LoopEnding::Cut };
     loop {
         if !std::mem::take(&mut begun) {
             let lag = of.lag();
             let (s, stream, _) = of.parts();
-            (s.code, s.done, s.met, s.ring_used, s.pause_at) = (code::RUNNING, 0, 0, 0, s.iterations + lag);
+            (s.code, s.done, s.met, s.ring_used, s.pause_at) = (Code::Running as i32, 0, 0, 0, s.iterations + lag);
             s.send(stream, offset_of!(Scalars, b_norm2))?;
             of.launch()?;
         }
-        of.follow(test)?;
+        of.follow(&at.test)?;
         let (scalars, stream, observer) = of.parts();
         scalars.fetch_steps(stream)?;
-        tell(scalars, observer, test, &mut end);
-        let paused = scalars.code == code::PAUSED;
-        if paused && !end.stopped {
-            if of.is_slow(test, &end) {
-                return Ok(LoopEnd { ending: LoopEnding::Slow, ..end });
+        tell(scalars, observer, at);
+        let paused = scalars.code == Code::Paused as i32;
+        if paused && !at.stopped {
+            if of.is_slow(at) {
+                return Ok(Code::Paused);
             }
             continue;
         }
-        of.end(test, &end, paused);
-        end.ending = ending(of.parts().0)?;
-        return Ok(end);
+        of.end(at, paused);
+        return ending(of.parts().0, at);
     }
 }
 
 /// When the loop ends, and what it begins with.
-fn set_limits(s: &mut Scalars, test: &LoopTest) {
-    (s.threshold, s.vanishing) = (test.threshold, test.vanishing);
-    (s.iterations, s.max_iter) = (test.iterations as i64, test.max_iter as i64);
-    s.preconditioned = i32::from(test.preconditioned);
-    (s.rho, s.sigma, s.alpha, s.beta) = (test.rho, test.sigma, test.rho / test.sigma, 0.0);
+fn set_limits(s: &mut Scalars, at: &State) {
+    (s.threshold, s.vanishing) = (at.test.threshold, at.test.vanishing);
+    (s.iterations, s.max_iter) = (at.iterations as i64, at.test.max_iter as i64);
+    s.preconditioned = i32::from(at.test.norm == Norm::Preconditioned);
+    (s.rho, s.sigma, s.alpha, s.beta) = (at.rho, at.sigma, at.rho / at.sigma, 0.0);
 }
 
-/// A loop with these scalars ends as `test` says.
-pub fn has_limits(s: &Scalars, test: &LoopTest) -> bool {
+/// A loop with these scalars ends as the test says.
+pub fn has_limits(s: &Scalars, at: &State) -> bool {
+    let test = &at.test;
     (s.threshold.to_bits(), s.vanishing.to_bits()) == (test.threshold.to_bits(), test.vanishing.to_bits())
-        && (s.iterations, s.max_iter) == (test.iterations as i64, test.max_iter as i64)
-        && s.preconditioned == i32::from(test.preconditioned)
+        && (s.iterations, s.max_iter) == (at.iterations as i64, test.max_iter as i64)
+        && s.preconditioned == i32::from(test.norm == Norm::Preconditioned)
 }
 
 /// Notifies the observer of the steps in the ring.
-fn tell(s: &Scalars, observer: &mut dyn Observer, test: &LoopTest, end: &mut LoopEnd) {
+fn tell(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
     let used = s.ring_used as usize;
-    end.norm = s.norm;
+    at.norm = s.norm;
     for (k, step) in s.ring[..used].iter().enumerate() {
         observer.see(Event::Coefficients(step.alpha, step.beta));
-        end.iterations += 1;
-        if s.code == code::RHO_NEGATIVE && k + 1 == used {
+        at.iterations += 1;
+        if s.code == Code::RhoNegative as i32 && k + 1 == used {
             break;
         }
-        let relative = step.norm / test.reference;
-        if end.stopped {
-            observer.see(Event::Passed(end.iterations, relative));
+        let relative = step.norm / at.test.reference;
+        if at.stopped {
+            observer.see(Event::Passed(at.iterations, relative));
         } else {
-            end.stopped = observer.see(Event::Iteration(end.iterations, relative));
+            at.stopped = observer.see(Event::Iteration(at.iterations, relative));
         }
     }
 }
 
 /// Why the loop ended.
-fn ending(s: &Scalars) -> Result<LoopEnding> {
-    let broke = |quantity, value| LoopEnding::Broken { quantity, value };
-    Ok(match s.code {
-        code::PAUSED | code::MAX_ITER => LoopEnding::Cut,
-        code::MET => LoopEnding::Met,
-        code::SPENT | code::SIGMA_VANISHED => LoopEnding::Spent,
-        code::RHO_NEGATIVE | code::RHO_BAD => broke(SQUARE, s.sum),
-        code::SIGMA_BAD => broke(ENERGY, s.sigma),
-        other => return Err(Error::Internal(format!("the loop on the device ended with code {other}"))),
-    })
+fn ending(s: &Scalars, at: &mut State) -> Result<Code> {
+    (at.rho, at.sigma) = (s.sum, s.sigma);
+    let code = Code::OF_DEVICE.into_iter().find(|code| *code != Code::Running && *code as i32 == s.code);
+    code.ok_or_else(|| Error::Internal(format!("the loop on the device ended with code {}", s.code)))
 }

@@ -1,8 +1,8 @@
 //! Steps of preconditioned conjugate gradients (`PcgSteps`) for all families, and the interface of a loop that runs on
 //! a device. Provided bodies are the reference formulation.
 
+use super::state::{Code, State};
 use super::vectors::{VectorId, VectorSteps};
-use crate::report::{Event, Observer};
 
 /// Steps of preconditioned conjugate gradients (report 16-06, algorithm 1) for A x = b. The family defines A: RRB with
 /// 5 points solves S1 x_b = b1, and a deflated family solves P A x = P b.
@@ -75,14 +75,11 @@ pub trait PcgSteps: VectorSteps {
         rho / rho_old
     }
 
-    /// Switches to another preconditioner if the estimated remaining work is then smaller. Returns whether it switched.
-    /// If so, x includes all its steps, and the caller recomputes r.
-    fn change_preconditioner(&mut self, _course: &Course) -> bool {
+    /// Switches to another preconditioner if the estimated remaining work is then smaller, and notifies the observer.
+    /// Called with the 2-norm. Returns whether it switched; the caller then recomputes r.
+    fn change_preconditioner(&mut self, _at: &State) -> bool {
         false
     }
-
-    /// Reports the switch to the observer.
-    fn tell_change(&mut self, _course: &Course) {}
 
     /// Returns whether M reduces the error quickly for all coefficients. A small residual that stagnates for many
     /// iterations is then attributed to rounding.
@@ -110,8 +107,10 @@ pub trait PcgSteps: VectorSteps {
     }
 
     /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend cannot.
-    /// The loop replaces the one of `solver::krylov::pcg` and makes the same decisions.
-    fn iterate(&mut self, _test: &LoopTest) -> Option<LoopEnd> {
+    /// The loop replaces the one of `solver::krylov::pcg` and makes the same decisions; x includes all its steps. Sets
+    /// `iterations`, `norm` and `stopped`, and `rho` or `sigma` after a breakdown. Returns the reason for the end;
+    /// `Paused` if the observer stopped the loop, or else if another preconditioner may need less work.
+    fn iterate(&mut self, _at: &mut State) -> Option<Code> {
         None
     }
 
@@ -128,93 +127,6 @@ pub struct Centered {
     /// <r, r> of the centered r. `None` if r is unchanged: M^-1 includes P, or nothing is singular, or r is deflated.
     /// For a deflated r, subtraction of the means would violate Z^T r = 0.
     pub norm2: Option<f64>,
-}
-
-/// Progress of a run, in the 2-norm.
-#[derive(Clone, Copy, Debug)]
-pub struct Course {
-    /// Number of iterations done.
-    pub iterations: usize,
-    /// Norm of the first residual.
-    pub first: f64,
-    /// Norm of the current residual.
-    pub norm: f64,
-    /// Largest norm that satisfies the stopping test.
-    pub threshold: f64,
-}
-
-impl Course {
-    /// Extrapolates the number of remaining iterations from the mean reduction so far, k ln(norm / threshold) /
-    /// ln(first / norm). Returns infinity if the residual did not decrease.
-    pub fn iterations_left(&self) -> f64 {
-        let done = (self.first / self.norm).ln();
-        let left = (self.norm / self.threshold).ln();
-        if done > 0.0 { self.iterations as f64 * left / done } else { f64::INFINITY }
-    }
-
-    /// Reports to the observer that the run continues with another preconditioner.
-    pub fn tell(&self, observer: &mut dyn Observer) {
-        observer.see(Event::Changed(self.iterations, self.norm / self.first, self.iterations_left()));
-    }
-}
-
-/// Initial values and stopping test of a PCG loop.
-#[derive(Clone, Copy, Debug)]
-pub struct LoopTest {
-    /// Tests sqrt(r' M^-1 r) instead of the 2-norm.
-    pub preconditioned: bool,
-    /// The loop ends when the tested norm is at most this value.
-    pub threshold: f64,
-    /// Reference norm of the reported relative residuals.
-    pub reference: f64,
-    /// Tested norm of the initial residual.
-    pub first: f64,
-    /// Norms at most this value may have squares that underflow.
-    pub vanishing: f64,
-    /// Number of iterations before the loop.
-    pub iterations: usize,
-    /// Iteration limit; includes the iterations before the loop.
-    pub max_iter: usize,
-    /// Initial rho = <r, M^-1 r>.
-    pub rho: f64,
-    /// Initial sigma = <p, A p>.
-    pub sigma: f64,
-    /// The backend confirms convergence with r = b - A x; otherwise the caller does, from the caller's arrays.
-    pub confirms: bool,
-}
-
-/// Result of a PCG loop. x includes all steps.
-#[derive(Clone, Copy, Debug)]
-pub struct LoopEnd {
-    /// Number of iterations, those before the loop included.
-    pub iterations: usize,
-    /// Last tested norm.
-    pub norm: f64,
-    /// The observer requested the stop.
-    pub stopped: bool,
-    /// Reason for the end.
-    pub ending: LoopEnding,
-}
-
-/// Reason for the end of a PCG loop.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LoopEnding {
-    /// The recurred residual satisfies the stopping test.
-    Met,
-    /// Squares have fallen below the rounding level.
-    Spent,
-    /// The loop reached `max_iter`, or the observer requested a stop.
-    Cut,
-    /// Another preconditioner needs less estimated work for the remaining iterations (`change_preconditioner`).
-    Slow,
-    /// Breakdown: a quantity that is positive for definite matrices is not positive. With the preconditioned norm,
-    /// r'M^-1 r of the last iteration is not reported.
-    Broken {
-        /// Name of the quantity, [`SQUARE`] or [`ENERGY`].
-        quantity: &'static str,
-        /// Value of the quantity.
-        value: f64,
-    },
 }
 
 /// Name of <p, A p>. An iteration begins with this product; if the product ends the solve, the iteration does not

@@ -3,8 +3,8 @@
 
 use super::cycle::{Cycle, Kind};
 use super::engine::Engine;
-use super::pcg::Course;
 use super::solve::{Arrays, Program};
+use super::state::State;
 use crate::backend::storage::Storage;
 use crate::error::{Error, Result};
 use crate::grid::anisotropy::anisotropy;
@@ -149,10 +149,9 @@ impl CostOfAggregation {
 
     /// Returns whether a switch to aggregation reduces the remaining cost. `own` is the cost of an iteration with the
     /// current preconditioner.
-    pub fn pays(&self, course: &Course, own: f64) -> bool {
-        let iterations = (course.norm / course.threshold).ln() / -self.contraction.ln();
-        course.iterations >= SWITCH_ITERATIONS
-            && own * course.iterations_left() > self.setup + self.iteration * iterations
+    pub fn pays(&self, at: &State, own: f64) -> bool {
+        let iterations = (at.norm / at.test.threshold).ln() / -self.contraction.ln();
+        at.since_start() >= SWITCH_ITERATIONS && own * at.iterations_left() > self.setup + self.iteration * iterations
     }
 }
 

@@ -120,7 +120,7 @@ impl Criterion {
         (self.rel_tol * reference).max(self.abs_tol * scale)
     }
 
-    /// Returns `LoopTest::vanishing` for a regular system.
+    /// Returns `Test::vanishing` for a regular system.
     pub fn vanishing(&self, b: f64) -> f64 {
         self.vanishing * b.max(1.0)
     }

@@ -1,6 +1,7 @@
 //! Where a solve stands: plain numbers, which the methods, the decisions and the loop of a device share.
 
 use crate::options::Norm;
+use crate::report::{Event, Observer};
 
 /// When to stop: norm(r) <= threshold, after `max_iter` iterations, or when the observer asks.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +67,9 @@ pub struct State {
     pub least: Mark,
     /// The last residual that was b - A x itself.
     pub exact: Exact,
-    /// Restarts of the solve, and of this run.
+    /// Restarts of the solve.
     pub restarts: usize,
+    /// Restarts of this run.
     pub restarts_of_run: usize,
     /// Norm of the start of this run that missed the test before the last one.
     pub missed: f64,
@@ -97,6 +99,48 @@ pub struct Exact {
     pub rho: f64,
     /// Largest <r, r> since.
     pub peak: f64,
+}
+
+/// What a test has found. The numbers of the first nine are those of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// The iteration goes on.
+    Running,
+    /// norm <= threshold.
+    Met,
+    /// `max_iter` is reached.
+    MaxIter,
+    /// Iterating further gains nothing before r is recomputed: r'M^-1 r is rounding, for example.
+    Spent,
+    /// p'Ap is rounding.
+    SigmaVanished,
+    /// r'M^-1 r < 0, or not finite, in the preconditioned norm: the iteration has no norm, which was not reported.
+    RhoNegative,
+    /// r'M^-1 r, needed for the next direction, is not positive or not finite.
+    RhoBad,
+    /// p'Ap is not positive or not finite.
+    SigmaBad,
+    /// The observer asked to stop.
+    Paused,
+    /// norm > divergence.
+    Diverged,
+    /// Another preconditioner is in place.
+    Changed,
+}
+
+impl Code {
+    /// The codes of a device, in the order of their numbers.
+    pub const OF_DEVICE: [Self; 9] = [
+        Self::Running,
+        Self::Met,
+        Self::MaxIter,
+        Self::Spent,
+        Self::SigmaVanished,
+        Self::RhoNegative,
+        Self::RhoBad,
+        Self::SigmaBad,
+        Self::Paused,
+    ];
 }
 
 impl State {
@@ -130,5 +174,22 @@ impl State {
     /// Another run of the same solve.
     pub fn again(&self, norm2: f64, iterations: usize) -> Self {
         Self { restarts: self.restarts, kept: self.kept, ..Self::new(self.test, norm2, iterations) }
+    }
+
+    /// Iterations since the start.
+    pub fn since_start(&self) -> usize {
+        self.iterations - self.start.iterations
+    }
+
+    /// Iterations that are left if the residual decreases as since the start; infinite where it did not.
+    pub fn iterations_left(&self) -> f64 {
+        let done = (self.start.norm / self.norm).ln();
+        let left = (self.norm / self.test.threshold).ln();
+        if done > 0.0 { self.since_start() as f64 * left / done } else { f64::INFINITY }
+    }
+
+    /// Reports that the solve switches to another preconditioner.
+    pub fn report_change(&self, observer: &mut dyn Observer) {
+        observer.see(Event::Changed(self.since_start(), self.norm / self.start.norm, self.iterations_left()));
     }
 }

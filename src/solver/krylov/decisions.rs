@@ -18,37 +18,10 @@
 //! A breakdown, and an end that misses the test on the whole grid, may begin another run ([`super::Caller`]).
 
 use crate::backend::steps::pcg::{ENERGY, SQUARE};
-use crate::backend::steps::state::{Exact, Mark, State, Test};
+use crate::backend::steps::state::{Code, Exact, Mark, State, Test};
 use crate::error::Error;
 use crate::options::Norm;
 use crate::report::StopReason;
-
-/// What a test has found. The numbers of the first nine are those of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Code {
-    /// The iteration goes on.
-    Running,
-    /// norm <= threshold.
-    Met,
-    /// `max_iter` is reached.
-    MaxIter,
-    /// Iterating further gains nothing before r is recomputed: r'M^-1 r is rounding, for example.
-    Spent,
-    /// p'Ap is rounding.
-    SigmaVanished,
-    /// r'M^-1 r < 0, or not finite, in the preconditioned norm: the iteration has no norm, which was not reported.
-    RhoNegative,
-    /// r'M^-1 r, needed for the next direction, is not positive or not finite.
-    RhoBad,
-    /// p'Ap is not positive or not finite.
-    SigmaBad,
-    /// The observer asked to stop.
-    Paused,
-    /// norm > divergence.
-    Diverged,
-    /// Another preconditioner is in place.
-    Changed,
-}
 
 /// What the loop does next.
 #[derive(Debug)]

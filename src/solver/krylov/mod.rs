@@ -26,11 +26,12 @@ pub use {
     sweeps::{SWEEPS_VECTORS, sweeps},
 };
 
-use crate::backend::steps::pcg::{Course, ENERGY, LoopEnd, LoopEnding, LoopTest, PcgSteps, SQUARE};
+use crate::backend::steps::pcg::{ENERGY, PcgSteps, SQUARE};
+use crate::backend::steps::state::Code;
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Error, Result};
 use crate::report::StopReason;
-use decisions::{Code, ROUNDINGS};
+use decisions::ROUNDINGS;
 
 pub use crate::options::Norm;
 
@@ -136,50 +137,18 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
 
 /// The loop as a backend runs it by itself, if it does, up to its end.
 fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
-    let Some(LoopEnd { iterations, norm, stopped, ending }) = s.iterate(&loop_test(at)) else {
-        return Code::Running;
-    };
-    (at.iterations, at.norm, at.stopped, at.recurred) = (iterations, norm, stopped, true);
-    // The device has <r, r>.
-    at.norm2 = f64::INFINITY;
-    match ending {
-        LoopEnding::Met => Code::Met,
-        LoopEnding::Spent => Code::Spent,
-        LoopEnding::Cut => Code::MaxIter,
-        LoopEnding::Slow if changes_preconditioner(s, at) => Code::Changed,
-        LoopEnding::Slow => Code::Spent,
-        LoopEnding::Broken { quantity, value } => {
-            let unreported = quantity == SQUARE && at.test.norm == Norm::Preconditioned;
-            if is_rounding(s, at, quantity, value) {
-                at.stopped = at.stopped || unreported && s.observe(at.iterations, 0.0);
-                return Code::Spent;
-            }
-            match quantity {
-                ENERGY => at.sigma = value,
-                _ => at.rho = value,
-            }
-            match quantity {
-                ENERGY => Code::SigmaBad,
-                _ if unreported => Code::RhoNegative,
-                _ => Code::RhoBad,
-            }
+    let Some(code) = s.iterate(at) else { return Code::Running };
+    // The backend has <r, r>.
+    (at.recurred, at.norm2) = (true, f64::INFINITY);
+    match code {
+        Code::Paused if !at.stopped && changes_preconditioner(s, at) => Code::Changed,
+        Code::Paused if !at.stopped => Code::Spent,
+        Code::SigmaBad if is_rounding(s, at, ENERGY, at.sigma) => Code::Spent,
+        Code::RhoNegative | Code::RhoBad if is_rounding(s, at, SQUARE, at.rho) => {
+            at.stopped = at.stopped || code == Code::RhoNegative && s.observe(at.iterations, 0.0);
+            Code::Spent
         }
-    }
-}
-
-fn loop_test(at: &State) -> LoopTest {
-    let test = &at.test;
-    LoopTest {
-        preconditioned: test.norm == Norm::Preconditioned,
-        threshold: test.threshold,
-        reference: test.reference,
-        first: at.norm,
-        vanishing: test.vanishing,
-        iterations: at.iterations,
-        max_iter: test.max_iter,
-        rho: at.rho,
-        sigma: at.sigma,
-        confirms: test.confirms,
+        code => code,
     }
 }
 
@@ -264,15 +233,9 @@ fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f6
     }
 }
 
-/// Whether the steps have taken another preconditioner, in whose norm nothing is tested.
+/// Whether the steps have switched to another preconditioner, in whose norm nothing is tested.
 fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
-    let (began, first) = (at.start.iterations, at.start.norm);
-    let course = Course { iterations: at.iterations - began, first, norm: at.norm, threshold: at.test.threshold };
-    let changes = at.test.norm == Norm::True2 && s.change_preconditioner(&course);
-    if changes {
-        s.tell_change(&course);
-    }
-    changes
+    at.test.norm == Norm::True2 && s.change_preconditioner(at)
 }
 
 /// Whether rounding explains that a square is not positive: it is no sign of an indefinite matrix then. r'M^-1 r of a

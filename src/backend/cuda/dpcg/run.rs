@@ -13,9 +13,10 @@ use crate::backend::cuda::launch::{
 use crate::backend::cuda::looped;
 use crate::backend::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
 use crate::backend::steps::dpcg::Preconditioner;
-use crate::backend::steps::pcg::{Centered, LoopEnd, LoopTest, PcgSteps};
+use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::series::{SeriesSteps, series};
 use crate::backend::steps::solve::SolveSteps;
+use crate::backend::steps::state::{Code, State as Standing};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::{Event, Observer};
@@ -213,13 +214,13 @@ impl Looped for Run<'_> {
         observed_lag(self.call.observer)
     }
 
-    fn begin(&mut self, _: &LoopTest) -> Result<bool> {
+    fn begin(&mut self, _: &Standing) -> Result<bool> {
         let scalars = &mut self.k.vectors.scalars;
         (scalars.parity, scalars.direction) = (0, 0);
         Ok(false)
     }
 
-    fn end(&mut self, _: &LoopTest, _: &LoopEnd, _: bool) {
+    fn end(&mut self, _: &Standing, _: bool) {
         self.k.vectors.at_other_p = self.k.vectors.scalars.direction == 1;
     }
 }
@@ -344,9 +345,9 @@ impl PcgSteps for Run<'_> {
         self.dot(p, p, factor)
     }
 
-    fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
+    fn iterate(&mut self, at: &mut Standing) -> Option<Code> {
         self.k.recorded.as_ref()?;
-        self.attempt(|s| looped::run(s, test))
+        self.attempt(|s| looped::run(s, at))
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {

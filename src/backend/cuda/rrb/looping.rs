@@ -10,14 +10,15 @@ use super::run::{Ended, PATIENCE, Run, Stage, Way};
 use super::source::Source;
 use crate::backend::cuda::driver::{Loop, Meet, Stream};
 use crate::backend::cuda::launch;
-use crate::backend::cuda::launch::{EndArgs, How, MeetArgs, RING, Scalars, code};
+use crate::backend::cuda::launch::{EndArgs, How, MeetArgs, RING, Scalars};
 use crate::backend::cuda::looped;
 use crate::backend::cuda::looped::{
     Looped, MONITOR_LAG, Recorded, SharedScalars, has_limits, observed_lag, without_graphs,
 };
 use crate::backend::steps::cycle::Cycle;
-use crate::backend::steps::pcg::{Course, LoopEnd, LoopTest};
+use crate::backend::steps::state::{Code, State, Test};
 use crate::error::{Error, Result};
+use crate::options::Norm;
 use crate::report::Observer;
 use crate::runtime::heap::boxed;
 use std::mem::offset_of;
@@ -104,11 +105,11 @@ impl Packed {
 }
 
 impl Run<'_> {
-    pub fn pays(&self, course: &Course) -> bool {
+    pub fn pays(&self, at: &State) -> bool {
         let cost = cost_on(self.k.shape.source.grid.nodes());
         let own = if self.k.fused() { 1.0 } else { cost.unfused };
         let cycle = Cycle { kind: Some(self.k.recursion.kind), ..self.k.shape.cycle };
-        cost.pays(course, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
+        cost.pays(at, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
     }
 
     /// The loop can be launched without the host going round.
@@ -140,7 +141,7 @@ impl Run<'_> {
                                 work, or has failed";
                 return Err(Error::Device(sentence.to_owned()));
             }
-            if code != code::RUNNING {
+            if code != Code::Running as i32 {
                 return Ok(());
             }
             ahead = AHEAD;
@@ -148,13 +149,13 @@ impl Run<'_> {
     }
 
     /// Arguments of the end of a solve, after the loop.
-    fn loop_ends(&self, test: &LoopTest) -> EndArgs {
+    fn loop_ends(&self, test: &Test) -> EndArgs {
         let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
         self.end_args(self.scale, How::Loop, safe)
     }
 
     /// What `follow` has found.
-    fn found(&self, test: &LoopTest) -> Ended {
+    fn found(&self, test: &Test) -> Ended {
         let ends = self.loop_ends(test);
         let s = &*self.k.scalars;
         let largest = f64::from_bits(s.largest);
@@ -162,11 +163,11 @@ impl Run<'_> {
         if self.way != Way::Fused {
             return Ended { largest, norm2, square: None, delivered: false };
         }
-        let square = if test.preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
+        let square = if test.norm == Norm::Preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
         // As in rrb_deliver.
-        let met = s.code == code::MET && square.sqrt() <= s.threshold;
+        let met = s.code == Code::Met as i32 && square.sqrt() <= s.threshold;
         let fits = (ends.least..=ends.limit).contains(&largest);
-        let delivered = !self.stored && (met || s.code == code::MAX_ITER) && fits;
+        let delivered = !self.stored && (met || s.code == Code::MaxIter as i32) && fits;
         Ended { largest, norm2, square: Some(square), delivered }
     }
 }
@@ -201,9 +202,9 @@ impl Looped for Run<'_> {
 
     /// A loop that the device has begun already has its limits from there. If these are not those of `test`, it is not
     /// the wanted loop.
-    fn begin(&mut self, test: &LoopTest) -> Result<bool> {
+    fn begin(&mut self, at: &State) -> Result<bool> {
         let mut begun = self.is_looping();
-        if begun && !has_limits(&self.k.scalars, test) {
+        if begun && !has_limits(&self.k.scalars, at) {
             self.begin_again()?;
             begun = false;
         }
@@ -212,7 +213,7 @@ impl Looped for Run<'_> {
     }
 
     /// Launches what most often follows the loop; if it goes on, x alone is touched, where it will be anew.
-    fn follow(&mut self, test: &LoopTest) -> Result<()> {
+    fn follow(&mut self, test: &Test) -> Result<()> {
         if test.confirms {
             self.k.residual(self.stream, self.source, How::Loop)?;
         }
@@ -220,7 +221,7 @@ impl Looped for Run<'_> {
             return self.k.back_substitute(self.stream);
         }
         let ends = &self.loop_ends(test);
-        if test.preconditioned {
+        if test.norm == Norm::Preconditioned {
             launch::finish_eliminated(self.stream, ends)?;
             self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
         } else {
@@ -231,26 +232,21 @@ impl Looped for Run<'_> {
 
     /// Whether to go over to aggregation pays, where a loop has paused after as many iterations as were to tell. The
     /// next look comes when their number has doubled, whatever else has the host look.
-    fn is_slow(&mut self, test: &LoopTest, end: &LoopEnd) -> bool {
-        let iterations = end.iterations - test.iterations;
-        self.looped = iterations as i64;
-        if (iterations as i64) < self.patience {
+    fn is_slow(&mut self, at: &State) -> bool {
+        self.looped = at.since_start() as i64;
+        if self.looped < self.patience {
             return false;
         }
         self.patience *= 2;
-        if !self.k.may_aggregate || test.preconditioned {
-            return false;
-        }
-        let course = Course { iterations, first: test.first, norm: end.norm, threshold: test.threshold };
-        self.pays(&course)
+        self.k.may_aggregate && at.test.norm == Norm::True2 && self.pays(at)
     }
 
-    fn end(&mut self, test: &LoopTest, end: &LoopEnd, paused: bool) {
-        self.looped = (end.iterations - test.iterations) as i64;
+    fn end(&mut self, at: &State, paused: bool) {
+        self.looped = at.since_start() as i64;
         if !paused {
             self.k.taken.rotate_right(1);
-            self.k.taken[0] = end.iterations - test.iterations;
-            self.stage = Stage::Ended(self.found(test));
+            self.k.taken[0] = at.since_start();
+            self.stage = Stage::Ended(self.found(&at.test));
         }
     }
 }

@@ -12,8 +12,9 @@ use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
 use crate::backend::cuda::looped;
 use crate::backend::steps::cycle::Recursion;
-use crate::backend::steps::pcg::{Centered, Course, LoopEnd, LoopTest, PcgSteps};
+use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::solve::{Criterion, Inputs, SolveSteps};
+use crate::backend::steps::state::{Code, State};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::Event;
@@ -337,15 +338,15 @@ impl PcgSteps for Run<'_> {
         }
     }
 
-    fn iterate(&mut self, test: &LoopTest) -> Option<LoopEnd> {
+    fn iterate(&mut self, at: &mut State) -> Option<Code> {
         if self.way == Way::Textbook {
             return None;
         }
-        self.attempt(|s| looped::run(s, test))
+        self.attempt(|s| looped::run(s, at))
     }
 
-    fn change_preconditioner(&mut self, course: &Course) -> bool {
-        if !self.k.may_aggregate || !self.pays(course) {
+    fn change_preconditioner(&mut self, at: &State) -> bool {
+        if !self.k.may_aggregate || !self.pays(at) {
             return false;
         }
         self.k.may_aggregate = false;
@@ -361,12 +362,9 @@ impl PcgSteps for Run<'_> {
         });
         if made == Some(true) {
             self.way = if self.k.recorded.is_some() { Way::Loop } else { Way::Textbook };
+            at.report_change(self.call.observer);
         }
         made == Some(true)
-    }
-
-    fn tell_change(&mut self, course: &Course) {
-        course.tell(self.call.observer);
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {

@@ -4,10 +4,11 @@
 use super::run::{Begun, Origin, Run, Stage, Start, Way};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, CellArray, EndArgs, How, InspectArgs, ReduceArgs, Scalars, SetOutArgs, TransferArgs, code,
+    Address, CellArray, EndArgs, How, InspectArgs, ReduceArgs, Scalars, SetOutArgs, TransferArgs,
 };
 use crate::backend::cuda::looped::Looped;
 use crate::backend::steps::solve::Inputs;
+use crate::backend::steps::state::Code;
 use crate::error::Result;
 
 /// Below this largest value of x, and where `Criterion::lost` says so, the host decides whether x is the caller's:
@@ -122,7 +123,7 @@ impl Run<'_> {
         self.k.started.note(self.stream)?;
         self.launch()?;
         self.k.started.wait()?;
-        Ok(self.k.scalars.code == code::RUNNING)
+        Ok(self.k.scalars.code == Code::Running as i32)
     }
 
     /// `delivers`: x may be the caller's without a look of the host.

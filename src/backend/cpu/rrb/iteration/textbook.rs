@@ -15,8 +15,9 @@ use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::projection::Nodes;
 use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
 use crate::backend::steps::cycle::{Cycle, apply_section};
-use crate::backend::steps::pcg::{Centered, Course, PcgSteps};
+use crate::backend::steps::pcg::{Centered, PcgSteps};
 use crate::backend::steps::solve::{Begun, Inputs, SolveSteps};
+use crate::backend::steps::state::State;
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::grid::layout::Colour;
 use crate::report::Event;
@@ -231,11 +232,11 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         self.k.aggregated.get().is_some()
     }
 
-    fn change_preconditioner(&mut self, course: &Course) -> bool {
+    fn change_preconditioner(&mut self, at: &State) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
         let may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !may || !COST.pays(course, own * cycle.cost(k.shape.grid, k.shape.levels)) {
+        if !may || !COST.pays(at, own * cycle.cost(k.shape.grid, k.shape.levels)) {
             return false;
         }
         self.me.barrier();
@@ -250,13 +251,11 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             }
         }
         self.me.barrier();
-        k.aggregated.get().is_some()
-    }
-
-    fn tell_change(&mut self, course: &Course) {
-        if let Some(observer) = self.observer.as_mut() {
-            course.tell(&mut **observer);
+        let changed = k.aggregated.get().is_some();
+        if let (true, Some(observer)) = (changed, self.observer.as_mut()) {
+            at.report_change(&mut **observer);
         }
+        changed
     }
 
     fn record(&mut self, alpha: f64, beta: f64) {

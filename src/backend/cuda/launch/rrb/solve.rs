@@ -56,19 +56,6 @@ impl Scalars {
     }
 }
 
-/// How the loop stands: `Scalars::code`.
-pub mod code {
-    pub const RUNNING: i32 = 0;
-    pub const MET: i32 = 1;
-    pub const MAX_ITER: i32 = 2;
-    pub const SPENT: i32 = 3;
-    pub const SIGMA_VANISHED: i32 = 4;
-    pub const RHO_NEGATIVE: i32 = 5;
-    pub const RHO_BAD: i32 = 6;
-    pub const SIGMA_BAD: i32 = 7;
-    pub const PAUSED: i32 = 8;
-}
-
 /// What a kernel does with its sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
