@@ -393,6 +393,35 @@ fn started(from: State) -> State {
     at
 }
 
+/// The last column of the table in `decisions`.
+#[test]
+fn codes_lead_to_the_same_next_step_in_every_state() {
+    let end = |at: &State, code| match at.next(code) {
+        Next::End(reason) => Some(reason),
+        _ => None,
+    };
+    let restarts = |at: &State, code| matches!(at.next(code), Next::Restart);
+    for (recurred, stopped, confirms) in (0..8).map(|k| (k & 1 > 0, k & 2 > 0, k & 4 > 0)) {
+        let at = State { recurred, stopped, ..somewhere() };
+        let at = State { test: Test { confirms, ..at.test }, ..at };
+        let case = format!("recurred {recurred}, stopped {stopped}, confirms {confirms}");
+        assert!(matches!(at.next(Code::Running), Next::Iterate) && matches!(at.next(Code::Changed), Next::Change));
+        for code in [Code::RhoNegative, Code::RhoBad, Code::SigmaBad] {
+            assert!(matches!(at.next(code), Next::Fail(Error::Breakdown { .. })), "{case}");
+        }
+        for code in [Code::Spent, Code::SigmaVanished] {
+            assert_eq!(restarts(&at, code), recurred, "{case}");
+            assert_eq!(end(&at, code), (!recurred).then_some(StopReason::Stagnated), "{case}");
+        }
+        let met = if recurred && stopped { StopReason::Monitor } else { StopReason::Converged };
+        assert_eq!(restarts(&at, Code::Met), recurred && confirms, "{case}");
+        assert_eq!(end(&at, Code::Met), (!(recurred && confirms)).then_some(met), "{case}");
+        let limit = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
+        assert_eq!(end(&at, Code::MaxIter), Some(limit), "{case}");
+        assert_eq!(end(&at, Code::Diverged), Some(StopReason::Diverged), "{case}");
+    }
+}
+
 #[test]
 fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
     let at = started(somewhere());
