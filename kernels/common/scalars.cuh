@@ -2,7 +2,7 @@
 #pragma once
 #include "device.cuh"
 
-// State of the PCG loop; the numbers are those of src/backend/cuda/launch/rrb/solve.rs.
+// State of the PCG loop; the numbers are those of src/backend/steps/state.rs.
 enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
 // Number of entries in the ring buffer of iterations; the loop pauses when the buffer is full.
