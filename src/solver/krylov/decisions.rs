@@ -1,5 +1,5 @@
-//! The decisions of a solve: pure functions of its state and of the numbers that the steps have returned. A device takes
-//! those of an iteration by itself: `kernels/common/scalars.cuh` has the same functions.
+//! The decisions of a solve: pure functions of its state and of the numbers that the steps have returned. A device
+//! makes those of an iteration by itself: `kernels/common/scalars.cuh` has the same functions.
 //!
 //! | state | test | [`Code`] | [`Next`] |
 //! |---|---|---|---|
@@ -48,9 +48,9 @@ pub const MOST_RESTARTS: usize = 3;
 pub const WORTH: f64 = 0.5;
 
 /// Where CG is in single precision, r is replaced by b - A x in the iteration after <r, r> has fallen to this part of
-/// its largest value since the last replacement, or r'M^-1 r to this part of its value there. The largest counts because
-/// rounding is relative to it. r'M^-1 r counts because on a nearly singular system it falls at once, with the constant
-/// in r, while rounding of the large S1 p has left another constant that the norm does not show.
+/// its largest value since the last replacement, or r'M^-1 r to this part of its value there. The largest counts
+/// because rounding is relative to it. r'M^-1 r counts because on a nearly singular system it falls at once, with the
+/// constant in r, while rounding of the large S1 p has left another constant that the norm does not show.
 pub(super) const FALLEN: f64 = 1e-8;
 /// Or after this many iterations: rounding adds up where nothing falls, too.
 pub(super) const EVERY: usize = 40;
@@ -72,8 +72,8 @@ pub(super) const TURNED: f64 = 8.0;
 pub(super) const LED_AWAY: f64 = 100.0;
 
 /// Iterations without a lower residual, of a preconditioner that contracts at any coefficients: a cycle of aggregation
-/// takes three or four for a digit, and contrasts of 1e6 may begin with twenty that lower nothing. The recurred residual
-/// may stand just above the threshold, where rounding allows no less, and grow after 50 iterations or more.
+/// takes three or four for a digit, and contrasts of 1e6 may begin with twenty that lower nothing. The recurred
+/// residual may stand just above the threshold, where rounding allows no less, and grow after 50 iterations or more.
 pub(super) const LONG: usize = 40;
 /// Lower means at most this part.
 pub(super) const LOWER: f64 = 0.7;

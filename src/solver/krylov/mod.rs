@@ -37,8 +37,8 @@ pub use crate::options::Norm;
 
 /// The caller of PCG, whose system may be larger than the one that PCG solves.
 pub trait Caller<S: ?Sized> {
-    /// Stores x for the user if it is better than the iterate stored before, of norm `best`. Returns the norm of x as it
-    /// is stored. May overwrite r.
+    /// Stores x for the user if it is better than the iterate stored before, of norm `best`. Returns the norm of x as
+    /// it is stored. May overwrite r.
     fn keep(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
 
     /// Runs another method in place of PCG, if there is one.
