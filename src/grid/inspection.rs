@@ -42,11 +42,6 @@ impl Wanted {
         let center = found[0];
         (center.min >= f64::MIN_POSITIVE && center.max < self.center_below).then_some(found)
     }
-
-    /// Returns whether row j satisfies the conditions.
-    pub fn has(&self, a: &StencilView, j: usize) -> bool {
-        self.sound(a, j).is_some()
-    }
 }
 
 /// Result of an inspection, except for the components.

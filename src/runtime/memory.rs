@@ -188,55 +188,6 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     target.copy_from_slice(source);
 }
 
-/// Computes target = factor * source in single precision, with the stores of [`copy_past_caches`].
-pub fn narrow_past_caches(target: &mut [f32], source: &[f64], factor: f64) {
-    assert_eq!(target.len(), source.len());
-    #[cfg(target_arch = "x86_64")]
-    if are_lines(target) {
-        use std::arch::x86_64::{_mm_cvtpd_ps, _mm_loadu_pd, _mm_movelh_ps, _mm_mul_pd, _mm_set1_pd, _mm_stream_ps};
-        for (target, source) in target.chunks_exact_mut(4).zip(source.chunks_exact(4)) {
-            // SAFETY: both chunks have four values, and the target is 16-byte aligned. Every x86_64 has SSE2.
-            unsafe {
-                let two = |k| _mm_cvtpd_ps(_mm_mul_pd(_mm_set1_pd(factor), _mm_loadu_pd(source.as_ptr().add(k))));
-                _mm_stream_ps(target.as_mut_ptr(), _mm_movelh_ps(two(0), two(2)));
-            }
-        }
-        return;
-    }
-    for (target, source) in target.iter_mut().zip(source) {
-        *target = (factor * *source) as f32;
-    }
-}
-
-/// Splits pairs: even[k] = pairs[2 k], odd[k] = pairs[2 k + 1], for as many k as fill whole cache lines. An output that
-/// starts at a cache line is written with non-temporal stores. Returns the number of pairs done, 0 on other targets.
-pub fn deinterleave_past_caches(pairs: &[f64], even: &mut [f64], odd: &mut [f64]) -> usize {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_mm_loadu_pd, _mm_storeu_pd, _mm_stream_pd, _mm_unpackhi_pd, _mm_unpacklo_pd};
-        let done = (pairs.len() / 2).min(even.len()).min(odd.len()) / (LINE / 8) * (LINE / 8);
-        let (even, odd) = (&mut even[..done], &mut odd[..done]);
-        let (even_streams, odd_streams) = (are_lines(even), are_lines(odd));
-        for ((pairs, even), odd) in pairs.chunks_exact(4).zip(even.chunks_exact_mut(2)).zip(odd.chunks_exact_mut(2)) {
-            // SAFETY: four values are read and two are written to each output; streamed outputs are 16-byte aligned.
-            unsafe {
-                let (low, high) = (_mm_loadu_pd(pairs.as_ptr()), _mm_loadu_pd(pairs.as_ptr().add(2)));
-                let store = |streams: bool, target: *mut f64, values| {
-                    if streams { _mm_stream_pd(target, values) } else { _mm_storeu_pd(target, values) }
-                };
-                store(even_streams, even.as_mut_ptr(), _mm_unpacklo_pd(low, high));
-                store(odd_streams, odd.as_mut_ptr(), _mm_unpackhi_pd(low, high));
-            }
-        }
-        done
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = (pairs, even, odd);
-        0
-    }
-}
-
 /// Orders the non-temporal stores of this thread before its subsequent stores.
 pub fn copies_are_done() {
     #[cfg(target_arch = "x86_64")]
@@ -290,31 +241,6 @@ mod tests {
             copies_are_done();
             assert_eq!(wide[start..start + len], source[..len]);
             assert!(wide[..start].iter().chain(&wide[start + len..]).all(|&v| v == 0.0));
-            wide.fill(0.0);
-            // SAFETY: as above.
-            let narrow = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f32>(), 200) };
-            narrow_past_caches(&mut narrow[start..start + len], &source[..len], 0.5);
-            copies_are_done();
-            let expected: Vec<f32> = source[..len].iter().map(|v| (0.5 * v) as f32).collect();
-            assert_eq!(narrow[start..start + len], expected);
-            assert!(narrow[..start].iter().chain(&narrow[start + len..]).all(|&v| v == 0.0));
-        }
-    }
-
-    #[test]
-    fn pairs_go_apart_past_the_caches() {
-        let pairs: Vec<f64> = (0..200).map(f64::from).collect();
-        for (start, len) in [(0, 200), (0, 33), (1, 64), (8, 16), (3, 15), (0, 0)] {
-            let memory = Memory::zeroed(400 * 8).unwrap();
-            // SAFETY: 400 doubles that only this test uses.
-            let targets = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 400) };
-            let (even, odd) = targets.split_at_mut(200);
-            // One of the outputs starts at a cache line, or neither does.
-            let done = deinterleave_past_caches(&pairs[..len], &mut even[start..], &mut odd[..]);
-            copies_are_done();
-            assert!(2 * done <= len && done.is_multiple_of(LINE / 8));
-            assert!((0..done).all(|k| even[start + k] == pairs[2 * k] && odd[k] == pairs[2 * k + 1]));
-            assert!(even[..start].iter().chain(&even[start + done..]).chain(&odd[done..]).all(|&v| v == 0.0));
         }
     }
 

@@ -9,10 +9,10 @@ use std::marker::PhantomData;
 /// Element types of shared arrays.
 ///
 /// # Safety
-/// All-zero bytes must represent the value zero.
+/// Every bit pattern must be a value, all-zero bytes must be zero, and any thread may own a value.
 pub unsafe trait Number: Copy + Send + Sync + 'static {}
 
-// SAFETY: all-zero bytes are 0.0.
+// SAFETY: every bit pattern is a number, and all-zero bytes are 0.0.
 unsafe impl Number for f64 {}
 // SAFETY: as above.
 unsafe impl Number for f32 {}
@@ -35,6 +35,12 @@ impl<T: Number> Shared<T> {
     pub fn zeroed(len: usize) -> Result<Self> {
         let memory = Memory::zeroed(len as u128 * size_of::<T>() as u128)?;
         Ok(Self { memory: Counted::new(memory, "the solver's arrays")?, len, holds: PhantomData })
+    }
+
+    /// Returns the same values as numbers of another type of this size; `None` where sizes differ.
+    pub fn of_type<U: Number>(&self) -> Option<Shared<U>> {
+        let same = size_of::<T>() == size_of::<U>();
+        same.then(|| Shared { memory: self.memory.clone(), len: self.len, holds: PhantomData })
     }
 
     /// Returns the number of values.

@@ -388,7 +388,8 @@ fn refactorizing_between_levels_and_aggregation_holds_no_more() {
             held.push((solver.int(key::INFO_BYTES_HOST), live()));
         }
         assert!(held.iter().all(|of| of.0 == held[0].0), "{held:?}");
-        assert!(held[2..].iter().all(|of| of.1 <= held[1].1), "{held:?}");
+        // Arrays begin in different cache sets, so that equal arrays may differ by a page in all.
+        assert!(held[2..].iter().all(|of| of.1 <= held[1].1 + 8192), "{held:?}");
     }
 }
 

@@ -573,13 +573,13 @@ fn memory_per_unknown() {
     let mut compensated = poisson(1023, 1023);
     compensated.east[1023 * 511 + 511] = 1e-3;
     for (name, a, most) in
-        [("9 points", random_m_matrix(1023, 1023, true, 1), 136.0), ("compensated", compensated, 119.0)]
+        [("9 points", random_m_matrix(1023, 1023, true, 1), 138.0), ("compensated", compensated, 121.0)]
     {
         let solver = Solver::of(&a, "backend=cpu threads=1 precision=f64 cycle=v");
         let bytes = solver.int(key::INFO_BYTES_HOST) as f64 / a.len() as f64;
         assert!(bytes <= most, "{name}: {bytes} bytes per unknown");
     }
-    // Row windows of many threads, which need little additional memory.
+    // Many threads.
     for n in [400, 800, 1000] {
         let a = poisson(n, n);
         let solver = Solver::of(&a, "backend=cpu threads=16 precision=mixed");

@@ -2,16 +2,9 @@
 
 use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
-use crate::runtime::heap::Counted;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
-use std::any::Any;
-use std::ops::{Index, Range};
-
-/// The same, where it is of that type: arrays that are doubles in one number format and not in another.
-pub fn of_type<T: 'static, U: 'static>(v: &T) -> Option<&U> {
-    (v as &dyn Any).downcast_ref()
-}
+use std::ops::Index;
 
 /// The array of one colour of a grid (see [`Layout`]); an absent one has no memory. Here the border between two rows is
 /// one block wide, right of the one and left of the other. A clone is the same array under another name.
@@ -24,16 +17,6 @@ pub struct Area<T = f64> {
     block: u32,
     /// The first row that is stored.
     from: u32,
-    /// Where few rows are kept: see [`Area::window`].
-    slots: Option<Slots>,
-}
-
-/// Places of the rows -1 .. cy of a window: `first` + k for `of_row[J + 1]` = k + 1, and the row of zeros below the
-/// first one for 0.
-#[derive(Clone)]
-struct Slots {
-    first: usize,
-    of_row: Counted<Vec<u32>>,
 }
 
 impl<T: Number> Area<T> {
@@ -41,7 +24,7 @@ impl<T: Number> Area<T> {
     pub fn zeroed(layout: &Layout) -> Result<Self> {
         let stride = layout.cx + layout.block;
         let values = Shared::zeroed((layout.to - layout.from + 2) * stride + layout.block)?;
-        Ok(Self { values, stride, block: layout.block as u32, cx: layout.cx, from: layout.from as u32, slots: None })
+        Ok(Self { values, stride, block: layout.block as u32, cx: layout.cx, from: layout.from as u32 })
     }
 
     /// Zeros, or none.
@@ -51,36 +34,21 @@ impl<T: Number> Area<T> {
 
     /// None, where a method does not need it.
     pub fn absent() -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, from: 0, slots: None })
-    }
-
-    /// An array that keeps some rows at a time, in the memory of this one from row `first` on: row J stands in slot
-    /// `of_row[J + 1]` - 1, those of rows that are never used together may be the same; 0: nothing but zeros.
-    pub fn window(&self, first: usize, of_row: &Counted<Vec<u32>>) -> Self {
-        let slots = Slots { first: first + 1, of_row: of_row.clone() };
-        Self { values: self.values.clone(), slots: Some(slots), ..*self }
-    }
-
-    /// The same with so many slots in memory of its own.
-    pub fn own_window(layout: &Layout, slots: usize, of_row: &Counted<Vec<u32>>) -> Result<Self> {
-        let stride = layout.cx + layout.block;
-        let values = Shared::zeroed((1 + slots) * stride + layout.block)?;
-        let slots = Some(Slots { first: 1, of_row: of_row.clone() });
-        Ok(Self { values, stride, block: layout.block as u32, cx: layout.cx, from: 0, slots })
+        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, from: 0 })
     }
 
     fn start(&self, row: isize, shift: isize) -> usize {
-        let place = match &self.slots {
-            None => row + 1 - self.from as isize,
-            Some(slots) => match slots.of_row[(row + 1) as usize] as usize {
-                0 => 0,
-                slot => (slots.first + slot - 1) as isize,
-            },
-        };
-        let start = place * self.stride as isize + self.block as isize + shift;
+        let start = (row + 1 - self.from as isize) * self.stride as isize + self.block as isize + shift;
         // Rows -1 and cy and `block` columns on either side are border.
         debug_assert!(start >= 0);
         start as usize
+    }
+
+    /// The same array as one of another type: `None` where numbers of it have another size, so that in one number
+    /// format arrays are doubles and in another not.
+    pub fn of_type<U: Number>(&self) -> Option<Area<U>> {
+        let Self { stride, cx, block, from, .. } = *self;
+        Some(Area { values: self.values.of_type()?, stride, cx, block, from })
     }
 
     /// Where the value of (I, J) stands.
@@ -190,19 +158,6 @@ impl<R: Real + Number> Area<R> {
     }
 }
 
-impl Area {
-    /// Zeros in these slots of a window.
-    ///
-    /// # Safety
-    /// Nobody else may use these slots meanwhile.
-    pub unsafe fn clear_slots(&self, which: Range<usize>) {
-        let Some(slots) = &self.slots else { return };
-        // SAFETY: as the caller promised.
-        unsafe { self.values.slice_mut((slots.first + which.start) * self.stride, which.len() * self.stride) }
-            .fill(0.0);
-    }
-}
-
 /// Four areas, one after the other.
 pub fn four<T>(mut next: impl FnMut() -> Result<Area<T>>) -> Result<[Area<T>; 4]> {
     Ok([next()?, next()?, next()?, next()?])
@@ -243,6 +198,12 @@ impl<T: Number> Four<T> {
     /// None.
     pub fn absent() -> Result<Self> {
         Self::of(Area::absent)
+    }
+
+    /// See [`Area::of_type`].
+    pub fn of_type<U: Number>(&self) -> Option<Four<U>> {
+        let Self { r1, r2, b1, b2 } = self;
+        Some(Four { r1: r1.of_type()?, r2: r2.of_type()?, b1: b1.of_type()?, b2: b2.of_type()? })
     }
 
     /// All zero again, padding and border too.

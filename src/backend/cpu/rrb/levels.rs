@@ -1,19 +1,18 @@
 //! The grids of the preconditioner: their arrays, and the sweeps of their two levels, unfused.
 
-use super::area::{Area, Four, four, of_type};
+use super::area::Four;
 use super::loops::{scale_in_place, subtract, subtract_scaled};
-use super::neighbours::{Corners, Diagonal, Distant, Rows, Straight};
+use super::neighbours::{Corners, Diagonal, Rows, Straight};
 use super::number::Format;
 use super::ranks::Halo;
 use super::spread::{Target, collect};
 use super::system::Shape;
-use super::windows::{Part, Passing, slots};
-use crate::error::{Result, collected, zeroed};
+use crate::error::{Result, zeroed};
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Embedding;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
-use crate::runtime::team::{Me, share};
+use crate::runtime::team::Me;
 use std::ops::Range;
 
 /// One r1/r2/b1/b2 grid: its matrix in excess form, what the two levels make of it, and z.
@@ -26,23 +25,18 @@ pub struct PackedGrid<F: Format> {
     pub halo: Option<Box<Halo>>,
     /// More than one member works on it.
     pub shared: bool,
-    /// Row sums; at eliminated nodes afterwards excess / d. Absent on the first grid of S1, see [`Making`].
+    /// Row sums; at eliminated nodes afterwards row sum / d.
     pub excess: Four,
-    /// Straight couplings; absent on the first grid of S1, which takes those of A.
-    pub straight: Straight,
     /// Whether red nodes are coupled: not on the first grid of a 5-point matrix.
     pub corners: bool,
     /// r1 to r2, lumped away by the odd level.
     pub red_diagonal: Diagonal,
-    /// b1 to b2; after the odd level those of the skew stencil.
+    /// b1 to b2; after the odd level those of the skew stencil. Absent on the first grid of S1 in short formats.
     pub black_diagonal: Diagonal,
-    /// At distance two, after the odd level.
-    pub b1_distant: Distant,
-    pub b2_distant: Distant,
-    /// 1 / d; b2 is not eliminated here. On the first grid of S1 at b1 alone, and in short formats not at all.
+    /// 1 / d; b2 is not eliminated here.
     pub inverse: Four,
-    /// Windows in place of those of the above that only the factorization reads.
-    pub passing: Option<Passing>,
+    /// The first grid: arrays that only its factorization reads are vectors of the solve.
+    first: bool,
     pub sweep: Sweep<F::Stored>,
     pub z: Four<F::Real>,
     /// In the memory of another vector.
@@ -61,16 +55,18 @@ pub struct RecursionGrid<F: Format> {
     pub u: Four<F::Real>,
 }
 
-/// Vectors that lend the first grid their memory.
+/// Vectors whose memory the first grid uses: z in an iteration, the others in a factorization.
 pub struct Vectors<'a, F: Format> {
     pub x: &'a Four,
-    pub p: Option<&'a Four>,
+    pub b: &'a Four,
+    pub r: Option<Four>,
+    pub p: Option<Four>,
     pub z: Option<Four<F::Real>>,
 }
 
-/// What sweeps read: in f64 the arrays of the factorization, which keep 1 / d, in short formats arrays of their own.
+/// What sweeps read; in f64 the factorization's diagonal couplings and 1 / d are these arrays.
 pub struct Sweep<T> {
-    /// Red to black; on the first grid of S1 it is not used.
+    /// Red to black; absent on the first grid of S1, which uses those of A.
     pub straight: Straight<T>,
     /// b1 to b2, of the skew stencil.
     pub diagonal: Diagonal<T>,
@@ -96,66 +92,59 @@ impl<T: Number> Sweep<T> {
 }
 
 impl<F: Format> PackedGrid<F> {
-    /// `vectors`: for the first grid; `passes`: with windows.
+    /// `vectors`: for the first grid.
     pub fn new(
         layout: Layout,
         own: Range<usize>,
         embedding: Embedding,
         shape: Shape,
         vectors: Option<Vectors<F>>,
-        (recurses, passes): (bool, bool),
+        recurses: bool,
     ) -> Result<Self> {
         let first = vectors.is_some();
-        let own_reds = !(first && shape.schur);
+        let on_schur = first && shape.schur;
         let corners = !first || shape.nine_points;
-        let passing = (passes && own_reds).then(|| Passing::new(!first, F::SHORT));
-        let [sums, reds, straight, pivots] = passing.as_ref().map_or([true; 4], Passing::keeps);
-        let all = || if sums { Four::zeroed(&layout, true) } else { Four::absent() };
-        let (excess, inverse) = match &vectors {
-            Some(_) if shape.schur && F::SHORT => (Four::absent()?, Four::absent()?),
-            Some(_) if shape.schur => (Four::absent()?, Four::eliminated(&layout, false)?),
-            Some(Vectors { x, p: Some(p), .. }) if F::SHORT => (Four::clone(x), Four::clone(p)),
-            Some(_) if shape.aggregates => (Four::absent()?, Four::absent()?),
-            Some(Vectors { x, .. }) => (Four::clone(x), Four::eliminated(&layout, true)?),
-            None => (all()?, if pivots { Four::eliminated(&layout, true)? } else { Four::absent()? }),
-        };
-        // Those of S1 in single precision are made in windows.
-        let wide = !(first && shape.schur && F::SINGLE);
         // Aggregation has S1 here, where CG runs on that.
         let levels = !shape.aggregates;
-        let straight_couplings = Straight::zeroed(&layout, own_reds && straight && levels)?;
-        let black_diagonal = Diagonal::zeroed(&layout, wide && straight && (levels || shape.schur))?;
-        let sweep = match (of_type(&straight_couplings), of_type(&black_diagonal), of_type(&inverse)) {
-            (Some(straight), Some(diagonal), Some(pivot)) => Sweep {
-                straight: Straight::clone(straight),
-                diagonal: Diagonal::clone(diagonal),
-                pivot: Four::clone(pivot),
-            },
-            _ => Sweep {
-                straight: Straight::zeroed(&layout, own_reds)?,
-                diagonal: Diagonal::zeroed(&layout, true)?,
-                pivot: Four::eliminated(&layout, own_reds)?,
-            },
+        let sweep = Sweep {
+            straight: Straight::zeroed(&layout, !on_schur && levels)?,
+            diagonal: Diagonal::zeroed(&layout, on_schur || levels)?,
+            pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
+        };
+        // Of the first grid, what only its factorization reads is stored in vectors.
+        let diagonal = |vector: Option<&Four>, present: bool| match vector.filter(|_| present) {
+            Some(v) => Ok(Diagonal { of: Colour::ALL.map(|colour| v[colour].clone()) }),
+            None => Diagonal::zeroed(&layout, present),
+        };
+        let shared = vectors.as_ref();
+        let red_diagonal = diagonal(shared.and_then(|v| v.r.as_ref()), corners && levels)?;
+        let black_diagonal = match sweep.diagonal.of_type() {
+            Some(of_sweeps) => of_sweeps,
+            None => diagonal(shared.and_then(|v| v.p.as_ref()), !on_schur)?,
+        };
+        let excess = shared.map_or_else(|| Four::zeroed(&layout, true), |v| Ok(Four::clone(v.x)))?;
+        let inverse = match (sweep.pivot.of_type(), shared) {
+            (Some(pivot), Some(v)) if on_schur => Four { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
+            (Some(pivot), _) => pivot,
+            (None, Some(v)) => Four::clone(v.b),
+            (None, None) => Four::eliminated(&layout, true)?,
         };
         let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
         let z_is_shared = vectors.as_ref().is_some_and(|vectors| vectors.z.is_some());
-        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| Four::zeroed(&layout, own_reds), Ok)?;
+        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| Four::zeroed(&layout, !on_schur), Ok)?;
         Ok(Self {
             sweep,
             inverse,
+            first,
             recursion,
             embedding,
             own,
             halo: None,
             shared: false,
             excess,
-            straight: straight_couplings,
             corners,
-            red_diagonal: Diagonal::zeroed(&layout, corners && reds && levels)?,
+            red_diagonal,
             black_diagonal,
-            b1_distant: Distant::zeroed(&layout, wide && passing.is_none() && (levels || shape.schur))?,
-            b2_distant: Distant::zeroed(&layout, wide && passing.is_none() && (levels || shape.schur))?,
-            passing,
             z,
             z_is_shared,
             layout,
@@ -163,13 +152,13 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Where its matrix is formed, row sums in place of centers.
-    pub fn target(&self) -> Target<'_> {
+    pub fn target(&self, unit: f64) -> Target<'_, F> {
         Target {
             layout: &self.layout,
             diagonal: &self.excess,
-            straight: &self.straight,
+            straight: &self.sweep.straight,
+            unit,
             corners: Some((&self.red_diagonal, &self.black_diagonal)),
-            far: false,
         }
     }
 
@@ -180,15 +169,10 @@ impl<F: Format> PackedGrid<F> {
 
     /// Rows J of the compute areas that are this member's.
     pub fn rows(&self, me: Me) -> Range<usize> {
-        self.rows_of(me.index, me.members)
-    }
-
-    /// Those of a member.
-    pub fn rows_of(&self, member: usize, members: usize) -> Range<usize> {
         let first = self.own.start;
-        match (self.shared, member) {
+        match (self.shared, me.index) {
             (true, _) => {
-                let rows = share(self.own.len(), member, members);
+                let rows = me.share(self.own.len());
                 first + rows.start..first + rows.end
             }
             (false, 0) => self.own.clone(),
@@ -252,15 +236,13 @@ impl<F: Format> PackedGrid<F> {
     }
 
     pub fn bytes(&self) -> usize {
-        self.excess.bytes()
-            + self.straight.bytes()
-            + self.red_diagonal.bytes()
-            + self.black_diagonal.bytes()
-            + self.b1_distant.bytes()
-            + self.b2_distant.bytes()
-            + self.inverse.bytes()
-            + self.short().map_or(0, |s| s.straight.bytes() + s.diagonal.bytes() + s.pivot.bytes())
-            + self.z.bytes()
+        let sweep = self.sweep.straight.bytes() + self.sweep.diagonal.bytes() + self.sweep.pivot.bytes();
+        let short = |bytes: usize| if F::SHORT { bytes } else { 0 };
+        let factorization =
+            self.excess.bytes() + self.red_diagonal.bytes() + short(self.black_diagonal.bytes() + self.inverse.bytes());
+        sweep
+            + if self.first { 0 } else { factorization }
+            + if self.z_is_shared { 0 } else { self.z.bytes() }
             + self.recursion.as_ref().map_or(0, RecursionGrid::bytes)
     }
 }
@@ -381,62 +363,5 @@ impl<F: Format> PackedGrid<F> {
                 };
             }
         }
-    }
-
-    /// Whether rows follow those of the first grid.
-    pub fn follows(&self) -> bool {
-        self.passing.as_ref().is_some_and(|passing| passing.follows)
-    }
-
-    /// What a member does in passing, where this grid follows.
-    pub fn part(&self, member: usize) -> Option<&Part> {
-        self.passing.as_ref().filter(|passing| passing.follows).and_then(|passing| passing.parts.get(member))
-    }
-
-    /// What such a grid needs for a team of `members`, who have what they need of the grid before.
-    pub fn make_windows(&mut self, before: Option<&Self>, members: usize) -> Result<()> {
-        let Some(passing) = self.passing.as_ref().filter(|passing| passing.parts.len() != members) else {
-            return Ok(());
-        };
-        let (layout, follows) = (&self.layout, passing.follows);
-        let [excess, red_diagonal, straight, inverse] = passing.keeps().map(|keeps| !keeps);
-        let part_of = |member| {
-            let own = self.rows_of(member, members);
-            match before.filter(|_| follows) {
-                Some(before) => {
-                    let (made, nodes) = (before.rows_of(member, members), before.layout.rows(Colour::B2));
-                    Part::following(layout, &own, &(made.start.max(nodes.start)..made.end.min(nodes.end)))
-                }
-                None => Part::apart(&own),
-            }
-        };
-        let parts = collected((0..members).map(part_of), "rows of threads")?;
-        let turns = parts.iter().map(|part| part.turns.clone());
-        // The row above the last one gets zeros from natural rows that are spread.
-        let (of_row, count) = slots(layout.cy, turns, follows)?;
-        let window = || Area::own_window(layout, count, &of_row);
-        if let Some(passing) = self.passing.as_mut() {
-            // Until all are made, none are right.
-            passing.parts = Vec::new();
-        }
-        if excess {
-            self.excess = Four::of(window)?;
-        }
-        if red_diagonal && self.corners {
-            self.red_diagonal = Diagonal { of: four(window)? };
-        }
-        if straight {
-            self.straight = Straight::of(window)?;
-            self.black_diagonal = Diagonal { of: four(window)? };
-        }
-        if inverse {
-            self.inverse = Four { r1: window()?, r2: window()?, b1: window()?, b2: Area::absent()? };
-        }
-        self.b1_distant = Distant::of(window)?;
-        self.b2_distant = Distant::of(window)?;
-        if let Some(passing) = self.passing.as_mut() {
-            passing.parts = parts;
-        }
-        Ok(())
     }
 }

@@ -6,7 +6,6 @@ use super::number::Format;
 use crate::backend::steps::rrb::Pivot;
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
-use std::marker::PhantomData;
 
 /// n values of a row, and of the next column.
 #[inline(always)]
@@ -14,48 +13,16 @@ fn and_next<T>(row: &[T], n: usize) -> [&[T]; 2] {
     [&row[..n], &row[1..][..n]]
 }
 
-/// An elimination: where its nodes' couplings to kept ones come from, and the format of their pivots.
-pub trait Elimination {
-    /// What couplings are read from.
-    type Kept: Copy;
-    /// What sweeps read.
-    type Format: Format;
-    /// A coupling of M.
-    fn coupling(a: Self::Kept, unit: f64) -> f64;
-}
-
-/// The odd level: straight couplings, which the factorization has in f64.
-pub struct OfReds<F>(PhantomData<F>);
-/// The even level: diagonal couplings as the sweeps read them.
-pub struct OfDropped<F>(PhantomData<F>);
-
-impl<F: Format> Elimination for OfReds<F> {
-    type Kept = f64;
-    type Format = F;
-
-    #[inline(always)]
-    fn coupling(a: f64, _: f64) -> f64 {
-        a
-    }
-}
-
-impl<F: Format> Elimination for OfDropped<F> {
-    type Kept = F::Stored;
-    type Format = F;
-
-    #[inline(always)]
-    fn coupling(a: F::Stored, unit: f64) -> f64 {
-        wide::<F>(a, unit)
-    }
-}
-
-/// What [`Elimination`] stores of a pivot.
-pub type StoredPivot<E> = <<E as Elimination>::Format as Format>::Stored;
-
 /// A stored number of M.
 #[inline(always)]
 fn wide<F: Format>(a: F::Stored, unit: f64) -> f64 {
     F::read(a).wide() * unit
+}
+
+/// Four of them at i.
+#[inline(always)]
+fn wide4<F: Format>(a: &Rows<F::Stored>, i: usize, unit: f64) -> [f64; 4] {
+    [wide::<F>(a[0][i], unit), wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit), wide::<F>(a[3][i], unit)]
 }
 
 /// `Setup::kept`; `per_unit` = 1 / unit, which is exact.
@@ -84,27 +51,22 @@ fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
 /// stored one.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn pivot<E: Elimination>(
+fn pivot<F: Format>(
     excess: f64,
-    kept: &Rows<E::Kept>,
+    kept: &Rows<F::Stored>,
     lumped: &Rows,
     i: usize,
     lost: f64,
     unit: f64,
     per_unit: f64,
     least: f64,
-) -> (Pivot, StoredPivot<E>, bool) {
-    let of = [
-        E::coupling(kept[0][i], unit),
-        E::coupling(kept[1][i], unit),
-        E::coupling(kept[2][i], unit),
-        E::coupling(kept[3][i], unit),
-    ];
+) -> (Pivot, F::Stored, bool) {
+    let of = wide4::<F>(kept, i, unit);
     let lumped = total4(lumped, i);
     let center = Pivot::center(excess, of, lumped);
     let exact = Pivot::new(excess, of, lumped, lost);
-    let stored = E::Format::write(exact.stored * per_unit);
-    let rounded = exact.keep(wide::<E::Format>(stored, unit));
+    let stored = F::write(exact.stored * per_unit);
+    let rounded = exact.keep(wide::<F>(stored, unit));
     (rounded, stored, exact.beyond_doubt(center) & (rounded.d >= least))
 }
 
@@ -114,21 +76,32 @@ fn through(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64
     keeps * t - over_first * b - over_second * d
 }
 
-/// What a black node is coupled to through one red neighbour r: its coupling to r, 1 / d of r, and the couplings
+/// What a black node is coupled to through one red neighbour r: 1 / d of r, the node's coupling to r, and the couplings
 /// of r to the two sides.
-pub type Link<'a> = [&'a [f64]; 4];
+pub type Link<'a, T> = (&'a [f64], [&'a [T]; 3]);
+
+/// A link cut to n values.
+#[inline(always)]
+fn cut_link<T>((h, [a, b, c]): Link<T>, n: usize) -> Link<T> {
+    (&h[..n], [&a[..n], &b[..n], &c[..n]])
+}
+
+/// (a h) and the couplings to the two sides at i.
+#[inline(always)]
+fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
+    [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]
+}
 
 /// New diagonal couplings of node i: southwest, southeast, northwest, northeast.
 #[inline(always)]
-fn skew4(t: [f64; 4], keeps: f64, links: &[Link; 4], i: usize) -> [f64; 4] {
-    let [west, east, south, north] = links;
-    let (over_west, over_east) = (west[0][i] * west[1][i], east[0][i] * east[1][i]);
-    let (over_south, over_north) = (south[0][i] * south[1][i], north[0][i] * north[1][i]);
+fn skew4<F: Format>(t: [f64; 4], keeps: f64, links: &[Link<F::Stored>; 4], i: usize, unit: f64) -> [f64; 4] {
+    let (west, east) = (over::<F>(&links[0], i, unit), over::<F>(&links[1], i, unit));
+    let (south, north) = (over::<F>(&links[2], i, unit), over::<F>(&links[3], i, unit));
     [
-        through(t[0], keeps, over_west, west[2][i], over_south, south[2][i]),
-        through(t[1], keeps, over_east, east[2][i], over_south, south[3][i]),
-        through(t[2], keeps, over_west, west[3][i], over_north, north[2][i]),
-        through(t[3], keeps, over_east, east[3][i], over_north, north[3][i]),
+        through(t[0], keeps, west[0], west[1], south[0], south[1]),
+        through(t[1], keeps, east[0], east[1], south[0], south[2]),
+        through(t[2], keeps, west[0], west[2], north[0], north[1]),
+        through(t[3], keeps, east[0], east[2], north[0], north[2]),
     ]
 }
 
@@ -171,14 +144,6 @@ for_each_isa! {
         }
     }
 
-    /// a = a as it is stored.
-    fn round_couplings<F: Format>(a: &mut [f64], unit: f64) {
-        let per_unit = unit.recip();
-        for a in a.iter_mut() {
-            *a = kept::<F>(*a, per_unit, unit);
-        }
-    }
-
     /// out = a / unit, as it is stored.
     fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
         // A power of two.
@@ -202,6 +167,25 @@ for_each_isa! {
         }
     }
 
+    /// even[k] = pairs[2 k] / unit, odd[k] = pairs[2 k + 1] / unit, likewise; as many pairs as there are.
+    fn deinterleave_same<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], pairs: &[f64], unit: f64) {
+        let (n, per_unit) = (pairs.len() / 2, unit.recip());
+        let (pairs, even, odd) = (&pairs[..2 * n], &mut even[..n], &mut odd[..n]);
+        for k in 0..n {
+            even[k] = F::same(F::Real::narrow(pairs[2 * k] * per_unit));
+            odd[k] = F::same(F::Real::narrow(pairs[2 * k + 1] * per_unit));
+        }
+    }
+
+    /// e = e - sum of a t.
+    fn subtract_couplings<F: Format>(e: &mut [f64], a: Rows<F::Stored>, t: Rows, unit: f64) {
+        let n = e.len();
+        let (a, t) = (cut(a, n), cut(t, n));
+        for (i, e) in e.iter_mut().enumerate() {
+            *e -= sum4(wide4::<F>(&a, i, unit), &t, i);
+        }
+    }
+
     /// e = e - loss * sum of a.
     fn lose(e: &mut [f64], loss: f64, a: Rows) {
         let n = e.len();
@@ -222,65 +206,52 @@ for_each_isa! {
         }
     }
 
-    /// Pivots of a row: 1 / d, excess / d, and where `stored` is not empty what is stored. `false`: one of them is
+    /// Pivots of a row: 1 / d, excess / d, and in short formats what is stored. `false`: one of them is
     /// doubtful, and none of the results of use.
-    fn pivots<E: Elimination>(
-        inverse: &mut [f64], handed: &mut [f64], stored: &mut [StoredPivot<E>], excess: &[f64],
-        kept: Rows<E::Kept>, lumped: Rows, lost: f64, unit: f64
+    fn pivots<F: Format>(
+        inverse: &mut [f64], handed: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
+        kept: Rows<F::Stored>, lumped: Rows, lost: f64, unit: f64
     ) -> bool {
         let n = inverse.len();
         let (handed, excess, kept, lumped) = (&mut handed[..n], &excess[..n], cut(kept, n), cut(lumped, n));
         let per_unit = unit.recip();
-        // As a number: a flag is not seen as what it is, a sum over the row.
+        let least = if F::SHORT { Pivot::least(unit) } else { f64::NEG_INFINITY };
+        let stored = if F::SHORT { &mut stored[..n] } else { stored };
+        // A number, because compilers do not vectorize a flag.
         let mut doubtful = 0;
-        if stored.is_empty() {
-            for i in 0..n {
-                let (pivot, _, beyond_doubt) =
-                    pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, f64::NEG_INFINITY);
-                inverse[i] = 1.0 / pivot.d;
-                handed[i] = pivot.excess * inverse[i];
-                doubtful |= u64::from(!beyond_doubt);
-            }
-        } else {
-            let (stored, least) = (&mut stored[..n], Pivot::least(unit));
-            for i in 0..n {
-                let (pivot, kept, beyond_doubt) = pivot::<E>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
-                inverse[i] = 1.0 / pivot.d;
-                handed[i] = pivot.excess * inverse[i];
+        for i in 0..n {
+            let (pivot, kept, beyond_doubt) = pivot::<F>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
+            inverse[i] = 1.0 / pivot.d;
+            handed[i] = pivot.excess * inverse[i];
+            if F::SHORT {
                 stored[i] = kept;
-                doubtful |= u64::from(!beyond_doubt);
             }
+            doubtful |= u64::from(!beyond_doubt);
         }
         doubtful == 0
     }
 
-    /// Diagonal couplings between black nodes: keeps times what they are, or without `old` nothing, and those
-    /// through the red neighbours to the west, east, south and north.
-    fn skew_couplings(
+    /// Diagonal couplings between black nodes: keeps times what they are, and those through the red neighbours to the
+    /// west, east, south and north.
+    fn skew_couplings<F: Format>(
         southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
-        keeps: f64, old: bool, links: [Link; 4]
+        keeps: f64, links: [Link<F::Stored>; 4], unit: f64
     ) {
         let n = southwest.len();
         let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
-        let links = [cut(links[0], n), cut(links[1], n), cut(links[2], n), cut(links[3], n)];
-        if old {
-            for i in 0..n {
-                let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
-                [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4(t, keeps, &links, i);
-            }
-        } else {
-            for i in 0..n {
-                [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4([0.0; 4], keeps, &links, i);
-            }
+        let links = [cut_link(links[0], n), cut_link(links[1], n), cut_link(links[2], n), cut_link(links[3], n)];
+        for i in 0..n {
+            let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
+            [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, keeps, &links, i, unit);
         }
     }
 
     /// out = - (a h) b.
-    fn distant_couplings(out: &mut [f64], a: &[f64], h: &[f64], b: &[f64]) {
+    fn distant_couplings<F: Format>(out: &mut [f64], a: &[F::Stored], h: &[f64], b: &[F::Stored], unit: f64) {
         let n = out.len();
         let (a, h, b) = (&a[..n], &h[..n], &b[..n]);
         for i in 0..n {
-            out[i] = -(a[i] * h[i]) * b[i];
+            out[i] = -(wide::<F>(a[i], unit) * h[i]) * wide::<F>(b[i], unit);
         }
     }
 

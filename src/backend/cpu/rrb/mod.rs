@@ -2,9 +2,9 @@
 //!
 //! Each may use those before it: `number` (formats of M), `area` (arrays that a team shares) and `neighbours` (geometry
 //! of the four colours), `loops` and `loops_setup` (over a row), `spread` (natural rows to colours), `system` (A and
-//! S1), `couplings` (of these, for aggregation) and `aggregated` (M in place of the levels), `windows` (arrays of rows
-//! in work), `levels` (grids and their sweeps), `making`, `projection`, `packed` (the data of a factorization),
-//! `sweeps` (fused), `cycle`; then `factor` (a factorization) and `iteration` (a solve).
+//! S1), `couplings` (of these, for aggregation) and `aggregated` (M in place of the levels), `levels` (grids and their
+//! sweeps), `projection`, `packed` (the data of a factorization), `sweeps` (fused), `cycle`; then `factor` (a
+//! factorization) and `iteration` (a solve).
 
 mod aggregated;
 mod area;
@@ -15,7 +15,6 @@ mod iteration;
 mod levels;
 mod loops;
 mod loops_setup;
-mod making;
 mod neighbours;
 mod number;
 mod packed;
@@ -24,7 +23,6 @@ mod ranks;
 mod spread;
 mod sweeps;
 mod system;
-mod windows;
 
 use crate::backend::cpu::caller::Caller;
 use crate::backend::reference::rrb::Reference;

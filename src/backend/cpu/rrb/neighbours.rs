@@ -89,6 +89,32 @@ impl<T: Number> Straight<T> {
         }
     }
 
+    /// Couplings that make those at distance two, between black nodes of row J of a colour over their west, east,
+    /// south and north neighbours: of the first two to west and east, of the others to south and north.
+    ///
+    /// # Safety
+    /// Nobody may write the rows read while they are used.
+    pub unsafe fn along(&self, colour: Colour, row: usize) -> [[&[T]; 2]; 4] {
+        let (r1, r2) = (&self.r1, &self.r2);
+        // SAFETY: as the caller promised.
+        unsafe {
+            match colour {
+                Colour::B1 => [
+                    [r2[WEST].row(row, -1), r2[EAST].row(row, -1)],
+                    [r2[WEST].row(row, 0), r2[EAST].row(row, 0)],
+                    [r1[SOUTH].below(row, 0), r1[NORTH].below(row, 0)],
+                    [r1[SOUTH].row(row, 0), r1[NORTH].row(row, 0)],
+                ],
+                _ => [
+                    [r1[WEST].row(row, 0), r1[EAST].row(row, 0)],
+                    [r1[WEST].row(row, 1), r1[EAST].row(row, 1)],
+                    [r2[SOUTH].row(row, 0), r2[NORTH].row(row, 0)],
+                    [r2[SOUTH].row(row + 1, 0), r2[NORTH].row(row + 1, 0)],
+                ],
+            }
+        }
+    }
+
     pub fn bytes(&self) -> usize {
         bytes(&self.r1) + bytes(&self.r2)
     }
@@ -98,6 +124,12 @@ impl<T: Number> Diagonal<T> {
     /// All zero, or absent.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { of: four(|| Area::made(layout, present))? })
+    }
+
+    /// See [`Area::of_type`].
+    pub fn of_type<U: Number>(&self) -> Option<Diagonal<U>> {
+        let [a, b, c, d] = &self.of;
+        Some(Diagonal { of: [a.of_type()?, b.of_type()?, c.of_type()?, d.of_type()?] })
     }
 
     /// Couplings of row J of a colour to its diagonal neighbours.
@@ -161,6 +193,11 @@ impl<T: Number> Distant<T> {
     /// Of areas one after the other.
     pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
         Ok(Self { east: next()?, north: next()? })
+    }
+
+    /// See [`Area::of_type`].
+    pub fn of_type<U: Number>(&self) -> Option<Distant<U>> {
+        Some(Distant { east: self.east.of_type()?, north: self.north.of_type()? })
     }
 
     /// Couplings of row J to the nodes two to the west, east, south and north.

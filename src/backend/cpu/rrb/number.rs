@@ -4,7 +4,7 @@ use crate::backend::storage::{Bf16, without_denormal};
 use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 
-// SAFETY: zero bytes are 0.0.
+// SAFETY: every bit pattern is a number, and zero bytes are 0.0.
 unsafe impl Number for Bf16 {}
 
 /// A format of M.

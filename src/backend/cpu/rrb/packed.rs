@@ -2,17 +2,15 @@
 //! and the vectors.
 
 use super::aggregated::Aggregated;
-use super::area::{Area, Four, of_type};
+use super::area::Four;
 use super::couplings::Source;
 use super::levels::{Buffers, PackedGrid, Vectors};
-use super::making::{Making, WORTH_WINDOWS};
 use super::neighbours::{Corners, Straight};
 use super::number::Format;
 use super::projection::Projection;
 use super::ranks::{Halo, HandOver, Links, MatrixHalo, Seen, Sums};
 use super::spread::collect_matrix;
 use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
-use super::windows::{WINDOWS, WORTH_PASSING};
 use crate::backend::aggregation::Kept;
 use crate::backend::coarse::levels::NaturalLevels;
 use crate::backend::cpu::observed::Observed;
@@ -20,7 +18,7 @@ use crate::backend::steps::cycle::{Kind, Recursion};
 use crate::backend::steps::rrb::{Aggregation, FivePoints, Setup};
 use crate::backend::storage::Storage;
 use crate::comm::domain::Domain;
-use crate::error::{Error, Result, collected, extend, push, reserve, zeroed};
+use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::{Embedding, Grid};
@@ -44,7 +42,7 @@ const SCRATCH_ROWS: usize = 11;
 /// end the sum of `precondition` waits. Padding and border of both are zero, and estimates sweep coarser grids. Fused
 /// stages of an iteration, which are for S1, need both at once; so does the flexible beta of aggregation.
 fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
-    if shape.schur || shape.aggregates { None } else { of_type(q).cloned() }
+    if shape.schur || shape.aggregates { None } else { q.of_type() }
 }
 
 /// For errors.
@@ -82,8 +80,6 @@ fn link<F: Format>(
 pub struct Packed<F: Format> {
     pub shape: Shape,
     pub matrix: Matrix,
-    /// Where CG runs on S1, once `prepare` was there.
-    pub making: Option<Making>,
     /// What CG runs on, where that is not A.
     pub schur: Schur<F>,
     pub grids: Vec<PackedGrid<F>>,
@@ -131,9 +127,11 @@ pub struct Packed<F: Format> {
     pub center: Option<f64>,
 }
 
-/// The grids of a [`Packed`], with the vectors that lend the first one their memory.
+/// The grids of a [`Packed`], with the vectors whose memory the first one uses.
 struct Grids<F: Format> {
+    b: Four,
     x: Four,
+    r: Four<F::Vector>,
     p: Four<F::Vector>,
     a_times_p: Four<F::Vector>,
     grids: Vec<PackedGrid<F>>,
@@ -146,7 +144,7 @@ struct Grids<F: Format> {
 
 impl<F: Format> Grids<F> {
     #[inline(never)]
-    fn new(shape: Shape, worth_passing: usize, domain: Option<&Domain>) -> Result<Self> {
+    fn new(shape: Shape, domain: Option<&Domain>) -> Result<Self> {
         let layout_of = |q: usize, grid: Grid| {
             let layout = Layout::new(grid, shape.block);
             let shared = domain.filter(|domain| domain.shares(q));
@@ -157,20 +155,20 @@ impl<F: Format> Grids<F> {
         let mut grids = Vec::new();
         reserve(&mut grids, shape.grids, "the list of grids")?;
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
-        // What a factorization of the first grid needs only while it runs lies in the memory of vectors.
-        let x = Four::zeroed(&first, true)?;
-        let p = Four::zeroed(&first, !shape.schur)?;
-        let a_times_p = Four::zeroed(&first, !shape.schur)?;
-        let mut vectors = Some(Vectors { x: &x, p: of_type(&p), z: z_in_q::<F>(&shape, &a_times_p) });
+        // Arrays that a factorization of the first grid needs only while it runs are vectors.
+        let (b, x) = (Four::zeroed(&first, true)?, Four::zeroed(&first, true)?);
+        let vector = || Four::zeroed(&first, !shape.schur);
+        let (r, p, a_times_p) = (vector()?, vector()?, vector()?);
+        let z = z_in_q::<F>(&shape, &a_times_p);
+        let mut vectors = Some(Vectors { x: &x, b: &b, r: r.of_type(), p: p.of_type(), z });
         let mut sections = collected([0], "sections of the cycle")?;
         for q in 0..shape.grids {
             let recurses = shape.cycle.grids(shape.levels).any(|start| start == q);
             if recurses {
                 push(&mut sections, q, "sections of the cycle")?;
             }
-            let passes = q < 2 && q + 1 < shape.grids && grid.nodes() >= worth_passing;
             let (layout, own) = layout_of(q, grid);
-            grids.push(PackedGrid::new(layout, own, embedding, shape, vectors.take(), (recurses, passes))?);
+            grids.push(PackedGrid::new(layout, own, embedding, shape, vectors.take(), recurses)?);
             embedding = embedding.coarse(grid);
             grid = grid.coarse();
         }
@@ -187,29 +185,22 @@ impl<F: Format> Grids<F> {
             Some(domain) => Some(boxed(link(domain, &mut grids, &rho_start, &sections)?, "rows of other ranks")?),
             None => None,
         };
-        Ok(Self { x, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links })
+        Ok(Self { b, x, r, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links })
     }
 }
 
 impl<F: Format> Packed<F> {
     /// `domain`: other ranks have rows of the first grids, of at least one grid less than there are.
     pub fn new(shape: Shape, domain: Option<&Domain>) -> Result<Box<Self>> {
-        // Windows are for rows that one rank has.
-        Self::with_windows_from(shape, if domain.is_some() { usize::MAX } else { WORTH_PASSING }, domain)
-    }
-
-    /// The first two grids, if they have so many nodes, keep no rows that nobody reads after their factorization.
-    pub fn with_windows_from(shape: Shape, worth_passing: usize, domain: Option<&Domain>) -> Result<Box<Self>> {
-        Self::around(shape, Grids::new(shape, worth_passing, domain)?)
+        Self::around(shape, Grids::new(shape, domain)?)
     }
 
     /// Not inlined: a `Packed` has 8 kB and is built on the stack after `Grids::new`, which uses 20 kB, has returned. A
     /// thread of the caller may have a stack of 64 kB (tests/environment.rs).
     #[inline(never)]
     fn around(shape: Shape, made: Grids<F>) -> Result<Box<Self>> {
-        let Grids { x, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links } = made;
+        let Grids { b, x, r, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links } = made;
         let (first, rows) = (grids[0].layout, rho_start[shape.grids]);
-        let reds = !shape.schur;
         let whole = Self {
             shape,
             links,
@@ -220,17 +211,11 @@ impl<F: Format> Packed<F> {
                 corners: Corners::zeroed(&first, shape.nine_points)?,
                 nine_points: shape.nine_points,
             },
-            making: None,
             aggregated: OnceLock::new(),
             kept: Kept::default(),
             may_aggregate: Mutex::new(None),
             zero_row_sum: 0.0,
-            schur: Schur::new(
-                &first,
-                &grids[0].black_diagonal,
-                [&grids[0].b1_distant, &grids[0].b2_distant],
-                shape.schur,
-            )?,
+            schur: Schur::new(&first, &grids[0].sweep.diagonal, shape.schur)?,
             natural: Mutex::new(NaturalLevels::new(
                 grid,
                 embedding,
@@ -239,9 +224,9 @@ impl<F: Format> Packed<F> {
                 &shape.cycle,
                 false,
             )?),
-            b: Four::zeroed(&first, true)?,
+            b,
             x,
-            r: Four::zeroed(&first, reds)?,
+            r,
             p,
             q: a_times_p,
             projection: Projection::default(),
@@ -274,13 +259,7 @@ impl<F: Format> Packed<F> {
             Aggregation::IfSlow(storage) if self.links.is_none() => Some(storage),
             _ => None,
         };
-        let layout = self.grids[0].layout;
-        if self.shape.schur && self.making.as_ref().is_none_or(|making| making.members != members) {
-            // The natural grid that follows a single one is made of all rows of it.
-            let windows = layout.grid.nodes() >= WORTH_WINDOWS && self.grids.len() > 1 && self.links.is_none();
-            self.making = Some(self.making_of(windows, members)?);
-        }
-        let width = layout.cx;
+        let width = self.grids[0].layout.cx;
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
@@ -302,7 +281,6 @@ impl<F: Format> Packed<F> {
             // Whoever works on a grid works on those before it: rows of a rank may be fewer than the next grid has.
             let before_is = before.last().is_none_or(|before| before.shared);
             grid.shared = before_is && nodes >= WORTH_A_TEAM && grid.own.len() >= members;
-            grid.make_windows(before.last(), members)?;
         }
         let domain = self.links.as_ref().map(|links| &links.domain);
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members, domain)
@@ -348,58 +326,6 @@ impl<F: Format> Packed<F> {
     pub fn scales(&self) -> (f64, f64) {
         let per_unit = self.unit.recip();
         if F::SINGLE { (1.0, per_unit) } else { (per_unit, 1.0) }
-    }
-
-    /// Where the first grid of S1 is made: in windows, if they are wanted and fit into the vectors of doubles, which
-    /// nobody uses meanwhile. S1 in single precision always is, with memory of their own for those that do not fit.
-    pub(super) fn making_of(&self, wanted: bool, members: usize) -> Result<Making> {
-        let mut hosts = Vec::new();
-        for v in [&self.r, &self.q, &self.p] {
-            let doubles = [&v.b1, &v.b2].into_iter().filter_map(of_type::<_, Area>);
-            extend(&mut hosts, doubles.cloned(), WINDOWS)?;
-        }
-        if F::SINGLE {
-            for v in [&self.x, &self.b] {
-                extend(&mut hosts, [&v.r1, &v.r2, &v.b1, &v.b2].into_iter().cloned(), WINDOWS)?;
-            }
-        }
-        let layout = &self.grids[0].layout;
-        if F::SINGLE && self.links.is_some() {
-            return Making::apart(layout, &self.matrix, members);
-        }
-        if !(F::SINGLE || wanted && Making::fits::<F>(&hosts, layout.cy, members)) {
-            return self.making_in_place(members);
-        }
-        Making::in_windows::<F>(&hosts, layout, &self.matrix, wanted, members)
-    }
-
-    /// In the arrays that stay, and some vectors.
-    fn making_in_place(&self, members: usize) -> Result<Making> {
-        let (first, m) = (&self.grids[0], &self.matrix);
-        let wide = |area: &Area<F::Vector>| {
-            let double = of_type::<_, Area>(area).cloned();
-            double.ok_or_else(|| Error::Internal("arrays of doubles are single".to_owned()))
-        };
-        let [center1, center2] = &self.schur.center;
-        Ok(Making {
-            center: m.center.clone(),
-            straight: m.straight.clone(),
-            excess: self.x.clone(),
-            inverse: Four {
-                r1: wide(&self.r.b1)?,
-                r2: wide(&self.r.b2)?,
-                b1: if F::SHORT { wide(&self.p.b1)? } else { first.inverse.b1.clone() },
-                b2: Area::absent()?,
-            },
-            black_diagonal: first.black_diagonal.clone(),
-            b1_distant: first.b1_distant.clone(),
-            b2_distant: first.b2_distant.clone(),
-            schur_center: [wide(center1)?, wide(center2)?],
-            windows: Vec::new(),
-            copies_a: false,
-            own_bytes: 0,
-            members,
-        })
     }
 
     /// See [`RrbBackend::matrix`](crate::backend::steps::rrb::RrbBackend::matrix).
@@ -498,16 +424,6 @@ impl<F: Format> Packed<F> {
         if self.shape.schur { &[Colour::B1, Colour::B2] } else { &[Colour::R1, Colour::R2, Colour::B1, Colour::B2] }
     }
 
-    /// Bytes that the first grid counts and the vectors too.
-    fn vectors_in_the_first_grid(&self) -> usize {
-        if self.shape.schur {
-            return 0;
-        }
-        self.x.bytes()
-            + if F::SHORT { self.p.bytes() } else { 0 }
-            + z_in_q::<F>(&self.shape, &self.q).map_or(0, |z| z.bytes())
-    }
-
     pub fn bytes(&self) -> usize {
         let m = &self.matrix;
         [&m.center, &self.b, &self.x].iter().map(|v| v.bytes()).sum::<usize>()
@@ -515,9 +431,7 @@ impl<F: Format> Packed<F> {
             + m.straight.bytes()
             + m.corners.bytes()
             + self.schur.bytes()
-            + self.making.as_ref().map_or(0, |making| making.own_bytes)
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
-            - self.vectors_in_the_first_grid()
             + self.natural().bytes()
             + self.aggregated.get().map_or(0, Aggregated::bytes)
             + self.projection.bytes()

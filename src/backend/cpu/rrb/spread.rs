@@ -3,43 +3,55 @@
 
 use super::area::Four;
 use super::loops::{deinterleave, interleave, scale_row};
+use super::loops_setup::deinterleave_same;
 use super::neighbours::{Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST};
+use super::number::Format;
 use crate::grid::layout::{Colour, Layout};
-use crate::runtime::memory::deinterleave_past_caches;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 use std::ops::Range;
 
 /// The arrays that one row of a natural half stencil is spread over.
-pub struct Target<'a> {
+pub struct Target<'a, F: Format> {
     pub layout: &'a Layout,
     pub diagonal: &'a Four,
-    pub straight: &'a Straight,
+    /// Multiples of what the format stores, over `unit`.
+    pub straight: &'a Straight<F::Stored>,
+    pub unit: f64,
     /// r1 to r2, b1 to b2; absent with 5 points.
     pub corners: Option<(&'a Diagonal, &'a Diagonal)>,
-    /// What is written is not read before much else has passed through the caches.
-    pub far: bool,
 }
 
 /// Values of one row of a natural array, the first at column `start`.
 pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
 
 /// Even entries i' = shift + k go to `even`, odd ones to `odd`.
-pub fn split<R: Real>((shift, values): NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
+pub fn split<R: Real>(row: NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
+    split_by(row, even, odd, |v| v, deinterleave);
+}
+
+/// The same with entries that `one` converts, and `pairs` pair by pair.
+fn split_by<R: Copy, T>(
+    (shift, values): NaturalRow<R>,
+    even: &mut [T],
+    odd: &mut [T],
+    one: impl Fn(R) -> T,
+    pairs: impl Fn(&[R], &mut [T], &mut [T]),
+) {
     let mut k = 0;
     if shift % 2 == 1 && !values.is_empty() {
-        odd[shift / 2] = values[0];
+        odd[shift / 2] = one(values[0]);
         k = 1;
     }
     let first = (shift + k) / 2;
     let values = &values[k..];
-    deinterleave(values, &mut even[first..], &mut odd[first..]);
+    pairs(values, &mut even[first..], &mut odd[first..]);
     if values.len() % 2 == 1 {
-        even[first + values.len() / 2] = values[values.len() - 1];
+        even[first + values.len() / 2] = one(values[values.len() - 1]);
     }
 }
 
-impl Target<'_> {
+impl<F: Format> Target<'_, F> {
     /// Spreads row j: diagonal, east, north, northeast, northwest.
     ///
     /// # Safety
@@ -51,12 +63,10 @@ impl Target<'_> {
         let [diagonal, east, north, northeast, northwest] =
             rows.map(|(start, values)| (start + self.layout.shift_x, values));
         let (d, r1, r2) = (self.diagonal, &self.straight.r1, &self.straight.r2);
-        let split = |(shift, values): NaturalRow, even: &mut [f64], odd: &mut [f64]| {
-            let mut done = 0;
-            if self.far && shift == 0 {
-                done = deinterleave_past_caches(values, even, odd);
-            }
-            split((shift, &values[2 * done..]), &mut even[done..], &mut odd[done..]);
+        let (unit, per_unit) = (self.unit, self.unit.recip());
+        let store = |row: NaturalRow, even: &mut [F::Stored], odd: &mut [F::Stored]| {
+            let one = |v: f64| F::same(F::Real::narrow(v * per_unit));
+            split_by(row, even, odd, one, |values, even, odd| deinterleave_same::<F>(even, odd, values, unit));
         };
         // Each row of each array gets values from one natural row alone, which one member spreads: rows J of r1, b2 and
         // row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others from j' = 2J. SAFETY: so no
@@ -65,12 +75,12 @@ impl Target<'_> {
         unsafe {
             if odd_row {
                 split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
-                split(east, r1[EAST].row_mut(row, 0), r1[WEST].row_mut(row, 1));
-                split(north, r1[NORTH].row_mut(row, 0), r2[SOUTH].row_mut(row + 1, 0));
+                store(east, r1[EAST].row_mut(row, 0), r1[WEST].row_mut(row, 1));
+                store(north, r1[NORTH].row_mut(row, 0), r2[SOUTH].row_mut(row + 1, 0));
             } else {
                 split(diagonal, d.b1.row_mut(row, 0), d.r2.row_mut(row, 0));
-                split(east, r2[WEST].row_mut(row, 0), r2[EAST].row_mut(row, 0));
-                split(north, r1[SOUTH].row_mut(row, 0), r2[NORTH].row_mut(row, 0));
+                store(east, r2[WEST].row_mut(row, 0), r2[EAST].row_mut(row, 0));
+                store(north, r1[SOUTH].row_mut(row, 0), r2[NORTH].row_mut(row, 0));
             }
             let Some((red, black)) = self.corners else { return };
             let (red, black) = (&red.of, &black.of);

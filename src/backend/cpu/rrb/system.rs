@@ -1,9 +1,9 @@
 //! What CG runs on: A by colour, or S1; and what arrays are made for.
 
-use super::area::{Area, Four, of_type};
+use super::area::{Area, Four};
 use super::loops::{difference_form, five_point_residual, five_points, nine_point_residual, nine_points};
 use super::neighbours::{Corners, Diagonal, Distant, Straight};
-use super::number::Format;
+use super::number::{Double, Format};
 use crate::backend::steps::cycle::Cycle;
 use crate::backend::steps::rrb::{Aggregation, Setup};
 use crate::backend::storage::Storage;
@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
-use crate::runtime::memory::{copy_past_caches, narrow_past_caches};
 
 /// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
 pub const WORTH_A_TEAM: usize = 8192;
@@ -118,24 +117,35 @@ pub struct Schur<F: Format> {
 }
 
 impl<F: Format> Schur<F> {
-    /// In the arrays of the factorization of the first grid where they are of this type.
-    pub fn new(layout: &Layout, diagonal: &Diagonal, distant: [&Distant; 2], present: bool) -> Result<Self> {
-        let zeroed = || Area::made(layout, present);
-        let area = |wide: &Area| of_type(wide).map_or_else(zeroed, |area: &Area<_>| Ok(area.clone()));
-        let far = |wide: &Distant| -> Result<_> { Ok(Distant { east: area(&wide.east)?, north: area(&wide.north)? }) };
-        let [southwest, southeast, northwest, northeast] = &diagonal.of;
+    /// `diagonal`: diagonal couplings that sweeps read on the first grid; in f64 they are those of S1.
+    pub fn new(layout: &Layout, diagonal: &Diagonal<F::Stored>, present: bool) -> Result<Self> {
+        let distant = || Distant::zeroed(layout, present);
         Ok(Self {
-            center: [zeroed()?, zeroed()?],
-            diagonal: Diagonal { of: [area(southwest)?, area(southeast)?, area(northwest)?, area(northeast)?] },
-            b1_distant: far(distant[0])?,
-            b2_distant: far(distant[1])?,
+            center: [Area::made(layout, present)?, Area::made(layout, present)?],
+            diagonal: diagonal.of_type().map_or_else(|| Diagonal::zeroed(layout, present), Ok)?,
+            b1_distant: distant()?,
+            b2_distant: distant()?,
+        })
+    }
+
+    /// The same arrays where CG is in double precision.
+    pub fn doubles(&self) -> Option<Schur<Double>> {
+        let [b1, b2] = &self.center;
+        Some(Schur {
+            center: [b1.of_type()?, b2.of_type()?],
+            diagonal: self.diagonal.of_type()?,
+            b1_distant: self.b1_distant.of_type()?,
+            b2_distant: self.b2_distant.of_type()?,
         })
     }
 
     /// Bytes of what is not the first grid's.
     pub fn bytes(&self) -> usize {
-        let couplings = self.diagonal.bytes() + self.b1_distant.bytes() + self.b2_distant.bytes();
-        self.center[0].bytes() + self.center[1].bytes() + if F::SINGLE { couplings } else { 0 }
+        self.center[0].bytes()
+            + self.center[1].bytes()
+            + if F::SHORT { self.diagonal.bytes() } else { 0 }
+            + self.b1_distant.bytes()
+            + self.b2_distant.bytes()
     }
 
     /// out = row J of S1 v.
@@ -157,23 +167,6 @@ impl<F: Format> Schur<F> {
                 difference_form::<F::OfCg>(out, c, w, a, far, b, near);
             } else {
                 nine_points(out, c, w, a, far, b, near);
-            }
-        }
-    }
-
-    /// Part of row J of an array of S1, from column I = start on, past the caches; in single precision times
-    /// `per_unit`, a power of two.
-    ///
-    /// # Safety
-    /// The row must be this member's, and nobody may use it.
-    pub unsafe fn keep(area: &Area<F::Vector>, row: usize, start: usize, values: &[f64], per_unit: f64) {
-        let part = start..start + values.len();
-        // SAFETY: as the caller promised.
-        unsafe {
-            if let Some(area) = of_type::<_, Area>(area) {
-                copy_past_caches(&mut area.row_mut(row, 0)[part], values);
-            } else if let Some(area) = of_type::<_, Area<f32>>(area) {
-                narrow_past_caches(&mut area.row_mut(row, 0)[part], values, per_unit);
             }
         }
     }

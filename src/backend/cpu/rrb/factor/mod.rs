@@ -1,38 +1,35 @@
 //! The factorization on r1/r2/b1/b2 grids: the formulas of `coarse::levels`, colour by colour.
 //!
-//! Each grid is one sweep over rows J, so that rows are still in cache when the next formula reads them. What a
-//! formula makes of row J, and the rows it needs:
+//! Each grid is one sweep over rows J, so that rows are still in cache when the next formula reads them. What a formula
+//! computes from row J, and the rows it needs:
 //!
 //! ```text
 //!     spread    on the first grid, A: row J, and what its nodes hold for r2 and b1 of row J + 1
 //!     start     on the first grid, M before the levels;   A J - 1, J, spread
 //!               of S1 the next two take its row sums
-//!     reds      pivots of r1 and r2; couplings at         A, M J - 1 .. J + 1, before their skew
-//!               distance two over r1 J and r2 J
-//!     skew      the rest of the skew stencil, S1          A, M J - 1 .. J + 1, reds of J - 1 .. J + 1
+//!     reds      pivots of r1 and r2                       A, M J - 1 .. J + 1, before their skew
+//!     skew      the skew stencil's diagonal couplings     A, M J - 1 .. J + 1, reds of J - 1 .. J + 1
+//!               and row sums; S1
 //!     dropped   pivots of b1                              skew of J, reds of J - 1, J
 //!     coarse    the next grid's row                       reds of J, J + 1, skew and dropped of J, J + 1
 //! ```
 //!
-//! Each member works on its rows. Those that its neighbours need come first, formula by formula, with barriers between;
-//! the sweep over the others needs none. Each formula writes rows of this member, `coarse` also those of the next grid
-//! that they make, which nobody uses before a barrier but who follows; and of what others have made it reads what is
-//! complete since a barrier and not written before the next: that is what the unsafe blocks rest on. The second grid,
-//! if it is large, follows the first one row by row, each member in rows that it has made alone: see `windows`. Here is
-//! the order of all that; `formulas` has what is made.
+//! Each thread works on its rows: first in one sweep, each formula on the rows for which it needs no row of other
+//! threads; then, formula by formula with barriers between, on the few rows that are left at either end. A formula
+//! writes rows of its thread; `coarse` also writes the rows of the next grid that they make, which no thread uses
+//! before a barrier. A formula reads rows of other threads only if they are complete since a barrier and not written
+//! before the next one. The unsafe blocks rest on that. Here is the order of the formulas; `formulas` has what they
+//! compute.
 
 mod formulas;
 
-use super::area::Four;
 use super::cycle::Sections;
 use super::levels::PackedGrid;
-use super::making::Making;
-use super::neighbours::{Diagonal, Distant, Straight};
-use super::number::Format;
+use super::number::{Double, Format};
 use super::packed::Packed;
 use super::ranks::HALF;
 use super::spread::natural_rows;
-use super::windows::Part;
+use super::system::Schur;
 use crate::backend::steps::cycle;
 use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::{PivotContext, Setup};
@@ -45,7 +42,7 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The look at a matrix while it is factorized, in the hope that it is like the last one.
+/// Inspection of a matrix during its factorization, which assumes that the matrix resembles the previous one.
 pub struct Watch<'a> {
     pub inspection: &'a Inspection,
     pub wanted: Wanted,
@@ -62,13 +59,10 @@ impl<'a> Watch<'a> {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Whether natural row j of A may be worked on. In order (`member`) all is noted that is to be known.
-    fn admits(&self, member: Option<usize>, a: &StencilView, j: usize) -> bool {
-        let sound = match member {
-            // After a row that is not sound nothing is noted: rows are joined to the one before.
-            Some(member) if !self.is_over() => self.inspection.look_at(member, a, j, &self.wanted),
-            _ => self.wanted.has(a, j),
-        };
+    /// Inspects natural row j of A, the next one of this thread; whether the factorization may read it.
+    fn admits(&self, thread: usize, a: &StencilView, j: usize) -> bool {
+        // The inspection joins each row to the one before, so it ends at the first refused row.
+        let sound = !self.is_over() && self.inspection.look_at(thread, a, j, &self.wanted);
         if !sound {
             self.over.store(true, Ordering::Relaxed);
         }
@@ -104,10 +98,7 @@ impl<F: Format> Packed<F> {
                 levels.form_system(me, &mut scratch);
                 break;
             }
-            match self.grids[q].part(me.index) {
-                Some(done) => levels.form_rest(me, done, &mut scratch),
-                None => levels.form(me, &mut scratch, watch),
-            }
+            levels.form(me, &mut scratch, watch);
             levels.share_next(me, &mut scratch);
             if let Some(watch) = watch {
                 me.barrier();
@@ -181,28 +172,6 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// Rows that a formula has done, each once: in order, but for the last `early` ones, which neighbours wait for.
-struct Progress {
-    next: usize,
-    early: Range<usize>,
-}
-
-impl Progress {
-    fn new(rows: &Range<usize>, early: usize) -> Self {
-        Self { next: rows.start, early: rows.end.saturating_sub(early).max(rows.start)..rows.end }
-    }
-
-    /// All rows to `row` that are not done.
-    fn to(&mut self, row: usize) -> Range<usize> {
-        let first = self.next;
-        self.next = (row + 1).clamp(first, self.early.start.max(first));
-        first..self.next
-    }
-}
-
-/// A watch, and the member whose turn it is to note what it sees; none where rows come early.
-type InTurn<'a> = (&'a Watch<'a>, Option<usize>);
-
 /// The two levels of a grid in the making.
 struct Levels<'a, F: Format> {
     k: &'a Packed<F>,
@@ -210,46 +179,18 @@ struct Levels<'a, F: Format> {
     grid: &'a PackedGrid<F>,
     /// Where the first elimination is exact, as with 5 points: couplings and centers are those of A, and black
     /// nodes are not coupled.
-    exact: Option<&'a Making>,
-    straight: &'a Straight,
-    excess: &'a Four,
-    inverse: &'a Four,
-    black_diagonal: &'a Diagonal,
-    b1_distant: &'a Distant,
-    b2_distant: &'a Distant,
+    exact: bool,
+    /// S1 where the first elimination is exact and CG in double precision: its rows are computed in place.
+    in_place: Option<Schur<Double>>,
     setup: &'a Setup,
     context: &'a PivotContext<'a>,
 }
 
 impl<'a, F: Format> Levels<'a, F> {
     fn new(k: &'a Packed<F>, q: usize, setup: &'a Setup, context: &'a PivotContext) -> Self {
-        let grid = &k.grids[q];
-        let exact = k.making.as_ref().filter(|_| q == 0);
-        Self {
-            k,
-            q,
-            grid,
-            exact,
-            straight: exact.map_or(&grid.straight, |m| &m.straight),
-            excess: exact.map_or(&grid.excess, |m| &m.excess),
-            inverse: exact.map_or(&grid.inverse, |m| &m.inverse),
-            black_diagonal: exact.map_or(&grid.black_diagonal, |m| &m.black_diagonal),
-            b1_distant: exact.map_or(&grid.b1_distant, |m| &m.b1_distant),
-            b2_distant: exact.map_or(&grid.b2_distant, |m| &m.b2_distant),
-            setup,
-            context,
-        }
-    }
-
-    /// Row J of the arrays of the first grid of S1.
-    ///
-    /// # Safety
-    /// The row must be this member's, and reds of row J and J + 1, skew and dropped of J done.
-    unsafe fn finish(&self, row: usize) {
-        if let Some(making) = self.exact {
-            // SAFETY: as the caller promised.
-            unsafe { making.finish(self.grid, &self.k.matrix, &self.k.schur, self.k.unit.recip(), row) };
-        }
+        let (grid, exact) = (&k.grids[q], q == 0 && k.shape.schur);
+        let in_place = if exact { k.schur.doubles() } else { None };
+        Self { k, q, grid, exact, in_place, setup, context }
     }
 
     /// A, and S1 where CG runs on that: no level.
@@ -259,7 +200,7 @@ impl<'a, F: Format> Levels<'a, F> {
         unsafe {
             rows.clone().for_each(|row| self.spread(row, None));
             grid.barrier(me);
-            if self.exact.is_some() {
+            if self.exact {
                 rows.clone().for_each(|row| self.reds(row, scratch));
                 grid.barrier(me);
                 rows.for_each(|row| self.skew(row, scratch));
@@ -268,142 +209,62 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Rows of this member, from A or the grid's matrix to the next grid's.
+    /// Rows of this thread, from A or the grid's matrix to the next grid's.
     fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
-        let (grid, first) = (self.grid, self.q == 0);
-        let rows = grid.rows(me);
-        // Rows that have to start before a row is complete: its reds need the next one, whose row sums need the one
-        // after that.
-        let ahead = if self.exact.is_some() { 1 } else { 2 };
+        let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
+        // Rows for which a formula needs no row of other threads.
+        let inner = |before: usize, behind: usize| {
+            let start = rows.start + before;
+            start..rows.end.saturating_sub(behind).max(start)
+        };
+        let (started, reds, skewed, coarse) = (inner(1, 0), inner(2, 1), inner(3, 2), inner(3, 3));
+        // The others, with rows of other ranks next to them, which come with the matrix: so a grid takes one exchange.
+        let left = |done: &Range<usize>, beyond: usize| {
+            let done = done.clone();
+            grid.rows_and(me, beyond).filter(move |row| !done.contains(row))
+        };
         if let Some(watch) = watch {
             watch.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
         }
-        let (early, in_order) = (watch.map(|w| (w, None)), watch.map(|w| (w, Some(me.index))));
-        if let Some(making) = self.exact {
-            making.start(me, grid.layout.cy);
-        }
-        let Some(last) = rows.clone().last() else { return };
-        let (mut spread, mut start) = (Progress::new(&rows, 3), Progress::new(&rows, 2));
-        let mut reds = Progress::new(&rows, 1);
-        // What formulas need of rows of other ranks is made here, too, from rows of the matrix that come with it: so a
-        // grid takes one exchange.
-        let beyond = |most: usize| {
-            let all = grid.rows_and(me, most);
-            (all.start..rows.start).chain(rows.end..all.end)
-        };
-        // SAFETY: rows are this member's, or of other ranks next to it, which nobody else makes here. Neighbours need,
-        // before the first barrier, the last row spread; before the second, rows that start; before the third, reds of
-        // the first and last row, with what M was there; before the fourth, skew and dropped nodes of the first row.
+        let watch_here = watch.map(|watch| (watch, me.index));
+        // SAFETY: rows are this thread's, or of other ranks next to it, which no other thread here computes. The sweep
+        // reads rows of this thread that it has completed. A barrier stands between a row and its use by others.
         unsafe {
-            if first {
-                beyond(REACH).for_each(|row| self.spread(row, None));
-                spread.early.clone().for_each(|row| self.spread(row, early));
-                spread.to(rows.start).for_each(|row| self.spread(row, in_order));
-                grid.barrier(me);
-                beyond(REACH).for_each(|row| self.start(row));
-                start.early.clone().for_each(|row| self.start(row));
-                self.start_to(rows.start + ahead, &mut spread, &mut start, in_order);
-                grid.barrier(me);
-            }
-            let first_reds = reds.early.clone().chain(reds.to(rows.start + 1));
-            first_reds.chain(beyond(2)).for_each(|row| self.reds(row, scratch));
-            grid.barrier(me);
-            for row in beyond(1).chain([rows.start]) {
-                self.skew(row, scratch);
-                self.dropped(row, scratch);
-                self.finish(row);
-            }
-            grid.barrier(me);
-            for row in rows.start + 1..rows.end {
-                if first {
-                    self.start_to(row + ahead, &mut spread, &mut start, in_order);
+            for row in rows.start..rows.end + 3 {
+                if first && rows.contains(&row) {
+                    self.spread(row, watch_here);
                 }
-                reds.to(row + 1).for_each(|row| self.reds(row, scratch));
+                if first && started.contains(&row) {
+                    self.start(row, scratch);
+                }
+                let behind = |lag: usize, of: &Range<usize>| row.checked_sub(lag).filter(|row| of.contains(row));
+                if let Some(row) = behind(1, &reds) {
+                    self.reds(row, scratch);
+                }
+                if let Some(row) = behind(2, &skewed) {
+                    self.skew(row, scratch);
+                    self.dropped(row, scratch);
+                }
+                if let Some(row) = behind(3, &coarse) {
+                    self.coarse(row, scratch);
+                }
+            }
+            if first {
+                left(&rows, REACH).for_each(|row| self.spread(row, None));
+                grid.barrier(me);
+                left(&started, REACH).for_each(|row| self.start(row, scratch));
+            }
+            grid.barrier(me);
+            left(&reds, 2).for_each(|row| self.reds(row, scratch));
+            grid.barrier(me);
+            left(&skewed, 1).for_each(|row| {
                 self.skew(row, scratch);
                 self.dropped(row, scratch);
-                self.coarse_and_following(me, row - 1, watch, scratch);
-                self.finish(row);
-            }
-            self.coarse_and_following(me, last, watch, scratch);
-        }
-        if let Some(watch) = watch {
-            // Those that came early, in their turn.
-            natural_rows(&grid.layout, &spread.early).for_each(|j| {
-                watch.admits(Some(me.index), self.context.a, j);
             });
-        }
-        if let Some(making) = self.exact {
-            making.end();
+            grid.barrier(me);
+            left(&coarse, 0).for_each(|row| self.coarse(row, scratch));
         }
         grid.barrier(me);
-        if let Some(making) = self.exact {
-            // SAFETY: the others are past this grid, too.
-            unsafe { making.clear(me, grid.layout.cy) };
-        }
-    }
-
-    /// Row J of the next grid's matrix, and what follows.
-    ///
-    /// # Safety
-    /// As for `coarse`; rows are made in order.
-    unsafe fn coarse_and_following(&self, me: Me, row: usize, watch: Option<&Watch>, scratch: &mut [f64]) {
-        // SAFETY: as the caller promised.
-        unsafe { self.coarse(row, scratch) };
-        if watch.is_some_and(Watch::is_over) {
-            // What would follow is thrown away, and might be refused before.
-            return;
-        }
-        if let Some(part) = self.k.grids.get(self.q + 1).and_then(|next| next.part(me.index)) {
-            // SAFETY: as the caller promised; the row was made just now.
-            unsafe { Self::new(self.k, self.q + 1, self.setup, self.context).follow(part, row, scratch) };
-        }
-    }
-
-    /// What natural row j, the one that the first grid made last, completes of this member's part.
-    ///
-    /// # Safety
-    /// This member must have made the natural rows before in order, and nobody may use rows of its part.
-    unsafe fn follow(&self, part: &Part, j: usize, scratch: &mut [f64]) {
-        let (row, odd) = ((j + self.grid.layout.shift_y) / 2, (j + self.grid.layout.shift_y) % 2 == 1);
-        let to_do =
-            |rows: &Range<usize>, behind: usize| row.checked_sub(behind).filter(|row| odd && rows.contains(row));
-        // SAFETY: rows of the part are this member's, made of natural rows that it has made itself, and in this order
-        // each formula has what it needs: see `windows`.
-        unsafe {
-            if let Some(row) = to_do(&part.reds, 1) {
-                self.reds(row, scratch);
-            }
-            if let Some(row) = to_do(&part.blacks, 2) {
-                self.skew(row, scratch);
-                self.dropped(row, scratch);
-            }
-            if let Some(row) = to_do(&part.coarse, 3) {
-                self.coarse(row, scratch);
-            }
-        }
-    }
-
-    /// Rows of this member that are not done in passing.
-    fn form_rest(&self, me: Me, done: &Part, scratch: &mut [f64]) {
-        let rows = self.grid.rows(me);
-        let left = |done: &Range<usize>| {
-            let done = done.clone();
-            rows.clone().filter(move |row| !done.contains(row))
-        };
-        // SAFETY: rows are this member's, the grid before is done, and barriers are between what members make and
-        // others read; rows next to those that are left are as the formulas want them, in slots of their own: see
-        // `passing`.
-        unsafe {
-            left(&done.reds).for_each(|row| self.reds(row, scratch));
-            self.grid.barrier(me);
-            left(&done.blacks).for_each(|row| {
-                self.skew(row, scratch);
-                self.dropped(row, scratch);
-            });
-            self.grid.barrier(me);
-            left(&done.coarse).for_each(|row| self.coarse(row, scratch));
-        }
-        self.grid.barrier(me);
     }
 
     /// Rows of the next grid that other ranks make, or need.
@@ -426,7 +287,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// This rank's rows must be made, and nobody may use that grid.
     unsafe fn fetch_next(&self, scratch: &mut [f64]) -> Result<()> {
         let Some((links, next)) = self.k.links.as_ref().zip(self.k.grids.get(self.q + 1)) else { return Ok(()) };
-        let target = next.target();
+        let target = next.target(self.setup.unit);
         let nx = next.layout.grid.nx;
         let own = |row: usize, to: &mut [f64]| {
             // SAFETY: as the caller promised: this is a row of this rank.
@@ -438,18 +299,6 @@ impl<'a, F: Format> Levels<'a, F> {
         match links.matrices.get(self.q) {
             Some(halo) => halo.exchange(own, other),
             None => links.hand_over.matrix(own, other),
-        }
-    }
-
-    /// # Safety
-    /// As for `form`.
-    unsafe fn start_to(&self, row: usize, spread: &mut Progress, start: &mut Progress, watch: Option<InTurn>) {
-        for row in start.to(row) {
-            // SAFETY: as the caller promised.
-            unsafe {
-                spread.to(row).for_each(|row| self.spread(row, watch));
-                self.start(row);
-            }
         }
     }
 }

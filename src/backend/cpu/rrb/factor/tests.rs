@@ -81,34 +81,34 @@ pub(in crate::backend::cpu) fn inspected(a: &StencilView) -> Inspection {
 
 /// What a factorization leaves in all arrays of the first two grids, row by row, as bits; factorized twice, with
 /// nines in the vectors before.
-fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize, windows: bool) -> Made {
+fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     let components = &inspected(a).components;
     let mut k = Packed::<F>::new(Shape::new(a, setup), None).unwrap();
     k.prepare(setup, components, members).unwrap();
-    k.making = Some(k.making_of(windows, members).unwrap());
-    assert_eq!(k.making.as_ref().map(Making::has_windows), Some(windows || F::SINGLE));
     let context = PivotContext::new(a, components);
     let mut team = Team::new(members).unwrap();
     let k = &k;
+    let layout = &k.grids[0].layout;
     for _ in 0..2 {
-        for row in 0..k.grids[0].layout.cy {
+        for (colour, row) in Colour::ALL.into_iter().flat_map(|c| layout.rows(c).map(move |row| (c, row))) {
             // SAFETY: no run is on.
             unsafe {
-                [&k.x, &k.b].iter().for_each(|v| Colour::ALL.iter().for_each(|&c| v[c].row_mut(row, 0).fill(9.0)));
-                for vector in [&k.r, &k.p, &k.q].iter().flat_map(|v| [&v.b1, &v.b2]) {
-                    vector.row_mut(row, 0).fill(F::Vector::narrow(9.0));
+                [&k.x, &k.b].iter().for_each(|v| v[colour].row_mut(row, 0)[layout.columns(colour)].fill(9.0));
+                for v in [&k.r, &k.p, &k.q].into_iter().filter(|v| v[colour].bytes() > 0) {
+                    v[colour].row_mut(row, 0)[layout.columns(colour)].fill(F::Vector::narrow(9.0));
                 }
             }
         }
         let share = |me: Me| k.factorize_share(me, setup, &context, None);
         team.run(|me| drop(share(me)), share).unwrap().unwrap();
     }
-    if F::SINGLE {
-        // Where x and b have no nodes, a solve finds nothing of the windows.
-        for (v, c) in [&k.x, &k.b].into_iter().flat_map(|v| Colour::ALL.map(|c| (v, c))) {
+    // Where x and b have no nodes they are zero, which a solve relies on.
+    for (v, c) in [&k.x, &k.b].into_iter().flat_map(|v| Colour::ALL.map(|c| (v, c))) {
+        for row in 0..layout.cy {
             // SAFETY: no run is on.
-            let row_is_clear = |row| unsafe { v[c].row(row, 0) }.iter().all(|&v| v == 0.0 || v == 9.0);
-            assert!((0..k.grids[0].layout.cy).all(row_is_clear));
+            let values = unsafe { v[c].row(row, 0) };
+            let is_node = |i: usize| layout.rows(c).contains(&row) && layout.columns(c).contains(&i);
+            assert!(values.iter().enumerate().all(|(i, &v)| v == 0.0 || is_node(i)), "{c:?}, row {row}");
         }
     }
     let (first, second, m) = (&k.grids[0], &k.grids[1], &k.matrix);
@@ -152,29 +152,25 @@ struct Made {
 }
 
 #[test]
-fn rows_made_in_windows_are_the_same() {
+fn a_factorization_is_the_same_for_any_team() {
     let sizes = [(5, 140, 1), (64, 141, 1), (61, 301, 2), (97, 300, 2), (40, 500, 3), (17, 17, 1), (33, 18, 1)];
     for (nx, ny, members) in sizes {
-        // Windows of doubles fit into the vectors, or are not wanted.
-        let fits = ny >= 140;
         let grid = Grid { nx, ny };
         let arrays = matrix(grid, (nx + ny) as u64);
         let a = five_points(grid, &arrays);
         let of = |storage, unit| Setup { grids: 2, ..setup(storage, 1.0, unit) };
         let (f64, bf16) = (of(Storage::F64, 1.0), of(Storage::Bf16, 2.0));
-        let alone = made::<Double>(&a, &f64, 1, false);
-        assert_eq!(alone, made::<Double>(&a, &f64, members, fits), "f64, {nx} x {ny}, {members} members");
-        let alone = made::<Brain>(&a, &bf16, 1, false);
-        assert_eq!(alone, made::<Brain>(&a, &bf16, members, fits), "bf16, {nx} x {ny}, {members} members");
+        let alone = made::<Double>(&a, &f64, 1);
+        assert_eq!(alone, made::<Double>(&a, &f64, members), "f64, {nx} x {ny}, {members} members");
+        let alone = made::<Brain>(&a, &bf16, 1);
+        assert_eq!(alone, made::<Brain>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
         // In single precision S1 is the same to its rounding, over the unit, with row sums in place of centers.
-        let single = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, 1, false);
+        let single = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, 1);
         assert!((&single.a, &single.stored) == (&alone.a, &alone.stored), "mixed, {nx} x {ny}");
         let narrow: Vec<f64> = alone.couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
         assert!(single.couplings == narrow, "mixed, {nx} x {ny}");
-        for (members, windows) in [(1, true), (members, false), (members, true)] {
-            let other = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, members, windows);
-            assert!(single == other, "mixed, {nx} x {ny}, {members} members");
-        }
+        let other = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, members);
+        assert!(single == other, "mixed, {nx} x {ny}, {members} members");
     }
 }
 
@@ -182,24 +178,9 @@ fn rows_made_in_windows_are_the_same() {
 type Left = Vec<Vec<u64>>;
 
 /// Gives `see` what is left after each of some factorizations of the two matrices in turn, by teams of so many members.
-/// `follow`: rows follow row by row, after a first grid with windows and one without.
-fn left_for_sweeps<F: Format>(
-    a: [&StencilView; 2],
-    setup: &Setup,
-    teams: &[usize],
-    follow: bool,
-    mut see: impl FnMut(usize, Left),
-) {
+fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], mut see: impl FnMut(usize, Left)) {
     let components = &inspected(a[1]).components;
-    let worth = if follow { 0 } else { usize::MAX };
-    let mut k = Packed::<F>::with_windows_from(Shape::new(a[1], setup), worth, None).unwrap();
-    // The second grid follows, unless it is the last one.
-    let follows = |q: usize| q == 1 && q + 1 < k.grids.len() && follow;
-    assert!((0..k.grids.len()).all(|q| k.grids[q].follows() == follows(q)));
-    assert!((0..k.grids.len()).all(|q| {
-        let first = q == 0 && !k.shape.schur && k.grids.len() > 1 && follow;
-        k.grids[q].passing.is_some() == (first || follows(q))
-    }));
+    let mut k = Packed::<F>::new(Shape::new(a[1], setup), None).unwrap();
 
     fn add<T: Number, R: Real>(found: &mut Vec<u64>, grid: &Layout, c: Colour, area: &Area<T>, read: fn(T) -> R) {
         for row in grid.rows(c).filter(|_| area.bytes() > 0) {
@@ -229,9 +210,6 @@ fn left_for_sweeps<F: Format>(
     };
     for (step, &members) in teams.iter().enumerate() {
         k.prepare(setup, components, members).unwrap();
-        if k.shape.schur && follow && step % 3 != 1 {
-            k.making = Some(k.making_of(true, members).unwrap());
-        }
         let mut team = Team::new(members).unwrap();
         let context = PivotContext::new(a[step % 2], components);
         {
@@ -248,7 +226,7 @@ fn left_for_sweeps<F: Format>(
 /// Every format, with and without exact eliminations of the first grid (five points with compensation have none), with
 /// the lumping of M1 and M2, with relaxation and without. Only S1 has CG in single precision.
 #[test]
-fn rows_that_follow_are_the_same() {
+fn matrices_in_turn_are_factorized_as_alone() {
     // Grids are shared by all members, by one, or one after another in turn, down to shares of a row or two.
     let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
     // After the other matrix was there, after a team of another size, or both.
@@ -294,8 +272,10 @@ fn rows_that_follow_are_the_same() {
                 };
                 fn compare<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], what: &str) -> Left {
                     let mut alone = Vec::new();
-                    left_for_sweeps::<F>(a, setup, &[1, 1], false, |_, left| alone.push(left));
-                    left_for_sweeps::<F>(a, setup, teams, true, |step, left| {
+                    for first in [a, [a[1], a[0]]] {
+                        left_for_sweeps::<F>(first, setup, &[1], |_, left| alone.push(left));
+                    }
+                    left_for_sweeps::<F>(a, setup, teams, |step, left| {
                         assert_eq!(left.len(), setup.grids);
                         for (q, (alone, left)) in alone[step % 2].iter().zip(&left).enumerate() {
                             assert!(alone == left, "{what}, step {step}: grid {q}");
@@ -321,28 +301,6 @@ fn rows_that_follow_are_the_same() {
                 assert!(left[3].is_empty() || left[3] == left[2], "{}", what("mixed"));
                 assert!(of_m.iter().all(|other| (0..3).all(|k| other[k] != left[k])), "{}", what(""));
                 of_m.push(left);
-            }
-        }
-    }
-}
-
-#[test]
-fn every_row_is_done_once() {
-    for first in 0..3 {
-        for count in 1..9 {
-            for early in 1..4 {
-                for ahead in 0..4 {
-                    let rows = first..first + count;
-                    let mut progress = Progress::new(&rows, early);
-                    let mut done: Vec<usize> = progress.early.clone().collect();
-                    for row in rows.clone() {
-                        done.extend(progress.to(row + ahead));
-                        // What the formulas of this row need is done.
-                        assert!((first..rows.end.min(row + ahead + 1)).all(|r| done.contains(&r)));
-                    }
-                    done.sort_unstable();
-                    assert_eq!(done, rows.collect::<Vec<_>>());
-                }
             }
         }
     }

@@ -12,7 +12,6 @@
 
 use super::member::{LeftOut, Member, ThroughReds};
 use crate::backend::cpu::caller::Caller;
-use crate::backend::cpu::rrb::area::{Four, of_type};
 use crate::backend::cpu::rrb::loops::{
     combine, difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract,
 };
@@ -124,24 +123,16 @@ impl<F: Format> Start<'_, '_, F> {
         let b = rhs.row(colour, row);
         // SAFETY: nobody writes A in this stage.
         let a = unsafe { k.matrix.straight.couplings(colour, row) };
-        let mut form = |out: &mut [f64]| {
-            if *guess {
-                member.residual_of_row(colour, row, b, out);
-                squares[colour as usize][1] = dot(out, out);
-                subtract::<Double>(out, a, y);
-            } else {
-                difference::<Double>(out, b, a, y);
-            }
-        };
+        if *guess {
+            member.residual_of_row(colour, row, b, out);
+            squares[colour as usize][1] = dot(out, out);
+            subtract::<Double>(out, a, y);
+        } else {
+            difference::<Double>(out, b, a, y);
+        }
         // SAFETY: black rows of this member, which no other reads in this stage; what a row notes is noted once.
         unsafe {
-            match of_type::<_, Four>(&k.r) {
-                Some(wide) => form(wide[colour].row_mut(row, 0)),
-                None => {
-                    form(out);
-                    combine(k.r[colour].row_mut(row, 0), 0.0, 1.0, out);
-                }
-            }
+            combine(k.r[colour].row_mut(row, 0), 0.0, 1.0, out);
             let r = k.r[colour].row(row, 0);
             if F::SINGLE && !*guess {
                 k.b[colour].row_mut(row, 0).copy_from_slice(out);

@@ -2,7 +2,7 @@
 
 use crate::backend::cpu::aggregation::Way;
 use crate::backend::cpu::caller::Caller;
-use crate::backend::cpu::rrb::area::{Four, of_type};
+use crate::backend::cpu::rrb::area::Four;
 use crate::backend::cpu::rrb::cycle::Sections;
 use crate::backend::cpu::rrb::levels::PackedGrid;
 use crate::backend::cpu::rrb::loops::{dot, schur_residual, sum_by_center};
@@ -191,22 +191,5 @@ impl<'a, F: Format> Member<'a, F> {
     pub(super) fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
         // SAFETY: nobody writes A or x in this step.
         unsafe { self.k.matrix.residual(colour, row, b, &self.k.x, out) };
-    }
-
-    /// Row J of w = the matrix that CG works on times v.
-    ///
-    /// # Safety
-    /// The row of w must be this member's, and nobody may write v or the matrix.
-    pub(super) unsafe fn row_of_system(&self, colour: Colour, row: usize, v: &Four<F::Vector>, w: &Four<F::Vector>) {
-        let k = self.k;
-        // SAFETY: as the caller promised.
-        unsafe {
-            if k.shape.schur {
-                k.schur.row(colour, row, v, w[colour].row_mut(row, 0));
-            } else if let (Some(v), Some(w)) = (of_type(v), of_type::<_, Four>(w)) {
-                // CG in single precision is on S1 alone.
-                k.matrix.row(colour, row, v, w[colour].row_mut(row, 0));
-            }
-        }
     }
 }

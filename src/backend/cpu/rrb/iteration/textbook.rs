@@ -7,7 +7,7 @@ use super::member::{Member, ThroughReds};
 use crate::backend::aggregation::Kept;
 use crate::backend::cpu::aggregation::Way;
 use crate::backend::cpu::rrb::aggregated::COST;
-use crate::backend::cpu::rrb::area::{Four, of_type};
+use crate::backend::cpu::rrb::area::Four;
 use crate::backend::cpu::rrb::loops::{
     combine, dot, largest_in, over_center, scale_row, solve_by_center, subtract, subtract_from,
 };
@@ -140,15 +140,17 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         }
         let k = self.k;
         self.refresh(&k.x);
+        // CG is in double precision here.
+        let (x, doubles) = (k.x.of_type(), k.r.of_type());
         self.sum(k.system(), |colour, row| {
             // SAFETY: reads x, b and the matrix, writes rows of r of this member.
             unsafe {
                 let b = k.b[colour].row(row, 0);
-                if let (true, Some(x)) = (k.shape.schur, of_type(&k.x)) {
+                if let (true, Some(x)) = (k.shape.schur, &x) {
                     let r = k.r[colour].row_mut(row, 0);
                     k.schur.row(colour, row, x, r);
                     subtract_from(r, b);
-                } else if let Some(r) = of_type::<_, Four>(&k.r) {
+                } else if let Some(r) = &doubles {
                     self.residual_of_row(colour, row, b, r[colour].row_mut(row, 0));
                 }
                 let r = k.r[colour].row(row, 0);
@@ -188,10 +190,19 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn multiply(&mut self) -> f64 {
-        self.refresh(&self.k.p);
-        self.each_row(self.k.system(), |colour, row| {
+        let k = self.k;
+        self.refresh(&k.p);
+        // CG in single precision is on S1 alone.
+        let doubles = k.p.of_type().zip(k.q.of_type());
+        self.each_row(k.system(), |colour, row| {
             // SAFETY: reads p, writes rows of q of this member.
-            unsafe { self.row_of_system(colour, row, &self.k.p, &self.k.q) };
+            unsafe {
+                if k.shape.schur {
+                    k.schur.row(colour, row, &k.p, k.q[colour].row_mut(row, 0));
+                } else if let Some((p, q)) = &doubles {
+                    k.matrix.row(colour, row, p, q[colour].row_mut(row, 0));
+                }
+            }
         });
         self.inner(VectorId::P, VectorId::Q)
     }

@@ -63,11 +63,8 @@ fn poison_matrix<F: Format>(k: &Packed<F>) {
         let (nan, short) = (f64::NAN, F::write(f64::NAN));
         poison.four(&grid.excess, nan);
         poison.four(&grid.inverse, nan);
-        poison.straight(&grid.straight, nan);
         poison.diagonal(&grid.red_diagonal, Colour::R1, nan);
         poison.diagonal(&grid.black_diagonal, Colour::B1, nan);
-        poison.distant(&grid.b1_distant, Colour::B1, nan);
-        poison.distant(&grid.b2_distant, Colour::B2, nan);
         poison.straight(&grid.sweep.straight, short);
         poison.diagonal(&grid.sweep.diagonal, Colour::B1, short);
         poison.four(&grid.sweep.pivot, short);
