@@ -222,7 +222,7 @@ fn random_systems() {
             }
         }
     };
-    std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(&work))));
+    std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
     let Summary { counts, wrong } = summary.into_inner().expect("no panic");
     println!("{counts:#?}");
     let shown: Vec<&str> = wrong.values().take(variable("RRBSOLVER_TRUTH_SHOW").unwrap_or(20)).map(|w| &**w).collect();

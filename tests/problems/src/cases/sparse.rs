@@ -262,7 +262,7 @@ fn matrix(r: &mut Random, kind: &str) -> (usize, usize, Vec<Entry>) {
         }
         _ => {
             // Enough rows for several threads.
-            let side = r.whole(65, 85);
+            let side = r.whole(65, 70);
             let p = if r.chance(50.0) { 0.0 } else { 0.7 };
             (side * side, side * side, five_points(side, [4.1, p - 1.0, -1.0 - p, -1.0, -1.0]).entries)
         }
