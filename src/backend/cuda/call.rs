@@ -1,5 +1,5 @@
-//! One run of any family on a device: the caller's arrays, which are on the device or are copied there and back;
-//! the first failure of the driver.
+//! One call of any family on a device: the caller's arrays and their device copies, and the first error of the CUDA
+//! driver.
 
 use super::driver::{Stream, Watch};
 use super::launch::{Address, CellArray, Scalars};
@@ -10,40 +10,42 @@ use crate::grid::cells::Cells;
 use crate::report::Observer;
 use std::time::Instant;
 
-/// For errors.
+/// What a failed allocation in this file was for; part of its error message.
 const PLANES: &str = "a list of planes";
 
-/// One run.
+/// State of one call.
 pub struct Call<'a> {
     pub stream: &'a Stream,
     pub observer: &'a mut dyn Observer,
     pub arrays: Arrays<'a>,
-    /// The caller's arrays on the device, or their copies there.
+    /// The caller's arrays if they are on the device, else their staged copies.
     pub input: CellArray,
     pub output: CellArray,
-    /// The first failure of the driver: later steps do nothing.
+    /// First error of the CUDA driver. After an error, later steps do nothing.
     pub failed: Option<Error>,
     pub(super) of: Cells,
     pub(super) copies: &'a mut Copies,
     pub(super) watch: &'a Watch,
-    /// Copies to the device were started, and their time was not read.
+    /// Whether copies to the device were started whose time has not been read yet.
     pub(super) sent: bool,
     pub(super) seconds_transfer: &'a mut f64,
 }
 
 /// An array on the device, or its copy there, whose rows and planes are contiguous.
+/// Returns the array's description: the caller's device array if `device` is nonzero, else its staged copy.
+/// A staged copy has contiguous rows and planes.
 pub fn place(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize)) -> CellArray {
     let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, of.nx, of.plane()) };
     CellArray { values, ld: ld as i64, plane: plane as i64 }
 }
 
-/// Planes of an array, or one if they are contiguous: values of each, rows of each, and how many bytes apart the copies
-/// are.
+/// Returns how an array is copied: values per copy, rows per copy, and the distance between copies on the device in
+/// bytes. An array with contiguous planes needs one copy; any other array needs one copy per plane.
 fn planes(of: Cells, (ld, plane): (usize, usize), len: usize) -> (usize, usize, usize) {
     if of.nz == 1 || plane == of.ny * ld { (len, of.rows(), 0) } else { (plane, of.ny, 8 * of.plane()) }
 }
 
-/// Adds copies of the planes of an array of the host to contiguous planes on the device.
+/// Appends jobs that copy the planes of a host array to contiguous planes on the device.
 pub fn push_reads<'v>(
     jobs: &mut Vec<Job<'v>>,
     values: &'v [f64],
@@ -59,7 +61,7 @@ pub fn push_reads<'v>(
 }
 
 impl Call<'_> {
-    /// Starts to copy arrays that are on the host to the device.
+    /// Queues the copies of the host arrays to the device: the input, and the output too if `guess` is set.
     pub fn send_arrays(&mut self, guess: bool) -> Result<()> {
         let (input_here, output_here) = (self.arrays.device_input == 0, guess && self.arrays.device_output == 0);
         if !input_here && !output_here {
@@ -78,13 +80,13 @@ impl Call<'_> {
         self.watch.note(1, self.stream)
     }
 
-    /// Copies the output to the host if it is there, and waits until it is visible.
+    /// Copies the output to the host if the caller's array is there, and waits until the output is visible.
     pub fn fetch_output(&mut self) -> Result<()> {
         self.stream.wait()?;
         if self.arrays.device_output != 0 {
             return Ok(());
         }
-        // Threads copy too, so this is the host's clock.
+        // // CPU threads copy too, so the time is measured with the host's clock.
         let start = Instant::now();
         let mut jobs = Vec::new();
         let shape = (self.arrays.ld, self.arrays.plane);
@@ -99,7 +101,9 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// What a kernel has found in the caller's arrays; `s` was fetched after it.
+    /// Returns what a kernel found in the caller's arrays: largest magnitudes and the first non-finite entry. `s` must
+    /// have been fetched after that kernel. The kernel stores the complement of (2 row + array) nx + i for a non-finite
+    /// entry; array 0 is the input, array 1 the initial guess.
     pub fn inputs(&mut self, s: &Scalars) -> Result<Inputs> {
         if std::mem::take(&mut self.sent) {
             *self.seconds_transfer += self.watch.seconds()?;
@@ -115,7 +119,7 @@ impl Call<'_> {
         Ok(Inputs { rhs_max: f64::from_bits(s.largest), guess_max: f64::from_bits(s.largest_guess), not_finite })
     }
 
-    /// A value of the caller's arrays.
+    /// Returns the entry (i, row) of a caller's array; `row` counts the rows of all planes.
     fn value(&self, array: CellArray, i: usize, row: usize) -> Result<f64> {
         let ny = self.of.ny;
         let place = (row / ny) as u64 * array.plane as u64 + (row % ny) as u64 * array.ld as u64 + i as u64;
@@ -126,12 +130,12 @@ impl Call<'_> {
     }
 }
 
-/// A call whose steps have no way to say that they failed: after the first failure they do nothing.
+/// A call whose step functions cannot return an error: it stores the first error, and later steps do nothing.
 pub trait Attempts {
-    /// The first failure.
+    /// Returns the first error, if any.
     fn failed(&mut self) -> &mut Option<Error>;
 
-    /// Does `f` unless something failed before; keeps its failure.
+    /// Runs `f` unless an earlier step failed, and stores its error.
     fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
         if self.failed().is_some() {
             return None;
@@ -139,16 +143,16 @@ pub trait Attempts {
         f(self).map_err(|error| *self.failed() = Some(error)).ok()
     }
 
-    /// Notes that a step does its own work.
+    /// Called before each step that does its own work; by default nothing.
     fn begin_step(&mut self) {}
 
-    /// A step without result.
+    /// Runs a step without a result.
     fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
         self.begin_step();
         let _ = self.attempt(f);
     }
 
-    /// A step with a scalar; NaN after a failure, which ends every method.
+    /// Runs a step that returns a scalar. After an error it returns NaN, which ends every iteration.
     fn scalar(&mut self, f: impl FnOnce(&mut Self) -> Result<f64>) -> f64 {
         self.begin_step();
         self.attempt(f).unwrap_or(f64::NAN)

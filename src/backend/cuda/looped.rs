@@ -1,6 +1,6 @@
-//! The loop of PCG on a device, for all families: the scalars that the device and the host share, the recorded loop,
-//! and the driver that launches it and reads its end (`run`). A family supplies its steps (`Looped`). The decisions
-//! are in kernels/common/scalars.cuh.
+//! The PCG loop on a device, for all families. This file has the scalars that device and host share, the CUDA graphs
+//! that repeat iterations, and the function (`run`) that launches the loop and reads its result. A family implements
+//! `Looped` with its steps. The device takes the decisions of the loop: kernels/common/scalars.cuh.
 
 use super::driver::{Device, Loop, Pinned, Stream};
 use super::launch::{Address, RING, ReportArgs, Scalars, Step};
@@ -15,27 +15,28 @@ use std::sync::Arc;
 /// Iterations between two checks of a monitor that may stop the solve.
 pub const MONITOR_LAG: i64 = 32;
 
-/// Entries of the ring that are copied with the scalars; further ones are copied if the loop has used them.
+/// Ring entries that are always copied with the scalars. Further entries are copied only if the loop has written them.
 const FIRST_FETCH: usize = 64;
 
-/// `RRBSOLVER_CUDA_GRAPH=off`: the host launches each kernel, for tools that do not follow a recorded loop.
+/// Returns whether `RRBSOLVER_CUDA_GRAPH=off` is set. The host then launches each kernel, for tools that do not support
+/// CUDA graphs.
 pub fn without_graphs() -> bool {
     std::env::var_os("RRBSOLVER_CUDA_GRAPH").is_some_and(|value| value == "off")
 }
 
-/// The scalars of a solve on the device, and their copy on the host, which this dereferences to.
+/// The scalars of a solve on the device, and their page-locked host copy. Dereferences to the host copy.
 pub struct SharedScalars {
-    /// Address on the device.
+    /// Device address of the scalars.
     pub at: Address,
     here: Pinned<Scalars>,
-    /// Kernel that writes the copy, in families that have one; else the driver copies.
+    /// Kernel that writes the host copy. Without such a kernel the driver copies the scalars.
     report: Option<Report>,
 }
 
 type Report = fn(&Stream, &ReportArgs) -> Result<()>;
 
 impl SharedScalars {
-    /// Initializes the scalars at an address on the device.
+    /// Initializes the scalars at device address `at`.
     pub fn new(stream: &Stream, at: Address, report: Option<Report>) -> Result<Self> {
         let scalars = Self { at, here: Pinned::new(stream.device(), Scalars::start())?, report };
         scalars.send(stream, size_of::<Scalars>())?;
@@ -43,17 +44,17 @@ impl SharedScalars {
         Ok(scalars)
     }
 
-    /// Address of the copy, for kernels that write it.
+    /// Returns the device address of the host copy, for kernels that write the copy.
     pub fn copy_at(&mut self) -> Address {
         self.here.on_device()
     }
 
-    /// Copies the first `bytes` bytes to the device.
+    /// Queues a copy of the first `bytes` bytes to the device.
     pub fn send(&self, stream: &Stream, bytes: usize) -> Result<()> {
         stream.send_start(self.at, &self.here, bytes)
     }
 
-    /// Starts to copy the scalars from the device, with at most `steps` entries of the ring.
+    /// Queues a copy of the scalars to the host, with at most `steps` ring entries.
     fn start_fetch(&mut self, stream: &Stream, steps: usize) -> Result<()> {
         if let Some(report) = self.report {
             return report(stream, &ReportArgs { scalars: self.at, found: self.copy_at(), steps: steps as i32 });
@@ -61,14 +62,14 @@ impl SharedScalars {
         stream.fetch_start(&mut self.here, self.at, offset_of!(Scalars, ring) + steps * size_of::<Step>())
     }
 
-    /// Copies the scalars from the device, and waits.
+    /// Copies the scalars, without ring entries, to the host and waits.
     pub fn fetch(&mut self, stream: &Stream) -> Result<&Scalars> {
         self.start_fetch(stream, 0)?;
         stream.wait()?;
         Ok(&self.here)
     }
 
-    /// Copies the scalars and the used part of the ring, and waits.
+    /// Copies the scalars and the written ring entries to the host and waits.
     fn fetch_steps(&mut self, stream: &Stream) -> Result<()> {
         self.start_fetch(stream, FIRST_FETCH)?;
         stream.wait()?;
@@ -81,7 +82,7 @@ impl SharedScalars {
         Ok(())
     }
 
-    /// Zeros the largest magnitudes and the index of an entry that is not finite, on the device.
+    /// Zeros the largest magnitudes and the index of the first non-finite entry on the device.
     pub fn forget_seen(&self, stream: &Stream) -> Result<()> {
         let (start, end) = (offset_of!(Scalars, largest), offset_of!(Scalars, ticket));
         stream.fill(self.at + start as u64, 0, end - start)
@@ -102,16 +103,18 @@ impl DerefMut for SharedScalars {
     }
 }
 
-/// Recorded loops with bodies of several lengths; none: the host launches each iteration, or one kernel is the loop.
+/// Recorded loops whose graphs have different numbers of iterations. Empty if the host launches each iteration, or if
+/// one kernel is the whole loop.
 #[derive(Default)]
 pub struct Recorded {
-    /// Iterations of each body, and its graph.
+    /// Iterations per graph, and the graph.
     pub graphs: Vec<(usize, Loop)>,
 }
 
 impl Recorded {
-    /// Records loops that the device repeats by itself, one for each length of the body. `iteration` launches an
-    /// iteration; it gets the handle of the condition. Previous loops are kept if their launches are the same.
+    /// Records loops that the device repeats without the host, one for each number of iterations in `bodies`.
+    /// `iteration` launches one iteration and receives the handle of the loop condition. A previous graph is kept if
+    /// its launches are unchanged.
     pub fn new(
         device: &Arc<Device>,
         bodies: &[usize],
@@ -126,7 +129,7 @@ impl Recorded {
         })
     }
 
-    /// A graph for each length of the body.
+    /// Calls `record` once for each number of iterations in `bodies`.
     pub fn of_each(bodies: &[usize], mut record: impl FnMut(usize) -> Result<Loop>) -> Result<Self> {
         let mut graphs = Vec::new();
         reserve(&mut graphs, bodies.len(), "recorded loops")?;
@@ -137,15 +140,15 @@ impl Recorded {
     }
 }
 
-/// What a family adds to the loop of PCG. Defaults are those of a loop that nothing precedes or follows.
+/// The steps that a family adds to the PCG loop. The defaults do nothing before and after the loop.
 pub trait Looped {
-    /// The scalars, the stream, and the observer.
+    /// Returns the scalars, the stream and the observer.
     fn parts(&mut self) -> (&mut SharedScalars, &Stream, &mut dyn Observer);
 
-    /// The recorded loop to launch, and the stream.
+    /// Returns the recorded loop to launch and the stream, or none if the host launches the iterations.
     fn graph(&self) -> Option<(&Loop, &Stream)>;
 
-    /// Launches an iteration: from p, q, rho and sigma to those of the next one, or to the end.
+    /// Launches one iteration. It computes the next p, q, rho = <r, M^-1 r> and sigma = <p, A p>, or ends the loop.
     fn iteration(&mut self) -> Result<()>;
 
     /// Launches the loop.
@@ -156,29 +159,29 @@ pub trait Looped {
         launch(self)
     }
 
-    /// Most iterations until the loop pauses.
+    /// Returns the largest number of iterations before the loop pauses.
     fn lag(&self) -> i64;
 
-    /// Prepares the start of the loop. Whether the loop has already begun, with the limits of the test.
+    /// Prepares the loop. Returns whether the device is already running the loop with the limits of this test.
     fn begin(&mut self, _at: &State) -> Result<bool> {
         Ok(false)
     }
 
-    /// Launches what most often follows the loop.
+    /// Queues the kernels that usually follow the loop.
     fn follow(&mut self, _test: &Test) -> Result<()> {
         Ok(())
     }
 
-    /// Whether a paused loop should end since another preconditioner promises less work.
+    /// Returns whether a paused loop should end because another preconditioner is expected to be faster.
     fn is_slow(&mut self, _at: &State) -> bool {
         false
     }
 
-    /// Notes what the loop has left; `paused`: the observer has stopped it.
+    /// Stores the state in which the loop ended. `paused`: the observer stopped the loop.
     fn end(&mut self, at: &State, paused: bool);
 }
 
-/// Launches the recorded loop; without a graph the host launches iterations until the device reports the end.
+/// Launches the recorded loop. Without a graph, the host launches iterations until the device reports the end.
 pub fn launch(of: &mut impl Looped) -> Result<()> {
     if let Some((graph, stream)) = of.graph() {
         return graph.launch(stream);
@@ -192,12 +195,12 @@ pub fn launch(of: &mut impl Looped) -> Result<()> {
     }
 }
 
-/// Iterations until a loop pauses for the observer, or for the length of the ring.
+/// Returns the iterations until the loop pauses for the observer, or because the ring is full.
 pub fn observed_lag(observer: &dyn Observer) -> i64 {
     if observer.may_stop() { MONITOR_LAG } else { RING as i64 }
 }
 
-/// Runs the loop of PCG from p, q, rho and sigma to its end.
+/// Runs the PCG loop from p, q, rho and sigma until it ends.
 pub fn run(of: &mut impl Looped, at: &mut State) -> Result<Code> {
     let mut begun = of.begin(at)?;
     if !begun {
@@ -227,7 +230,7 @@ pub fn run(of: &mut impl Looped, at: &mut State) -> Result<Code> {
     }
 }
 
-/// When the loop ends, and what it begins with.
+/// Sets the limits of the stopping test and the initial scalars of the loop.
 fn set_limits(s: &mut Scalars, at: &State) {
     (s.threshold, s.vanishing) = (at.test.threshold, at.test.vanishing);
     (s.iterations, s.max_iter) = (at.iterations as i64, at.test.max_iter as i64);
@@ -235,7 +238,7 @@ fn set_limits(s: &mut Scalars, at: &State) {
     (s.rho, s.sigma, s.alpha, s.beta) = (at.rho, at.sigma, at.rho / at.sigma, 0.0);
 }
 
-/// A loop with these scalars ends as the test says.
+/// Returns whether a loop with these scalars has the limits and the starting iteration of `at`.
 pub fn has_limits(s: &Scalars, at: &State) -> bool {
     let test = &at.test;
     (s.threshold.to_bits(), s.vanishing.to_bits()) == (test.threshold.to_bits(), test.vanishing.to_bits())
@@ -243,7 +246,7 @@ pub fn has_limits(s: &Scalars, at: &State) -> bool {
         && s.preconditioned == i32::from(test.norm == Norm::Preconditioned)
 }
 
-/// Notifies the observer of the steps in the ring.
+/// Notifies the observer of the iterations in the ring.
 fn tell(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
     let used = s.ring_used as usize;
     at.norm = s.norm;
@@ -262,7 +265,7 @@ fn tell(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
     }
 }
 
-/// Why the loop ended.
+/// Returns the reason for which the loop ended.
 fn ending(s: &Scalars, at: &mut State) -> Result<Code> {
     (at.rho, at.sigma) = (s.sum, s.sigma);
     let code = Code::OF_DEVICE.into_iter().find(|code| *code != Code::Running && *code as i32 == s.code);

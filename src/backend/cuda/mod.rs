@@ -1,7 +1,12 @@
-//! A CUDA device, a folder per family: `driver` has the calls of the driver, `launch` the kernels (kernels/, compiled
-//! ahead of time into the library), `aggregation` a cycle for any family, `staging` the copies of arrays of the host,
-//! `session` what handles of all families have of a device, `call` the caller's arrays of one run, `looped` the loop of
-//! PCG.
+//! The CUDA backend, with one folder per family.
+//!
+//! - `driver`: calls of the CUDA driver.
+//! - `launch`: launches of the kernels in kernels/, which are compiled ahead of time into the library.
+//! - `aggregation`: the aggregation multigrid cycle of all families.
+//! - `staging`: copies of host arrays.
+//! - `session`: the device, stream and copies that belong to a handle of any family.
+//! - `call`: the caller's arrays in one call.
+//! - `looped`: the PCG loop.
 
 mod aggregation;
 mod call;

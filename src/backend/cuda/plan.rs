@@ -1,37 +1,40 @@
-//! Where arrays go that share a piece of device memory.
+//! Layout of arrays in one device allocation, and the device that owns each granule of an allocation shared by several
+//! devices.
 
 use super::driver::GRANULE;
 use super::launch::{Address, Geometry, PARTS};
 use crate::error::{Result, push};
 
-/// Hands out addresses one after the other, from a base that is not known at first.
+/// Assigns consecutive addresses. With base 0 it only measures the size of the allocation.
 pub struct Plan {
     pub base: Address,
     pub used: usize,
-    /// Where another device's memory begins, and which device that is, from the first address on.
+    /// Offsets in bytes at which the memory of another device begins, and the index of that device; in ascending order.
     owners: Vec<(usize, usize)>,
 }
 
-/// Where the rows of a grid's planes lie.
+/// Layout of the rows of a grid's planes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows {
     /// Values from one plane to the next.
     pub plane: usize,
-    /// The first value in a plane that each device but the first has; none where one has all.
+    /// Index of the first value in a plane that belongs to each device after the first; unused if one device owns all
+    /// rows.
     starts: [usize; PARTS],
+    /// Number of devices after the first that own rows.
     others: usize,
 }
 
-/// Bytes of the values of planes.
+/// Sizes in bytes of the stored number formats: bf16, f32, f64.
 const SIZES: [usize; 3] = [2, 4, 8];
 
-/// Bytes before a first plane, so that the second device's memory begins with its first row.
+/// Returns the padding in bytes before the first plane, so that the second device's first row begins at a granule.
 fn before(start: usize, size: usize, used: usize) -> usize {
     (used + start * size).next_multiple_of(GRANULE) - (used + start * size)
 }
 
 impl Rows {
-    /// Of planes of a grid, with the rows of zeros around it.
+    /// Returns the layout of the planes of a grid, with a row of zeros before and after the rows.
     pub fn new(g: &Geometry) -> Self {
         let stride = g.stride as usize;
         let rows = Self { plane: (g.cy as usize + 2) * stride, starts: [0; PARTS], others: 0 };
@@ -41,7 +44,7 @@ impl Rows {
         rows.divide(g.sharers as usize, |part| (1 + g.first_row(part)) * stride)
     }
 
-    /// The same of an array of the caller's, row by row.
+    /// Returns the layout of an array in the caller's order, row by row and without padding.
     pub fn natural(g: &Geometry) -> Self {
         let (nx, ny) = (g.nx as usize, g.ny as usize);
         let rows = Self { plane: nx * ny, starts: [0; PARTS], others: 0 };
@@ -51,7 +54,7 @@ impl Rows {
         rows.divide(g.sharers as usize, |part| nx * (2 * g.first_row(part)).saturating_sub(g.shift_y as usize).min(ny))
     }
 
-    /// `first`: where a part begins in a plane.
+    /// Divides the rows among the devices. `first(part)` is the index of the first value of a part in a plane.
     fn divide(mut self, devices: usize, first: impl Fn(usize) -> usize) -> Self {
         let len = self.plane;
         let rows = &mut self;
@@ -59,7 +62,8 @@ impl Rows {
         for (start, device) in rows.starts.iter_mut().zip(1..devices) {
             *start = first(PARTS * device / devices);
         }
-        // Whole granules in all formats, and no row in a granule where the next plane begins.
+        // The plane length is a multiple of a granule in all formats. No granule holds both rows and the begin of the
+        // next plane.
         let most = GRANULE / SIZES[0];
         rows.plane = len.next_multiple_of(most);
         let fits = |plane: usize| SIZES.iter().all(|size| (plane - len) * size >= before(rows.starts[0], *size, 0));
@@ -75,7 +79,7 @@ impl Plan {
         Self { base, used: 0, owners: Vec::new() }
     }
 
-    /// Room for `count` values of eight bytes, on 256-byte lines.
+    /// Assigns `count` values of 8 bytes. Every address is a multiple of 256 bytes from the base.
     pub fn take(&mut self, count: usize) -> Address {
         self.bytes(8 * count)
     }
@@ -86,7 +90,7 @@ impl Plan {
         address
     }
 
-    /// Room for `count` planes of a grid, of values of so many bytes.
+    /// Assigns `count` planes of a grid with values of `size` bytes.
     pub fn planes(&mut self, rows: &Rows, count: usize, size: usize) -> Result<Address> {
         if rows.others == 0 || count == 0 {
             return Ok(self.bytes(count * rows.plane * size));
@@ -97,7 +101,7 @@ impl Plan {
             for (device, start) in rows.starts[..rows.others].iter().enumerate() {
                 push(&mut self.owners, (first + start * size, device + 1), "parts of planes")?;
             }
-            // What that granule has of this plane is no row.
+            // The rest of this granule holds no row of this plane.
             push(&mut self.owners, ((first + rows.plane * size) / GRANULE * GRANULE, 0), "parts of planes")?;
         }
         let address = self.bytes(count * rows.plane * size);
@@ -105,7 +109,7 @@ impl Plan {
         Ok(address)
     }
 
-    /// The device that has most of a granule.
+    /// Returns the device that owns the middle of a granule.
     pub fn owner(&self, granule: usize) -> usize {
         let middle = granule * GRANULE + GRANULE / 2;
         let after = self.owners.partition_point(|(first, _)| *first <= middle);
@@ -117,8 +121,8 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Of 4094 x 2048 places on three and four devices, in each format: but for a row of tiles at a later split, no
-    /// granule has rows of two.
+    /// Planes of 4094 x 2048 values on three and four devices, in each format. Rows next to a split belong to the
+    /// expected devices; at later splits a row of tiles may share a granule.
     #[test]
     fn devices_have_granules_of_their_own() {
         let g = Geometry { cx: 4094, cy: 2048, stride: 4126, part_rows: 256, ..Geometry::default() };
@@ -143,7 +147,7 @@ mod tests {
         }
     }
 
-    /// The same of the caller's rows.
+    /// The same check for an array in the caller's order.
     #[test]
     fn devices_have_rows_of_the_caller() {
         let g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, part_rows: 512, sharers: 2, ..Geometry::default() };

@@ -1,5 +1,5 @@
-//! What the backends of all families have of a device: the device itself, the stream that work goes to, copies of
-//! arrays that are on the host, and the arrays of a run.
+//! What a handle of any family owns of a device: the device itself, the stream, the copies of host arrays, and the
+//! arrays of a call.
 
 use super::call::{Call, place};
 use super::driver::{Device, Entered, Module, Share, Stream, Watch};
@@ -11,31 +11,33 @@ use crate::grid::cells::Cells;
 use crate::report::Observer;
 use std::sync::Arc;
 
-/// A device with the kernels of a family, in use by a handle.
+/// A device with the kernels of a family, used by one handle.
 pub struct Session {
+    /// The handle's own stream, used if the caller provides none.
     own: Stream,
-    /// The number of the caller's stream, 0 where it has given none; and the stream, unless the device was reset since.
+    /// Number of the caller's stream, or 0 if the caller has set none.
     number: usize,
+    /// The caller's stream; none after a reset of the device.
     caller: Option<Stream>,
     copies: Copies,
-    /// Of copies to the device.
+    /// Measures the time of copies to the device.
     watch: Watch,
     family: &'static Module,
-    // What lies on the device goes before it.
+    // Declared after the fields above, so that memory on the device is freed before the device.
     pub device: Arc<Device>,
-    /// Those that have rows of divided grids beside it.
+    /// Further devices that own rows of divided grids.
     others: Vec<Arc<Device>>,
-    /// Of the last call, in copies between host and device.
+    /// Time of the last call's copies between host and device, in seconds.
     pub seconds_transfer: f64,
 }
 
 impl Session {
-    /// On the device with this ordinal; `threads` at most copy arrays of the host.
+    /// Opens the device with this ordinal; at most `threads` threads copy host arrays.
     pub fn open(ordinal: i64, family: &'static Module, threads: usize) -> Result<Self> {
         Self::open_all(&[ordinal], family, threads)
     }
 
-    /// On several devices, the first of which has what is not divided.
+    /// Opens several devices. The first device owns everything that is not divided.
     pub fn open_all(ordinals: &[i64], family: &'static Module, threads: usize) -> Result<Self> {
         let mut others = Vec::new();
         reserve(&mut others, ordinals.len(), "devices")?;
@@ -52,23 +54,23 @@ impl Session {
         Ok(Self { own, number: 0, caller, copies, watch, family, device, others, seconds_transfer: 0.0 })
     }
 
-    /// Ordinals of all devices, in their order.
+    /// Returns the ordinals of all devices in order.
     pub fn ordinals(&self) -> impl Iterator<Item = i32> {
         std::iter::once(&self.device).chain(&self.others).map(|device| device.ordinal)
     }
 
-    /// Makes the first one's context current, unless one of them was reset.
+    /// Makes the first device's context current. Fails if one of the devices was reset.
     pub fn enter(&self) -> Result<Entered> {
         self.others.iter().try_for_each(|device| device.check())?;
         self.device.enter()
     }
 
-    /// One of them at least was reset.
+    /// Returns whether at least one device was reset.
     fn was_reset(&self) -> bool {
         self.device.was_reset() || self.others.iter().any(|device| device.was_reset())
     }
 
-    /// The same anew, if the program has reset the device: what was there is gone.
+    /// Returns a new session on the same devices if the program has reset one of them; all data there are lost.
     pub fn after_reset(&self) -> Result<Option<Self>> {
         if !self.was_reset() {
             return Ok(None);
@@ -79,8 +81,8 @@ impl Session {
         Ok(Some(session))
     }
 
-    /// Work goes to the caller's stream, or to our own (0). There is no work on a device that was reset, until it is
-    /// opened again (`after_reset`).
+    /// Selects the caller's stream, or the handle's own stream for 0. After a reset no work is queued until
+    /// `after_reset` has reopened the devices.
     pub fn use_stream(&mut self, stream: usize) -> Result<()> {
         if stream == 0 || self.was_reset() {
             self.caller = None;
@@ -91,17 +93,17 @@ impl Session {
         Ok(())
     }
 
-    /// The caller's stream, or our own.
+    /// Returns the caller's stream, or the handle's own.
     pub fn stream(&self) -> &Stream {
         self.caller.as_ref().unwrap_or(&self.own)
     }
 
-    /// The same, who copies arrays of the host, and how long that takes.
+    /// Returns the stream, the copies of host arrays, and the counter of transfer seconds.
     pub fn parts(&mut self) -> (&Stream, &mut Copies, &mut f64) {
         (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies, &mut self.seconds_transfer)
     }
 
-    /// A run on arrays of so many cells; `staged`: room on the device for an input and an output of the host.
+    /// Starts a call on arrays of the shape `of`. `staged`: device buffers for an input and an output on the host.
     pub fn call<'a>(
         &'a mut self,
         arrays: Arrays<'a>,
@@ -119,7 +121,7 @@ impl Session {
         Call { stream, observer, arrays, input, output, failed, of, copies, watch, sent, seconds_transfer }
     }
 
-    /// Bytes of host memory.
+    /// Returns the bytes of page-locked host memory.
     pub fn bytes(&self) -> usize {
         self.copies.bytes()
     }

@@ -1,6 +1,6 @@
-//! Arrays of the host to the device and back through page-locked memory. The driver stages pageable arrays with one
-//! thread, at a quarter of what the bus takes: here a team copies pieces to and from a few buffers, while the device
-//! copies others. Arrays that the program has page-locked itself go as they are.
+//! Copies of host arrays to the device and back through page-locked memory. The driver stages pageable arrays with one
+//! thread, at 1/4 of the bus bandwidth. Here a thread team copies pieces to and from a few buffers while the device
+//! copies other buffers. Arrays that the caller has page-locked are copied directly by the device.
 
 use super::driver::{Device, Event, Locked, Stream, is_page_locked};
 use crate::error::{Result, push};
@@ -10,40 +10,42 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Values that a member copies at a time (128 kB, 10 us; twice as many make copies 2 to 24 % longer,
-/// docs/benchmarks/gpu.md), of a copy of the device at most (4 MB: its start, some microseconds, counts little), and
-/// of the first and the last ones, for which the other side waits.
+/// Values that a thread copies at a time: 128 kB, about 10 us. Twice as many make copies 2 to 24 % slower
+/// (docs/benchmarks/gpu.md).
 const PIECE: usize = 16 * 1024;
+/// Values of one device copy at most: 4 MB, so that its launch of some microseconds is small in comparison.
 const CHUNK: usize = 32 * PIECE;
+/// Values of the first and last device copies, for which the device or the host waits.
 const SHORT: usize = 2 * PIECE;
-/// Measured on an H200: three take 5 % longer.
+/// Page-locked buffers. On an H200, three buffers make copies 5 % slower.
 const BUFFERS: usize = 6;
-/// Members at most: eight copy 1.7 times as fast as the bus takes, four a tenth slower than it, and twelve are in each
-/// other's way (measured on 16 cores).
+/// Copying threads at most, measured on 16 cores. Eight threads copy 1.7 times as fast as the bus, and four 10 % slower
+/// than the bus. Twelve threads slow each other down.
 const MOST_MEMBERS: usize = 8;
-/// Values of a cache line.
+/// Values per cache line.
 const LINE: usize = 8;
-/// Fewer values than these are copied before a member is awake.
+/// Below this number of values, the calling thread copies alone: waking another thread takes longer.
 const WORTH_A_TEAM: usize = 6 * PIECE;
-/// Polls before a waiting member offers its core to others.
+/// Polls before a waiting thread yields its core.
 const SPINS: usize = 1000;
 
-/// Rows of an array on the host, and where they lie on the device, one after the other.
+/// Rows of a host array, and the address of their contiguous copy on the device.
 pub struct Job<'a> {
     host: *mut f64,
     ld: usize,
     nx: usize,
-    /// Values, without what lies between rows.
+    /// Number of values, without the gaps between rows.
     count: usize,
     device: u64,
+    /// Offset of the last value from `host`.
     last: usize,
-    /// Page-locked by the program, from end to end.
+    /// Whether the caller's array is page-locked at its first and last value.
     locked: bool,
     _array: PhantomData<&'a mut [f64]>,
 }
 
 impl<'a> Job<'a> {
-    /// To the device.
+    /// Describes a copy of `rows` rows of `nx` values, `ld` values apart, to the device.
     pub fn read(values: &'a [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         assert!(rows > 0 && nx <= ld && values.len() >= (rows - 1) * ld + nx);
         let last = (rows - 1) * ld + nx - 1;
@@ -52,57 +54,57 @@ impl<'a> Job<'a> {
         Self { host, ld, nx, count, device, last, locked, _array: PhantomData }
     }
 
-    /// To the host.
+    /// Describes a copy of such rows to the host.
     pub fn write(values: &'a mut [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         let host = values.as_mut_ptr();
         Self { host, ..Job::read(values, (ld, nx, rows), device) }
     }
 
-    /// All of an array, to the device.
+    /// Describes a copy of a whole array to the device.
     pub fn all(values: &'a [f64], device: u64) -> Self {
         Self::read(values, (values.len(), values.len(), 1), device)
     }
 
-    /// All of an array, to the host.
+    /// Describes a copy of a whole array to the host.
     pub fn all_to(values: &'a mut [f64], device: u64) -> Self {
         let len = values.len();
         Self::write(values, (len, len, 1), device)
     }
 
-    /// Values that go through the buffers.
+    /// Returns the values that are copied through the buffers.
     fn staged(&self) -> usize {
         if self.locked { 0 } else { self.count }
     }
 
-    /// A copy by the device alone.
+    /// Lets the driver copy the rows without the buffers.
     fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
         let (len, rows) = (self.last + 1, self.count / self.nx);
         if to_device {
-            // SAFETY: the slice that `read` was given.
+            // SAFETY: the slice that `read` borrowed, whose length `read` has checked against `last`.
             let values = unsafe { std::slice::from_raw_parts(self.host, len) };
             stream.send_rows(self.device, values, self.ld, self.nx, rows)
         } else {
-            // SAFETY: the slice that `write` was given.
+            // SAFETY: the slice that `write` borrowed, whose length `read` has checked against `last`.
             let values = unsafe { std::slice::from_raw_parts_mut(self.host, len) };
             stream.fetch_rows(values, self.device, self.ld, self.nx, rows)
         }
     }
 
-    /// Calls `f` with the host's address, the offset from `first` and the length of each part of first .. first + count
-    /// that lies together.
+    /// Calls `f` for each contiguous part of the values first .. first + count. The arguments are the host address, the
+    /// offset from `first` and the length.
     fn parts(&self, first: usize, count: usize, mut f: impl FnMut(*mut f64, usize, usize)) {
         let mut at = first;
         while at < first + count {
             let len = if self.ld == self.nx { count } else { (self.nx - at % self.nx).min(first + count - at) };
             let place = at / self.nx * self.ld + at % self.nx;
-            // `read` has checked that the array holds all rows.
+            // `read` has checked that the array holds all rows, so the address is within the array.
             f(self.host.wrapping_add(place), at - first, len);
             at += len;
         }
     }
 }
 
-/// A part of a job that one copy of the device takes.
+/// A part of a job that the device copies at once.
 #[derive(Clone, Copy)]
 struct Chunk {
     job: usize,
@@ -117,47 +119,46 @@ impl Chunk {
     }
 }
 
-/// The buffers, and who fills them.
+/// The buffers and the thread team that fills or empties them.
 struct Carrier {
-    /// Values in each.
+    /// Values per buffer.
     chunk: usize,
     buffers: [Locked; BUFFERS],
-    /// After the last copy of the device from or to each.
+    /// Events recorded after the last device copy from or to each buffer.
     copied: [Event; BUFFERS],
     chunks: Vec<Chunk>,
     team: Team,
 }
 
-/// Copies between arrays of the host and the device: the carrier is made when the first one comes that is not
-/// page-locked.
+/// Copies between host and device. The buffers are allocated when the first array arrives that is not page-locked.
 pub struct Copies {
     carrier: Option<Carrier>,
     threads: usize,
 }
 
 impl Copies {
-    /// With so many threads at most.
+    /// Creates an empty state with at most `threads` copying threads.
     pub fn new(threads: usize) -> Self {
         Self { carrier: None, threads }
     }
 
-    /// The same.
+    /// Returns the largest number of copying threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Bytes of page-locked host memory.
+    /// Returns the bytes of page-locked host memory.
     pub fn bytes(&self) -> usize {
         self.carrier.as_ref().map_or(0, Carrier::bytes)
     }
 
-    /// Copies arrays to the device, which has them after what is queued on the stream; the arrays may be changed after
-    /// a wait.
+    /// Copies arrays to the device. Work queued later on the stream sees the copies. The arrays may be changed after a
+    /// wait.
     pub fn send(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, true)
     }
 
-    /// Copies arrays to the host, where they are after a wait.
+    /// Copies arrays to the host, where they are visible after a wait.
     pub fn fetch(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, false)
     }
@@ -175,13 +176,13 @@ impl Copies {
         }
         match &mut self.carrier {
             Some(carrier) => carrier.run(stream, jobs, to_device),
-            // No page-locked memory or no thread to be had: the driver copies, more slowly.
+            // Without page-locked memory or threads the driver copies, at lower bandwidth.
             None => jobs.iter().filter(|job| !job.locked).try_for_each(|job| job.copy_directly(stream, to_device)),
         }
     }
 }
 
-/// What members of a run share.
+/// Data that the threads of one run share.
 struct Run<'a> {
     jobs: &'a [Job<'a>],
     chunks: &'a [Chunk],
@@ -189,17 +190,18 @@ struct Run<'a> {
     to_device: bool,
     pieces: usize,
     next: AtomicUsize,
-    /// Chunks whose pieces may be copied, and pieces of the chunk in each buffer that were.
+    /// Number of chunks whose pieces may be copied.
     open: AtomicUsize,
+    /// Pieces copied so far of the chunk in each buffer.
     done: [AtomicUsize; BUFFERS],
     failed: AtomicBool,
 }
 
-// SAFETY: the pointers are those of buffers and arrays that the run borrows; members write disjoint pieces of them.
+// SAFETY: the pointers are those of buffers and arrays that the run borrows; threads write disjoint pieces of them.
 unsafe impl Sync for Run<'_> {}
 
 impl Run<'_> {
-    /// The chunk that a piece is of, from the one before on.
+    /// Returns the chunk that contains a piece, searching upward from chunk `from`.
     fn chunk_of(&self, piece: usize, from: usize) -> usize {
         let mut chunk = from;
         while piece >= self.chunks[chunk].first_piece + self.chunks[chunk].pieces() {
@@ -215,12 +217,13 @@ impl Run<'_> {
         self.jobs[job].parts(first + offset, PIECE.min(count - offset), |host, at, len| {
             let staged = buffer.wrapping_add(at);
             let (from, to) = if self.to_device { (host, staged) } else { (staged, host) };
-            // SAFETY: chunks are cut from what `Job::read` has checked, and are no longer than a buffer; this piece is
-            // handed out once, after the device was seen to be done with the buffer (`open`).
+            // SAFETY: `Job::read` has checked the range of every job, and a chunk is no longer than a buffer. The
+            // counter `next` assigns each piece to one thread. `open` shows that the device has finished with the
+            // buffer.
             let (from, to) =
                 unsafe { (std::slice::from_raw_parts(from, len), std::slice::from_raw_parts_mut(to, len)) };
-            // What lies in the cache of a core is slow to read for the device: past the caches, copies of b and x take
-            // 4 % less at 2047 x 2047 and a quarter less at 1023 x 1023.
+            // The device reads data in a core's cache slowly. With stores that bypass the caches, copies of b and x are
+            // 4 % faster at 2047 x 2047 and 25 % faster at 1023 x 1023.
             let past = if self.to_device { len - len % LINE } else { 0 };
             copy_past_caches(&mut to[..past], &from[..past]);
             to[past..].copy_from_slice(&from[past..]);
@@ -229,7 +232,7 @@ impl Run<'_> {
         self.done[chunk % BUFFERS].fetch_add(1, Ordering::Release);
     }
 
-    /// What members other than the calling thread do.
+    /// Copies pieces until none is left; run by all threads except the calling thread.
     fn follow(&self) {
         let mut chunk = 0;
         loop {
@@ -250,7 +253,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies a piece, if there is one in an open chunk.
+    /// Copies one piece if the next one belongs to an open chunk.
     fn help(&self, chunk: &mut usize) {
         let piece = self.next.load(Ordering::Relaxed);
         if piece < self.pieces {
@@ -272,7 +275,7 @@ impl Run<'_> {
         self.open.fetch_add(1, Ordering::Release);
     }
 
-    /// The calling thread, to the device: sends what is full, and opens what the device is done with.
+    /// Sends filled buffers to the device and opens buffers that the device has read; run by the calling thread.
     fn send(&self, stream: &Stream, copied: &[Event; BUFFERS]) -> Result<()> {
         let (mut sent, mut open, mut near) = (0, BUFFERS.min(self.chunks.len()), 0);
         self.open.store(open, Ordering::Release);
@@ -280,7 +283,7 @@ impl Run<'_> {
             if sent < open && self.is_done(sent) {
                 let chunk = self.chunks[sent];
                 let to = self.jobs[chunk.job].device + 8 * chunk.first as u64;
-                // SAFETY: full, and not touched before the event was seen.
+                // SAFETY: the buffer is full, and no thread writes to it before the event has occurred.
                 unsafe { stream.send_locked(to, self.buffers[sent % BUFFERS], chunk.count)? };
                 copied[sent % BUFFERS].note(stream)?;
                 sent += 1;
@@ -295,7 +298,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// From the device: fetches into what is empty, and opens what has come.
+    /// Fetches chunks into empty buffers and opens the chunks that have arrived; run by the calling thread.
     fn fetch(&self, stream: &Stream, copied: &[Event; BUFFERS]) -> Result<()> {
         let (mut asked, mut open, mut emptied, mut near) = (0, 0, 0, 0);
         while emptied < self.chunks.len() {
@@ -303,7 +306,7 @@ impl Run<'_> {
                 let chunk = self.chunks[asked];
                 let from = self.jobs[chunk.job].device + 8 * chunk.first as u64;
                 self.done[asked % BUFFERS].store(0, Ordering::Relaxed);
-                // SAFETY: empty, and not read before the event was seen.
+                // SAFETY: the buffer has been emptied, and no thread reads it before the event has occurred.
                 unsafe { stream.fetch_locked(self.buffers[asked % BUFFERS], from, chunk.count)? };
                 copied[asked % BUFFERS].note(stream)?;
                 asked += 1;
@@ -321,7 +324,7 @@ impl Run<'_> {
 }
 
 impl Carrier {
-    /// For jobs of about so many values.
+    /// Allocates buffers for jobs of about `values` values.
     fn new(device: &Arc<Device>, threads: usize, values: usize) -> Result<Self> {
         let chunk = (values / BUFFERS).next_multiple_of(PIECE).clamp(PIECE, CHUNK);
         let buffer = || Locked::new(device, chunk);
@@ -342,7 +345,7 @@ impl Carrier {
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
         self.cut(jobs, to_device)?;
         for event in &self.copied {
-            // Of the run before.
+            // // The previous run's device copies have finished.
             event.wait()?;
         }
         let Self { buffers, copied, chunks, team, .. } = self;
@@ -368,7 +371,8 @@ impl Carrier {
         team.run(|_: Me| run.follow(), |_| own())?
     }
 
-    /// Cuts jobs into chunks, short ones where the device waits for the first of them, or the host for the last.
+    /// Divides jobs into chunks. To the device, the first chunks are short because the device waits for them. From the
+    /// device, the last chunks are short because the host waits for them.
     fn cut(&mut self, jobs: &[Job], to_device: bool) -> Result<()> {
         self.chunks.clear();
         let all: usize = jobs.iter().map(Job::staged).sum();
