@@ -2006,7 +2006,8 @@ rrb_status smoother_exchange(smoother_handle *h, double *const *u);
  *   the ghost function.
  *
  * Required:
- * `h` must be NULL or come from `smoother_create`. `callback` must accept `user` until another callback replaces it.
+ * `h` must be NULL or come from `smoother_create`. It must be safe to call `callback` with `user` until another
+ * callback replaces `callback` or the handle is destroyed.
  */
 rrb_status smoother_set_ghost_fill(smoother_handle *h, smoother_ghost_fn callback, void *user);
 
@@ -2934,7 +2935,8 @@ rrb_status rrb_set_options(rrb_handle *h, const char *text);
  *
  * Parameters:
  * - `h` (in): handle of the `rrb_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
+ * - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the table of options) or of a result (`RRB_INFO_<NAME>`, see
+ *   the table of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -2961,7 +2963,8 @@ rrb_status rrb_get_int(const rrb_handle *h, int32_t key, int64_t *value);
  *
  * Parameters:
  * - `h` (in): handle of the `rrb_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
+ * - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the table of options) or of a result (`RRB_INFO_<NAME>`, see
+ *   the table of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3036,8 +3039,8 @@ rrb_status rrb_set_stream(rrb_handle *h, void *cuda_stream);
  *   the solve stops on all ranks.
  *
  * Required:
- * `h` must be NULL or a handle of the `rrb_` functions. `callback` must accept `user` until another callback replaces
- * it.
+ * `h` must be NULL or a handle of the `rrb_` functions. It must be safe to call `callback` with `user` until another
+ * callback replaces `callback` or the handle is destroyed.
  */
 rrb_status rrb_set_monitor(rrb_handle *h, rrb_monitor_fn callback, void *user);
 
@@ -3204,7 +3207,8 @@ rrb_status smoother_set_options(smoother_handle *h, const char *text);
  *
  * Parameters:
  * - `h` (in): handle of the `smoother_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
+ * - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the table of options) or of a result (`RRB_INFO_<NAME>`, see
+ *   the table of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3231,7 +3235,8 @@ rrb_status smoother_get_int(const smoother_handle *h, int32_t key, int64_t *valu
  *
  * Parameters:
  * - `h` (in): handle of the `smoother_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
+ * - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the table of options) or of a result (`RRB_INFO_<NAME>`, see
+ *   the table of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3312,8 +3317,8 @@ rrb_status smoother_set_stream(smoother_handle *h, void *cuda_stream);
  * - A call of `smoother_apply` with 0 sweeps calls the monitor once.
  *
  * Required:
- * `h` must be NULL or a handle of the `smoother_` functions. `callback` must accept `user` until another callback
- * replaces it.
+ * `h` must be NULL or a handle of the `smoother_` functions. It must be safe to call `callback` with `user` until
+ * another callback replaces `callback` or the handle is destroyed.
  */
 rrb_status smoother_set_monitor(smoother_handle *h, rrb_monitor_fn callback, void *user);
 
@@ -3473,7 +3478,8 @@ rrb_status dpcg_set_options(dpcg_handle *h, const char *text);
  *
  * Parameters:
  * - `h` (in): handle of the `dpcg_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
+ * - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the table of options) or of a result (`RRB_INFO_<NAME>`, see
+ *   the table of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3500,7 +3506,8 @@ rrb_status dpcg_get_int(const dpcg_handle *h, int32_t key, int64_t *value);
  *
  * Parameters:
  * - `h` (in): handle of the `dpcg_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
+ * - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the table of options) or of a result (`RRB_INFO_<NAME>`, see
+ *   the table of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3573,8 +3580,8 @@ rrb_status dpcg_set_stream(dpcg_handle *h, void *cuda_stream);
  *   another way.
  *
  * Required:
- * `h` must be NULL or a handle of the `dpcg_` functions. `callback` must accept `user` until another callback replaces
- * it.
+ * `h` must be NULL or a handle of the `dpcg_` functions. It must be safe to call `callback` with `user` until another
+ * callback replaces `callback` or the handle is destroyed.
  */
 rrb_status dpcg_set_monitor(dpcg_handle *h, rrb_monitor_fn callback, void *user);
 
@@ -3735,7 +3742,8 @@ rrb_status sparse_set_options(sparse_handle *h, const char *text);
  *
  * Parameters:
  * - `h` (in): handle of the `sparse_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
+ * - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the table of options) or of a result (`RRB_INFO_<NAME>`, see
+ *   the table of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3761,7 +3769,8 @@ rrb_status sparse_get_int(const sparse_handle *h, int32_t key, int64_t *value);
  *
  * Parameters:
  * - `h` (in): handle of the `sparse_` functions.
- * - `key` (in): one of the constants `RRB_OPT_<NAME>` (list of options) or `RRB_INFO_<NAME>` (list of results).
+ * - `key` (in): key of an option (`RRB_OPT_<NAME>`, see the table of options) or of a result (`RRB_INFO_<NAME>`, see
+ *   the table of results).
  * - `value` (out): value of the option or result; unchanged after an error.
  *
  * Returns:
@@ -3829,8 +3838,8 @@ rrb_status sparse_set_stream(sparse_handle *h, void *cuda_stream);
  *   another way.
  *
  * Required:
- * `h` must be NULL or a handle of the `sparse_` functions. `callback` must accept `user` until another callback
- * replaces it.
+ * `h` must be NULL or a handle of the `sparse_` functions. It must be safe to call `callback` with `user` until
+ * another callback replaces `callback` or the handle is destroyed.
  */
 rrb_status sparse_set_monitor(sparse_handle *h, rrb_monitor_fn callback, void *user);
 
