@@ -86,7 +86,7 @@ impl Call<'_> {
         if self.arrays.device_output != 0 {
             return Ok(());
         }
-        // // CPU threads copy too, so the time is measured with the host's clock.
+        // CPU threads copy too, so the time is measured with the host's clock.
         let start = Instant::now();
         let mut jobs = Vec::new();
         let shape = (self.arrays.ld, self.arrays.plane);

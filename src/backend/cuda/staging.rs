@@ -345,7 +345,7 @@ impl Carrier {
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
         self.cut(jobs, to_device)?;
         for event in &self.copied {
-            // // The previous run's device copies have finished.
+            // The previous run's device copies have finished.
             event.wait()?;
         }
         let Self { buffers, copied, chunks, team, .. } = self;

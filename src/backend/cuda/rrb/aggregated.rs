@@ -1,4 +1,4 @@
-//! M by aggregation (`cuda/aggregation`), in place of the levels.
+//! The preconditioner by aggregation multigrid (docs/theory/aggregation.md), which replaces the levels.
 
 use crate::backend::aggregation::{Rules, WHAT};
 use crate::backend::cuda::aggregation::{COARSEST, Engine, Shape};
@@ -10,33 +10,34 @@ use crate::backend::steps::rrb::{CostOfAggregation, INVERTED_ON_DEVICE, refused_
 use crate::error::{Error, Result};
 use crate::runtime::number::power_of_two_below;
 
-/// Measured with bf16 on 512 x 512, where launches count, and on 2047 x 2047, where bytes do (an H200); 17 iterations
-/// for 1e-6.
+/// Cost model of `cycle=auto`, measured on an H200 with bf16 and 17 iterations for a tolerance of 1e-6. `COST` is
+/// measured on 512 x 512 nodes, where launches dominate. `COST_OF_LARGE` is measured on 2047 x 2047 nodes, where memory
+/// traffic dominates.
 const COST: CostOfAggregation =
     CostOfAggregation { setup: 60.0, levels: 20.0, iteration: 6.0, contraction: 0.45, unfused: 1.5 };
 const COST_OF_LARGE: CostOfAggregation = CostOfAggregation { setup: 80.0, iteration: 9.5, ..COST };
-/// Nodes of a grid that is a large one.
+/// Number of nodes from which the cost model of large grids applies.
 const LARGE: usize = 1 << 19;
 
-/// That on so many nodes.
+/// Returns the cost model for a number of nodes.
 pub fn cost_on(nodes: usize) -> &'static CostOfAggregation {
     if nodes < LARGE { &COST } else { &COST_OF_LARGE }
 }
 
-/// What memory is predicted by.
+/// The memory estimate assumes this size of the coarsest system.
 const _: () = assert!(INVERTED_ON_DEVICE == COARSEST as usize);
 
-/// Passes of pairs: aggregates of four nodes.
+/// Two passes of pairwise aggregation: aggregates have at most four nodes.
 const RULES: Rules = Rules::passes(2);
-/// Couplings of a row at most, of S1 as of nine points.
+/// Largest number of couplings per row: 8 for S1 and for a 9-point stencil.
 const MOST_COUPLINGS: usize = 8;
 
-/// What CG runs on, on the device.
+/// The matrix that CG works on, on the device.
 pub struct Source {
     pub g: Geometry,
     pub nodes: usize,
     pub m: Matrix,
-    /// Diagonal couplings of S1 and those at distance two; none: A.
+    /// Diagonal couplings of S1 and its couplings at distance two. None if CG works on A.
     pub schur: Option<[Address; 2]>,
     pub excess: Address,
     pub center_max: f64,
@@ -49,7 +50,8 @@ impl Source {
         Numbers { g, step, first }
     }
 
-    /// Nodes that CG works on. Of black ones those of the colour of (0, 0) are the more.
+    /// Returns the number of nodes that CG works on. If (0, 0) is black and the number of nodes is odd, there is one
+    /// more black node than red ones.
     fn rows(&self) -> usize {
         match self.schur {
             Some(_) => (self.nodes + usize::from(self.numbers().first == 0)) / 2,
@@ -58,19 +60,19 @@ impl Source {
     }
 }
 
-/// The cycle, and where its rows lie.
+/// The aggregation multigrid and the map from its rows to nodes.
 pub struct Aggregated {
     engine: Engine,
-    /// Of each row the place of its node among the planes; and the first row with a bad diagonal.
+    /// For each row, the index of its node in the planes; then the first row with a refused diagonal entry.
     place: Memory,
 }
 
 impl Aggregated {
-    /// In single precision or in double, in the memory of the one before. Whether a record of the launches of that is
-    /// one of these.
+    /// Makes the preconditioner in single or double precision, in the memory of the previous one. Also returns whether
+    /// recorded launches of the previous preconditioner remain valid.
     pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
         let shape = Shape { rows: source.rows(), row: MOST_COUPLINGS };
-        // One of another shape goes first, with its memory.
+        // A previous preconditioner of another shape frees its memory before the allocation.
         let (engine, place) = match before.filter(|before| before.engine.fits(shape)) {
             Some(before) => (Some(before.engine), before.place),
             None => (None, Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?),
@@ -81,7 +83,8 @@ impl Aggregated {
         Ok((Self { engine, place }, same))
     }
 
-    /// z = `unit` B r, both by colour, z in single precision or in double.
+    /// Computes z = `unit` B r, with r and z stored by colour and z in single or double precision. B is the multigrid
+    /// cycle.
     pub fn apply(&self, stream: &Stream, (r_by_colour, z_by_colour): (Address, Address), unit: f64) -> Result<()> {
         let Level { step, r, start, z, rows, .. } = *self.engine.launched().first();
         let launched = self.engine.launched();
@@ -93,12 +96,12 @@ impl Aggregated {
         launch::give_solution(stream, single, &arguments)
     }
 
-    /// Aggregates that were kept from the matrix before.
+    /// Returns the number of aggregates that the previous matrix already had.
     pub fn aggregates_kept(&self) -> usize {
         self.engine.aggregates_kept()
     }
 
-    /// Coarse levels.
+    /// Returns the number of coarse levels.
     pub fn levels(&self) -> usize {
         self.engine.launched().coarse_levels()
     }
@@ -108,7 +111,8 @@ impl Aggregated {
     }
 }
 
-/// The first matrix, `scale` times S1 or A; refuses diagonals that no definite one has.
+/// Extracts the matrix of the finest level, `scale` times S1 or A. Returns an error if a diagonal entry is not
+/// positive.
 fn take_couplings(stream: &Stream, source: &Source, c: Couplings, scale: f64, place: Address) -> Result<()> {
     let n = source.numbers();
     let [d, far] = source.schur.unwrap_or_default();
@@ -125,7 +129,8 @@ fn take_couplings(stream: &Stream, source: &Source, c: Couplings, scale: f64, pl
     }
 }
 
-/// The sentence about a row whose diagonal no definite matrix has. Of S1 it is a pivot of level 1, of A of none.
+/// Returns the error for a row whose diagonal entry no positive definite matrix has. In S1 it is reported as a pivot of
+/// level 1, in A as a pivot of level 0.
 fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64) -> Result<Error> {
     let mut d = [f64::NAN];
     stream.fetch(&mut d, diagonal)?;

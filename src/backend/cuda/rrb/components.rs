@@ -1,5 +1,5 @@
-//! Components of a matrix with coasts, as far as one without singular components needs them
-//! (kernels/rrb/components.cuh).
+//! Connected components of a matrix with uncoupled nodes, counted on the device (kernels/rrb/components.cuh). This is
+//! sufficient if no component is singular.
 
 use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
@@ -8,11 +8,11 @@ use crate::backend::cuda::launch::{Address, ComponentArgs, Findings};
 use crate::error::Result;
 
 impl Source {
-    /// Components of two nodes or more, if none of them is singular. `spare`: memory of four planes that hold nothing
-    /// now, and hold zeros afterwards; 0: there is none.
+    /// Counts the components of at least two nodes. Returns none if a component is singular. `spare`: address of four
+    /// planes whose contents are not needed, and which are zero afterwards; 0 allocates them.
     pub fn count_regular(&mut self, stream: &Stream, spare: Address) -> Result<Option<usize>> {
         let values = 4 * self.g.plane as usize;
-        // Nodes are numbered with 32 bits.
+        // Node indices have 32 bits.
         if u32::try_from(values).is_err() {
             return Ok(None);
         }
@@ -22,7 +22,7 @@ impl Source {
         };
         let parent = own.as_ref().map_or(spare, |m| m.address);
         let arguments = ComponentArgs {
-            // Labels go from row to row: one device does it.
+            // The labels extend over all rows, so a single device computes them.
             g: self.g.whole(),
             m: self.m,
             excess: self.excess,

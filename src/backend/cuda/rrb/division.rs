@@ -1,6 +1,6 @@
-//! Which rows of large grids several devices have, and where these lie. Memory comes in granules of 2 MB, and rows of
-//! one device in a granule of another's are read through the link: a row of tiles takes ten times as long then. So rows
-//! are padded, and parts begin, such that those of devices begin where granules do, as nearly as can be.
+//! Distribution of the rows of large grids among several devices. Memory is allocated in granules of 2 MB, each on one
+//! device. Rows in another device's granule are read through the link, which makes a row of tiles 10 times slower. Rows
+//! are therefore padded, and parts chosen, so that a device's rows begin as close to a granule as possible.
 
 use crate::backend::cuda::driver::{GRANULE, Memory, Stream};
 use crate::backend::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
@@ -8,49 +8,52 @@ use crate::backend::cuda::plan::{Plan, Rows};
 use crate::error::Result;
 use crate::grid::layout::Layout;
 
-/// Tiles of a grid from which on its rows are divided: below, that costs as much as it gains.
+/// Number of tiles from which a grid's rows are distributed. On smaller grids the distribution costs as much as it
+/// gains.
 const DIVIDED_FROM: usize = 2 * MOST_BLOCKS as usize;
 
-/// Who has the rows of large grids.
+/// How the rows of large grids are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// Devices; 0: grids are not divided.
+    /// Number of devices; 0 if grids are not distributed.
     pub devices: usize,
-    /// Tiles from which on they are.
+    /// Number of tiles from which a grid is distributed.
     from: usize,
-    /// All devices have rows, however small a grid, and rows are padded: for tests.
+    /// For tests: distributes every grid, however small, over all devices, and pads its rows.
     always: bool,
-    /// There may be values of two and four bytes, not of eight alone.
+    /// Whether values of two and four bytes may occur, in addition to values of eight bytes.
     pub short: bool,
 }
 
-/// What a row costs that lies in another device's memory, in rows of its own: at 8191 squared on four H200s, 16 rows
-/// take the time of 180.
+/// Cost of a row in another device's memory, relative to a local row. Measured on four H200s with an 8191 x 8191 grid:
+/// 16 such rows take as long as 180 local rows.
 const FAR: f64 = 11.0;
 
-/// Part of the time that values of so many bytes take, roughly: in double precision, and in short formats, whose first
-/// grid has vectors of eight bytes and sweeps of four.
+/// Value sizes in bytes, and the approximate fraction of the time spent on values of each size. With short formats, the
+/// vectors of the first grid have eight bytes per value and its sweeps four.
 const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
 const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
-/// Parts are chosen for so many devices, since their sums are to be the same whatever number there is.
+/// Number of devices for which parts are chosen. Sums must have the same order for any number of devices, so the parts
+/// must not depend on the actual number.
 const USUAL: usize = 4;
 
-/// Values by which rows are padded, a sixteenth of a row at most.
+/// Number of values by which the row padding grows between two candidates; a row grows by at most 1/16.
 const PADDING: usize = 16;
-/// Candidates that are looked at.
+/// Number of candidates at most.
 const MOST: usize = 32;
 
 impl Division {
     pub const NONE: Self = Self { devices: 0, from: 0, always: false, short: false };
 
-    /// `RRBSOLVER_CUDA_DIVIDE=all` in the environment: all grids, however small, for tests.
+    /// Returns the division for a number of devices. `RRBSOLVER_CUDA_DIVIDE=all` in the environment distributes all
+    /// grids, for tests.
     pub fn among(devices: usize) -> Self {
         let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
         Self { devices, from: if all { 0 } else { DIVIDED_FROM }, always: all, short: true }
     }
 
-    /// A grid as the kernels take it, and where its rows lie.
+    /// Returns a grid's geometry as the kernels receive it, and the layout of its rows.
     pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
         let mut g = geometry(layout);
         if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
@@ -61,7 +64,7 @@ impl Division {
         (g, rows)
     }
 
-    /// Memory for what was planned from address 0 on.
+    /// Allocates the memory of a plan that was made with base 0.
     pub fn memory(&self, stream: &Stream, plan: &Plan, what: &'static str) -> Result<Memory> {
         if self.devices > 1 {
             Memory::divided(stream, plan.used, |granule| plan.owner(granule), what)
@@ -70,8 +73,8 @@ impl Division {
         }
     }
 
-    /// Chooses the rows of a part, those from one row to the next in memory, and how many devices have some: fewer
-    /// than there are where granules are too large for all.
+    /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. Fewer
+    /// devices than available own rows if granules are too large for all of them.
     fn divide(&self, g: &mut Geometry) {
         let given = *g;
         let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
@@ -93,7 +96,7 @@ impl Division {
         }
     }
 
-    /// What the slowest device takes, in rows of its own.
+    /// Returns the estimated time of the slowest device, in units of one local row.
     fn time(&self, g: &Geometry) -> f64 {
         let sharers = g.sharers as usize;
         let first = |device: usize| g.first_row(PARTS * device / sharers);
@@ -101,7 +104,7 @@ impl Division {
         for (size, weight) in if self.short { &SHORT[..] } else { &DOUBLE[..] } {
             let row = g.stride as usize * size;
             for device in 2..sharers {
-                // From the granule's begin to this device's first row, counted from where the second's begin.
+                // Offset of this device's first row in its granule; the second device's rows begin at a granule.
                 let over = (first(device) - first(1)) * row % GRANULE;
                 let (loser, bytes) = if over < GRANULE / 2 { (device - 1, over) } else { (device, GRANULE - over) };
                 far[loser] += weight * bytes as f64 / row as f64;
@@ -142,8 +145,8 @@ mod tests {
         division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
     }
 
-    /// Whatever the grid: parts in ascending order, at multiples of the rows of tiles, the middle one in the middle,
-    /// the same for any number of devices.
+    /// For any grid, parts are in ascending order and begin at multiples of the tile height. Part 4 begins in the
+    /// middle. The parts are equal for any number of devices.
     #[test]
     fn parts_cover_the_rows() {
         for (nx, ny) in
@@ -165,8 +168,8 @@ mod tests {
         }
     }
 
-    /// Of large grids four devices have a quarter each, next to nothing of it in another's memory; where granules are
-    /// too large, fewer devices have some.
+    /// Four devices own 1/4 of a large grid each, at most 12 % slower than without rows in another device's memory. If
+    /// granules are too large, fewer devices own rows.
     #[test]
     fn devices_have_their_rows_near() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
@@ -179,7 +182,7 @@ mod tests {
         assert_eq!([false, true].map(|short| of(4, short, 2047, 2047).sharers), [4, 2]);
     }
 
-    /// The same by the plan of memory: rows of a device whose granule another one has.
+    /// The memory plan agrees: few rows of a device are in a granule of another device.
     #[test]
     fn few_rows_are_in_memory_of_others() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {

@@ -1,4 +1,5 @@
-//! The cycle of a factorization: as it is asked for, or with the bounds that its recursions are found to need.
+//! Choice of the cycle at factorization: the cycle that the caller selects, or a cycle with estimated eigenvalue bounds
+//! (docs/theory/rrb.md, recursive cycles).
 
 use super::packed::Packed;
 use super::program::{Live, Programs, Steps};
@@ -10,7 +11,7 @@ use crate::backend::steps::cycle::{Cycle, Inner, Kind, Recursion};
 use crate::error::Result;
 
 impl Packed {
-    /// Writes the programs of a cycle, and sends them.
+    /// Writes the programs of a cycle and copies them to the device.
     pub fn set_programs(&mut self, stream: &Stream, recursion: &Recursion) -> Result<()> {
         self.programs = Programs::write(self, stream.device(), recursion)?;
         stream.send(self.ops_at, &self.programs.ops)?;
@@ -19,7 +20,7 @@ impl Packed {
         Ok(())
     }
 
-    /// The cycle: chosen, with its bounds, and as programs. Whether its shape is the one before.
+    /// Chooses the cycle, estimates its bounds and writes its programs. Returns whether the kind of cycle is unchanged.
     pub fn prepare_cycle(&mut self, stream: &Stream, cycle: &Cycle) -> Result<bool> {
         let before = self.recursion.kind;
         let plain = self.sections.len() < 2 || cycle.kind == Some(Kind::V) || self.ends_early();
@@ -41,7 +42,7 @@ impl Packed {
     }
 }
 
-/// The cycle as it is done: inner products come to the host.
+/// Executes steps immediately and returns inner products to the host, for the estimates.
 struct Now<'a> {
     k: &'a mut Packed,
     stream: &'a Stream,
@@ -55,11 +56,11 @@ impl Now<'_> {
         let mut n = 0;
         while n < ops.len() {
             let joined = self.k.programs.joined(self.k, &ops[n..]);
-            // Other kernels read what these leave.
+            // Other kernels read the results, so they must not stay in the cluster's shared memory.
             self.k.programs.assign(self.k, &mut ops[n..n + joined], false);
             n += joined.max(1);
         }
-        // Pageable memory is staged before this returns.
+        // `ops` is pageable: the driver stages it before the call returns, so `ops` may then be dropped.
         self.stream.send(self.k.ops_at, &ops)?;
         self.k.run_ops(self.stream, &ops, 0..ops.len(), How::Nothing, [0; 2], 0)
     }

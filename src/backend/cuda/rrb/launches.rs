@@ -30,7 +30,8 @@ impl Packed {
         }
     }
 
-    /// `input`: for an application, b1 and b2 of the vector.
+    /// Returns the arguments of a pass over the first grid. `input`: addresses of b1 and b2 of the vector to which M^-1
+    /// is applied.
     pub fn first_args(&self, how: How, input: [Address; 2]) -> FirstArgs {
         let sums = how != How::Nothing;
         FirstArgs {
@@ -49,7 +50,7 @@ impl Packed {
         }
     }
 
-    /// The end of an iteration on S1.
+    /// Returns the arguments of the unfused kernels on S1.
     pub fn schur_args(&self, how: How, conditional: u64) -> SchurArgs {
         SchurArgs { v: self.first, partial: self.partial, how: how as i32, conditional }
     }
@@ -93,7 +94,8 @@ impl Packed {
         self.ops_at + (n * size_of::<Op>()) as u64
     }
 
-    /// Launches a part of the programs. `input`: see `first_args`; `conditional`: the condition of a recorded loop.
+    /// Launches a part of the programs. `input`: as for `first_args`. `conditional`: handle of a recorded loop's
+    /// condition.
     pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
         let range = self.programs.range(part);
         if part != Part::Application && self.programs.whole(self) {
@@ -102,7 +104,7 @@ impl Packed {
             return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
-        // An iteration of the loop goes in one piece.
+        // An iteration of the loop is not timed step by step.
         let done = if self.grid_seconds.is_empty() || how == How::Loop {
             self.run_ops(stream, &ops, range, how, input, conditional)
         } else {
@@ -112,7 +114,8 @@ impl Packed {
         done
     }
 
-    /// The same, each kernel alone between two looks at the clock. Steps that share a kernel count as the remainder.
+    /// Runs the steps as `run` does, but waits before and after each kernel to measure its time. Kernels of several
+    /// steps count as the coarsest system.
     fn time_ops(
         &mut self,
         stream: &Stream,
@@ -142,6 +145,7 @@ impl Packed {
         Ok(())
     }
 
+    /// Launches the steps `range` of `ops`; consecutive steps that share a kernel are one launch.
     pub fn run_ops(
         &mut self,
         stream: &Stream,
@@ -152,7 +156,7 @@ impl Packed {
         conditional: u64,
     ) -> Result<()> {
         let storage = self.shape.storage;
-        // x += alpha p beside the first kernel of several steps, or on the way up the first grid.
+        // x += alpha p is computed in the first kernel of several steps, or in the backward half on the first grid.
         let mut x_due = how == How::Loop;
         let mut n = range.start;
         while n < range.end {
@@ -188,7 +192,8 @@ impl Packed {
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
                 kind::REMAINDER if matches!(self.remainder, Remainder::Host(_)) => self.solve_on_host(stream)?,
                 kind::REMAINDER => {
-                    // A kernel of its own sums and updates the scalars, or does neither.
+                    // A separate kernel of the coarsest system either sums rho and updates the scalars, or does neither
+                    // of them.
                     let updates = op.flags & flag::UPDATE != 0;
                     let (rest, scalar) = (self.rest_args(), self.scalar_args(if updates { how } else { How::Nothing }));
                     let arguments = RemainderArgs { rest, partial, scalar };
@@ -211,7 +216,7 @@ impl Packed {
         Ok(())
     }
 
-    /// The remainder that the host solves.
+    /// Solves the coarsest system on the host.
     fn solve_on_host(&mut self, stream: &Stream) -> Result<()> {
         if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
     }

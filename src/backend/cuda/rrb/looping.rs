@@ -1,7 +1,7 @@
-//! The loop of PCG as the device runs it by itself: recorded into a graph whose WHILE node repeats it, one kernel, or
-//! launched anew for each iteration. The decisions of `solver::krylov` are taken on the device
-//! (kernels/common/scalars.cuh, `update` and `end_of_iteration`); no scalar comes to the host in between. The ring of
-//! the last iterations is read when the loop ends or pauses.
+//! The PCG loop on the device. A CUDA graph whose WHILE node repeats iterations runs the loop, or one kernel does, or
+//! the host launches each iteration. The device takes the decisions of `solver::krylov` (kernels/common/scalars.cuh,
+//! `update` and `end_of_iteration`), so no scalar is copied to the host during the loop. The host reads the ring of
+//! iterations when the loop ends or pauses.
 
 use super::aggregated::cost_on;
 use super::packed::{Packed, Remainder};
@@ -24,32 +24,32 @@ use crate::runtime::heap::boxed;
 use std::mem::offset_of;
 use std::sync::{Mutex, PoisonError};
 
-/// Iterations in the body of a recorded loop. Of several loops that one is launched which loses least where a solve
-/// takes as many iterations as the last ones; the first where nothing is known. Few are to be expected where M ends
-/// early.
+/// Iterations per recorded body. The loop with the smallest overhead for the iteration counts of the last solves is
+/// launched, or the first one if no solve has run. Few iterations are expected if M is a truncated hierarchy.
 const BODIES: [usize; 4] = [4, 5, 6, 7];
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
 
-/// The same of several devices, which no WHILE node goes round for: the host launches some of each.
+/// Iterations per recorded graph on several devices, which have no WHILE node: the host launches some graphs of each
+/// length.
 const BODIES_OF_SEVERAL: [usize; 2] = [4, 1];
 
-/// Iterations of several devices that are launched beyond what is expected, before the host looks.
+/// Iterations that are launched on several devices beyond the expected number, before the host checks for the end.
 const AHEAD: usize = 2;
 
-/// A loop pauses where a body of the plain steps ends: those after a pause spend q.
+/// A loop must pause at the end of a body: the unfused steps after a pause overwrite q.
 const _: () =
     assert!((PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODIES[0]) && BODIES[0].is_power_of_two());
 
-/// What a loop of so many iterations loses by its body, in ns: going round takes time, and so do iterations of the body
-/// that find the loop over (measured on an H200, docs/benchmarks/gpu.md).
+/// Returns the overhead in ns of a loop of `iterations` with a body of `body` iterations. Each repetition costs 4.5 us,
+/// and each superfluous iteration at the end 15 us (measured on an H200, docs/benchmarks/gpu.md).
 fn lost(body: usize, iterations: usize) -> usize {
     let rounds = iterations.div_ceil(body);
     4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)
 }
 
 impl Packed {
-    /// Records the loop, with bodies of several lengths, where it is not recorded yet. Arrays keep their places from
-    /// one factorization to the next.
+    /// Records the loop with bodies of several lengths unless it is recorded. Arrays keep their addresses from one
+    /// factorization to the next.
     pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let fused = self.fused();
         if matches!(self.remainder, Remainder::Host(_)) || self.recorded.is_some() && self.recorded_fused == fused {
@@ -81,12 +81,12 @@ impl Packed {
         Ok(())
     }
 
-    /// Several devices have rows of its grids: a recorded loop does not repeat itself.
+    /// Returns whether several devices own rows. A recorded loop then does not repeat itself.
     fn of_several(&self) -> bool {
         self.shape.source.division.devices > 1
     }
 
-    /// One iteration, or the whole loop where one kernel does it.
+    /// Launches one iteration, or the whole loop if one kernel executes it.
     fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
         if self.fused() {
             self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional)
@@ -95,7 +95,8 @@ impl Packed {
         }
     }
 
-    /// The recorded loop for a solve like the last ones, that pauses after `most` iterations.
+    /// Returns the recorded loop with the smallest overhead for the iteration counts of the last solves. The loop
+    /// pauses after `most` iterations.
     fn best_graph(&self, most: usize) -> Option<&Loop> {
         let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
         let lost = |body: usize| known.clone().map(|taken| lost(body, taken)).sum::<usize>();
@@ -105,6 +106,7 @@ impl Packed {
 }
 
 impl Run<'_> {
+    /// Returns whether aggregation is expected to finish the solve faster than the levels.
     pub fn pays(&self, at: &State) -> bool {
         let cost = cost_on(self.k.shape.source.grid.nodes());
         let own = if self.k.fused() { 1.0 } else { cost.unfused };
@@ -112,14 +114,14 @@ impl Run<'_> {
         cost.pays(at, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
     }
 
-    /// The loop can be launched without the host going round.
+    /// Returns whether the loop runs without launches by the host.
     pub fn runs_by_itself(&self) -> bool {
         self.k.programs.whole(self.k) || self.k.best_graph(self.lag() as usize).is_some()
     }
 
-    /// Iterations of several devices, first as many as the shortest of the last solves took: those that find the loop
-    /// over take less time than waiting for each to know. Devices that wait for one another do so for one handle at a
-    /// time: with two, each might keep what the other waits for from beginning.
+    /// Launches iterations on several devices, first as many as the shortest of the last solves needed. Superfluous
+    /// iterations take less time than a wait after each iteration. The mutex admits one handle at a time. Otherwise,
+    /// two handles could each occupy a device that the other handle's kernels wait for.
     fn launch_iterations(&mut self, most: usize) -> Result<()> {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -132,7 +134,7 @@ impl Run<'_> {
             }
             let &Scalars { code, lost, .. } = self.fetch()?;
             if lost != 0 {
-                // Sums and vectors of iterations that were not in step.
+                // The iterations were not synchronized: their sums and vectors are invalid.
                 self.stream.settle();
                 self.k.clear_vectors(self.stream)?;
                 let both = offset_of!(Scalars, lost) + size_of::<u32>() - offset_of!(Scalars, ticket);
@@ -148,13 +150,13 @@ impl Run<'_> {
         }
     }
 
-    /// Arguments of the end of a solve, after the loop.
+    /// Returns the arguments of the end of a solve, after the loop.
     fn loop_ends(&self, test: &Test) -> EndArgs {
         let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
         self.end_args(self.scale, How::Loop, safe)
     }
 
-    /// What `follow` has found.
+    /// Returns what the kernels of `follow` have computed.
     fn found(&self, test: &Test) -> Ended {
         let ends = self.loop_ends(test);
         let s = &*self.k.scalars;
@@ -164,7 +166,7 @@ impl Run<'_> {
             return Ended { largest, norm2, square: None, delivered: false };
         }
         let square = if test.norm == Norm::Preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
-        // As in rrb_deliver.
+        // The same test as in the kernel `rrb_deliver`.
         let met = s.code == Code::Met as i32 && square.sqrt() <= s.threshold;
         let fits = (ends.least..=ends.limit).contains(&largest);
         let delivered = !self.stored && (met || s.code == Code::MaxIter as i32) && fits;
@@ -200,8 +202,8 @@ impl Looped for Run<'_> {
         if self.k.may_aggregate { most.min(self.patience - self.looped) } else { most }
     }
 
-    /// A loop that the device has begun already has its limits from there. If these are not those of `test`, it is not
-    /// the wanted loop.
+    /// A loop that the device has already begun has the limits of its start. If these are not the limits of `at`, the
+    /// start is repeated and the loop begins with the right limits.
     fn begin(&mut self, at: &State) -> Result<bool> {
         let mut begun = self.is_looping();
         if begun && !has_limits(&self.k.scalars, at) {
@@ -212,7 +214,8 @@ impl Looped for Run<'_> {
         Ok(begun)
     }
 
-    /// Launches what most often follows the loop; if it goes on, x alone is touched, where it will be anew.
+    /// Queues the kernels that usually follow the loop. If the loop continues instead, they have only changed x where
+    /// later kernels rewrite it.
     fn follow(&mut self, test: &Test) -> Result<()> {
         if test.confirms {
             self.k.residual(self.stream, self.source, How::Loop)?;
@@ -230,8 +233,8 @@ impl Looped for Run<'_> {
         if self.stored { Ok(()) } else { launch::deliver(self.stream, ends) }
     }
 
-    /// Whether to go over to aggregation pays, where a loop has paused after as many iterations as were to tell. The
-    /// next look comes when their number has doubled, whatever else has the host look.
+    /// Returns whether a change to aggregation is expected to be faster, after the loop has paused for this check. The
+    /// next check comes when the number of iterations has doubled, whatever else causes pauses.
     fn is_slow(&mut self, at: &State) -> bool {
         self.looped = at.since_start() as i64;
         if self.looped < self.patience {

@@ -1,11 +1,15 @@
-//! RRB-PCG on a CUDA device: the same storage by colour as the `cpu` backend, all levels of it, the same steps.
+//! RRB-PCG on a CUDA device (docs/theory/rrb.md), with the steps of the `cpu` backend. All levels are stored by colour.
 //!
-//! `division` says which rows several devices have, `source` is A on the device, `packed` has the data of a
-//! factorization, `setup` makes it, `aggregated` is what may take the place of its levels, `components` counts
-//! connected components, `projection` has the means of singular components. The preconditioner is a list of kernels:
-//! `program` writes it down, `schedule` says which of them go together, `launches` runs them, `estimates` chooses the
-//! cycle. A solve is a `run`: its steps, and `start` and `looping`, what is done in bulk; `textbook` has each step by
-//! itself. Where the levels fill no grid (`levels` below 2, a grid of three nodes) the host's reference does the work.
+//! Setup: `division` distributes rows among several devices. `source` stores A, and `components` counts connected
+//! components. `packed` holds the data of a factorization and `setup` computes them. `aggregated` is the preconditioner
+//! by aggregation, which can replace the levels. `projection` computes means over singular components.
+//!
+//! Preconditioner: `program` writes a list of kernels, `schedule` groups them into launches, `launches` runs them, and
+//! `estimates` chooses the cycle.
+//!
+//! Solve: `run` implements the steps. `start` and `looping` execute several steps at once; `textbook` executes each
+//! step separately. If no grid is stored by colour (`levels` below 2, or a grid of three nodes), the reference backend
+//! solves on the host.
 
 mod aggregated;
 mod components;
@@ -45,43 +49,43 @@ use run::Run;
 use setup::Fetched;
 use source::{Source, SourceShape, Staging};
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const SOLVER: &str = "a solver's lists";
 
 /// The `cuda` backend.
 pub struct Cuda {
-    // Dropped in this order: what lies on the device before the device.
+    // Dropped in this order: device memory before the device.
     solver: Solver,
     source: Option<Source>,
     staging: Option<Staging>,
-    /// Scale of b in the last solve.
+    /// Factor by which b was scaled in the last solve.
     expected: Option<f64>,
     session: Session,
     division: Division,
 }
 
 enum Solver {
-    /// Nothing factorized.
+    /// `factorize` has not succeeded yet.
     Empty,
-    /// On the device.
+    /// Factorization on the device.
     Packed(Box<Packed>),
-    /// The levels fill no grid.
+    /// Factorization on the host, for systems without a grid stored by colour.
     Natural(Box<Reference>),
 }
 
 impl Cuda {
-    /// On the device with this ordinal; `threads` at most copy arrays of the host.
+    /// Opens the device with this ordinal; at most `threads` CPU threads copy host arrays.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
         Ok(Self::with(Session::open(ordinal, &launch::RRB, threads)?, Division::NONE))
     }
 
-    /// On several devices, or one, which have the rows of large grids: the same numbers on any number of them. The
-    /// first one has small grids, and what of the caller is on the host.
+    /// Opens one or several devices that share the rows of large grids. Results are bitwise identical for any number of
+    /// devices. The first device owns the small grids and the staged host arrays.
     pub fn on_all(ordinals: &[i64], threads: usize) -> Result<Self> {
         Ok(Self::with(Session::open_all(ordinals, &launch::RRB_DIVIDED, threads)?, Division::among(ordinals.len())))
     }
 
-    /// Waits for work that a call that failed has left.
+    /// Waits for work that a failed call has left on the stream.
     fn settle(&self) {
         self.session.stream().settle();
     }
@@ -92,7 +96,7 @@ impl Cuda {
 }
 
 impl Drop for Cuda {
-    /// Whatever became of a call, nothing uses the memory of several devices any more when it goes.
+    /// Waits, so that no kernel uses the memory of any device when the memory is freed.
     fn drop(&mut self) {
         self.settle();
     }
@@ -107,7 +111,7 @@ impl RrbBackend for Cuda {
         self.division.short = self.division.devices > 0 && look.short;
         let shape = SourceShape::new(a, look.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
-            // Their memory first.
+            // Frees the old memory before the new allocation.
             self.settle();
             self.solver = Solver::Empty;
             self.source = None;
@@ -123,7 +127,7 @@ impl RrbBackend for Cuda {
                 self.staging = Some(Staging::new(self.session.stream(), &self.division, &source.g)?);
             }
         }
-        // Vectors of a factorization that goes.
+        // The vectors of the old factorization serve as workspace.
         let spare = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
         let source = self.source.as_mut().ok_or_else(no_source)?;
         let (stream, copies, _) = self.session.parts();
@@ -137,7 +141,7 @@ impl RrbBackend for Cuda {
         )
     }
 
-    /// With devices that do, or one that does as they do.
+    /// Returns whether grids are distributed, also if a single device owns all rows.
     fn shares_grids(&self) -> bool {
         self.division.devices > 0
     }
@@ -179,7 +183,7 @@ impl RrbBackend for Cuda {
         let mut packed = match previous {
             Solver::Packed(packed) if packed.shape == shape => packed,
             other => {
-                // Its memory first.
+                // Frees the old memory before the new allocation.
                 drop(other);
                 boxed(Packed::new(stream, shape, source)?, SOLVER)?
             }
@@ -189,7 +193,7 @@ impl RrbBackend for Cuda {
         }
         let made = packed.factorize(stream, source, a, setup, components).and_then(|()| packed.record(stream, source));
         if made.is_err() {
-            // Its memory goes.
+            // Work on the stream must end before `packed` is freed.
             stream.settle();
         }
         made?;
@@ -217,17 +221,17 @@ impl RrbBackend for Cuda {
                 let looping = run.is_looping();
                 let stream = self.session.stream();
                 if let Some(error) = failed {
-                    // Copies of the caller's arrays may be under way; that these fail too adds nothing.
+                    // Copies of the caller's arrays may still be running. Their errors add nothing to the first one.
                     let _ = packed.scalars.forget_seen(stream);
                     let _ = stream.wait();
                     return Err(error);
                 }
                 if result.is_err() || Outcome::went_astray(&result) {
-                    // Numbers too large, or none.
+                    // Overflow or NaN may have reached the padding.
                     packed.clear_vectors(stream)?;
                 }
                 if looping || result.is_err() {
-                    // The next call may come on another stream.
+                    // The next call may use another stream.
                     stream.wait()?;
                 }
                 result
@@ -277,7 +281,7 @@ fn no_source() -> Error {
     Error::Internal("the matrix on the device is missing".to_owned())
 }
 
-/// Runs on the host's reference, with copies of arrays that are on the device.
+/// Solves with the reference backend on the host, with copies of arrays that are on the device.
 fn run_on_host(
     natural: &mut Reference,
     stream: &Stream,

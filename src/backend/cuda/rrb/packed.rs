@@ -1,6 +1,5 @@
-//! What the `cuda` backend keeps on the device: A by colour, the levels on r1/r2/b1/b2 grids down to the remainder, the
-//! vectors, and the scalars. The storage is that of `grid::layout`, as on the CPU; all levels are stored by colour
-//! here.
+//! Device memory of a factorization: the levels down to the coarsest system, the vectors of CG, and the scalars. The
+//! storage is that of `grid::layout`, as on the CPU. Here all levels are stored by colour (r1, r2, b1, b2).
 
 use super::aggregated::Aggregated;
 use super::division::Division;
@@ -25,20 +24,20 @@ use crate::grid::levels::{Embedding, MOST_INVERTED};
 use crate::grid::stencil::StencilView;
 use crate::runtime::heap::boxed;
 
-/// What arrays are made for.
+/// Properties that determine the size of the arrays. A factorization with an equal shape reuses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub source: SourceShape,
     pub levels: usize,
-    /// CG runs on S1.
+    /// CG runs on S1, the Schur complement after the first level.
     pub schur: bool,
-    /// Fused stages, where S1 is regular, and kernels for several steps.
+    /// Whether stages are fused if S1 is regular, and kernels execute several steps.
     pub fusion: bool,
     pub storage: Storage,
     pub cycle: Cycle,
-    /// Fewer grids will do where couplings of what they leave are weak.
+    /// Whether the hierarchy may be truncated where the remaining couplings are weak.
     pub may_end: bool,
-    /// Aggregation in place of the levels.
+    /// Whether aggregation replaces the levels.
     pub aggregates: bool,
 }
 
@@ -56,17 +55,18 @@ impl Shape {
         }
     }
 
-    /// Grids stored by colour: all whose both levels are eliminated. One where no level follows S1.
+    /// Returns the number of grids stored by colour: every grid whose two levels are eliminated. With aggregation there
+    /// is one.
     pub fn grids(&self) -> usize {
         if self.aggregates { 1 } else { self.levels / 2 }
     }
 
-    /// What follows a grid.
+    /// Returns the grid that remains after `grid`; a single node with aggregation.
     fn left_by(&self, grid: levels::Grid) -> levels::Grid {
         if self.aggregates { levels::Grid { nx: 1, ny: 1 } } else { grid.coarse() }
     }
 
-    /// First grid of each section of the cycle.
+    /// Returns the first grid of each section of the cycle. A section begins at the finest grid and at each recursion.
     pub fn sections(&self) -> Result<Vec<usize>> {
         let recursions = self.cycle.grids(self.levels).filter(|q| *q < self.grids());
         collected(std::iter::once(0).chain(recursions), LEVELS)
@@ -76,22 +76,24 @@ impl Shape {
         self.storage != Storage::F64
     }
 
-    /// Whether a cache of so many bytes holds what an iteration reads, but not with what it reads once: S1, x and the
-    /// old p. Half of its bytes count there: lines that both halves of the device read are in both halves of the cache.
+    /// Returns whether the cache of `cache` bytes holds the data that an iteration reads repeatedly, but not also the
+    /// data read once. Read once are S1, x and the old p. Half of the cache counts for the latter test: lines that both
+    /// halves of the device read are in both halves of the cache.
     fn reads_once(&self, source: &Source, cache: usize) -> bool {
         let (real, stored) = self.sizes();
-        // A value of each: r, q and p; M on the first grid; on the others, which have a third of its places.
+        // Bytes per value that are read repeatedly: r, q and p; M on the first grid; and M on the other grids, which
+        // have 1/3 as many values.
         let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
         let once = (4 + 4 + 2) * 8 + 2 * 8;
         let places = source.layout.len();
-        // Lines of other devices are not in this cache.
+        // Lines of other devices' memory are not in this cache.
         self.source.division == Division::NONE
             && self.schur
             && places * again <= cache
             && cache / 2 < places * (again + once)
     }
 
-    /// Bytes of what sweeps compute in, and of what they read.
+    /// Returns the bytes per number in which sweeps compute, and in which M is stored.
     pub fn sizes(&self) -> (usize, usize) {
         match self.storage {
             Storage::F64 => (8, 8),
@@ -101,47 +103,49 @@ impl Shape {
     }
 }
 
-/// One grid.
+/// Data of one grid.
 pub struct Level {
     pub layout: Layout,
     pub embedding: Embedding,
-    /// For the factorization, and for sweeps.
+    /// Arguments of the factorization and of the sweeps for this grid.
     pub k: Grid,
     pub sweep: Sweep,
-    /// As in `Source`; `k.g` has the latter where it is used.
+    /// Addresses of the equal-row flags, as in `Source`. `k.g.uniform` is set to `uniform` if sweeps use the flags.
     pub same: Address,
     pub uniform: Address,
     vectors: Vec<(Address, usize)>,
 }
 
-/// Who solves the remainder.
+/// The method that solves the coarsest system.
 pub enum Remainder {
-    /// The device, by the explicit inverse of the exact factor.
+    /// Product on the device with the explicit inverse, which the device computes too.
     Inverse,
-    /// The device, by the inverse of the last odd level and the exact factor, which the host computes.
+    /// Product on the device with an explicit inverse that the host computes, because an odd level precedes the exact
+    /// factorization.
     InverseFromHost(Box<NaturalLevels>),
-    /// The host, outside of the loop.
+    /// Band factorization on the host. The loop cannot be recorded in this case.
     Host(Box<NaturalLevels>),
 }
 
-/// Addresses of the remainder's arrays.
+/// Addresses of the coarsest system's arrays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RemainderPlaces {
     pub natural: Address,
     pub r: Address,
     pub z: Address,
     pub lines: Lines,
-    /// Values of r and z on their way, with their epoch.
+    /// Values of r and z with their epochs, for the exchange between thread blocks (kernels/rrb/cluster.cuh).
     pub slots: Address,
 }
 
-/// The rest: M, vectors, scalars.
+/// The preconditioner M, the vectors of CG and the scalars.
 pub struct Packed {
     pub shape: Shape,
     pub grids: Vec<Level>,
-    /// Of these, grids in use: b2 of the last one has weak couplings, if it is not the last of all.
+    /// Number of grids in use; fewer than all if the hierarchy is truncated because the couplings of the last grid's b2
+    /// are weak.
     pub used: usize,
-    /// Sweeps in f32 multiply with the remainder's inverse in double precision, in a kernel of its own.
+    /// Sweeps are in f32, but the coarsest system's inverse remains in f64, in a separate kernel (`MOST_FOR_SHORT`).
     pub wide_remainder: bool,
     pub first: SchurArrays,
     /// See `Shape::reads_once`.
@@ -150,51 +154,53 @@ pub struct Packed {
     pub rest: RemainderPlaces,
     pub rest_grid: levels::Grid,
     pub rest_layout: Layout,
-    /// Four planes each; r, p and q (on S1: and z of the first grid) have black ones alone there.
+    /// Four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes; the
+    /// addresses are those of the missing red planes.
     pub b: Address,
     pub x: Address,
     pub r: Address,
     pub p: Address,
     pub q: Address,
-    /// Sums of the blocks of a launch; parts of <r, r> of the plain steps, and of the fused ones; parts of rho.
+    /// Partial sums of the blocks of a launch: any sum; <r, r> of the unfused steps; <r, r> of the fused steps; rho.
     pub partial: Address,
     pub norm_partial: Address,
     pub fused_norm_partial: Address,
     pub rho_partial: Address,
-    /// Counts of grid-wide barriers.
+    /// Counters of grid-wide barriers.
     pub barrier_at: Address,
-    /// Where several devices wait for one another: a granule of each.
+    /// Memory through which several devices synchronize, one granule per device.
     pub meeting: Option<Memory>,
     pub ops_at: Address,
     pub programs: Programs,
     pub sections: Vec<usize>,
-    /// The cycle in use.
+    /// Kind, steps and bounds of the cycle in use.
     pub recursion: Recursion,
-    /// What M is divided by as stored.
+    /// M is stored divided by `unit`, a power of two.
     pub unit: f64,
-    /// A row sum of at most this part of the center is zero.
+    /// A row sum counts as zero if its magnitude is at most this fraction of the center.
     pub zero_row_sum: f64,
     pub scalars: SharedScalars,
     pub projection: Projection,
-    /// The loop, where it runs on the device by itself.
+    /// The recorded loop; none if the host launches each iteration.
     pub recorded: Option<Recorded>,
-    /// It is of fused stages.
+    /// Whether the recorded loop consists of fused stages.
     pub recorded_fused: bool,
-    /// M, in place of the levels.
+    /// The preconditioner by aggregation, if it replaces the levels.
     pub aggregated: Option<Aggregated>,
-    /// A solve that is slow may have it made.
+    /// Whether a slow solve may change to aggregation.
     pub may_aggregate: bool,
-    /// Comes when what a start has found is in `scalars`, with the loop under way behind it.
+    /// Recorded when the results of a start are in `scalars`; the loop may follow on the stream.
     pub started: Event,
-    /// Iterations that the last loops took, the latest first.
+    /// Iteration counts of the last loops, the latest first; 0 if unknown.
     pub taken: [usize; 4],
-    /// b and x of the caller, row by row, where they are on the host.
+    /// Device buffers for the caller's b and x if these are on the host.
     pub staging: Option<Staging>,
-    /// Of one run, where somebody asked for them.
+    /// Seconds per grid in the forward and the backward half, of one run; empty unless requested.
     pub grid_seconds: Vec<[f64; 2]>,
     pub memory: Memory,
+    /// Address and bytes of b, x, r, p and q.
     vectors: (Address, usize),
-    /// Lies in the vectors: what short formats need for the factorization alone.
+    /// Address and bytes, within the vectors, of the arrays that only the factorization of a short format needs.
     pub transient: (Address, usize),
 }
 
@@ -215,12 +221,12 @@ struct Places {
     plan: Plan,
 }
 
-/// Planes of 1 / d on a grid: of b2 too where M may end there.
+/// Returns the number of planes of 1 / d on a grid. b2 has such a plane only if M may end with the grid.
 fn pivots(shape: &Shape, number: usize) -> usize {
     if shape.may_end && number > 0 { 4 } else { 3 }
 }
 
-/// Bytes of what only the factorization of a short format needs.
+/// Returns the bytes of the arrays that only the factorization of a short format needs.
 fn transient_bytes(shape: &Shape) -> Result<usize> {
     if !shape.short() {
         return Ok(0);
@@ -239,12 +245,12 @@ fn transient_bytes(shape: &Shape) -> Result<usize> {
     Ok(plan.used)
 }
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const LEVELS: &str = "lists of levels";
-/// Vectors of a grid at most: z, y, and those of a recursion.
+/// Largest number of vectors of a grid: z, y, and r, d, q, u of a recursion.
 const MOST_VECTORS: usize = 6;
 
-/// Where a grid's arrays go: what stays, and what the factorization of a short format alone needs.
+/// Plans of the memory: arrays that remain, and arrays that only the factorization of a short format needs.
 struct Plans<'a> {
     stays: Plan,
     transient: Plan,
@@ -253,14 +259,15 @@ struct Plans<'a> {
 }
 
 impl Plans<'_> {
-    /// Bytes before black planes, which keep the numbers of their planes where there are no others: the address of
-    /// their array is that of planes that are not there.
+    /// Returns the bytes by which the address of a black-only array is decreased, so that black planes keep their plane
+    /// numbers 2 and 3. The addresses of planes 0 and 1 are then invalid and never used.
     fn before(&self, size: usize) -> u64 {
         if self.shape.schur { size as u64 * 2 * self.source.g.plane as u64 } else { 0 }
     }
 
-    /// Grid number `number`, whose sections begin with `sections`. `other_p`: black planes that the first grid of S1
-    /// has for z of the plain steps, and for the other p of the fused ones.
+    /// Plans the arrays of grid `number`; `sections` are the first grids of the sections. `other_p` receives the
+    /// address of two black planes on the first grid of S1. They hold z in the unfused steps and the second p in the
+    /// fused ones.
     fn level(&mut self, number: usize, sections: &[usize], other_p: &mut Address, layout: Layout) -> Result<Level> {
         let (shape, source) = (self.shape, self.source);
         let ((real, stored), (g, rows)) = (shape.sizes(), shape.source.division.geometry(&layout));
@@ -272,7 +279,7 @@ impl Plans<'_> {
             false => (self.stays.bytes(patches), self.stays.bytes(tiles)),
         };
         let own = !(first && shape.schur);
-        // S1 needs these on the first grid.
+        // S1 needs these arrays of the first grid after the factorization.
         let setup = if short && own { &mut self.transient } else { &mut self.stays };
         let mut k = Grid {
             g,
@@ -286,7 +293,7 @@ impl Plans<'_> {
         };
         let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
         if short {
-            // Of the first grid of S1, sweeps see the even level alone.
+            // On the first grid of S1, sweeps only read the even level.
             let before = self.before(real);
             let plan = &mut self.stays;
             k.short_h = match own {
@@ -324,7 +331,7 @@ impl Plans<'_> {
         Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, same, uniform, vectors })
     }
 
-    /// All grids, and the one that they leave.
+    /// Plans all grids. Returns them and the grid of the coarsest system.
     fn levels(&mut self, sections: &[usize], other_p: &mut Address) -> Result<(Vec<Level>, levels::Grid)> {
         let mut grids: Vec<Level> = Vec::new();
         reserve(&mut grids, self.shape.grids(), LEVELS)?;
@@ -361,7 +368,7 @@ impl Plans<'_> {
     }
 }
 
-/// Where each grid's kept values go.
+/// Sets the addresses of each grid's kept values: z of the next grid, or r and z of the coarsest system.
 fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &RemainderPlaces)) {
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
@@ -378,11 +385,11 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
     let rows = &shape.source.division.geometry(&source.layout).1;
     let planes = if shape.schur { 2 } else { 4 };
     let (b, x) = (plan.planes(rows, 4, 8)?, plan.planes(rows, 4, 8)?);
-    // r on S1: b1, b2, and the other b1, which the fused way down writes.
+    // r on S1 has b1, b2 and a second b1, which the fused forward half writes.
     let r = plan.planes(rows, planes + usize::from(shape.schur), 8)?;
     let (p, q) = (plan.planes(rows, planes, 8)?, plan.planes(rows, planes, 8)?);
     let vector_bytes = plan.used - (b - base) as usize;
-    // What sweeps in short formats do not read is needed while the vectors are not.
+    // Arrays that only the factorization of a short format needs share the memory of the vectors.
     plan.used = plan.used.max(transient_bytes(shape)?);
     let mut plans = Plans { stays: plan, transient: Plan::new(base), shape, source };
     let (sections, mut other_p) = (shape.sections()?, 0);
@@ -441,7 +448,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
 impl Packed {
     pub fn new(stream: &Stream, shape: Shape, source: &Source) -> Result<Self> {
         let device = stream.device();
-        // Sweeps count with 32 bits.
+        // Sweeps use 32-bit indices.
         if 8 * source.g.plane > i64::from(i32::MAX) {
             return Err(Error::Unsupported(format!(
                 "{} x {} points exceed the limit of backend=cuda (about 1e9)",
@@ -454,7 +461,7 @@ impl Packed {
             embedding = embedding.coarse(rest_grid);
             rest_grid = shape.left_by(rest_grid);
         }
-        // The remainder itself does not recurse.
+        // The solver of the coarsest system itself has no recursion.
         let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1, jumps: false };
         let on_host = || {
             NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
@@ -519,37 +526,37 @@ impl Packed {
         })
     }
 
-    /// No aggregation has taken the place of the levels.
+    /// Returns whether the levels are the preconditioner, rather than aggregation.
     pub fn levels_are_m(&self) -> bool {
         !self.shape.aggregates && self.aggregated.is_none()
     }
 
-    /// Stages are fused where CG runs on S1 and nothing is projected between them.
+    /// Returns whether stages are fused: CG runs on S1 and nothing is projected between stages.
     pub fn fused(&self) -> bool {
         self.shape.fusion && self.shape.schur && self.projection.is_empty() && self.levels_are_m()
     }
 
-    /// M may end with grid q, if what it leaves has weak couplings.
+    /// Returns whether M may be truncated after grid q if the remaining couplings are weak.
     pub fn may_end_after(&self, q: usize) -> bool {
         self.shape.may_end && (1..self.grids.len() - 1).contains(&q) && q < MOST_LEFT
     }
 
-    /// M ends with the last grid in use, whose b2 are solved by their pivots.
+    /// Returns whether M is truncated. b2 of the last grid in use is then solved by its diagonal.
     pub fn ends_early(&self) -> bool {
         self.used < self.grids.len()
     }
 
-    /// First grids of the sections in use.
+    /// Returns the first grids of the sections in use.
     pub fn sections_in_use(&self) -> Result<Vec<usize>> {
         collected(self.sections.iter().copied().filter(|q| *q < self.used), LEVELS)
     }
 
-    /// First plane, and planes, that CG works on.
+    /// Returns the first plane and the number of planes that CG works on.
     pub fn system(&self) -> (i32, i32) {
         if self.shape.schur { (2, 2) } else { (0, 4) }
     }
 
-    /// Room for both arrays of a caller that has them on the host.
+    /// Allocates device buffers for the caller's host arrays and returns their addresses.
     pub fn stage(&mut self, stream: &Stream, source: &Source) -> Result<[Address; 2]> {
         if self.staging.is_none() {
             self.staging = Some(Staging::new(stream, &self.shape.source.division, &source.g)?);
@@ -557,7 +564,7 @@ impl Packed {
         Ok(self.staging.as_ref().map_or([0; 2], |s| s.arrays))
     }
 
-    /// After a run that met numbers too large: padding too, where 0 * inf would stay for good.
+    /// Zeros all vectors with their padding after an overflow, because 0 * inf in the padding would remain NaN.
     pub fn clear_vectors(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.vectors.0, 0, self.vectors.1)?;
         for &(address, bytes) in self.grids.iter().flat_map(|level| &level.vectors) {
@@ -566,28 +573,29 @@ impl Packed {
         Ok(())
     }
 
-    /// Before and after a factorization: borders of vectors and of what lies there are zero.
+    /// Zeros the memory shared by vectors and factorization arrays, before and after a factorization, so that borders
+    /// are zero.
     pub fn clear_transient(&self, stream: &Stream) -> Result<()> {
         let (address, bytes) = self.transient;
         if bytes > 0 { stream.fill(address, 0, bytes) } else { Ok(()) }
     }
 
-    /// The cycle in use is recursive, and was chosen, not asked for.
+    /// Returns whether the library, not the caller, has chosen the recursive cycle in use.
     pub fn chose_recursion(&self) -> bool {
         self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V && self.levels_are_m()
     }
 
-    /// The format of M, for the factorization.
+    /// Returns the storage format of M, for the factorization.
     pub fn format(&self) -> Format {
         Format::new(self.shape.storage, self.unit)
     }
 
-    /// Sweeps in f32.
+    /// Returns whether sweeps compute in f32.
     pub fn short(&self) -> bool {
         self.shape.short()
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         let of_cycle = self.aggregated.as_ref().map_or(0, Aggregated::bytes);
         let meeting = self.meeting.as_ref().map_or(0, |m| m.bytes);
@@ -598,7 +606,7 @@ impl Packed {
             + of_cycle
     }
 
-    /// Bytes of host memory.
+    /// Returns the bytes of host memory.
     pub fn host_bytes(&self) -> usize {
         match &self.remainder {
             Remainder::Inverse => 0,

@@ -1,6 +1,7 @@
-//! The preconditioner as a list of steps for the device. The text of the cycle (`backend::steps::cycle`) runs once on
-//! the host, at `factorize`, with steps that write down what is to be done; its coefficients are fixed numbers then.
-//! Steps on one place of a grid join the sweep before them. Which of them become one kernel: `schedule.rs`.
+//! The preconditioner as a list of steps for the device. At `factorize`, the cycle of
+//! `backend::steps::cycle` runs once on the host with steps that record what is to be done. Its coefficients are fixed
+//! numbers from then on. Pointwise steps are merged into the preceding sweep. The file schedule.rs groups the steps
+//! into kernels.
 
 use crate::backend::cuda::driver::Together;
 use crate::backend::cuda::launch::{MOST_BLOCKS, Op, flag, kind};
@@ -9,32 +10,35 @@ use crate::backend::steps::cycle::{Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::error::{Error, Result, collected, push};
 use std::ops::Range;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 pub(super) const OPS: &str = "the list of steps";
 
-/// Does what was written down, where scalars are asked for: for the estimates of a cycle's bounds.
+/// Executes recorded steps when a scalar is needed, for the estimates of a cycle's bounds.
 pub trait Live {
-    /// <a, b> on a grid, after these steps.
+    /// Executes the steps and returns <a, b> on a grid.
     fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64>;
-    /// A vector with all frequencies on a grid, after these steps.
+    /// Executes the steps and stores a vector with all frequencies on a grid.
     fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()>;
 }
 
-/// The cycle in the making.
+/// Records the steps of a cycle.
 pub struct Steps<'a> {
-    /// First grid of each section, and the number of grids.
+    /// First grid of each section.
     sections: Vec<usize>,
+    /// Number of grids.
     grids: usize,
-    /// Nothing is solved below the last of them: see `flag::ALONE`.
+    /// Whether no system is solved after the last grid (`flag::ALONE`).
     alone: bool,
-    /// The first grid has steps of its own, fused with those of CG or not.
+    /// Whether the first grid has steps of its own, because CG runs on S1.
     schur: bool,
+    /// Whether the steps on the first grid are fused with those of CG.
     fused: bool,
-    /// Sections whose levels have a part of rho; the last part comes with what lies below.
+    /// Sections whose forward half computes a partial sum of rho. The coarsest system adds the last one.
     rho: Range<usize>,
+    /// Section whose next forward half must keep its right-hand side.
     keep: Option<usize>,
     ops: Vec<Op>,
-    /// There was no memory for a step, or a device failed: the list is not to be used.
+    /// First error, of an allocation or of the device. The list must then not be used.
     pub refused: Option<Error>,
     live: Option<&'a mut dyn Live>,
 }
@@ -50,7 +54,7 @@ impl<'a> Steps<'a> {
         Self { live: Some(live), ..self }
     }
 
-    /// Nothing is solved below the last grid.
+    /// Sets whether no system is solved after the last grid.
     pub fn alone(self, alone: bool) -> Self {
         Self { alone, ..self }
     }
@@ -69,13 +73,13 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// The last step, if it is this one on the first grid of section k and has all of `flags`.
+    /// Returns the last step if it is of this kind, on the first grid of section k, and has all of `flags`.
     fn last(&mut self, kind: i32, k: usize, flags: i32) -> Option<&mut Op> {
         let grid = self.sections[k] as i32;
         self.ops.last_mut().filter(|op| op.kind == kind && op.grid == grid && op.flags & flags == flags)
     }
 
-    /// Nothing after a failure.
+    /// Calls `f` with the recorded steps. Returns none after an error.
     fn now<T>(&mut self, f: impl FnOnce(&mut dyn Live, Vec<Op>) -> Result<T>) -> Option<T> {
         let Some(live) = self.live.as_deref_mut() else { unreachable!("cycle=k is not supported on a device") };
         if self.refused.is_some() {
@@ -153,7 +157,7 @@ impl CycleSteps for Steps<'_> {
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
         let first = if first { flag::FIRST_STEP } else { 0 };
-        // What the sweep before has made of d becomes u there, and A d need not be stored.
+        // If the preceding sweep computed d, it also updates u, and A d need not be stored.
         let product = if go_on { self.last(kind::MULTIPLY_INNER, k, 0).copied() } else { None };
         if product.is_some() {
             self.ops.pop();
@@ -192,7 +196,7 @@ impl CycleSteps for Steps<'_> {
     }
 }
 
-/// Steps of an iteration on S1 from r to q, or (not `fused`) of an application to z, from an empty list.
+/// Records the steps of an iteration on S1 from r to q if `fused`, else of an application of M^-1 to z.
 pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<Op>> {
     let mut s = steps;
     s.fused = fused;
@@ -202,7 +206,7 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
     }
     cycle::apply_section(&mut s, 0, recursion);
     if fused && recurses {
-        // <g, u> of the first recursion: g is kept on its first way down.
+        // rho = <g, u> at the first recursion, so its first forward half keeps g.
         let first = s.sections[1] as i32;
         let of_first = |op: &&mut Op| op.grid == first;
         if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::KEEP != 0) {
@@ -215,45 +219,47 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
     s.refused.map_or(Ok(s.ops), Err)
 }
 
-/// The programs of a factorization, and which of their steps go together.
+/// The programs of a factorization and the grouping of their steps into kernels.
 #[derive(Default)]
 pub struct Programs {
     pub ops: Vec<Op>,
-    /// In `ops`: an iteration, its way down, an application.
+    /// Index ranges in `ops`: an iteration, and an application of M^-1. `down` is the end of the iteration's forward
+    /// half.
     pub iteration: Range<usize>,
     pub down: usize,
     pub application: Range<usize>,
-    /// A kernel for several steps.
+    /// Launch shape of a kernel that executes several steps.
     pub together: Together,
-    /// The first grid that goes into it.
+    /// First grid whose steps share a kernel.
     pub base: usize,
     pub cluster_grids: ClusterGrids,
+    /// Number of partial sums of rho.
     pub rho_count: usize,
 }
 
-/// Grids in the shared memory of the first cluster: kernels/rrb/cluster.cuh.
+/// Grids in the shared memory of the first cluster (kernels/rrb/cluster.cuh).
 #[derive(Clone, Copy, Default)]
 pub struct ClusterGrids {
-    /// The first of them.
+    /// First of these grids.
     pub base: usize,
-    /// Blocks that have rows of each; 0: there are no such grids.
+    /// Blocks that own rows of each grid; 0 if there are no such grids.
     pub members: u32,
-    /// Bytes of shared memory.
+    /// Bytes of shared memory per block.
     pub bytes: u32,
 }
-/// What to run.
+/// A part of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// From r to q.
     Iteration,
-    /// Its way down, to rho.
+    /// The forward half of an iteration, up to rho.
     Down,
-    /// From z to z.
+    /// An application of M^-1 to z, or on S1 to the vector passed as `input`; the result is in z.
     Application,
 }
 
 impl Programs {
-    /// Room for steps and for parts of rho: those of the longest cycle that may be asked for.
+    /// Returns the room for steps and for partial sums of rho that the longest selectable cycle needs.
     pub fn room(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> Result<(usize, usize)> {
         let count = |kind| {
             let recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };

@@ -1,5 +1,6 @@
-//! Means over singular components on the device: runs of consecutive nodes of one component and colour, found on the
-//! host at `factorize`, summed and shifted by kernels/rrb/projection.cuh.
+//! Means over singular components on the device (docs/theory/rrb.md, singular systems). The host divides each component
+//! into runs, consecutive nodes of one row and colour, at `factorize`. Kernels sum and shift the runs
+//! (kernels/rrb/projection.cuh).
 
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
@@ -8,36 +9,38 @@ use crate::error::{Result, collected, push, zeroed};
 use crate::grid::components::Components;
 use crate::grid::layout::{Colour, Layout};
 
-/// Which nodes take part.
+/// The nodes over which means are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nodes {
-    /// All.
+    /// All nodes.
     Whole,
-    /// Those that CG works on.
+    /// The nodes that CG works on.
     System,
 }
 
-/// The runs of some colours, on the device.
+/// The runs of some colours on the device.
 struct Runs {
     arguments: ProjectionArgs,
-    /// Kept alive for `arguments`.
+    /// Owns the memory of the addresses in `arguments`.
     memory: Memory,
 }
 
-/// Nothing where no component is singular.
+/// The projection P; empty if no component is singular.
 #[derive(Default)]
 pub struct Projection {
     components: usize,
+    /// Runs of all colours, and of the colours that CG works on.
     sets: Option<[Runs; 2]>,
+    /// Four values per component: sum and sum of magnitudes, mean, kept mean.
     means: Option<Memory>,
-    /// Room for the means on the host.
+    /// Host copy of `means`.
     seen: Vec<f64>,
 }
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const RUNS: &str = "the runs of singular components";
 
-/// The runs of `colours`, in order.
+/// Returns the runs of `colours`, row by row.
 fn find(layout: &Layout, components: &Components, colours: &[Colour]) -> Result<Vec<Run>> {
     let mut runs: Vec<Run> = Vec::new();
     for j in 0..layout.grid.ny {
@@ -110,7 +113,7 @@ impl Runs {
 }
 
 impl Projection {
-    /// Finds the runs.
+    /// Finds the runs and copies them to the device.
     pub fn new(stream: &Stream, layout: &Layout, g: Geometry, components: &Components, schur: bool) -> Result<Self> {
         let count = components.singular();
         if count == 0 {
@@ -126,12 +129,12 @@ impl Projection {
         Ok(Self { components: count, sets: Some(sets), means: Some(means), seen })
     }
 
-    /// Nothing is projected.
+    /// Returns whether no component is singular, so that P = I.
     pub fn is_empty(&self) -> bool {
         self.components == 0
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.sets.as_ref().map_or(0, |s| s[0].memory.bytes + s[1].memory.bytes)
             + self.means.as_ref().map_or(0, |m| m.bytes)
@@ -150,28 +153,28 @@ impl Projection {
         launch::component_means(stream, &ProjectionArgs { count: self.components as i32, ..*a })
     }
 
-    /// v = v - mean(v), plus the kept mean with `restore`.
+    /// Computes v = v - mean(v) per component; with `restore` it also adds the kept mean.
     pub fn shift(&self, stream: &Stream, nodes: Nodes, v: Address, restore: bool) -> Result<()> {
         let Some(a) = self.arguments(nodes, v) else { return Ok(()) };
         self.sums(stream, &a, false)?;
         launch::shift_runs(stream, &ProjectionArgs { restore: i32::from(restore), ..a })
     }
 
-    /// v = v - mean(v) on what CG works on, v in the type of sweeps.
+    /// Computes v = v - mean(v) on the nodes of CG. v is in f32 if `short`, else in f64.
     pub fn center(&self, stream: &Stream, v: Address, short: bool) -> Result<()> {
         let Some(a) = self.arguments(Nodes::System, v) else { return Ok(()) };
         self.sums(stream, &a, short)?;
         if short { launch::shift_runs_short(stream, &a) } else { launch::shift_runs(stream, &a) }
     }
 
-    /// Remembers the means of v.
+    /// Stores the means of v for a later `shift` with `restore`.
     pub fn keep(&self, stream: &Stream, v: Address) -> Result<()> {
         let Some(a) = self.arguments(Nodes::Whole, v) else { return Ok(()) };
         self.sums(stream, &a, false)?;
         launch::keep_means(stream, &ProjectionArgs { count: self.components as i32, ..a })
     }
 
-    /// Component with the largest |sum v| / sum |v|, and both sums.
+    /// Returns the component with the largest |sum v| / sum |v|, and both sums.
     pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
         let Some(a) = self.arguments(Nodes::Whole, v) else { return Ok((0, 0.0, 0.0)) };
         self.sums(stream, &a, false)?;
@@ -182,8 +185,8 @@ impl Projection {
         Ok((worst, values[4 * worst], values[4 * worst + 1]))
     }
 
-    /// Sum over components of mean(v)^2 sum_i 1 / center_i on what CG works on; the means are spent, but for the kept
-    /// ones.
+    /// Returns sum over components of mean(v)^2 sum_i 1 / center_i, over the nodes of CG. Overwrites the means, but not
+    /// the kept means.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         let Some(a) = self.arguments(Nodes::System, v) else { return Ok(0.0) };
         self.sums(stream, &a, false)?;
@@ -192,7 +195,7 @@ impl Projection {
         Ok(self.see(stream)?.chunks(4).map(|means| means[0]).sum())
     }
 
-    /// Waits, and reads the means.
+    /// Waits and returns the means.
     fn see(&mut self, stream: &Stream) -> Result<&[f64]> {
         if let Some(means) = &self.means {
             stream.fetch(&mut self.seen, means.address)?;

@@ -1,6 +1,7 @@
-//! The steps of RRB-PCG on the device. A step launches and returns; one that returns a scalar waits for it. What
-//! follows for certain, or nearly so, is done in bulk: a start, the loop, and what ends a solve. The stage says what of
-//! that is there; a step that finds its answer gives it, any other does its own work, after which the run is idle.
+//! The steps of RRB-PCG on the device. A step launches kernels and returns; a step that returns a scalar waits. Steps
+//! that almost certainly follow each other are launched together: the start, the loop, and the end of a solve. `Stage`
+//! records which of their results are available. A step whose result is available returns it. Any other step launches
+//! its own kernels and resets the stage to `Idle`.
 
 use super::packed::Packed;
 use super::projection::Nodes;
@@ -20,54 +21,59 @@ use crate::error::{Error, Result};
 use crate::report::Event;
 use std::mem::offset_of;
 
-/// One run: what is on the device, and the caller's arrays.
+/// State of one run.
 pub struct Run<'a> {
     pub k: &'a mut Packed,
     pub source: &'a mut Source,
     pub stream: &'a Stream,
     pub call: Call<'a>,
+    /// How many steps are launched together.
     pub way: Way,
+    /// Which results are available in advance.
     pub stage: Stage,
-    /// Of b and x as loaded: a power of two.
+    /// Factor of b and x as loaded, a power of two.
     pub scale: f64,
-    /// That of the last solve: the next one most often has the same.
+    /// Factor of the last solve, which is usually that of the next solve.
     pub expected: &'a mut Option<f64>,
-    /// What the solve tests, where the loop may begin before the host has seen the start.
+    /// Stopping criterion, known before the start so that the loop can begin before the host has read the start's
+    /// results.
     pub criterion: Option<Criterion>,
-    /// The caller has an iterate, which another may not be better than.
+    /// Whether the caller's x contains an iterate. A later iterate may be worse, so kernels must not overwrite x.
     pub stored: bool,
-    /// Iterations of a loop after which the host looks whether it is slow, and those that it has done.
+    /// Iterations of a loop after which the host checks whether the loop is slow.
     pub patience: i64,
+    /// Iterations of the present loop.
     pub looped: i64,
 }
 
-/// The first of them. A pause takes as long as one or two iterations.
+/// Iterations before the first check for a slow loop. A pause takes as long as one or two iterations.
 pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 
-/// How much is done in bulk.
+/// How many steps are launched together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Nothing: each step does its own work.
+    /// Each step is launched separately.
     Textbook,
-    /// A start; and the loop, by the device itself.
+    /// The start is one sequence of launches, and the device runs the loop.
     Loop,
-    /// The start and the end of a solve too, each as one pass over the caller's arrays, where CG runs on S1 in fused
-    /// stages. b in the planes is that of S1 at black nodes from `load` on, and stays so.
+    /// In addition, the start and the end of a solve are one pass each over the caller's arrays. CG runs on S1 in fused
+    /// stages. From `load` on, b in the black planes is the right-hand side of S1.
     Fused,
 }
 
-/// What is on the device beside what steps have left.
+/// Results on the device that later steps can use.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage {
-    /// Nothing.
+    /// None.
     Idle,
-    /// The caller's arrays were looked at: <b, b> as given, where squares of its entries fit.
+    /// The caller's arrays were inspected. Contains <b, b> of the caller's b if the squares of its entries neither
+    /// overflow nor underflow.
     Inspected(Option<f64>),
-    /// r is the right-hand side that CG works on.
+    /// r contains the right-hand side of CG.
     Reduced,
-    /// r, p = z and q = A p.
+    /// r, p = z and q = A p of a start are available.
     Started(Start),
-    /// The loop is over.
+    /// The loop has ended, and the end of the solve has been computed.
     Ended(Ended),
 }
 
@@ -80,9 +86,9 @@ pub struct Start {
     pub rho: f64,
     /// <p, A p>.
     pub sigma: f64,
-    /// It was made from the caller's arrays.
+    /// Set if the start was made directly from the caller's arrays.
     pub begun: Option<Begun>,
-    /// The loop is under way.
+    /// Whether the loop is running behind the start.
     pub looping: bool,
 }
 
@@ -92,37 +98,37 @@ impl Start {
     }
 }
 
-/// What the r of a start is.
+/// Right-hand side from which a start's r was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// b of what CG works on.
+    /// r is the right-hand side of CG.
     Rhs,
-    /// b - A x of that.
+    /// r is the residual b - A x of the system of CG.
     Solution,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
     pub scale: f64,
-    /// |b - A x|^2 on the whole grid.
+    /// ||b - A x||_2^2 on all nodes.
     pub whole_norm2: f64,
 }
 
-/// Red values of x are there, and:
+/// Results after the loop. x is available on all nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// max |x|.
     pub largest: f64,
-    /// r = b - A x is there, and <r, r>, where the test is confirmed on it.
+    /// <r, r> of the recomputed residual r = b - A x, if the test is confirmed by it.
     pub norm2: Option<f64>,
-    /// Of a fused end: the square of the tested norm of b - A x on the whole grid.
+    /// With a fused end: square of the tested norm of b - A x on all nodes.
     pub square: Option<f64>,
-    /// The caller's x is there.
+    /// Whether x is already in the caller's array.
     pub delivered: bool,
 }
 
-/// A start stays with a scale that is at most this much too large: b that grows and falls from one time step to the
-/// next would else be begun with anew each time that it passes a power of two. (So in kernels/rrb/ends.cuh.)
+/// A start may use a factor that is up to 256 times too large. Otherwise, a b that grows and decays between time steps
+/// would need a second start whenever max |b| passes a power of two. The same constant is in kernels/rrb/ends.cuh.
 const NEAR_SCALE: f64 = 256.0;
 
 impl<'a> Run<'a> {
@@ -144,12 +150,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waits, and reads the scalars.
+    /// Waits and returns the scalars.
     pub fn fetch(&mut self) -> Result<&Scalars> {
         self.k.scalars.fetch(self.stream)
     }
 
-    /// Makes r, and what follows it at a start. Returns <r, r>.
+    /// Computes r with `make`, and in the bulk modes the rest of the start. Returns <r, r>.
     fn start(&mut self, origin: Origin, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
         self.scalar(|s| {
             make(s)?;
@@ -172,7 +178,7 @@ impl<'a> Run<'a> {
         if let Stage::Ended(ended) = self.stage { Some(ended) } else { None }
     }
 
-    /// The loop may be on the stream still.
+    /// Returns whether the loop may still be running on the stream.
     pub fn is_looping(&self) -> bool {
         self.started().is_some_and(|start| start.looping)
     }
@@ -230,7 +236,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        // After a start, p holds z, and z is overwritten.
+        // After a start, p contains z, and z has been overwritten.
         let from = if from == VectorId::Z && self.started().is_some() { VectorId::P } else { from };
         self.step(|s| match from {
             VectorId::Z => s.k.take_z(s.stream, s.vector(to), scale),
@@ -254,7 +260,7 @@ impl VectorSteps for Run<'_> {
         if let Stage::Ended(ended) = &mut self.stage
             && let Some(norm2) = ended.norm2.take()
         {
-            // Told once: that sum has another order than those of a start.
+            // Returned only once: the sum of a restart has another order than this sum.
             return norm2;
         }
         match self.stage {
@@ -306,12 +312,13 @@ impl PcgSteps for Run<'_> {
     fn direction_norm2(&mut self, factor: f64) -> f64 {
         let mut p = self.k.p;
         if self.k.fused() {
-            // Of the two that are written in turn the last one; black planes are the third and the fourth.
+            // Fused stages alternate between two arrays p; `direction` is the index of the last one. The array begins
+            // with b1, which is plane 2.
             let plane = 8 * self.k.grids[0].k.g.plane as u64;
             p = self.k.first.p[0][self.k.scalars.direction as usize].wrapping_sub(2 * plane);
         }
         if self.started().is_some() {
-            // q goes.
+            // q is overwritten.
             self.stage = Stage::Idle;
         }
         self.attempt(|s| {
@@ -325,7 +332,7 @@ impl PcgSteps for Run<'_> {
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         match (alpha, self.started()) {
             (None, Some(start)) => start.norm2,
-            // Of the r that a confirmation has made.
+            // r was computed by the confirmation of the stopping test.
             (None, None) => self.start(Origin::Solution, |_| Ok(())),
             (Some(_), _) => self.textbook_descend(alpha),
         }
@@ -351,11 +358,11 @@ impl PcgSteps for Run<'_> {
         }
         self.k.may_aggregate = false;
         self.stage = Stage::Idle;
-        // The fused stages have r of b1 in two places by turns.
+        // The fused stages alternate between two arrays r of b1. The unfused steps use the first one.
         let parity = self.k.scalars.at + offset_of!(Scalars, parity) as u64;
         let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
-        // Where it cannot be made the solve goes on as it is, unless the device itself has failed. M may be definite
-        // where S1 is not.
+        // If aggregation cannot be made, the solve continues with the levels, unless the device has failed. M of the
+        // levels can be definite although S1 is not, so a matrix error is ignored too.
         let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
             Err(error) if error.is_too_much() || matches!(error, Error::Matrix { .. }) => Ok(false),
             other => other.map(|()| true),
@@ -392,13 +399,13 @@ impl SolveSteps for Run<'_> {
     fn expect(&mut self, criterion: &Criterion) {
         self.criterion = Some(*criterion);
         if criterion.max_iter == 0 {
-            // Only looked at, the guess has red values, too, which starts from there leave out.
+            // The residual of the guess needs red values of x, which a bulk start does not compute.
             self.way = Way::Textbook;
         }
     }
 
     fn inspect(&mut self, guess: bool) -> Inputs {
-        // Nobody but a solve reads the guess.
+        // Only a solve reads the guess.
         if guess && self.way == Way::Loop && self.k.fused() {
             self.way = Way::Fused;
         }
@@ -423,7 +430,7 @@ impl SolveSteps for Run<'_> {
             if guess {
                 launch::load(s.stream, &s.transfer(s.k.x, s.call.output, scale))?;
             } else if let Some(known) = known {
-                // The scale is a power of two.
+                // The factor is a power of two, so the product is exact.
                 return Ok(known * scale * scale);
             }
             s.k.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;
@@ -436,7 +443,7 @@ impl SolveSteps for Run<'_> {
     }
 
     fn load_rhs(&mut self, scale: f64) {
-        // What is fused reads the caller's b.
+        // The fused passes read the caller's b.
         if !self.fused() {
             self.step(|s| {
                 s.fill(s.k.b)?;
@@ -479,7 +486,7 @@ impl SolveSteps for Run<'_> {
                 Ok(s.fetch()?.sum)
             });
         }
-        // b in the planes stays; it goes on to r at once.
+        // b in the planes is unchanged; the residual of S1 is stored in r.
         let on_red = self.scalar(|s| {
             launch::eliminated_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
             Ok(s.fetch()?.whole_norm2)

@@ -1,4 +1,5 @@
-//! Which steps of a program share a kernel, who does them, and what lies in the shared memory of the first cluster.
+//! Grouping of a program's steps into kernels, assignment of the steps to thread blocks, and the grids kept in the
+//! shared memory of the first cluster.
 
 use super::packed::{Packed, Remainder};
 use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
@@ -8,15 +9,15 @@ use crate::backend::cuda::launch::{Geometry, MOST_BLOCKS, MOST_GRIDS, Op, flag, 
 use crate::backend::steps::cycle::Recursion;
 use crate::error::{Result, extend};
 
-/// Pieces of x += alpha p that a block has at most while others do the steps on small grids: 1.25 us each, and 20 us,
-/// on an H200 (docs/benchmarks/gpu.md).
+/// Pieces of x += alpha p per block while other blocks execute the steps on small grids. On an H200 a piece takes 1.25
+/// us and the steps about 20 us (docs/benchmarks/gpu.md).
 const X_ROUNDS: u32 = 16;
 
-/// Blocks of a cluster, in the order of preference.
+/// Blocks of a cluster, in order of preference.
 const CLUSTERS: [u32; 2] = [16, 8];
 impl ClusterGrids {
-    /// The cluster of the grids from `base` on; none where a block would have no row of one, or more places than
-    /// threads.
+    /// Returns the layout of the grids from `base` on in a cluster with `members` blocks. None if a block would own no
+    /// row of a grid, or more values per colour than it has threads.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
@@ -27,7 +28,7 @@ impl ClusterGrids {
         let (mut bytes, mut largest) = (0, 0);
         for (n, level) in k.grids[base..].iter().enumerate() {
             let layout = &level.layout;
-            // Without those that pad a row.
+            // Number of columns without the padding of a row.
             let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
             if n > 0 {
                 first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
@@ -47,7 +48,7 @@ impl ClusterGrids {
         Some(Self { base, members: members as u32, bytes: u32::try_from(bytes).ok()? })
     }
 
-    /// From as large a grid on as fits.
+    /// Returns the cluster layout that begins with the largest grid that fits into shared memory.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
         if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
@@ -65,7 +66,7 @@ impl ClusterGrids {
 }
 
 impl Programs {
-    /// Writes the steps down, and sends them.
+    /// Writes the programs of a cycle and groups their steps.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (grids, schur) = (k.used, k.shape.schur);
         let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
@@ -81,7 +82,7 @@ impl Programs {
             let fits = |q: &usize| small(&k.grids[*q].k.g) && grids - *q <= MOST_GRIDS;
             (0..grids).find(fits).unwrap_or(grids)
         };
-        // Where M ends early few grids are left for one: it does not pay.
+        // A truncated hierarchy has too few small grids for a cluster.
         if together.blocks > 0 && device.has_clusters() && !k.ends_early() {
             for cluster in CLUSTERS {
                 let with = |shared| {
@@ -89,8 +90,8 @@ impl Programs {
                     let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
                     blocks.min(MOST_BLOCKS / cluster * cluster)
                 };
-                // They may leave fewer blocks; the next grid is then done by kernels of its own, which costs less than
-                // they gain.
+                // Clusters may reduce the number of blocks. The next larger grid then has kernels of its own, which
+                // cost less than the clusters gain.
                 let blocks = with(0);
                 if blocks > 0 {
                     together = Together { blocks, cluster, shared: 0, further: 0 };
@@ -105,7 +106,8 @@ impl Programs {
             }
         }
         let base = base_with(together.blocks);
-        // No more blocks than the largest grid has tiles, or the remainder rows, beside the first cluster.
+        // At most as many blocks as the largest grid has tiles or the coarsest system needs, in addition to the first
+        // cluster.
         let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = if k.ends_early() {
             1
@@ -121,7 +123,7 @@ impl Programs {
         };
         let most = together.blocks;
         together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
-        // The others are for x, where they are done with it by the time that the steps take.
+        // The remaining blocks compute x if they finish in the time that the steps take.
         let wanted = launch::blocks_of_x(&k.first.g);
         let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
         together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
@@ -139,7 +141,7 @@ impl Programs {
         let iteration = &ops[programs.iteration.clone()];
         let divided = k.first.g.is_divided();
         if programs.whole(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
-            // Where there are no small grids to be beside of, or x is of other devices too, x comes with the way up.
+            // Without steps on small grids, or with x on several devices, x is computed in the backward half.
             programs.together.further = 0;
         }
         let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
@@ -151,7 +153,7 @@ impl Programs {
                 let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
                 programs.assign(k, &mut ops[n..n + joined], true);
                 let run = &mut ops[n..n + joined.max(1)];
-                // A kernel of several steps has one sum a block.
+                // A kernel of several steps has one partial sum per block.
                 if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
                     last.flags |= if joined > 0 { flag::PART } else { 0 };
                     last.partial = programs.rho_count as i32;
@@ -164,13 +166,13 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Steps at the front of `ops` that share a kernel.
+    /// Returns the number of steps at the front of `ops` that share a kernel.
     pub fn joined(&self, k: &Packed, ops: &[Op]) -> usize {
         ops.iter().take_while(|op| self.joins(k, op)).count()
     }
 
-    /// Who does which of the steps of one kernel, and which barrier follows. `in_cluster`: the cluster keeps its grids
-    /// in shared memory.
+    /// Sets which blocks execute each step of a kernel, and which barrier follows. `in_cluster`: the cluster keeps its
+    /// grids in shared memory.
     pub fn assign(&self, k: &Packed, ops: &mut [Op], in_cluster: bool) {
         let in_cluster = |op: &Op| {
             let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
@@ -187,8 +189,7 @@ impl Programs {
                 let rest = |op: &Op| op.kind == kind::REMAINDER;
                 let meets = match &next {
                     None => flag::NO_BARRIER,
-                    // The barrier lies in the wait for the remainder, so that no block is at work on the last grid
-                    // still.
+                    // The wait for the coarsest system is the barrier, so no block still works on the last grid.
                     Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
                     Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
@@ -211,8 +212,9 @@ impl Programs {
         }
     }
 
-    /// The scalar update takes as long as a step on a small grid: where steps up larger grids follow, one block of the
-    /// first of them does it while the others do the step. Then its end can be foreseen on the way down too.
+    /// Moves the scalar update next to a sweep. The update takes as long as a step on a small grid. If backward steps
+    /// on larger grids follow, one block of the first such step updates the scalars while the other blocks do the step.
+    /// The forward half can then also check ahead whether the loop ends.
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
@@ -230,12 +232,12 @@ impl Programs {
         }
     }
 
-    /// The whole iteration is one kernel.
+    /// Returns whether one kernel executes a whole iteration.
     pub fn whole(&self, k: &Packed) -> bool {
         self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, Remainder::Host(_))
     }
 
-    /// Goes into a kernel of several steps.
+    /// Returns whether a step can share a kernel with other steps.
     pub fn joins(&self, k: &Packed, op: &Op) -> bool {
         self.together.blocks > 0
             && match op.kind {
@@ -247,29 +249,30 @@ impl Programs {
             }
     }
 
-    /// Parts of <r, r> that there are.
+    /// Returns the number of partial sums of <r, r>.
     pub fn norm_count(&self, k: &Packed) -> usize {
         if self.whole(k) { self.together.blocks as usize } else { k.first_blocks().count as usize * k.first.g.parts() }
     }
 }
 
-/// `StepArgs::beside`.
+/// Returns `StepArgs::beside` for a step: 1 if a block updates the scalars next to the sweep.
 pub fn beside(op: &Op) -> i32 {
     i32::from(op.flags & flag::BESIDE != 0)
 }
 
 impl Packed {
-    /// Of the passes over the first grid.
+    /// Returns the blocks of a pass over the first grid.
     pub fn first_blocks(&self) -> Blocks {
         self.first.g.first_blocks(self.first.g.big_rows())
     }
 
-    /// Parts of a sum of a step.
+    /// Returns the number of partial sums of a step.
     fn parts_of(&self, op: &Op) -> usize {
         let parts = if op.kind == kind::REMAINDER { 1 } else { self.grids[op.grid as usize].k.g.parts() };
         self.blocks_of(op).count as usize * parts
     }
 
+    /// Returns the blocks of a step's launch.
     pub fn blocks_of(&self, op: &Op) -> Blocks {
         match op.kind {
             kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()).into(),

@@ -1,5 +1,5 @@
-//! The factorization on the device (kernels/rrb/setup.cuh, kernels/rrb/remainder.cuh), and the first look at the
-//! matrix.
+//! Factorization on the device (docs/theory/rrb.md, factorization, row-sum form and coarsest system), and inspection of
+//! the matrix. Kernels: kernels/rrb/setup.cuh and kernels/rrb/remainder.cuh.
 
 use super::aggregated;
 use super::aggregated::Aggregated;
@@ -27,41 +27,42 @@ use crate::grid::outward::{Entry, Outward};
 use crate::grid::stencil::{StencilView, View, ring_index, ring_stride};
 use std::mem::offset_of;
 
-/// Names of the arrays of a matrix, in the order of the kernel's.
+/// Names of the arrays of a matrix, in the order of the kernels.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
-/// Couplings of a row of what a grid leaves, summed by magnitude, at most this part of its center: D alone takes its
-/// place. D^-1 S has its eigenvalues within 1 +- WEAK then, by Gershgorin. Waves over the rivers of
-/// docs/benchmarks/gpu.md take as many iterations with it; with 0.6 they take up to 9 for 7.
+/// Limit for the end of a truncated hierarchy. If every row of the matrix that a grid leaves has sum_j |a_ij| <= WEAK
+/// c_i, diag(A_l) replaces that matrix in M. By Gershgorin's theorem, the eigenvalues of D^-1 A_l are then in [1 -
+/// WEAK, 1 + WEAK]. Waves over the rivers of docs/benchmarks/gpu.md need as many iterations as with all levels; with
+/// 0.6 they need up to 9 instead of 7.
 const WEAK: f64 = 0.3;
 
-/// Part of a grid's tiles whose rows are the same, from which on sweeps look for them: where there are none this costs
-/// 3 % of a solve, where all are a fifth to a third is gained.
+/// Minimum fraction of a grid's tiles with equal rows for which sweeps test for such tiles. On grids without such
+/// tiles, the test costs 3 % of a solve. If all tiles have equal rows, a solve is 20 to 33 % faster.
 const WORTH_UNIFORM: f64 = 0.25;
 
-/// Largest value of the remainder's inverse times the largest pivot, with which sweeps in f32 multiply with it in f32.
-/// The rounding of n x n such values is a matrix of norm 2^-24 sqrt(n) of the largest, n at most 992, and is to be
-/// small against the least eigenvalue of the inverse, which is not far below one over the largest pivot: beyond, M need
-/// not be definite. Poisson's problem has ten, contrasts of 1e4 a bit less than this, those of 1e6 or basins that are
-/// nearly closed 1e7 and more.
+/// Limit of (largest entry of the coarsest system's inverse) x (largest pivot) for which f32 sweeps store this inverse
+/// in f32. Rounding the inverse's n x n entries, n <= 992, adds a matrix of norm at most 2^-24 sqrt(n) times the
+/// largest entry. This norm must be small compared with the smallest eigenvalue of the inverse, which is about 1 /
+/// (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation and somewhat below
+/// the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed basins.
 const MOST_FOR_SHORT: f64 = 131_072.0;
 
-/// `RRBSOLVER_CUDA_UNIFORM` in the environment, to compare the two: with `off` all rows of all grids are read, with
-/// `all` one for all wherever rows are the same, however few they are.
+/// Returns whether the environment variable `RRBSOLVER_CUDA_UNIFORM` has the value `wanted`. With `off`, sweeps read
+/// all rows of all grids. With `all`, sweeps use tiles with equal rows however few there are.
 fn uniform_is(wanted: &str) -> bool {
     std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
 }
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const ARRAYS: &str = "the list of arrays";
 
-/// A matrix of the device's, fetched for what only the host does.
+/// Host copy of a matrix whose arrays are on the device.
 pub struct Fetched {
     arrays: Vec<Vec<f64>>,
 }
 
 impl Fetched {
-    /// All arrays of `a` in host memory, or nothing where they are there already.
+    /// Copies the arrays of `a` to host memory. Returns none if all of them are there already.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
         let views = views(a)?;
         if views.iter().all(|v| v.device().is_none()) {
@@ -80,7 +81,7 @@ impl Fetched {
         Ok(Some(Self { arrays }))
     }
 
-    /// The matrix as a view of them.
+    /// Returns the matrix as a view of the copies.
     pub fn view<'a>(&'a self, a: &StencilView) -> StencilView<'a> {
         let of = |k: usize| View::new(NAMES[k], &self.arrays[k], a.grid, a.center.ld());
         StencilView {
@@ -99,8 +100,8 @@ fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
 }
 
 impl Source {
-    /// Copies A and looks at it. `staging`: room for arrays that are on the host, and who brings them; `spare`: four
-    /// planes that hold nothing, or 0.
+    /// Copies A to the device's storage, computes its row sums and inspects it. `staging`: device buffer for host
+    /// arrays, and the copies. `spare`: address of four unused planes, or 0.
     pub fn examine(
         &mut self,
         stream: &Stream,
@@ -141,12 +142,12 @@ impl Source {
         if found.uncoupled == 0 {
             return inspection.set_whole(a.grid, findings, found.excess != 0, look.project);
         }
-        // Coasts.
+        // Nodes without couplings, such as land: count the components.
         if let Some(count) = self.count_regular(stream, spare)? {
             inspection.set_regular(findings, count, look.project);
             return Ok(());
         }
-        // Which nodes are those of singular components is found on the host.
+        // The nodes of singular components are determined on the host.
         let fetched = Fetched::new(stream, a)?;
         let host = fetched.as_ref().map_or(*a, |f| f.view(a));
         inspection.start(1)?;
@@ -154,7 +155,7 @@ impl Source {
         inspection.finish(&host, look.project)
     }
 
-    /// Couplings that point out of the grid, seen when `a` was copied.
+    /// Returns the couplings that point out of the grid, found when `a` was copied.
     pub fn outward(&self, stream: &Stream, a: &StencilView) -> Result<Outward> {
         let (counts, first) = (self.findings.outward.map(|count| count as usize), self.findings.first_outward);
         if first == u64::MAX {
@@ -165,7 +166,8 @@ impl Source {
         Ok(Outward { counts, first: Some(entry), ..Outward::default() })
     }
 
-    /// Row sums as M takes them, which eliminations then work on.
+    /// Computes the row sums of M, which the eliminations overwrite later. A row sum of at most `zero_row_sum` times
+    /// the center becomes zero.
     fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.summed = true;
         stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
@@ -183,7 +185,7 @@ impl Source {
         )
     }
 
-    /// For `anisotropy`.
+    /// Computes the anisotropy of windows of the grid, for `anisotropy`.
     fn look_at_windows(&self, stream: &Stream) -> Result<()> {
         if !has_windows(self.shape.grid) {
             return Ok(());
@@ -192,7 +194,8 @@ impl Source {
         launch::windows(stream, &WindowArgs { g: self.g, m: self.m, excess: self.excess, nine_points, findings })
     }
 
-    /// How much better one direction conducts than the other in the matrix that was examined.
+    /// Returns the anisotropy of the inspected matrix: the 90th percentile, over windows of the grid, of the ratio of
+    /// the two directions' conductances.
     pub fn anisotropy(&self) -> f64 {
         of_most(self.findings.window)
     }
@@ -243,13 +246,13 @@ impl Source {
     }
 }
 
-/// Array, column and row of (j * 5 + array) * nx + i.
+/// Returns array, column and row of the index (5 j + array) nx + i.
 fn place_of(key: u64, nx: u64) -> (usize, usize, usize) {
     let (i, line) = (key % nx, key / nx);
     ((line % 5) as usize, i as usize, (line / 5) as usize)
 }
 
-/// One entry of an array.
+/// Returns entry (i, j) of an array.
 fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
     match view.device() {
         None => Ok(view.row(j)[i]),
@@ -262,13 +265,13 @@ fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
     }
 }
 
-/// The rules of a level, on a grid that lies so on the finest one.
+/// Returns the rules of a level on a grid with the embedding `e` in the finest grid.
 fn on_level(rules: &Rules, level: usize, e: &Embedding) -> Rules {
     Rules { level: level as i32, x0: e.x0 as i32, y0: e.y0 as i32, step: e.step as i32, ..*rules }
 }
 
 impl Packed {
-    /// Eliminates level by level. All work is queued, and waited for before its findings are looked at.
+    /// Factorizes level by level. All kernels are queued; the findings are read after a wait.
     pub fn factorize(
         &mut self,
         stream: &Stream,
@@ -288,7 +291,7 @@ impl Packed {
         self.clear_transient(stream)?;
         source.findings.forget_factorization();
         stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
-        // A second factorization of the same matrix, in another format or with another cycle.
+        // A second factorization of the same matrix, with another format or cycle, recomputes the row sums.
         if !std::mem::take(&mut source.summed) {
             source.sum_rows(stream, setup.zero_row_sum)?;
             source.summed = false;
@@ -334,11 +337,11 @@ impl Packed {
         if !self.prepare_cycle(stream, &setup.cycle)? {
             self.recorded = None;
         }
-        // A solve may come on another stream.
+        // The next solve may use another stream.
         stream.wait()
     }
 
-    /// S1, and aggregation of its nodes; or of those of A.
+    /// Computes S1 if CG runs on S1, and the aggregation preconditioner of S1 or of A.
     fn aggregate(
         &mut self,
         stream: &Stream,
@@ -359,11 +362,11 @@ impl Packed {
         self.clear_transient(stream)?;
         self.project(stream, components)?;
         self.make_aggregated(stream, source)?;
-        // A solve may come on another stream.
+        // The next solve may use another stream.
         stream.wait()
     }
 
-    /// The cycle of what CG runs on, in the memory of the one before.
+    /// Makes the aggregation multigrid of the matrix that CG works on, in the memory of the previous one.
     fn make_aggregated(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let k = self.grids[0].k;
         let of = aggregated::Source {
@@ -383,8 +386,8 @@ impl Packed {
         Ok(())
     }
 
-    /// Aggregation in place of the levels, for a solve that is slow with them: S1 is made anew, since what it leaves
-    /// has overwritten its excess.
+    /// Replaces the levels by aggregation, for a solve that converges slowly with the levels. S1 is recomputed, because
+    /// the later levels have overwritten its row sums.
     pub fn change_to_aggregation(&mut self, stream: &Stream, source: &mut Source) -> Result<()> {
         let rules = Rules {
             fine_nx: source.g.nx,
@@ -405,7 +408,7 @@ impl Packed {
         self.record(stream, source)
     }
 
-    /// The odd level of the first grid, which leaves S1.
+    /// Eliminates the first odd level and computes S1.
     fn eliminate_first(&self, stream: &Stream, source: &Source, rules: &Rules) -> Result<()> {
         let level = &self.grids[0];
         let rules = Rules { level: 1, ..on_level(rules, 1, &level.embedding) };
@@ -416,7 +419,7 @@ impl Packed {
         launch::schur_center(stream, &schur)
     }
 
-    /// The levels of all grids.
+    /// Eliminates the levels of all grids.
     fn eliminate(&self, stream: &Stream, source: &Source, rules: &Rules, compensate: bool) -> Result<()> {
         let (schur, m, nine_points) = (self.shape.schur, source.m, source.shape.nine_points);
         if !schur {
@@ -425,7 +428,7 @@ impl Packed {
             launch::start_couplings(stream, &CouplingArgs { k, m, format, nine_points, compensate })?;
         }
         for (q, level) in self.grids.iter().enumerate() {
-            // The first elimination of a 5-point matrix is exact: couplings and centers are those of A.
+            // The first elimination of a 5-point matrix drops nothing, so couplings and centers are those of A.
             let exact = if q == 0 && schur { m.center } else { 0 };
             let black = i32::from(q > 0 || nine_points);
             let (k, even) = (level.k, on_level(rules, 2 * q + 2, &level.embedding));
@@ -446,11 +449,11 @@ impl Packed {
         Ok(())
     }
 
-    /// The inverse of the remainder, whose pivots count as those of this level.
+    /// Computes the inverse of the coarsest system. Its pivots are reported as those of `level`.
     fn invert_remainder(&self, stream: &Stream, rules: &Rules, level: usize) -> Result<()> {
         let (grid, last) = (self.rest_grid, &self.grids[self.grids.len() - 1]);
         let rules = on_level(rules, level, &last.embedding.coarse(last.layout.grid));
-        // The last pivots are kept in double precision.
+        // The pivots of the coarsest system remain in double precision.
         let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules };
         let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
         let RemainderPlaces { natural, lines, .. } = self.rest;
@@ -461,7 +464,8 @@ impl Packed {
         steps.rev().try_for_each(|k| launch::invert_lines(stream, &with(k)))
     }
 
-    /// What solves will do, by what the eliminations have found. `large`: the remainder's inverse times its pivots.
+    /// Decides what solves do, from the findings of the eliminations. `large`: whether the inverse of the coarsest
+    /// system is too large for f32 (`MOST_FOR_SHORT`).
     fn settle(&mut self, stream: &Stream, found: &Findings, large: bool, components: &Components) -> Result<()> {
         if self.use_uniform(found) {
             self.recorded = None;
@@ -470,7 +474,7 @@ impl Packed {
         let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(found.coupling[*q]) <= WEAK;
         let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
         let projects = self.projects(components);
-        // Which steps go together depends on these.
+        // The grouping of the steps into kernels depends on these values.
         if wide != self.wide_remainder || used != self.used || projects {
             self.recorded = None;
             self.programs = Programs::default();
@@ -483,10 +487,10 @@ impl Packed {
         !(self.projection.is_empty() && components.singular() == 0)
     }
 
-    /// The means of singular components.
+    /// Prepares the means of singular components.
     fn project(&mut self, stream: &Stream, components: &Components) -> Result<()> {
         if self.projects(components) {
-            // What is recorded has the places of the means before.
+            // Recorded launches contain the addresses of the old means.
             self.recorded = None;
             let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
             self.projection = Projection::default();
@@ -495,7 +499,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Finds where rows of the grids are the same. Not so where pivots depend on labels of components.
+    /// Finds the tiles whose rows are equal. Not called if pivots depend on component labels.
     fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
         let looked_at = self.grids.iter().take(MOST_LEFT).take_while(|level| level.may_be_uniform()).count();
         let grids = &self.grids[..looked_at];
@@ -508,7 +512,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Has sweeps read one row for all where that pays; says whether this is news.
+    /// Enables the reading of one row per tile where this is faster. Returns whether a grid's setting has changed.
     fn use_uniform(&mut self, findings: &Findings) -> bool {
         let mut news = false;
         for (q, level) in self.grids.iter_mut().enumerate() {
@@ -522,7 +526,8 @@ impl Packed {
         news
     }
 
-    /// The remainder that the host solves, or whose inverse it makes: the largest values of that and of its matrix.
+    /// Factorizes the coarsest system on the host if the host solves or inverts it. Returns the largest entries of the
+    /// inverse and of the matrix's diagonal.
     fn factorize_on_host(
         &mut self,
         stream: &Stream,
@@ -571,7 +576,7 @@ impl Packed {
                 largest = largest.max(column[k]);
                 column.iter_mut().for_each(|v| *v *= setup.unit);
             }
-            // Rows of the transpose: M^-1 is symmetric.
+            // The rows of the transpose are equal to the columns, because M^-1 is symmetric.
             stream.send(places.lines.inverse, &inverse)?;
             if places.lines.narrow != 0 {
                 let narrow = collected(inverse.iter().map(|v| *v as f32), "the inverse of the coarsest system")?;
@@ -583,8 +588,8 @@ impl Packed {
         Ok(Some([largest, center]))
     }
 
-    /// The sentence about the first refused pivot; kernels/rrb/setup.cuh left its value and center in place of its
-    /// inverse.
+    /// Returns the error message for the first refused pivot. The kernels have stored the pivot and its center in place
+    /// of its inverse and row sum (kernels/rrb/setup.cuh).
     fn bad_pivot(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
         let (i, j) = (node % nx, node / nx);
@@ -613,19 +618,20 @@ impl Packed {
 }
 
 impl Level {
-    /// Its tiles are looked at for rows that are the same: a grid that gives each block one of them gains nothing.
+    /// Returns whether tiles with equal rows are searched on this grid. With at most one tile per block there is
+    /// nothing to gain.
     fn may_be_uniform(&self) -> bool {
         self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_is("all")
     }
 
-    /// Colour and place in its plane of a node of the finest grid that lies on this one.
+    /// Returns colour and index in its plane of the node (i, j) of the finest grid, which must be on this grid.
     fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
         let e = &self.embedding;
         place_in(&self.layout, self.k.g.stride as usize, (i - e.x0) / e.step, (j - e.y0) / e.step)
     }
 }
 
-/// Colour and place in its plane of a node, where rows lie `stride` apart.
+/// Returns colour and index in its plane of node (i, j), for rows `stride` values apart.
 pub fn place_in(l: &Layout, stride: usize, i: usize, j: usize) -> (Colour, usize) {
     let (ii, jj) = (i + l.shift_x, j + l.shift_y);
     let colour = match (ii % 2, jj % 2) {
@@ -637,7 +643,7 @@ pub fn place_in(l: &Layout, stride: usize, i: usize, j: usize) -> (Colour, usize
     (colour, (jj / 2 + 1) * stride + l.block + ii / 2)
 }
 
-/// Ringed values, row by row.
+/// Copies values stored with a ring of zeros to a contiguous array, row by row.
 fn gather(ringed: &[f64], nx: usize, values: &mut [f64]) {
     for (j, row) in values.chunks_exact_mut(nx).enumerate() {
         row.copy_from_slice(&ringed[ring_index(nx, 0, j)..][..nx]);

@@ -1,4 +1,4 @@
-//! A as the device keeps it.
+//! The matrix A on the device.
 
 use super::division::Division;
 use crate::backend::cuda::driver::{Memory, Pinned, Stream};
@@ -9,10 +9,10 @@ use crate::grid::layout::Layout;
 use crate::grid::levels;
 use crate::grid::stencil::StencilView;
 
-/// Room for b and x of a caller who has them on the host, row by row.
+/// Device buffers for b and x of a caller whose arrays are on the host, row by row.
 pub struct Staging {
     pub memory: Memory,
-    /// Of b, and of x.
+    /// Addresses of the buffers of b and x.
     pub arrays: [Address; 2],
 }
 
@@ -22,7 +22,7 @@ impl Staging {
         let place = |base| {
             let mut plan = Plan::new(base);
             let arrays = [plan.planes(&rows, 1, 8)?, plan.planes(&rows, 1, 8)?];
-            // A row of every array of a matrix goes there too.
+            // The buffer must also hold one row of each of the five arrays of a matrix.
             plan.used = plan.used.max(40 * g.nx as usize);
             Ok((plan, arrays))
         };
@@ -32,7 +32,7 @@ impl Staging {
     }
 }
 
-/// What A is kept as: decided before it is known what M will be.
+/// Properties that determine the storage of A. They are known before the preconditioner is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceShape {
     pub grid: levels::Grid,
@@ -47,17 +47,19 @@ impl SourceShape {
     }
 }
 
-/// A by colour, and its row sums.
+/// A and its row sums, stored by colour.
 pub struct Source {
     pub shape: SourceShape,
     pub layout: Layout,
     pub g: Geometry,
     pub m: Matrix,
+    /// Address of the row sums.
     pub excess: Address,
-    /// Of patches of the grid, and of tiles, whether rows are the same (kernels/rrb/uniform.cuh).
+    /// Addresses of flags for patches (`same`) and tiles (`uniform`): whether their rows are equal
+    /// (kernels/rrb/uniform.cuh).
     pub same: Address,
     pub uniform: Address,
-    /// They are those of A still.
+    /// Whether `excess` still contains the row sums of A; eliminations overwrite them.
     pub summed: bool,
     pub findings_at: Address,
     pub findings: Pinned<Findings>,

@@ -1,5 +1,5 @@
-//! How a solve begins: a look at the caller's arrays, or, scaled as in the last solve, all that comes before the loop
-//! in one go, with the loop behind it.
+//! Start of a solve. Either a kernel only inspects the caller's arrays, or all steps before the loop and the loop
+//! itself are queued at once, with b scaled as in the last solve.
 
 use super::run::{Begun, Origin, Run, Stage, Start, Way};
 use crate::backend::cuda::launch;
@@ -11,15 +11,15 @@ use crate::backend::steps::solve::Inputs;
 use crate::backend::steps::state::Code;
 use crate::error::Result;
 
-/// Below this largest value of x, and where `Criterion::lost` says so, the host decides whether x is the caller's:
-/// values may be subnormal.
+/// If max |x| is below this value and `Criterion::lost` requires a check, the host decides whether x is returned.
+/// Values of x may then be subnormal.
 const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 
-/// Squares of numbers between these neither vanish nor overflow, nor do sums of them.
+/// Magnitudes whose squares, and sums of squares, neither underflow nor overflow.
 const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
 impl Run<'_> {
-    /// Looks at the caller's arrays; where the solve may begin as the last one did, it has begun then.
+    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, the start is queued too.
     pub fn see_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
         match self.expected.filter(|_| self.way == Way::Fused) {
@@ -29,7 +29,7 @@ impl Run<'_> {
         self.call.inputs(&self.k.scalars)
     }
 
-    /// Largest magnitudes of the caller's arrays, the first entry that is not finite, and <b, b>, to the scalars here.
+    /// Finds the largest magnitudes of the caller's arrays, their first non-finite entry, and <b, b>.
     fn look(&mut self, guess: bool) -> Result<()> {
         let grid = self.source.shape.grid;
         let look = |input, output, ld| InspectArgs {
@@ -47,7 +47,7 @@ impl Run<'_> {
         let with = if guess && at_once { output.values } else { 0 };
         launch::inspect(self.stream, &look(input.values, with, input.ld))?;
         if guess && !at_once {
-            // One on the host, one on the device with rows further apart: one after the other.
+            // Leading dimensions differ, since one array is on the host and the other on the device: two launches.
             launch::inspect(self.stream, &InspectArgs { partial: 0, ..look(0, output.values, output.ld) })?;
         }
         let &Scalars { largest, b_norm2, .. } = self.fetch()?;
@@ -55,7 +55,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// `load` where the ends of a solve are fused. Returns <b, b>.
+    /// Implements `load` if the start and the end of a solve are fused. Returns <b, b>.
     pub fn load_fused(&mut self, scale: f64, guess: bool) -> Result<f64> {
         *self.expected = Some(scale);
         let begun = match self.stage {
@@ -64,7 +64,7 @@ impl Run<'_> {
         };
         if begun.is_none() {
             if matches!(self.stage, Stage::Started(start) if !start.is_finite()) {
-                // Padding too may hold what came of another scale.
+                // Values of the other scale may have reached the padding.
                 self.k.clear_vectors(self.stream)?;
             }
             self.begin_at(scale)?;
@@ -77,7 +77,7 @@ impl Run<'_> {
         Ok(b_norm2)
     }
 
-    /// From the caller's arrays to p and q of the start, scaled as the last solve was, or as is known now. Waits once.
+    /// Computes everything from the caller's arrays to p and q of the start, with factor `scale`. Waits once.
     fn begin_at(&mut self, scale: f64) -> Result<()> {
         launch::begin(self.stream, &self.end_args(scale, How::Start, true))?;
         self.k.start(self.stream, self.source)?;
@@ -89,7 +89,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The start anew, from the caller's arrays, which are as they were: a loop that went on from it is in the way.
+    /// Repeats the start from the caller's arrays, which are unchanged, after a loop with other limits has overwritten
+    /// it.
     pub fn begin_again(&mut self) -> Result<()> {
         self.stream.wait()?;
         let criterion = self.criterion.take();
@@ -98,9 +99,10 @@ impl Run<'_> {
         begun
     }
 
-    /// Waits for a start, and launches the loop behind it where the device can decide upon it (`rrb_set_out`). Whether
-    /// it has begun. Not by a load that comes late, where the guess is completed (`complete_guess` of
-    /// solver/rrb/returned.rs): that is so in the papers' norm alone, in which no loop begins from a guess.
+    /// Waits for a start, and launches the loop behind it if the device can decide about the loop (kernel
+    /// `rrb_set_out`). Returns whether the loop has begun. Must not be used by a later load in which the guess is
+    /// completed (`complete_guess` of solver/rrb/returned.rs). Such a load occurs only in the preconditioned norm, in
+    /// which no loop begins from a guess.
     fn set_out(&mut self, scale: f64) -> Result<bool> {
         let Some(c) = self.criterion.filter(|_| self.runs_by_itself()) else {
             return self.fetch().map(|_| false);
@@ -126,7 +128,7 @@ impl Run<'_> {
         Ok(self.k.scalars.code == Code::Running as i32)
     }
 
-    /// `delivers`: x may be the caller's without a look of the host.
+    /// Returns the arguments of the start and end kernels. `delivers`: x may be returned without a check by the host.
     pub fn end_args(&self, scale: f64, how: How, delivers: bool) -> EndArgs {
         let ReduceArgs { k, b, x, r, scalars } = self.k.reduce_args();
         EndArgs {
@@ -149,8 +151,7 @@ impl Run<'_> {
         }
     }
 
-    /// Zeros in four planes, their padding too, which sums go over: iterations that grow without bound leave something
-    /// there.
+    /// Zeros four planes and their padding. Sums include the padding, in which diverging iterations leave values.
     pub fn fill(&self, planes: Address) -> Result<()> {
         self.stream.fill(planes, 0, 32 * self.source.g.plane as usize)
     }

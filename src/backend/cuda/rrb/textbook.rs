@@ -1,5 +1,5 @@
-//! The steps of PCG and of what surrounds it, one kernel or two for each: where stages are not fused (`fusion` off,
-//! nine points, singular components), and where a step is asked for alone.
+//! Unfused steps of a solve, one or two kernels per step. They are used if stages are not fused (`fusion=off`, 9
+//! points, singular components), and if a single step is needed.
 
 use super::packed::Packed;
 use super::program::Part;
@@ -10,6 +10,7 @@ use crate::backend::cuda::launch::{Address, DotArgs, How, LargestArgs, ProductAr
 use crate::error::Result;
 use std::mem::offset_of;
 
+/// Returns the arguments of the kernels that compute A v or b - A v.
 pub fn product(k: &Packed, source: &Source, v: Address, out: Address) -> ProductArgs {
     ProductArgs {
         g: source.g,
@@ -26,7 +27,7 @@ pub fn product(k: &Packed, source: &Source, v: Address, out: Address) -> Product
 }
 
 impl Packed {
-    /// <a, b> to one of the scalars.
+    /// Returns the arguments of a kernel that stores <a, b> in the scalar at offset `to`.
     pub fn dot_args(&self, a: Address, b: Address, (first, count): (i32, i32), to: usize) -> DotArgs {
         DotArgs {
             g: self.grids[0].k.g,
@@ -44,12 +45,13 @@ impl Packed {
         }
     }
 
-    /// z of the first grid.
+    /// Returns the address of z on the first grid.
     pub fn z(&self) -> Address {
         self.grids[0].sweep.z
     }
 
-    /// <r, M^-1 r> with z = unit M^-1 r, to one of the scalars or, in a loop, for its scalar update.
+    /// Computes <r, M^-1 r>, with z = unit M^-1 r. The result is stored at offset `to`, or in a loop updates the
+    /// scalars.
     pub fn dot_z(&self, stream: &Stream, how: How, to: usize) -> Result<()> {
         let arguments = DotArgs {
             norm_partial: self.norm_partial,
@@ -61,29 +63,29 @@ impl Packed {
         if self.short() { launch::dot_short(stream, &arguments) } else { launch::dot(stream, &arguments) }
     }
 
-    /// <r, r> to one of the scalars.
+    /// Computes <r, r> into the scalar at offset `to`.
     pub fn dot_r(&self, stream: &Stream, to: usize) -> Result<()> {
         launch::dot(stream, &self.dot_args(self.r, self.r, self.system(), to))
     }
 
-    /// <b, b> on the whole grid to one of the scalars.
+    /// Computes <b, b> on all nodes into the scalar at offset `to`.
     pub fn dot_b(&self, stream: &Stream, to: usize) -> Result<()> {
         launch::dot(stream, &self.dot_args(self.b, self.b, (0, 4), to))
     }
 
-    /// Something with the vectors that CG works on.
+    /// Returns the arguments of a vector update on the nodes that CG works on.
     pub fn update(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
         let (g, (first, count)) = (self.grids[0].k.g, self.system());
         UpdateArgs { g, first, count, target, other: 0, source, factor, per_unit: 1.0, partial: 0, scalars: 0 }
     }
 
-    /// target = M^-1 r + beta target, from z.
+    /// Computes target = M^-1 r + beta target from z = unit M^-1 r.
     pub fn take_z(&self, stream: &Stream, target: Address, beta: f64) -> Result<()> {
         let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update(target, self.z(), beta) };
         if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
     }
 
-    /// z = P M^-1 P r with the plain sweeps.
+    /// Computes z = P unit M^-1 P r with the unfused sweeps.
     pub fn sweeps(&mut self, stream: &Stream) -> Result<()> {
         if self.aggregated.is_some() {
             return self.cycle_of_aggregation(stream);
@@ -100,7 +102,7 @@ impl Packed {
             }
             self.projection.center(stream, z, short)?;
         } else if !self.projection.is_empty() {
-            // q is not in use here.
+            // q is not in use in this step.
             input = self.q;
             launch::direction(stream, &self.update(input, self.r, 0.0))?;
             self.projection.center(stream, input, false)?;
@@ -110,12 +112,12 @@ impl Packed {
         self.projection.center(stream, z, short)
     }
 
-    /// The same by aggregation.
+    /// Computes z = P unit M^-1 P r by aggregation.
     fn cycle_of_aggregation(&self, stream: &Stream) -> Result<()> {
         let Some(aggregated) = &self.aggregated else { return Ok(()) };
         let (z, mut input) = (self.z(), self.r);
         if !self.projection.is_empty() {
-            // q is not in use here.
+            // q is not in use in this step.
             input = self.q;
             launch::direction(stream, &self.update(input, self.r, 0.0))?;
             self.projection.center(stream, input, false)?;
@@ -124,7 +126,7 @@ impl Packed {
         self.projection.center(stream, z, self.short())
     }
 
-    /// One iteration of the plain steps.
+    /// Launches one unfused iteration: r -= alpha q, z = M^-1 r, x += alpha p, p = z + beta p, q = A p.
     pub fn plain_iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
         let vector = UpdateArgs { scalars: self.scalars.at, ..self.update(self.r, self.q, 0.0) };
         launch::add_scaled(stream, &UpdateArgs { partial: self.norm_partial, ..vector })?;
@@ -139,7 +141,7 @@ impl Packed {
         self.multiply(stream, source, How::Loop, conditional)
     }
 
-    /// q = A p with sigma, and the end of an iteration.
+    /// Computes q = A p and sigma = <p, q>. In a loop it also ends the iteration.
     pub fn multiply(&self, stream: &Stream, source: &Source, how: How, conditional: u64) -> Result<()> {
         if self.shape.schur {
             return launch::multiply_first(stream, &self.schur_args(how, conditional));
@@ -147,7 +149,7 @@ impl Packed {
         launch::multiply(stream, &ProductArgs { how: how as i32, conditional, ..product(self, source, self.p, self.q) })
     }
 
-    /// From the r that is there: <r, r>, rho, p = z, q = A p, sigma.
+    /// Computes <r, r>, rho, p = z, q = A p and sigma from the present r.
     pub fn start(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         if self.fused() {
             return self.run(stream, Part::Iteration, How::Start, [0; 2], 0);
@@ -159,7 +161,7 @@ impl Packed {
         self.multiply(stream, source, How::Start, 0)
     }
 
-    /// r = b - A x and its norm; `how`: Loop, unless the loop goes on.
+    /// Computes r = b - A x and its norm. With `how` = Loop it does nothing if the loop continues.
     pub fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
         if self.shape.schur {
             launch::residual_first(stream, &self.schur_args(how, 0))
@@ -168,7 +170,7 @@ impl Packed {
         }
     }
 
-    /// Red values of x, where CG runs on S1, and max |x| to the scalars, which hold zero there.
+    /// Computes x on red nodes if CG runs on S1, and max |x|. The scalar `largest` must be zero before.
     pub fn back_substitute(&self, stream: &Stream) -> Result<()> {
         if self.shape.schur {
             return launch::back_substitute(stream, &self.reduce_args());

@@ -1,4 +1,4 @@
-//! Aggregates on the device beside those of an independent program (tests/golden/README.md).
+//! Compares aggregates on the device with those of an independent program (tests/golden/README.md).
 
 use super::super::{Cuda, Solver};
 use crate::backend::cuda::launch::aggregation::Level;
@@ -18,7 +18,7 @@ fn golden(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests/golden", name].iter().collect()
 }
 
-/// The levels of a system.
+/// Returns the levels of a system.
 fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     let grid = Grid { nx: a.nx, ny: a.ny };
     let [center, east, north] = [&a.center, &a.east, &a.north].map(|values| View::new("an array", values, grid, a.nx));
@@ -48,7 +48,7 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     packed.aggregated.as_ref().unwrap().engine.launched().levels().to_vec()
 }
 
-/// How many there are is exact: handshakes and hashes are those of the other program.
+/// The number of aggregates is exact, because handshakes and hashes are those of the other program.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn golden_aggregates() {
@@ -62,7 +62,7 @@ fn golden_aggregates() {
             let rows = table.lines().map(|line| line.split(',').collect::<Vec<&str>>());
             let is_of = |row: &Vec<&str>| row[1] == system.name && format!("{}x{}", row[2], row[3]) == size;
             let row = rows.filter(is_of).find(|row| row[6] == "gpu").unwrap();
-            // None are kept from the system before.
+            // A new backend per system, so that no aggregates of the previous system are reused.
             let levels = levels(&mut Cuda::new(0, 1).unwrap(), &system);
             assert_eq!(levels[0].rows as usize, (system.a.nx * system.a.ny).div_ceil(2));
             assert_eq!(levels[1].rows, row[11].parse::<u32>().unwrap(), "{row:?}");
@@ -72,7 +72,8 @@ fn golden_aggregates() {
     assert_eq!(compared, 32);
 }
 
-/// Windows are the host's, with 5 points and with 9, wherever the first black node lies, with land and without.
+/// The anisotropy of windows agrees with the host's: with 5 and 9 points, with and without land, for both colours of
+/// node (0, 0).
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_sees_the_anisotropy_of_the_host() {
@@ -104,7 +105,7 @@ fn a_device_sees_the_anisotropy_of_the_host() {
                 let look = Look { questions, project: true, members: 1, block: 8, short: true };
                 cuda.examine(&a, &look, &mut Inspection::default()).unwrap();
                 let (found, expected) = (cuda.anisotropy(&a, 1e-12), anisotropy(&a, 1e-12));
-                // Sums in another order.
+                // The sums have another order.
                 assert!((found - expected).abs() <= 1e-10 * expected, "{nx} x {ny} {ratio}: {found}, {expected}");
                 seen += usize::from(expected > 2.0);
             }
