@@ -1,135 +1,140 @@
-//! Where a solve stands: plain numbers, which the methods, the decisions and the loop of a device share.
+//! State of a solve: scalars that the Krylov methods, their decisions and the loop on a device share.
 
 use crate::options::Norm;
 use crate::report::{Event, Observer};
 
-/// When to stop: norm(r) <= threshold, after `max_iter` iterations, or when the observer asks.
+/// Stopping test: norm(r) <= threshold, `max_iter` iterations, or a request of the observer.
 #[derive(Clone, Copy, Debug)]
 pub struct Test {
     /// Tested norm.
     pub norm: Norm,
-    /// max(rel_tol * reference, abs_tol).
+    /// Largest norm of a converged residual: max(rel_tol * reference, abs_tol).
     pub threshold: f64,
     /// Residuals are reported relative to this norm.
     pub reference: f64,
     /// Largest number of iterations.
     pub max_iter: usize,
-    /// 2-norm of a residual that is nothing but rounding: on a singular system it has no direction to go to.
+    /// A residual whose 2-norm is at most this value consists only of rounding errors. Nonzero only for singular
+    /// systems, where such a residual gives no search direction.
     pub rounding: f64,
-    /// A start centers r (`PcgSteps::center_residual`): the preconditioned norm of a singular system is that of
+    /// Each start centers r (`PcgSteps::center_residual`), since the preconditioned norm of a singular system uses
     /// P M^-1 P.
     pub centers: bool,
-    /// 2-norm of a residual whose squares may vanish in the sweeps: zero, or what rounding makes of it, is then no sign
-    /// of an indefinite matrix.
+    /// 2-norm of r below which squares may underflow in the sweeps. A nonpositive square then does not indicate an
+    /// indefinite matrix.
     pub vanishing: f64,
-    /// Largest center of A: what rounding leaves of p'Ap is relative to it.
+    /// Largest center of A. The rounding error of p'Ap is relative to this value.
     pub center_max: f64,
-    /// M is definite: the V-cycle of pivots that are positive.
+    /// M is definite, as for the V-cycle with positive pivots.
     pub definite: bool,
-    /// Convergence seen on the recurred residual is confirmed on a recomputed one here; else the caller does it.
+    /// PCG confirms convergence with the recomputed residual. Otherwise, the caller confirms it.
     pub confirms: bool,
     /// A norm above this limit ends the run as diverged; in methods other than PCG, so does a norm that is not finite.
     pub divergence: f64,
-    /// M has the unit of A: p'Ap may be compared with r'M^-1 r.
+    /// M has the unit of A, so that p'Ap may be compared with r'M^-1 r.
     pub same_unit: bool,
-    /// A may be indefinite, and is not nearly singular by its kind: p'Ap = 0 at the start is no rounding.
+    /// A may be indefinite and is typically not nearly singular. At the start, p'Ap = 0 is then not attributed to
+    /// rounding.
     pub general: bool,
 }
 
-/// State of a solve. A run of PCG begins at x with r = b - A x; a start follows each residual that is recomputed.
+/// State of a solve. A run of PCG begins with x and r = b - A x. PCG starts again after each recomputation of r at a
+/// restart.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
-    /// Test of this run: its threshold may be smaller than the caller's.
+    /// Test of this run. Its threshold may be smaller than the caller's threshold.
     pub test: Test,
-    /// Iterations done.
+    /// Number of completed iterations.
     pub iterations: usize,
     /// <r, r>.
     pub norm2: f64,
-    /// The tested norm.
+    /// Tested norm of r.
     pub norm: f64,
     /// <r, M^-1 r>.
     pub rho: f64,
     /// <p, A p>.
     pub sigma: f64,
-    /// rho / sigma; zero where x has the step already.
+    /// rho / sigma; zero if x already includes the update.
     pub alpha: f64,
-    /// Of the last direction; zero where that was p = z.
+    /// beta of the last direction; zero if the direction was p = z.
     pub beta: f64,
     /// Largest rho of the run.
     pub largest_rho: f64,
-    /// The observer asked to stop.
+    /// The observer requested a stop.
     pub stopped: bool,
-    /// `norm` is that of a recurred residual, not of b - A x.
+    /// `norm` is the norm of a recurred residual, not of b - A x.
     pub recurred: bool,
-    /// The last start.
+    /// Last start of PCG.
     pub start: Mark,
-    /// The iteration whose residual was the least since the start.
+    /// Iteration with the smallest residual since the start. Updated only after a decrease by a fixed factor.
     pub least: Mark,
-    /// The last residual that was b - A x itself.
+    /// Last residual that was computed as b - A x.
     pub exact: Exact,
-    /// Restarts of the solve.
+    /// Number of restarts in the solve.
     pub restarts: usize,
-    /// Restarts of this run.
+    /// Number of restarts in this run.
     pub restarts_of_run: usize,
-    /// Norm of the start of this run that missed the test before the last one.
+    /// Tested norm at the start before the last restart; infinite if this start did not follow a restart.
     pub missed: f64,
-    /// Norm of the iterate that the caller has; infinite as long as there is none.
+    /// Norm of the iterate that the caller has stored; infinite if there is none.
     pub kept: f64,
-    /// The restart of this run whose x was offered to the caller last: none is offered twice.
+    /// Number of the last restart whose x was passed to the caller. Each x is passed at most once.
     pub offered: usize,
 }
 
 /// An iteration and its tested norm.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
-    /// Iterations done.
+    /// Number of completed iterations.
     pub iterations: usize,
     /// Tested norm.
     pub norm: f64,
 }
 
-/// A residual that was b - A x itself.
+/// A residual that was computed as b - A x.
 #[derive(Clone, Copy, Debug)]
 pub struct Exact {
-    /// Iterations done.
+    /// Number of completed iterations.
     pub iterations: usize,
     /// <r, r>.
     pub norm2: f64,
     /// r'M^-1 r.
     pub rho: f64,
-    /// Largest <r, r> since.
+    /// Largest <r, r> since then.
     pub peak: f64,
 }
 
-/// What a test has found. The numbers of the first nine are those of the device.
+/// Result of a test. The first nine codes have the same numbers on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The iteration goes on.
+    /// The iteration continues.
     Running,
-    /// norm <= threshold.
+    /// Converged: norm <= threshold.
     Met,
-    /// `max_iter` is reached.
+    /// The iteration limit `max_iter` is reached.
     MaxIter,
-    /// Iterating further gains nothing before r is recomputed: r'M^-1 r is rounding, for example.
+    /// The residual must be recomputed before further iterations can reduce it. For example, r'M^-1 r is below the
+    /// rounding level.
     Spent,
-    /// p'Ap is rounding.
+    /// p'Ap is nonpositive and below the rounding level.
     SigmaVanished,
-    /// r'M^-1 r < 0, or not finite, in the preconditioned norm: the iteration has no norm, which was not reported.
+    /// r'M^-1 r is negative or not finite, with the preconditioned norm. The iteration has no norm, so it was not
+    /// reported to the observer.
     RhoNegative,
     /// r'M^-1 r, needed for the next direction, is not positive or not finite.
     RhoBad,
     /// p'Ap is not positive or not finite.
     SigmaBad,
-    /// The observer asked to stop.
+    /// The observer requested a stop.
     Paused,
     /// norm > divergence.
     Diverged,
-    /// Another preconditioner is in place.
+    /// The steps have switched to another preconditioner.
     Changed,
 }
 
 impl Code {
-    /// The codes of a device, in the order of their numbers.
+    /// Codes that a device returns, in the order of their numbers.
     pub const OF_DEVICE: [Self; 9] = [
         Self::Running,
         Self::Met,
@@ -144,7 +149,8 @@ impl Code {
 }
 
 impl State {
-    /// The first run of a solve: r = b - A x, with <r, r> = `norm2`, after this many iterations.
+    /// Returns the state of the first run of a solve. `norm2` is <r, r> of r = b - A x; `iterations` is the number of
+    /// completed iterations.
     pub fn new(test: Test, norm2: f64, iterations: usize) -> Self {
         let (norm, infinite) = (norm2.sqrt(), f64::INFINITY);
         let start = Mark { iterations, norm };
@@ -171,17 +177,18 @@ impl State {
         }
     }
 
-    /// Another run of the same solve.
+    /// Returns the state of another run of the same solve.
     pub fn again(&self, norm2: f64, iterations: usize) -> Self {
         Self { restarts: self.restarts, kept: self.kept, ..Self::new(self.test, norm2, iterations) }
     }
 
-    /// Iterations since the start.
+    /// Returns the number of iterations since the last start.
     pub fn since_start(&self) -> usize {
         self.iterations - self.start.iterations
     }
 
-    /// Iterations that are left if the residual decreases as since the start; infinite where it did not.
+    /// Estimates the number of remaining iterations, k ln(r_k / threshold) / ln(r_0 / r_k), k iterations after the last
+    /// start (docs/theory/aggregation.md, cost model). Infinite if the residual has not decreased.
     pub fn iterations_left(&self) -> f64 {
         let done = (self.start.norm / self.norm).ln();
         let left = (self.norm / self.test.threshold).ln();

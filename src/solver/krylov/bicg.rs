@@ -1,6 +1,7 @@
-//! Biconjugate gradients: two residuals, of A and of A', each orthogonal to the other's past.
+//! BiCG (biconjugate gradients) for general matrices. The residual r of A x = b is orthogonal to all previous shadow
+//! residuals r~, which belong to A'.
 //!
-//! Source: Fletcher, Conjugate gradient methods for indefinite systems, 1976; the 2008 thesis, (3.21) to (3.23).
+//! Sources: Fletcher, Conjugate gradient methods for indefinite systems, 1976; the 2008 thesis, (3.21) to (3.23).
 
 use super::{State, divides};
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
@@ -15,16 +16,17 @@ const SHADOW_Q: VectorId = VectorId::own(4);
 const Z: VectorId = VectorId::own(5);
 const SHADOW_Z: VectorId = VectorId::own(6);
 
-/// Vectors beside x, b and r.
+/// Number of vectors in addition to x, b and r.
 pub const BICG_VECTORS: usize = 7;
 
-/// BiCG from x and r = b - A x; r~ = r at the start. An iteration, with z = M^-1 r, z~ = M^-T r~, rho = <r~, z>:
+/// Runs BiCG from x and r = b - A x; r~ = r at the start. With z = M^-1 r, z~ = M^-T r~ and rho = <r~, z>, one
+/// iteration computes
 ///
-/// p = z + beta p, p~ = z~ + beta p~, beta = rho / rho_old (0 at first);
+/// p = z + beta p, p~ = z~ + beta p~, beta = rho / rho_old (0 in the first iteration);
 /// alpha = rho / <p~, A p>; x = x + alpha p, r = r - alpha A p, r~ = r~ - alpha A' p~.
 ///
-/// A product with A and one with A', M^-1 and M^-T, three inner products. Where rho or <p~, A p> vanishes it ends as
-/// stagnated.
+/// Cost per iteration: one product with A and one with A', one application of M^-1 and one of M^-T, three inner
+/// products. Returns `Stagnated` if rho or <p~, A p> is zero or not finite.
 pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     let identity = s.is_unpreconditioned();
     let (z, shadow_z) = if identity { (VectorId::R, SHADOW) } else { (Z, SHADOW_Z) };

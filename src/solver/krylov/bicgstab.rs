@@ -1,7 +1,7 @@
-//! BiCGSTAB: steps of BiCG, each followed by a step that minimizes the residual, without A'.
+//! BiCGSTAB for general matrices: a BiCG step, followed by a step that minimizes the residual. A' is not needed.
 //!
 //! Source: van der Vorst, Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG, SIAM J. Sci. Stat. Comput. 13
-//! (1992); preconditioned from the right, so that r is that of A x = b.
+//! (1992). With right preconditioning, r is the residual of A x = b.
 
 use super::{State, divides};
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
@@ -14,17 +14,19 @@ const V: VectorId = VectorId::own(2);
 const T: VectorId = VectorId::own(3);
 const Z: VectorId = VectorId::own(4);
 
-/// Vectors beside x, b and r.
+/// Number of vectors in addition to x, b and r.
 pub const BICGSTAB_VECTORS: usize = 5;
 
-/// BiCGSTAB from x and r = b - A x; r~ = r at the start. An iteration, with rho = <r~, r>:
+/// Runs BiCGSTAB from x and r = b - A x; r~ = r at the start. With rho = <r~, r>, one iteration computes
 ///
-/// p = r + beta (p - omega v), beta = (rho / rho_old) (alpha / omega) (p = r at first);
+/// p = r + beta (p - omega v), beta = (rho / rho_old) (alpha / omega) (p = r in the first iteration);
 /// v = A M^-1 p, alpha = rho / <r~, v>, s = r - alpha v;
 /// t = A M^-1 s, omega = <t, s> / <t, t>, x = x + alpha M^-1 p + omega M^-1 s, r = s - omega t.
 ///
-/// Where s meets the test, the iteration ends with x + alpha M^-1 p and r = s. s has the place of r. Two products, two
-/// M^-1, six inner products. Where rho, <r~, v>, <t, t> or omega vanishes it ends as stagnated.
+/// If s satisfies the test, the iteration ends with x + alpha M^-1 p and r = s. The vector s is stored in r.
+///
+/// Cost per iteration: two products with A, two applications of M^-1, six inner products. Returns `Stagnated` if rho,
+/// <r~, v>, <t, t> or omega is zero or not finite.
 pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     s.copy(VectorId::R, SHADOW);
     s.copy(VectorId::R, P);
@@ -66,7 +68,7 @@ pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<St
     }
 }
 
-/// M^-1 v, or v itself where M is the identity.
+/// Computes M^-1 v. Returns the identifier of the result, which is v itself if M is the identity.
 fn precondition<S: KrylovSteps + ?Sized>(s: &mut S, v: VectorId) -> VectorId {
     if s.is_unpreconditioned() {
         return v;

@@ -1,21 +1,26 @@
-//! The decisions of a solve: pure functions of its state and of the numbers that the steps have returned. A device
-//! makes those of an iteration by itself: `kernels/common/scalars.cuh` has the same functions.
+//! Decisions of a solve: how PCG continues after each test (docs/theory/rrb.md, stopping test).
 //!
-//! | state | test | [`Code`] | [`Next`] |
+//! The functions depend only on the [`State`] and on the scalars that the steps return. A device makes the decisions
+//! within an iteration itself. `kernels/common/scalars.cuh` contains the same functions; both must agree bitwise.
+//!
+//! | state | condition | [`Code`] | [`Next`] |
 //! |---|---|---|---|
 //! | start, r = b - A x | norm <= threshold | `Met` | end, converged |
-//! | | r or r'M^-1 r is rounding; the fourth restart, or the last one gained little | `Spent` | end, stagnated |
-//! | | the observer asked to stop | `Paused` | end |
-//! | | `max_iter` | `MaxIter` | end |
-//! | | r'M^-1 r, or p'Ap, is not positive | `RhoBad`, `SigmaBad` | breakdown |
-//! | iteration | norm <= threshold | `Met` | restart if the test confirms, else end |
-//! | | `max_iter`; the observer asked to stop | `MaxIter`, `Paused` | end |
+//! | | r or r'M^-1 r is below the rounding level | `Spent` | end, stagnated |
+//! | | fourth restart, or the last restart did not halve the norm | `Spent` | end, stagnated |
+//! | | the observer requested a stop | `Paused` | end |
+//! | | iterations >= `max_iter` | `MaxIter` | end |
+//! | | r'M^-1 r or p'Ap is not positive | `RhoBad`, `SigmaBad` | breakdown |
+//! | iteration | norm <= threshold | `Met` | restart if `Test::confirms`, else end |
+//! | | iterations >= `max_iter` | `MaxIter` | end |
+//! | | the observer requested a stop | `Paused` | end |
 //! | | norm > divergence | `Diverged` | end |
-//! | | r'M^-1 r or p'Ap is rounding; the residual stands still; a replacement found drift | `Spent` | restart |
-//! | | another preconditioner promises less work | `Changed` | start with that |
-//! | | r'M^-1 r, or p'Ap, is not positive | `RhoNegative`, ... | breakdown |
+//! | | r'M^-1 r or p'Ap is below the rounding level | `Spent`, `SigmaVanished` | restart |
+//! | | the residual stagnates, or a replacement found drift | `Spent` | restart |
+//! | | another preconditioner needs less estimated work | `Changed` | start with the new preconditioner |
+//! | | r'M^-1 r or p'Ap is not positive | `RhoNegative`, `RhoBad`, `SigmaBad` | breakdown |
 //!
-//! A breakdown, and an end that misses the test on the whole grid, may begin another run ([`super::Caller`]).
+//! After a breakdown, or if x fails the test on the whole grid, the caller may begin another run ([`super::Caller`]).
 
 use crate::backend::steps::pcg::{ENERGY, SQUARE};
 use crate::backend::steps::state::{Code, Exact, Mark, State, Test};
@@ -23,85 +28,95 @@ use crate::error::Error;
 use crate::options::Norm;
 use crate::report::StopReason;
 
-/// What the loop does next.
+/// Next step of the PCG loop.
 #[derive(Debug)]
 pub enum Next {
-    /// A start from r = b - A x.
+    /// Start from r = b - A x, which is already computed.
     Start,
-    /// An iteration: p, q = A p, rho and sigma are there.
+    /// One iteration; p, q = A p, rho and sigma are already computed.
     Iterate,
-    /// r = b - A x, and a start.
+    /// Recompute r = b - A x, count a restart, and start.
     Restart,
-    /// The same with another preconditioner: what the one before it missed does not count.
+    /// Recompute r = b - A x and start with another preconditioner. The restarts of the previous one do not count.
     Change,
-    /// The end, unless the caller begins another run.
+    /// End of the run. The caller may begin another run.
     End(StopReason),
-    /// A breakdown.
+    /// Breakdown. The caller may recover.
     Fail(Error),
 }
 
-/// Restarts of a solve at most. Each takes away the rounding of the x before it: after three, numbers 1e45 times
-/// too large are gone, and what is left does not come of the guess.
+/// Largest number of restarts per solve. Each restart reduces the rounding errors that the initial guess causes by
+/// about 1e-15. After three restarts, even a guess 1e45 times too large no longer affects the residual.
 pub const MOST_RESTARTS: usize = 3;
-/// Another restart follows if the last one reduced the norm to at most this part: at the rounding level a restart comes
-/// back to the same residual.
+/// Another restart is allowed if the last restart reduced the norm at least by this factor. At the rounding level, a
+/// restart reproduces the previous residual.
 pub const WORTH: f64 = 0.5;
 
-/// Where CG is in single precision, r is replaced by b - A x in the iteration after <r, r> has fallen to this part of
-/// its largest value since the last replacement, or r'M^-1 r to this part of its value there. The largest counts
-/// because rounding is relative to it. r'M^-1 r counts because on a nearly singular system it falls at once, with the
-/// constant in r, while rounding of the large S1 p has left another constant that the norm does not show.
+/// Relative decrease of <r, r> or r'M^-1 r that triggers a residual replacement in single precision. The next iteration
+/// then replaces r by b - A x (docs/theory/rrb.md, conjugate gradients in single precision).
+///
+/// - <r, r> is compared with its largest value since the last replacement, because rounding is relative to this value.
+/// - r'M^-1 r is compared with its value at the last replacement. On a nearly singular system, r'M^-1 r falls at once,
+///   together with the constant component of r. Rounding of the large S1 p has then left another constant in r, which
+///   <r, r> does not show.
 pub(super) const FALLEN: f64 = 1e-8;
-/// Or after this many iterations: rounding adds up where nothing falls, too.
+/// Largest number of iterations between two residual replacements. Rounding errors accumulate even if <r, r> does not
+/// decrease.
 pub(super) const EVERY: usize = 40;
-/// Where <r, r> has to fall to no less than this part of its largest value, rounding is a small part of the residual
-/// until the test is met, and a miss now and then costs less than the replacements.
+/// If threshold^2 >= `NEAR` times the largest <r, r>, a decrease of <r, r> triggers no replacement. Rounding then stays
+/// a small part of the residual until convergence. An occasional failed confirmation costs less than the replacements.
 pub(super) const NEAR: f64 = 1e-12;
-/// The recurred <r, r> is off by this factor: rounding is a third of the residual, and p is of no more use.
+/// The residual has drifted if the recurred and the recomputed <r, r> differ by more than this factor. Rounding is then
+/// about one third of the residual, since sqrt(0.1) = 0.32, and p is no longer useful.
 pub(super) const OFF: f64 = 1.1;
-/// r'M^-1 r is this many times its value before the replacement: likewise.
+/// The residual has also drifted if r'M^-1 r exceeds its value before the replacement by this factor.
 pub(super) const GROWN: f64 = 2.0;
-/// <r, r> is at most this part of its value at the last replacement: the iterations have gained something all the same.
+/// After drift, CG continues with p = z if <r, r> is at most this fraction of its value at the last replacement.
+/// Otherwise CG restarts.
 pub(super) const GAINED: f64 = 0.25;
-/// r'M^-1 r is more than this part of its value before: where it has fallen further, CG is on its way.
+/// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges and `TURNED` is not
+/// tested.
 pub(super) const HARDLY_LESS: f64 = 0.25;
-/// And this many times what the beta of the iteration before would have made of it: most of it is rounding then, to
-/// which p is not conjugate, and steps along such a p may lead away for good.
+/// CG continues with p = z if r'M^-1 r exceeds the value predicted by the previous beta by this factor. Most of r is
+/// then rounding error, to which p is not conjugate. Further steps along p may diverge.
 pub(super) const TURNED: f64 = 8.0;
-/// <r, r> is this many times its value at the replacement before: likewise.
+/// CG continues with p = z if <r, r> exceeds its value at the previous replacement by this factor.
 pub(super) const LED_AWAY: f64 = 100.0;
 
-/// Iterations without a lower residual, of a preconditioner that contracts at any coefficients: a cycle of aggregation
-/// takes three or four for a digit, and contrasts of 1e6 may begin with twenty that lower nothing. The recurred
-/// residual may stand just above the threshold, where rounding allows no less, and grow after 50 iterations or more.
+/// Number of iterations without a lower residual after which the residual stagnates. Applies only to preconditioners
+/// that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or four iterations per
+/// decimal digit. At contrasts of 1e6, the first twenty iterations may not reduce the residual. At the rounding level,
+/// the recurred residual may stay just above the threshold, and grow after 50 or more iterations.
 pub(super) const LONG: usize = 40;
-/// Lower means at most this part.
+/// A residual counts as lower if its norm is at most this fraction of the smallest norm so far.
 pub(super) const LOWER: f64 = 0.7;
-/// Part of the reference: above it, the 2-norm may stand still while the energy of the error falls.
+/// Largest norm at which a residual stagnates, relative to the reference. Above this limit, the 2-norm may be constant
+/// while the energy norm of the error decreases.
 pub(super) const NEAR_ROUNDING: f64 = 1e-4;
 
-/// A square that is not positive, this small relative to the largest r'M^-1 r, is rounding: an indefinite matrix shows
-/// before a residual has come down by five digits. On a singular system rounding also leaves r a constant, on which
-/// M^-1 is zero.
+/// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. An
+/// indefinite matrix causes a nonpositive square before the residual has decreased by five digits. On a singular
+/// system, rounding also leaves a constant in r, which P M^-1 P maps to zero.
 pub(super) const NEGLIGIBLE: f64 = 1e-10;
-/// p'Ap that is not positive is rounding if it is at most this many roundings of its terms: A is nearly singular.
+/// A nonpositive p'Ap is attributed to rounding if |p'Ap| <= `ROUNDINGS` epsilon |p|'|A||p|. A is then nearly singular.
 pub(super) const ROUNDINGS: f64 = 64.0;
 
-/// What a replacement of the residual has found.
+/// Result of a residual replacement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replaced {
-    /// See [`OFF`], [`GAINED`] and [`LED_AWAY`].
+    /// The recurred and the recomputed <r, r> differ by more than [`OFF`]; see also [`GAINED`] and [`LED_AWAY`].
     pub(super) off: bool,
     pub(super) gained: bool,
     pub(super) led_away: bool,
 }
 
-/// Whether a square is that of a definite matrix: NaN and infinity are not.
+/// Returns whether `square` is positive and finite, as it is for a definite matrix.
 pub(super) fn is_positive(square: f64) -> bool {
     square > 0.0 && square.is_finite()
 }
 
-/// Iterations that were done when `quantity` of `iteration` broke down.
+/// Returns the number of completed iterations if `quantity` broke down in iteration `iteration`. An iteration begins
+/// with p'Ap, so a breakdown of p'Ap leaves the iteration incomplete.
 pub fn done_before(quantity: &str, iteration: usize) -> usize {
     iteration - usize::from(quantity == ENERGY && iteration > 0)
 }
@@ -111,14 +126,14 @@ fn breakdown(quantity: &'static str, value: f64, iteration: usize) -> Next {
 }
 
 impl State {
-    /// What follows a test.
+    /// Returns the step that follows the result of a test.
     pub(super) fn next(&self, code: Code) -> Next {
         match code {
             Code::Running => Next::Iterate,
             Code::Changed => Next::Change,
             Code::Met if self.recurred && self.test.confirms => Next::Restart,
             Code::Spent | Code::SigmaVanished if self.recurred => Next::Restart,
-            // The iteration without a norm was not reported.
+            // The last iteration has no norm and was not reported to the observer.
             Code::RhoNegative => breakdown(SQUARE, self.rho, self.iterations.saturating_sub(1)),
             Code::RhoBad => breakdown(SQUARE, self.rho, self.iterations),
             Code::SigmaBad => breakdown(ENERGY, self.sigma, self.iterations + 1),
@@ -126,7 +141,8 @@ impl State {
         }
     }
 
-    /// The reason of an end. A stop next to a test that a recurred residual meets counts if the caller finds it missed.
+    /// Returns the stop reason. If the observer stops the iteration in which the recurred residual converges, the
+    /// reason is `Monitor`. The caller replaces it by `Converged` if the recomputed residual satisfies the test.
     fn reason(&self, code: Code) -> StopReason {
         match code {
             Code::Diverged => StopReason::Diverged,
@@ -137,26 +153,27 @@ impl State {
         }
     }
 
-    /// Forgets what this run has missed and offered.
+    /// Resets the restart statistics of the run.
     pub(super) fn begin_run(&mut self) {
         (self.restarts_of_run, self.offered, self.missed) = (0, 0, f64::INFINITY);
     }
 
-    /// Counts a restart. The residual that the run began with has missed nothing.
+    /// Counts a restart and records the norm at the previous restart of the run. The first residual of a run does not
+    /// count, since no recurred residual has converged before.
     pub(super) fn count_restart(&mut self) {
         self.missed = if self.restarts_of_run > 0 { self.start.norm } else { f64::INFINITY };
         self.restarts_of_run += 1;
         self.restarts += 1;
     }
 
-    /// Whether a restart may follow. NaN passes: it is a breakdown, which the steps show.
+    /// Returns whether PCG may start from the current residual. NaN passes, so that the steps report a breakdown.
     pub(super) fn may_start(&self) -> bool {
         let fruitless = self.norm > WORTH * self.missed;
         self.restarts <= MOST_RESTARTS && !fruitless
     }
 
-    /// Whether x of a restart is offered to the caller, who has the first x of the run anyway: below the rounding level
-    /// a restart may make x worse.
+    /// Returns whether x of this restart is passed to the caller. Below the rounding level, a restart may increase the
+    /// residual. The caller already has the first x of the run.
     pub(super) fn offers(&mut self) -> bool {
         let offers = self.restarts_of_run > self.offered && self.norm < self.kept;
         if offers {
@@ -165,7 +182,7 @@ impl State {
         offers
     }
 
-    /// Test of r = b - A x in the 2-norm, which needs no M^-1 r.
+    /// Tests r = b - A x in the 2-norm, which does not require M^-1 r.
     pub(super) fn test_residual(&mut self) -> Code {
         let test = &self.test;
         (self.norm, self.recurred) = (self.norm2.sqrt(), false);
@@ -176,10 +193,10 @@ impl State {
         }
     }
 
-    /// Test of a start with rho = <r, M^-1 r>. `rounding`: rounding explains its sign.
+    /// Tests a start with rho = <r, M^-1 r>. `rounding`: rounding explains the sign of rho.
     pub(super) fn test_start(&mut self, rho: f64, rounding: bool) -> Code {
         let test = &self.test;
-        // M is definite: on a singular system a guess may leave nothing but rounding.
+        // M is definite. On a singular system, the residual of a guess may consist only of rounding errors.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
         let spent = self.norm <= test.rounding || constant || rounding;
         self.rho = rho;
@@ -202,7 +219,7 @@ impl State {
         }
     }
 
-    /// Notes a start.
+    /// Records the start of PCG: the first norm, and r as recomputed.
     pub(super) fn begin(&mut self) {
         let Self { iterations, norm, norm2, rho, .. } = *self;
         self.start = Mark { iterations, norm };
@@ -211,7 +228,7 @@ impl State {
         self.beta = 0.0;
     }
 
-    /// The tested norm, of <r, r> and, in the preconditioned norm, of rho = <r, M^-1 r>.
+    /// Computes the tested norm: sqrt(<r, r>), or sqrt(rho) with rho = <r, M^-1 r> in the preconditioned norm.
     pub(super) fn take_norm(&mut self, rho: f64) -> Code {
         let preconditioned = self.test.norm == Norm::Preconditioned;
         let rho = if self.vanished(rho) { 0.0 } else { rho };
@@ -219,7 +236,7 @@ impl State {
         if preconditioned && !(rho >= 0.0 && rho.is_finite()) { Code::RhoNegative } else { Code::Running }
     }
 
-    /// The convergence check.
+    /// Tests convergence and the iteration limit.
     pub(super) fn check_convergence(&self) -> Code {
         if self.norm <= self.test.threshold {
             Code::Met
@@ -230,7 +247,8 @@ impl State {
         }
     }
 
-    /// The same, with what a device leaves to the host: the observer's wish and divergence.
+    /// Tests convergence, the iteration limit, the observer's request and divergence. A device leaves the last two
+    /// tests to the host.
     pub(super) fn check(&self) -> Code {
         match self.check_convergence() {
             Code::Running if self.stopped => Code::Paused,
@@ -239,14 +257,14 @@ impl State {
         }
     }
 
-    /// The check of the methods other than PCG: the reason of the end, if this is one.
+    /// Tests the residual of a method other than PCG. Returns the stop reason if the run ends.
     pub fn over(&self) -> Option<StopReason> {
         let diverged = !self.norm.is_finite() || self.norm > self.test.divergence;
         let code = if diverged { Code::Diverged } else { self.check() };
         (code != Code::Running).then(|| self.reason(code))
     }
 
-    /// The scalar update: rho = <r, M^-1 r>, and beta, a function of it and of the rho before.
+    /// Stores rho = <r, M^-1 r> and beta(rho, previous rho).
     pub(super) fn take_rho(&mut self, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
         if self.vanished(rho) {
             return Code::Spent;
@@ -259,7 +277,7 @@ impl State {
         Code::Running
     }
 
-    /// The end of an iteration: sigma = <p, A p>, and alpha of the next one.
+    /// Stores sigma = <p, A p> and alpha = rho / sigma of the next iteration.
     pub(super) fn take_sigma(&mut self, sigma: f64) -> Code {
         self.sigma = sigma;
         self.alpha = self.rho / sigma;
@@ -272,12 +290,13 @@ impl State {
         }
     }
 
-    /// A square that is not positive, of a residual whose squares may vanish.
+    /// Returns whether `square` is nonpositive and the residual is so small that its squares may underflow.
     fn vanished(&self, square: f64) -> bool {
         square <= 0.0 && self.norm2.sqrt() <= self.test.vanishing
     }
 
-    /// Whether the next iteration replaces r by b - A x, where CG is in single precision.
+    /// Returns whether the next iteration replaces r by b - A x if CG runs in single precision. See `FALLEN`,
+    /// `EVERY` and `NEAR`.
     pub(super) fn is_replacement_due(&self) -> bool {
         let Test { norm, threshold, .. } = self.test;
         let low_peak = if norm == Norm::True2 { threshold * threshold / NEAR } else { 0.0 };
@@ -285,7 +304,8 @@ impl State {
         fell || self.rho <= FALLEN * self.exact.rho || self.iterations >= self.exact.iterations + EVERY
     }
 
-    /// Notes a replacement: r = b - A x has <r, r> = `norm2`, the recurred residual had `recurred`. x has the step.
+    /// Records a residual replacement. `norm2` is <r, r> of r = b - A x; `recurred` is <r, r> of the recurred residual.
+    /// Sets alpha = 0, because x already includes the update.
     pub(super) fn replace(&mut self, recurred: f64, norm2: f64) -> Replaced {
         let last = self.exact;
         self.exact = Exact { iterations: self.iterations, norm2, rho: f64::INFINITY, peak: norm2 };
@@ -297,16 +317,16 @@ impl State {
         }
     }
 
-    /// Whether the direction after a replacement stays conjugate, p = z + beta p, else p = z. `rho`: r'M^-1 r of the
-    /// replaced r. None: rounding has moved r far and nothing was gained, so that PCG restarts.
+    /// Returns whether the direction after a replacement is p = z + beta p (`true`) or p = z (`false`). Returns `None`
+    /// if PCG must restart: the residual has drifted and has not decreased. `rho` is r'M^-1 r of the recomputed r.
     pub(super) fn stays_conjugate(&self, replaced: Replaced, rho: f64) -> Option<bool> {
         let drifted = replaced.off || rho > GROWN * self.rho;
-        // beta = 0 says nothing: p was z.
+        // If beta = 0, the last direction was p = z, and beta predicts nothing.
         let turned = self.beta > 0.0 && rho > HARDLY_LESS * self.rho && rho > TURNED * self.beta * self.rho;
         (!drifted || replaced.gained).then_some(!(drifted || replaced.led_away || turned))
     }
 
-    /// Whether the residual has stood still for long, near the rounding level.
+    /// Returns whether the residual stagnates near the rounding level. See `LONG`, `LOWER` and `NEAR_ROUNDING`.
     pub(super) fn stands_still(&mut self) -> bool {
         if self.norm <= LOWER * self.least.norm {
             self.least = Mark { iterations: self.iterations, norm: self.norm };
@@ -314,8 +334,9 @@ impl State {
         self.iterations >= self.least.iterations + LONG && self.least.norm <= NEAR_ROUNDING * self.test.reference
     }
 
-    /// A square that is not positive is rounding: the residual has vanished, or the square is small relative to the
-    /// largest r'M^-1 r. In single precision, squares after the first may be anything.
+    /// Returns whether a nonpositive `square` is attributed to rounding without further computation. This is the case
+    /// if squares of the residual may underflow, or if |square| <= `NEGLIGIBLE` times the largest r'M^-1 r. In single
+    /// precision, every nonpositive square after the first iteration is attributed to rounding.
     pub(super) fn is_negligible(&self, quantity: &str, square: f64, single: bool) -> bool {
         let compares = quantity != ENERGY || self.test.same_unit;
         square <= 0.0
@@ -330,7 +351,7 @@ mod tests {
     use super::*;
     use cudarc::driver::sys;
 
-    /// Numbers from a generator (SplitMix64), among them such as decisions turn on.
+    /// Pseudorandom numbers (SplitMix64), including special values at which decisions change.
     struct Numbers(u64);
 
     impl Numbers {
@@ -362,7 +383,7 @@ mod tests {
         }
     }
 
-    /// As in tests/emulator/driver.cpp.
+    /// Input and output of `emulated_iteration`. The layout matches tests/emulator/driver.cpp.
     #[repr(C)]
     #[derive(Clone, Copy, Debug)]
     struct Decided {
@@ -380,19 +401,20 @@ mod tests {
         code: i32,
     }
 
-    /// Decides, with <r, M^-1 r>, <r, r> and <p, A p>.
+    /// Updates the state, given <r, M^-1 r>, <r, r> and <p, A p>.
     type Decide = unsafe extern "C" fn(*mut Decided, f64, f64, f64);
 
-    /// That of the emulated device.
+    /// Returns the function of the emulated device, if the emulator is loaded.
     fn emulated() -> Option<Decide> {
-        // SAFETY: asks the loader for a library, then for a function of the type it has in tests/emulator/driver.cpp.
+        // SAFETY: the library is only loaded if it is present. The type `Decide` matches the definition of the function
+        // in tests/emulator/driver.cpp.
         unsafe {
             let found = sys::is_culib_present().then(|| sys::culib().get::<Decide>(b"emulated_iteration\0"));
             found.and_then(std::result::Result::ok).map(|function| *function)
         }
     }
 
-    /// The device's text decides as ours, to the bit.
+    /// The device functions return bitwise the results of the host functions.
     #[test]
     #[ignore = "needs an emulated device"]
     fn a_device_decides_alike() {
@@ -434,7 +456,7 @@ mod tests {
                 code: code as i32,
             };
             let mut its = state(&at, Code::Running);
-            // SAFETY: changes what it is given alone.
+            // SAFETY: the function writes only to `its`, which is valid and exclusively borrowed during the call.
             unsafe { device(&mut its, rho, norm2, sigma) };
             at.iterations += 1;
             at.norm2 = norm2;
@@ -448,7 +470,7 @@ mod tests {
             if code == Code::Running {
                 code = at.take_sigma(sigma);
             }
-            // A NaN's sign says nothing.
+            // The sign and the payload of a NaN are not compared.
             let bits = |v: f64| if v.is_nan() { u64::MAX } else { v.to_bits() };
             let all = |d: Decided| {
                 let reals = [d.rho, d.sigma, d.alpha, d.beta, d.norm2, d.norm].map(bits);

@@ -1,7 +1,7 @@
-//! GMRES(m): the least residual over a Krylov space of up to m dimensions, then again from there.
+//! GMRES(m) for general matrices: minimizes the residual over a Krylov space of up to m dimensions, then restarts.
 //!
 //! Source: Saad and Schultz, GMRES: a generalized minimal residual algorithm for solving nonsymmetric linear systems,
-//! SIAM J. Sci. Stat. Comput. 7 (1986); preconditioned from the right, so that r is that of A x = b.
+//! SIAM J. Sci. Stat. Comput. 7 (1986). With right preconditioning, r is the residual of A x = b.
 
 use super::{State, divides};
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
@@ -9,32 +9,33 @@ use crate::error::{Result, reserve, zeroed};
 use crate::report::StopReason;
 use crate::runtime::number::hypot;
 
-/// Vectors beside x, b and r: the basis, and z.
+/// Returns the number of vectors in addition to x, b and r: `restart` + 1 basis vectors, and z.
 pub const fn gmres_vectors(restart: usize) -> usize {
     restart + 2
 }
 
-/// Numbers of a member beside vectors. The caller makes one for each member before the members start: none may find
-/// that memory is out while the others go on.
+/// Scalars of GMRES, one instance per thread. The caller allocates all instances before the threads start. No single
+/// thread can then fail to allocate memory while the other threads continue.
 pub struct GmresRoom {
     restart: usize,
-    /// R of the Hessenberg matrix, column j at j (restart + 1); the last column is the one in work.
+    /// R of the QR factorization of the Hessenberg matrix H. Column j begins at j (restart + 1). The last column is
+    /// a column of H until it is rotated.
     r: Vec<f64>,
-    /// Right-hand side of the least squares problem, rotated.
+    /// Rotated right-hand side of the least-squares problem.
     g: Vec<f64>,
-    /// Cosines and sines.
+    /// Cosine and sine of each Givens rotation.
     rotations: Vec<(f64, f64)>,
-    /// <v_i, w> of a pass.
+    /// Inner products <v_i, w> of one Gram-Schmidt pass.
     products: Vec<f64>,
     ids: Vec<VectorId>,
     terms: Vec<(f64, VectorId)>,
 }
 
 impl GmresRoom {
-    /// For a basis of `restart` vectors (at least 1).
+    /// Allocates the scalars for cycles of `restart` iterations (at least 1).
     ///
     /// # Errors
-    /// `Error::NoMemory`.
+    /// Returns `Error::NoMemory` if an allocation fails.
     pub fn new(restart: usize) -> Result<Self> {
         let what = "the Hessenberg matrix of gmres";
         let (restart, rows) = (restart.max(1), restart.max(1) + 1);
@@ -57,8 +58,8 @@ impl GmresRoom {
         &mut self.r[j * rows..(j + 1) * rows]
     }
 
-    /// Rotations 0 .. j - 1 of column j, and rotation j, which makes its last entry zero. False where the column is
-    /// zero then, or not finite.
+    /// Applies rotations 0 .. j - 1 to column j. Computes rotation j, which makes the last entry of the column zero,
+    /// and applies it to g. Returns false if the diagonal entry of R is zero or not finite.
     fn rotate(&mut self, j: usize) -> bool {
         for i in 0..j {
             let (c, s) = self.rotations[i];
@@ -80,7 +81,7 @@ impl GmresRoom {
         true
     }
 
-    /// y = R^-1 g of the first `k` columns, as the terms of V y.
+    /// Computes y = R^-1 g for the first `k` columns. Stores y in g, and the terms of V y in `terms`.
     fn back_substitute(&mut self, k: usize) {
         let rows = self.restart + 1;
         for i in (0..k).rev() {
@@ -99,13 +100,16 @@ fn v(k: usize) -> VectorId {
     VectorId::own(k)
 }
 
-/// GMRES from x and r = b - A x, v_0 = r / norm(r). Iteration j of a cycle:
+/// Runs GMRES from x and r = b - A x with v_0 = r / norm(r). Iteration j = 0, 1, ... of a cycle computes
 ///
-/// w = A M^-1 v_j, h_ij = <v_i, w> and w = w - V h, twice, h_j+1,j = norm(w), v_j+1 = w / h_j+1,j;
-/// Givens rotations take H to R; their right-hand side g ends with the norm of the residual.
+/// w = A M^-1 v_j; twice: h_ij = <v_i, w>, w = w - sum_i h_ij v_i; h_j+1,j = norm(w), v_j+1 = w / h_j+1,j.
 ///
-/// At the end of a cycle x = x + M^-1 V y with R y = g, and r = b - A x, a product that is not counted. An iteration
-/// is a product with A, M^-1 and j + 1 inner products in each of two passes. Ends as stagnated where R is singular.
+/// Givens rotations transform H to R and g = norm(r) e_0 to the right-hand side of R y = g. The magnitude of the last
+/// entry of g is the norm of the residual. At the end of a cycle, x = x + M^-1 V y and r = b - A x. The product with A
+/// in this residual does not count as an iteration.
+///
+/// Cost of iteration j: one product with A, one application of M^-1, and j + 1 inner products in each of two passes.
+/// Returns `Stagnated` if R is singular.
 pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoom) -> Result<StopReason> {
     loop {
         let (columns, end) = cycle(s, at, room);
@@ -122,7 +126,7 @@ pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut Gmre
     }
 }
 
-/// A cycle: the columns of R made, and the end if it ends the run.
+/// Runs one cycle. Returns the number of computed columns of R, and the stop reason if the run ends.
 fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoom) -> (usize, Option<StopReason>) {
     let z = v(room.restart + 1);
     room.g[0] = at.norm;
@@ -148,8 +152,8 @@ fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoo
     (room.restart, None)
 }
 
-/// Classical Gram-Schmidt of v_j+1 against v_0 .. v_j, twice: orthogonal to rounding (Giraud, Langou, Rozloznik 2005).
-/// Column j of H; returns its last entry.
+/// Orthogonalizes v_j+1 against v_0 .. v_j by two passes of classical Gram-Schmidt. The second pass makes the vectors
+/// orthogonal up to rounding. Stores column j of H and returns its last entry, norm(v_j+1).
 fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, room: &mut GmresRoom) -> f64 {
     room.column(j).fill(0.0);
     room.ids.clear();
@@ -169,7 +173,7 @@ fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, room: &mut GmresR
     norm2.sqrt()
 }
 
-/// x = x + M^-1 V y; r is spent.
+/// Computes x = x + M^-1 V y. May overwrite r.
 fn advance<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, room: &GmresRoom) {
     if columns == 0 {
         return;

@@ -1,43 +1,45 @@
-//! IDR(s) with bi-orthogonality: residuals in spaces of ever fewer dimensions, each orthogonal to s fixed vectors.
+//! IDR(s) with biorthogonality for general matrices. Residuals lie in nested spaces of decreasing dimension, which are
+//! defined by orthogonality to s fixed shadow vectors.
 //!
 //! Source: van Gijzen and Sonneveld, Algorithm 913: an elegant IDR(s) variant that efficiently exploits biorthogonality
-//! properties, ACM TOMS 38 (2011); preconditioned from the right.
+//! properties, ACM TOMS 38 (2011). With right preconditioning, r is the residual of A x = b.
 
 use super::{State, divides};
 use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Result, reserve, zeroed};
 use crate::report::StopReason;
 
-/// omega is made larger where t and r are nearly orthogonal, |cos| below this (Sleijpen and van der Vorst 1995).
+/// If |cos(t, r)| is below this value, omega is multiplied by `KAPPA` / |cos(t, r)|. A small omega would amplify
+/// rounding errors.
 const KAPPA: f64 = 0.7;
-/// State of SplitMix64 before the first shadow vector; the vectors are drawn one after the other.
+/// State of the generator SplitMix64 before the first shadow vector. The vectors are consecutive parts of one sequence.
 const SEED: u64 = 42;
-/// What a draw adds to that state (Steele, Lea and Flood 2014).
+/// Increment of the state of SplitMix64 per random number.
 const DRAW: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Vectors beside x, b and r: P, G, U, and two of work.
+/// Returns the number of vectors in addition to x, b and r: P, G and U with s vectors each, and two work vectors.
 pub const fn idr_vectors(shadow: usize) -> usize {
     3 * shadow + 2
 }
 
-/// Numbers of a member beside vectors; one for each member, made before they start, as with gmres.
+/// Scalars of IDR(s), one instance per thread. The caller allocates all instances before the threads start, as in GMRES.
 pub struct IdrRoom {
     shadow: usize,
-    /// <p_i, g_j> at i s + j: lower triangular.
+    /// Lower triangular matrix m_ij = <p_i, g_j>, stored at index i s + j.
     m: Vec<f64>,
-    /// <p_i, r>.
+    /// f_i = <p_i, r>.
     f: Vec<f64>,
-    /// Solution of M c = f, then products <p_i, g_k>, i from k on.
+    /// Solution c of M c = f; later the products <p_i, g_k> for i >= k.
     c: Vec<f64>,
     ids: Vec<VectorId>,
     terms: Vec<(f64, VectorId)>,
 }
 
 impl IdrRoom {
-    /// For s = `shadow` (at least 1).
+    /// Allocates the scalars for s = `shadow` (at least 1).
     ///
     /// # Errors
-    /// `Error::NoMemory`.
+    /// Returns `Error::NoMemory` if an allocation fails.
     pub fn new(shadow: usize) -> Result<Self> {
         let (shadow, what) = (shadow.max(1), "the small matrices of idr");
         let (mut ids, mut terms) = (Vec::new(), Vec::new());
@@ -48,7 +50,8 @@ impl IdrRoom {
         Ok(Self { shadow, m, f, c, ids, terms })
     }
 
-    /// No more shadow vectors than rows: more are not independent. With as many, s steps solve the system.
+    /// Limits s to the number of rows, since more shadow vectors are linearly dependent. If s equals the number of
+    /// rows, s steps solve the system in exact arithmetic.
     fn fit(&mut self, rows: usize) {
         self.shadow = self.shadow.min(rows);
         self.ids.truncate(self.shadow);
@@ -66,17 +69,17 @@ impl IdrRoom {
         VectorId::own(2 * self.shadow + k)
     }
 
-    /// Work.
+    /// First work vector: M^-1 times a vector.
     fn v(&self) -> VectorId {
         VectorId::own(3 * self.shadow)
     }
 
-    /// Work.
+    /// Second work vector.
     fn t(&self) -> VectorId {
         VectorId::own(3 * self.shadow + 1)
     }
 
-    /// c of M c = f, rows and columns k and later.
+    /// Solves M c = f by forward substitution, restricted to rows and columns k and later.
     fn solve(&mut self, k: usize) {
         let n = self.shadow;
         for i in k..n {
@@ -88,7 +91,7 @@ impl IdrRoom {
         }
     }
 
-    /// factor c_i times vectors `of` i, i from k on.
+    /// Sets `terms` to `factor` c_i times vector `of` i, for i >= k.
     fn take_terms(&mut self, k: usize, factor: f64, of: fn(&Self, usize) -> VectorId) {
         self.terms.clear();
         for i in k..self.shadow {
@@ -97,15 +100,17 @@ impl IdrRoom {
     }
 }
 
-/// IDR(s) from x and r = b - A x. P: s random vectors, orthonormal (no more than rows). A cycle, f = P'r, for
-/// k = 1 .. s:
+/// Runs IDR(s) from x and r = b - A x. P has s random orthonormal columns (at most one per row of A). Let B denote the
+/// preconditioner and M = P'G. With f = P'r, a cycle computes for k = 1 .. s
 ///
-/// M c = f (rows from k on), v = M^-1 (r - sum c_i g_i), u_k = omega v + sum c_i u_i, g_k = A u_k;
-/// g_k and u_k less multiples of g_i and u_i, i < k, such that g_k is orthogonal to p_i; column k of M = P'g_k;
-/// beta = f_k / m_kk, r = r - beta g_k, x = x + beta u_k, f = f - beta m_k;
+/// M c = f (rows k and later), v = B^-1 (r - sum_i c_i g_i), u_k = omega v + sum_i c_i u_i, g_k = A u_k;
+/// for i < k: a = <p_i, g_k> / m_ii, g_k = g_k - a g_i, u_k = u_k - a u_i; then column k of M is m_k = P'g_k;
+/// beta = f_k / m_kk, r = r - beta g_k, x = x + beta u_k, f = f - beta m_k.
 ///
-/// and at its end v = M^-1 r, t = A v, r = r - omega t, x = x + omega v, omega least or larger (`KAPPA`). An iteration
-/// is a product with A. Ends as stagnated where m_kk, <t, t> or omega vanishes.
+/// The cycle ends with v = B^-1 r, t = A v, r = r - omega t, x = x + omega v. Here omega = <t, r> / <t, t> minimizes
+/// the norm of r, unless `KAPPA` increases omega.
+///
+/// Each product with A counts as one iteration. Returns `Stagnated` if m_kk, <t, t> or omega is zero or not finite.
 pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut IdrRoom) -> Result<StopReason> {
     room.fit(s.rows());
     let n = room.shadow;
@@ -143,7 +148,8 @@ pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut IdrRoo
     }
 }
 
-/// P orthonormal, G = U = 0, M = I. False where the vectors drawn are not independent.
+/// Sets P to orthonormal random vectors, G = U = 0 and M = I. Returns false if the random vectors are linearly
+/// dependent.
 fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
     let n = room.shadow;
     room.m.fill(0.0);
@@ -159,7 +165,7 @@ fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
                 norm2 = s.combine_norm2(p, 1.0, &[(-product, room.p(i))]);
             }
         }
-        // What is left of a dependent vector is rounding: its square, 1e-32 of the whole.
+        // For a linearly dependent vector, only rounding errors remain: about 1e-32 of the squared norm.
         if norm2 <= 1e-24 * drawn || !norm2.is_finite() {
             return false;
         }
@@ -171,7 +177,7 @@ fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
     true
 }
 
-/// u_k and g_k = A u_k, and column k of M.
+/// Computes u_k, g_k = A u_k and column k of M.
 fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom, k: usize, omega: f64) {
     let n = room.shadow;
     let (g, u, v, t) = (room.g(k), room.u(k), room.v(), room.t());
@@ -187,8 +193,9 @@ fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom, k: usi
     room.terms.push((omega, z));
     s.combine(u, room.c[k], &room.terms);
     s.product(u, g);
-    // One after the other, as published. All products in one pass differ by rounding alone, and took 111 iterations in
-    // place of 108 on blocks3_24 of the golden table with M = D.
+    // The vectors g_i are subtracted one after another, as published. Computing all inner products in one pass differs
+    // only by rounding. With M = D, the single pass needed 111 iterations instead of 108 on blocks3_24 of the golden
+    // table.
     for i in 0..k {
         let alpha = s.inner(room.p(i), g) / room.m[i * n + i];
         s.combine(g, 1.0, &[(-alpha, room.g(i))]);
@@ -200,7 +207,8 @@ fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom, k: usi
     }
 }
 
-/// r = r - omega A M^-1 r, x with it. Returns omega and <r, r>, where there are such.
+/// Computes r = r - omega A B^-1 r and x = x + omega B^-1 r with the preconditioner B. Returns omega and <r, r>, or
+/// `None` if omega or <t, t> is zero or not finite.
 fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, room: &IdrRoom, norm: f64) -> Option<(f64, f64)> {
     let (v, t) = (room.v(), room.t());
     let z = if s.is_unpreconditioned() { VectorId::R } else { v };

@@ -1,7 +1,7 @@
-//! MINRES: the least residual over the Krylov space of a symmetric matrix, which may be indefinite.
+//! MINRES for symmetric matrices, which may be indefinite: minimizes the residual over the Krylov space.
 //!
 //! Source: Paige and Saunders, Solution of sparse indefinite systems of linear equations, SIAM J. Numer. Anal. 12
-//! (1975), with a symmetric positive definite M.
+//! (1975). The preconditioner M must be symmetric and positive definite.
 
 use super::{State, divides};
 use crate::backend::steps::pcg::SQUARE;
@@ -10,39 +10,44 @@ use crate::error::{Error, Result};
 use crate::report::StopReason;
 use crate::runtime::number::hypot;
 
-/// u_k-1, u_k and u_k+1 of the Lanczos process, in turns.
+/// First of three vectors for u_k-1, u_k and u_k+1 of the Lanczos process; u_k has index k mod 3.
 const U: usize = 0;
-/// w_k-1 and w_k, in turns.
+/// First of two vectors for w_k-1 and w_k; w_k has index k mod 2.
 const W: usize = 3;
-/// M^-1 u_k and M^-1 u_k+1, in turns.
+/// First of two vectors for M^-1 u_k and M^-1 u_k+1; M^-1 u_k has index k mod 2.
 const Y: usize = 5;
 
-/// Vectors beside x, b and r.
+/// Number of vectors in addition to x, b and r.
 pub const MINRES_VECTORS: usize = 7;
 
-/// The last rotation, and what it leaves of the next column of T.
+/// Givens rotation k, and its effect on column k + 1 of T.
 struct Rotation {
     cosine: f64,
     sine: f64,
-    /// Of row k - 1 in column k + 1.
+    /// Entry in row k - 1 of column k + 1.
     epsilon: f64,
-    /// Of row k in column k + 1, before rotation k.
+    /// Entry in row k of column k + 1, before rotation k.
     delta: f64,
-    /// The part of the right-hand side that is left: the norm of M^-1/2 r.
+    /// phibar_k+1, the remaining entry of the rotated right-hand side; its magnitude is the norm of M^-1/2 r.
     phi: f64,
 }
 
-/// MINRES from x and r = b - A x, u_1 = r, u_0 = 0, w_0 = w_-1 = 0. With y_k = M^-1 u_k, beta_k = <u_k, y_k>^1/2:
+/// Runs MINRES from x and r = b - A x with u_1 = r, u_0 = 0, w_0 = w_-1 = 0, phibar_1 = beta_1. Let y_k = M^-1 u_k and
+/// beta_k = <u_k, y_k>^1/2. Iteration k computes
 ///
 /// u_k+1 = A y_k / beta_k - (alpha_k / beta_k) u_k - (beta_k / beta_k-1) u_k-1, alpha_k = <y_k, A y_k> / beta_k^2;
-/// Givens rotations take the tridiagonal T of alpha and beta to R: gamma_k = (gammabar_k^2 + beta_k+1^2)^1/2;
-/// w_k = (y_k / beta_k - delta_k w_k-1 - epsilon_k w_k-2) / gamma_k, x = x + phi_k w_k;
-/// r = s_k^2 r - phibar_k c_k u_k+1 / beta_k+1, whose 2-norm is tested: that of M^-1/2 r alone is least.
+/// gamma_k = (gammabar_k^2 + beta_k+1^2)^1/2, c_k = gammabar_k / gamma_k, s_k = beta_k+1 / gamma_k;
+/// w_k = (y_k / beta_k - delta_k w_k-1 - epsilon_k w_k-2) / gamma_k, x = x + c_k phibar_k w_k;
+/// phibar_k+1 = s_k phibar_k, r = s_k^2 r - phibar_k+1 c_k u_k+1 / beta_k+1.
 ///
-/// A product, M^-1, three inner products. Ends as stagnated where gamma_k vanishes: A is singular.
+/// The Givens rotations (c_k, s_k) transform the tridiagonal matrix T of alpha and beta to the upper triangular R.
+/// MINRES minimizes the norm of M^-1/2 r, but the test uses the 2-norm of r.
+///
+/// Cost per iteration: one product with A, one application of M^-1, three inner products. Returns `Stagnated` if beta_k
+/// or gamma_k is zero or not finite. If gamma_k is zero, A is singular.
 ///
 /// # Errors
-/// `Error::Breakdown` where <u, M^-1 u> is negative: M is indefinite.
+/// Returns `Error::Breakdown` if <u, M^-1 u> is negative, since M is then indefinite.
 pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     s.copy(VectorId::R, VectorId::own(U));
     let mut beta = lanczos_norm(s, 0, at.iterations)?;
@@ -55,7 +60,7 @@ pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<Stop
         let alpha = next_lanczos_vector(s, k, beta, beta_old);
         let beta_next = lanczos_norm(s, k + 1, at.iterations)?;
         let epsilon = last.epsilon;
-        // Rotation k - 1 of column k; rotation k makes its last entry gamma.
+        // Rotation k - 1 is applied to column k. Rotation k then changes its diagonal entry to gamma.
         let delta = last.cosine * last.delta + last.sine * alpha;
         let gamma_bar = last.sine * last.delta - last.cosine * alpha;
         let gamma = hypot(gamma_bar, beta_next);
@@ -65,7 +70,7 @@ pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<Stop
         let (cosine, sine) = (gamma_bar / gamma, beta_next / gamma);
         let phi = cosine * last.phi;
         let (w, w_old) = (VectorId::own(W + k % 2), VectorId::own(W + (k + 1) % 2));
-        // w_k in the place of w_k-2; neither it nor w_k-1 counts before it is there.
+        // w_k overwrites w_k-2. In the first iterations, w_k-1 and w_k-2 do not exist and are not used.
         let scale = if k >= 2 { -epsilon / gamma } else { 0.0 };
         let terms = [(1.0 / (beta * gamma), y(s, k)), (-delta / gamma, w_old)];
         s.combine(w, scale, &terms[..if k >= 1 { 2 } else { 1 }]);
@@ -90,12 +95,13 @@ fn u(k: usize) -> VectorId {
     VectorId::own(U + k % 3)
 }
 
-/// M^-1 u_k.
+/// Returns the vector that contains M^-1 u_k.
 fn y<S: KrylovSteps + ?Sized>(s: &S, k: usize) -> VectorId {
     if s.is_unpreconditioned() { u(k) } else { VectorId::own(Y + k % 2) }
 }
 
-/// u_k+1, orthogonal in M^-1 to those before. Returns alpha_k, which is taken after u_k-1 is out.
+/// Computes u_k+1, M^-1-orthogonal to the previous vectors. Returns alpha_k, computed after the subtraction of u_k-1 as
+/// in modified Gram-Schmidt.
 fn next_lanczos_vector<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, beta: f64, beta_old: f64) -> f64 {
     let (y, next) = (y(s, k), u(k + 1));
     s.product(y, next);
@@ -109,7 +115,7 @@ fn next_lanczos_vector<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, beta: f64, 
     alpha
 }
 
-/// y_k = M^-1 u_k, and beta_k = <u_k, y_k>^1/2.
+/// Computes y_k = M^-1 u_k. Returns beta_k = <u_k, y_k>^1/2.
 fn lanczos_norm<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, iteration: usize) -> Result<f64> {
     let y = y(s, k);
     if !s.is_unpreconditioned() {

@@ -1,7 +1,8 @@
-//! Preconditioned conjugate gradients (report 16-06, algorithm 1), for any family that has the steps.
+//! Krylov methods for A x = b. [`pcg`] implements preconditioned conjugate gradients (report 16-06, algorithm 1) for
+//! every family that implements `PcgSteps`.
 //!
-//! [`pcg`] is the loop of a solve; the decisions, pure functions of its [`State`], are in `decisions`. The methods for
-//! general matrices are in files of their own names, over `KrylovSteps`.
+//! The module `decisions` decides how a solve continues. Its functions depend only on the [`State`] and on the scalars
+//! that the steps return. The methods for general matrices (BiCG, BiCGSTAB, GMRES, IDR(s), MINRES) use `KrylovSteps`.
 
 mod bicg;
 mod bicgstab;
@@ -35,34 +36,37 @@ use decisions::ROUNDINGS;
 
 pub use crate::options::Norm;
 
-/// The caller of PCG, whose system may be larger than the one that PCG solves.
+/// Caller of PCG. The caller's system may be larger than the system that PCG solves.
 pub trait Caller<S: ?Sized> {
-    /// Stores x for the user if it is better than the iterate stored before, of norm `best`. Returns the norm of x as
-    /// it is stored. May overwrite r.
+    /// Stores x in the user's array if its norm is below `best`, the norm of the previously stored iterate. Returns
+    /// the norm of the stored x, or `None` if x was not stored. `norm` is the tested norm of x. May overwrite r.
     fn keep(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
 
-    /// Runs another method in place of PCG, if there is one.
+    /// Runs another Krylov method instead of PCG. Returns `None` if PCG is to run.
     fn method(&mut self, _s: &mut S, _at: &mut State) -> Option<Result<StopReason>> {
         None
     }
 
-    /// A run has ended. Returns the reason that the solve ends with; none if `at` begins another run.
+    /// Handles the end of a run. Returns the stop reason of the solve, or `None` if `at` begins another run.
     fn ended(&mut self, _s: &mut S, _at: &mut State, reason: StopReason) -> Option<StopReason> {
         Some(reason)
     }
 
-    /// A run broke down. Returns what comes next.
+    /// Handles a breakdown. Returns the next step of the loop.
     ///
     /// # Errors
-    /// The error, if nothing does.
+    /// Returns `error` if the solve cannot continue.
     fn recover(&mut self, _s: &mut S, _at: &mut State, error: Error) -> Result<Next> {
         Err(error)
     }
 }
 
-/// Iterates from x and r = b - A x until the caller ends the solve, with x, and `at` as it stands. Convergence seen on
-/// the recurred residual is confirmed on a recomputed one, where the test says so; where that misses it, or squares are
-/// nothing but rounding, PCG restarts from it.
+/// Runs PCG from x and r = b - A x until the caller ends the solve. Returns the stop reason; x and `at` contain the
+/// final iterate and its state.
+///
+/// If `Test::confirms` is set, convergence of the recurred residual is confirmed with the recomputed residual. PCG
+/// restarts from the recomputed residual if this residual fails the test. PCG also restarts if <r, M^-1 r> or <p, A p>
+/// is below the rounding level.
 pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Result<StopReason> {
     let mut next = Next::Start;
     loop {
@@ -103,11 +107,11 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
     }
 }
 
-/// A start from r = b - A x: z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>. A backend that runs the loop by
-/// itself goes on to its end.
+/// Starts PCG from r = b - A x: z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>. If the backend runs the loop
+/// itself, returns the code at the end of that loop.
 fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Code {
     loop {
-        // The check adds no means: no x of the given mean removes them.
+        // The means of r do not count in the test: no x with the prescribed means can reduce them.
         if at.test.centers {
             at.norm2 = s.center_residual().norm2.unwrap_or(at.norm2);
         }
@@ -125,7 +129,7 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
             break;
         }
         at.kept = caller.keep(s, at.kept, at.norm).unwrap_or(at.kept);
-        // That may change x by a constant: r is to be that of the x kept.
+        // `keep` may shift x by a constant and overwrite r. r must be the residual of the stored x.
         at.norm2 = s.residual();
     }
     at.begin();
@@ -135,10 +139,10 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
     }
 }
 
-/// The loop as a backend runs it by itself, if it does, up to its end.
+/// Runs the loop on the backend until it ends. Returns `Running` if the backend has no loop of its own.
 fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let Some(code) = s.iterate(at) else { return Code::Running };
-    // The backend has <r, r>.
+    // Only the backend knows <r, r> after its loop.
     (at.recurred, at.norm2) = (true, f64::INFINITY);
     match code {
         Code::Paused if !at.stopped && changes_preconditioner(s, at) => Code::Changed,
@@ -152,7 +156,8 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     }
 }
 
-/// An iteration. Where it is the last one of a run, x has its step, except where the residual has diverged.
+/// Computes one iteration. After the last iteration of a run, x includes the update alpha p, unless the residual has
+/// diverged.
 fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let replaces = at.is_replacement_due() && s.replaces_residual();
     s.record(at.alpha, at.beta);
@@ -191,7 +196,8 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     ascend(s, at, conjugate.then_some((at.alpha, at.beta)))
 }
 
-/// The convergence check. rho = <r, M^-1 r> is needed for the test in the preconditioned norm, else only to go on.
+/// Checks convergence. With the preconditioned norm, the test needs rho = <r, M^-1 r>. With the 2-norm, rho is
+/// computed only if the iteration continues.
 fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code {
     let preconditioned = at.test.norm == Norm::Preconditioned;
     if preconditioned {
@@ -223,7 +229,7 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
     }
 }
 
-/// To the next direction and its energy; `step`: alpha and beta, none where p = z.
+/// Computes the next direction p, q = A p and sigma = <p, q>. `step` is (alpha, beta); `None` selects p = z.
 fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f64)>) -> Code {
     let sigma = s.ascend(step);
     match at.take_sigma(sigma) {
@@ -233,13 +239,15 @@ fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f6
     }
 }
 
-/// Whether the steps have switched to another preconditioner, in whose norm nothing is tested.
+/// Switches to another preconditioner if the steps recommend it. Returns whether they switched. With the preconditioned
+/// norm there is no switch, because the tested norm would change.
 fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
     at.test.norm == Norm::True2 && s.change_preconditioner(at)
 }
 
-/// Whether rounding explains that a square is not positive: it is no sign of an indefinite matrix then. r'M^-1 r of a
-/// definite M; p'Ap where the terms of that sum, |p|'|A||p| <= 2 max center <p, p>, are large relative to it.
+/// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
+/// (docs/theory/rrb.md, breakdown). For r'M^-1 r, this is the case if M is definite. For p'Ap, this is the case if
+/// |p'Ap| <= 128 epsilon max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>.
 fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, square: f64) -> bool {
     let test = &at.test;
     if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {
@@ -254,12 +262,12 @@ fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, squa
     if quantity != ENERGY {
         return test.definite;
     }
-    // The terms over |p'Ap|, so that no square overflows or vanishes.
+    // p is scaled by sqrt(max(center) / |p'Ap|), so that no square overflows or underflows.
     let factor = test.center_max.sqrt() / (-square).sqrt();
     square == 0.0 || 2.0 * s.direction_norm2(factor) * ROUNDINGS * f64::EPSILON >= 1.0
 }
 
-/// The tested norm of b - A x.
+/// Recomputes r = b - A x and returns its tested norm.
 fn recomputed<S: PcgSteps + ?Sized>(s: &mut S, norm: Norm) -> f64 {
     let norm2 = s.residual();
     if norm == Norm::True2 {
@@ -269,15 +277,17 @@ fn recomputed<S: PcgSteps + ?Sized>(s: &mut S, norm: Norm) -> f64 {
     s.preconditioned_square().abs().sqrt()
 }
 
-/// The square of a norm, which may have vanished; anything else than a finite number that is not negative is a
-/// breakdown.
+/// Returns `value`, the square of a norm, if it is finite and nonnegative. Zero is allowed: squares may underflow.
+///
+/// # Errors
+/// Returns `Error::Breakdown` for a negative value, an infinite value or NaN.
 pub fn not_negative(quantity: &'static str, value: f64, iteration: usize) -> Result<f64> {
     if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(Error::Breakdown { quantity, value, iteration }) }
 }
 
 impl State {
-    /// An iteration of a method other than PCG is done, with this norm of the residual: notifies the observer. Returns
-    /// the reason of the end, if this is one.
+    /// Counts one iteration of a method other than PCG and notifies the observer. `norm` is the norm of the recurred
+    /// residual. Returns the stop reason if the run ends.
     fn observe<S: KrylovSteps + ?Sized>(&mut self, s: &mut S, norm: f64) -> Option<StopReason> {
         self.iterations += 1;
         (self.norm, self.recurred) = (norm, true);
@@ -286,7 +296,7 @@ impl State {
     }
 }
 
-/// Whether a method may divide by this.
+/// Returns whether a method may divide by `value`: it is finite and nonzero.
 fn divides(value: f64) -> bool {
     value != 0.0 && value.is_finite()
 }

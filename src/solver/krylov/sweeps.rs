@@ -1,17 +1,17 @@
-//! Relaxation as a solver: Jacobi, Gauss-Seidel and SOR in any order of the rows.
+//! Stationary iterations: Jacobi, Gauss-Seidel and SOR in any order of the rows. The sweep itself is a backend step.
 //!
-//! Source: the 2008 thesis, algorithms 1 and 2, (3.8) to (3.12); the sweep itself is a step.
+//! Source: the 2008 thesis, algorithms 1 and 2, (3.8) to (3.12).
 
 use super::State;
 use crate::backend::steps::vectors::SweepSteps;
 use crate::error::Result;
 use crate::report::StopReason;
 
-/// Vectors beside x, b and r.
+/// Number of vectors in addition to x, b and r.
 pub const SWEEPS_VECTORS: usize = 0;
 
-/// x = x + N (b - A x), N that of the method, until norm(b - A x) <= threshold: the residual of every sweep is computed
-/// from x. A sweep and a product an iteration.
+/// Repeats x = x + N (b - A x) until norm(b - A x) <= threshold. The method defines N, for example N = omega D^-1 for
+/// damped Jacobi. Each iteration computes one sweep, and the residual b - A x from x.
 pub fn sweeps<S: SweepSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     loop {
         s.sweep(at.iterations);
