@@ -22,7 +22,7 @@ pub const fn idr_vectors(shadow: usize) -> usize {
     3 * shadow + 2
 }
 
-/// Scalars of IDR(s), one instance per thread. The caller allocates all instances before the threads start, as in GMRES.
+/// Scalars of IDR(s), one instance per thread. As in GMRES, the caller allocates all instances before threads start.
 pub struct IdrRoom {
     shadow: usize,
     /// Lower triangular matrix m_ij = <p_i, g_j>, stored at index i s + j.

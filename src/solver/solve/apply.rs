@@ -1,4 +1,4 @@
-//! One application of M^-1, and one of A.
+//! Single applications of M^-1 and of A to the caller's vector.
 
 use super::control::{Control, check_inputs, check_overflow, finite};
 use crate::backend::steps::solve::SolveSteps;
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::report::Outcome;
 use crate::runtime::number::power_of_two_below;
 
-/// z = M^-1 r; where singular, r and z are projected, so that M^-1 stays symmetric.
+/// Computes z = M^-1 r. On a singular system, computes z = P M^-1 P r, which is also a symmetric operator.
 pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let inputs = check_inputs(s, c, false)?;
     if inputs.rhs_max == 0.0 {
@@ -38,7 +38,7 @@ pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     Ok(Outcome::default())
 }
 
-/// y = A x.
+/// Computes y = A x.
 pub fn multiply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     check_inputs(s, c, false)?;
     s.load(1.0, false);

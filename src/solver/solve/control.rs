@@ -1,4 +1,4 @@
-//! What a solve looks up, and the ranges of numbers that it must keep to.
+//! Parameters of a solve, and checks that inputs and results are within the range of double precision.
 
 use crate::backend::steps::solve::{Criterion, Inputs, SolveSteps};
 use crate::backend::steps::vectors::KrylovSteps;
@@ -8,26 +8,26 @@ use crate::options::{Options, Reference, opt};
 use crate::report::{Outcome, StopReason};
 use crate::solver::krylov::{Norm, State};
 
-/// Where nodes and singular components lie, for errors: how a family counts.
+/// Locations of nodes and singular components for error messages, in the index convention of the family.
 pub trait Places: Sync {
-    /// Node i of a row.
+    /// Returns the location of node `i` of row `row`.
     fn node(&self, i: usize, row: usize) -> Place;
-    /// The first node of a singular component.
+    /// Returns the location of the first node of a singular component.
     fn component(&self, component: usize) -> Place;
 }
 
-/// What was seen of a matrix.
+/// Properties of the matrix that the factorization has found.
 #[derive(Clone, Copy)]
 pub struct Seen<'a> {
     /// Largest center.
     pub center_max: f64,
-    /// Singular components.
+    /// Number of singular components.
     pub singular: usize,
-    /// Where they are.
+    /// Locations of nodes and components for error messages.
     pub places: &'a dyn Places,
 }
 
-/// What a solve looks up, the same for every member of a team.
+/// Parameters of a solve, equal for all threads.
 pub struct Control<'a> {
     pub norm: Norm,
     pub reference_initial: bool,
@@ -36,31 +36,34 @@ pub struct Control<'a> {
     pub max_iter: usize,
     pub check_input: bool,
     pub check_compatibility: bool,
-    /// Of the matrix; its largest center is looked at for guesses far off and solutions too small for a double.
+    /// Properties of the matrix. Its largest center determines whether a guess is too large, and whether a solution is
+    /// too small for double precision.
     pub seen: Seen<'a>,
-    /// Sweeps in f32.
+    /// The sweeps of M compute in single precision.
     pub short: bool,
-    /// M is definite: recursions alone may make another.
+    /// M is definite. Only recursive cycles can make M indefinite.
     pub definite: bool,
-    /// At most so many nodes.
+    /// Upper bound of the number of nodes.
     pub nodes: usize,
-    /// In place of PCG.
+    /// Krylov method that replaces PCG.
     pub method: Option<&'a dyn Method>,
-    /// Goes on where PCG breaks down, with the second M.
+    /// Krylov method that continues after a breakdown of PCG, with the second preconditioner.
     pub second: Option<&'a dyn Method>,
-    /// A residual of more than this times the reference, and times the first one, has diverged.
+    /// A residual has diverged if its norm exceeds this factor times both the reference and the norm of the first
+    /// residual.
     pub divergence: f64,
     /// M has the unit of A.
     pub same_unit: bool,
-    /// A may be indefinite.
+    /// A may be indefinite; see `Test::general`.
     pub general: bool,
-    /// A solve before this one, which goes on from its x.
+    /// Outcome of a previous solve. The present solve continues from its x.
     pub before: Option<Outcome>,
 }
 
-/// A method in `KrylovSteps`. It ends on the recurred residual, which the solve confirms.
+/// Krylov method that uses `KrylovSteps`. The method tests its recurred residual; the solve then recomputes the
+/// residual.
 pub trait Method: Sync {
-    /// Iterates from x and r = b - A x, which misses the test.
+    /// Iterates from x and r = b - A x. This residual does not satisfy the test.
     fn run(&self, s: &mut dyn KrylovSteps, at: &mut State) -> Result<StopReason>;
 }
 
@@ -87,7 +90,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Iterations that were done before.
+    /// Returns the number of iterations of the previous solve.
     pub fn done(&self) -> usize {
         self.before.map_or(0, |before| before.iterations)
     }
@@ -96,18 +99,20 @@ impl<'a> Control<'a> {
         self.seen.singular > 0
     }
 
-    /// The case whose ends backends fuse.
+    /// Returns whether the system is regular and the test uses the 2-norm. Backends fuse the first and last steps of a
+    /// solve only in this case.
     pub fn plain(&self) -> bool {
         !self.singular() && self.norm == Norm::True2
     }
 
-    /// What rounding to multiples of the smallest number may change of the tested norm of b - A x.
+    /// Returns a bound for the change of the tested norm of b - A x that rounding of x to subnormal numbers can cause.
     pub fn lost_in_store(&self) -> f64 {
         let nodes = self.nodes as f64;
         match self.norm {
-            // Half a unit of x in every row, whose magnitudes sum to two centers.
+            // Each x_i changes by at most SMALLEST / 2, and the magnitudes of a row sum to at most 2 center_max. Each
+            // entry of b - A x then changes by at most SMALLEST center_max.
             Norm::True2 => SMALLEST * self.seen.center_max * nodes.sqrt(),
-            // e'A M^-1 A e <= lambda e'A e for an error e; M^-1 A has eigenvalues of a few units.
+            // For an error e of x: e'A M^-1 A e <= lambda_max e'A e, and lambda_max of M^-1 A is a small number.
             Norm::Preconditioned => SMALLEST * (self.seen.center_max * nodes).sqrt(),
         }
     }
@@ -127,23 +132,25 @@ impl<'a> Control<'a> {
     }
 }
 
-/// A right-hand side this small against the given one is rounding: b was in the null space that is projected out, or
-/// what is eliminated was all of it.
+/// If projection or elimination reduces the norm of b to at most this fraction, the rest is rounding error. Then b was
+/// in the null space of A, or nonzero only at eliminated nodes.
 pub const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 
-/// A guess whose A x is larger than b by this factor has a residual whose square overflows.
+/// Limit for max(center) max |x| / max |b| of the initial guess. Above this limit, squares of the residual overflow.
 pub const GUESS_TOO_FAR: f64 = 1e150;
 
-/// In f32 sweeps, squares of residuals overflow or vanish this far from the unit, and a bit before.
+/// Range of residual norms in f32 sweeps, as a factor above and below 1. Squares overflow above about 1e19 and
+/// underflow below about 1e-19; the limit leaves a margin.
 pub const FAR_IN_F32: f64 = 1e15;
 
-/// A recurred residual this small against b is far below the rounding of b - A x: to go on would not change x.
+/// Recurred residuals below this fraction of |b| are far below the rounding error of b - A x. Further iterations would
+/// not change x.
 pub const FUTILE: f64 = f64::EPSILON / 64.0;
 
-/// In double precision they vanish this far below it.
+/// In double precision, squares of residual norms may underflow below this value.
 pub const SQUARES_VANISH: f64 = 1e-140;
 
-/// Where nobody checks the input, NaN and infinity end here.
+/// Returns an error if `value` is NaN or infinite. With `check_input=0`, this check detects such input.
 pub fn finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
@@ -156,18 +163,17 @@ pub fn check_overflow(largest: f64, scale: f64) -> Result<()> {
     Err(Error::Overflow(sentence.to_owned()))
 }
 
-/// Whether x / scale fits the caller's numbers.
+/// Checks whether x / scale can be stored in double precision.
 pub struct Fit {
     pub scale: f64,
-    /// In the tested norm of b - A x, what may be lost where values of x are rounded to multiples of the smallest
-    /// number.
+    /// Bound for the change of the tested norm of b - A x by rounding of x / scale to subnormal numbers, scaled.
     pub lost: f64,
-    /// max |b|, as given, and max |center|.
+    /// max |b| in the caller's unit, and max |center|, for the error message.
     pub input: f64,
     pub center: f64,
 }
 
-/// The smallest number above zero.
+/// Smallest positive subnormal number.
 const SMALLEST: f64 = f64::from_bits(1);
 
 impl Fit {
@@ -176,7 +182,8 @@ impl Fit {
         Self { scale, lost, input, center: c.seen.center_max }
     }
 
-    /// `largest`: max |x|; `norm`: what the residual may be without another being told.
+    /// Returns an error if x / scale overflows or underflows, or if rounding may change the residual by more than
+    /// `LEAST_TOLD` times `norm`. `largest` is max |x|; `norm` is the residual norm, or the threshold if larger.
     pub fn check(&self, largest: f64, norm: f64) -> Result<()> {
         check_overflow(largest, self.scale)?;
         let told = self.lost <= LEAST_TOLD * norm;
@@ -187,7 +194,7 @@ impl Fit {
     }
 }
 
-/// Part of a residual that rounding of x may change without its being told.
+/// Largest change of the residual by rounding of x that causes no error, relative to the residual norm.
 const LEAST_TOLD: f64 = 1.0 / 256.0;
 
 pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool) -> Result<Inputs> {
@@ -198,7 +205,7 @@ pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool) -> Result<
     }
 }
 
-/// Where the caller says that all components are singular.
+/// Returns an error if a component is regular. Called if the caller asserts that all components are singular.
 pub fn check_all_singular(components: usize, singular: usize) -> Result<()> {
     if singular == components {
         return Ok(());

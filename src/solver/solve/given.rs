@@ -1,4 +1,4 @@
-//! How a solve begins: the caller's b and guess, and their norms.
+//! Begin of a solve: loads and scales the caller's b and initial guess, and computes their norms.
 
 use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite};
 use super::returned::start_again;
@@ -8,39 +8,42 @@ use crate::error::{Error, RRB_ERR_INCOMPATIBLE, Result};
 use crate::runtime::number::power_of_two_below;
 use crate::solver::krylov::{Norm, not_negative};
 
-/// What the caller gave, loaded.
+/// Caller's right-hand side and guess after loading.
 pub struct Given<'c> {
     pub c: &'c Control<'c>,
     pub criterion: Criterion,
-    /// max |b|, as given.
+    /// max |b| in the caller's unit.
     pub rhs_max: f64,
-    /// x is a guess, not zero.
+    /// The initial guess is nonzero.
     pub guess: bool,
-    /// A power of two: the scaled system has the same iterates, and squares neither overflow nor vanish.
+    /// Power of two that multiplies b and x. Squares then neither overflow nor underflow. The iterates are unchanged,
+    /// apart from the exact scaling.
     pub scale: f64,
-    /// f32 sweeps hold no residual of a guess so far off and that of the solution both: the way begins at zero, nearer.
+    /// The range of f32 sweeps does not include both the residual of the guess and the residual of the solution. PCG
+    /// then starts from x = 0.
     pub far: bool,
-    /// Where the backend fuses what stands between `inspect` and PCG.
+    /// Norms from `SolveSteps::begin`, if this step has replaced the separate steps.
     pub begun: Option<Begun>,
-    /// |b| on the whole grid, scaled.
+    /// 2-norm of the scaled b on the whole grid.
     pub norm: f64,
 }
 
-/// Norms of what a solve begins with. All but `rest` and `size` are the tested one.
+/// Norms at the start of a solve, for the scaled system. `rhs` and `initial` use the tested norm.
 pub struct Norms {
-    /// Of b.
+    /// Norm of b.
     pub rhs: f64,
-    /// Of b - A x of the guess.
+    /// Norm of b - A x for the guess.
     pub initial: f64,
-    /// Its 2-norm on the whole grid.
+    /// 2-norm of b - A x on the whole grid.
     pub rest: f64,
-    /// 2-norm of what residuals are relative to, where the tested norm is that of the papers; else infinite.
+    /// With the preconditioned norm, the 2-norm of the reference vector: b, or the residual of the guess, of the system
+    /// that CG solves. Infinite with the 2-norm.
     pub size: f64,
 }
 
 impl<'c> Given<'c> {
     pub fn load(s: &mut dyn SolveSteps, c: &'c Control<'c>, criterion: Criterion, inputs: &Inputs) -> Result<Self> {
-        // NaN counts as a guess, so that it is not taken for zero where nobody checks the input.
+        // NaN counts as a nonzero guess, so that NaN does not become zero with check_input=0.
         let guess = inputs.guess_max != 0.0;
         let scale = s.scale(power_of_two_below(inputs.rhs_max).recip());
         if too_far(inputs.guess_max, scale.recip(), c.seen.center_max, GUESS_TOO_FAR) {
@@ -56,7 +59,7 @@ impl<'c> Given<'c> {
         Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
     }
 
-    /// b without its means over singular components. Returns |b|.
+    /// Subtracts from b its means over singular components. Returns |b|.
     pub fn project(&self, s: &mut dyn SolveSteps) -> Result<f64> {
         if self.c.check_compatibility {
             check_compatible(s, self.c, self.scale)?;
@@ -66,7 +69,8 @@ impl<'c> Given<'c> {
         Ok(s.inner(VectorId::B, VectorId::B).sqrt())
     }
 
-    /// Norms of b, whose 2-norm is `rhs`, and of the residual of the guess. b is reduced after that.
+    /// Computes the norms of b and of the residual of the guess. `rhs` is the 2-norm of b. Afterwards, b1 replaces b if
+    /// CG runs on S1.
     pub fn norms(&self, s: &mut dyn SolveSteps, rhs: f64) -> Result<Norms> {
         let rest = match self.begun {
             Some(begun) => begun.whole_residual_norm2.sqrt(),
@@ -90,14 +94,14 @@ impl<'c> Given<'c> {
         let constant = centered(s, c).sqrt();
         let rhs = preconditioned_norm(s, c)?;
         if rhs < PROJECTED_TO_ZERO * constant {
-            // S1 is left with constants alone.
+            // Apart from rounding, r is constant on each singular component.
             size = 0.0;
         }
         let (initial, of_guess) = if self.far {
             (far_norm(s, c, scale, rest)?, f64::INFINITY)
         } else if self.guess {
-            // On a singular system S1 has row sums of zero; those of the caller's matrix count times the means of the
-            // guess.
+            // On a singular system, the row sums of S1 are exactly zero. `start_again` uses the caller's matrix, so
+            // that its row sums times the means of the guess are part of the residual.
             let norm2 = if c.singular() && s.eliminates() { start_again(s, c, scale) } else { s.residual() };
             let constant = centered(s, c);
             let of_rest = preconditioned_norm(s, c)?;
@@ -109,10 +113,10 @@ impl<'c> Given<'c> {
     }
 }
 
-/// Sums of b over singular components beyond this part of the sum of magnitudes are incompatible.
+/// b is incompatible if |sum b| exceeds this fraction of sum |b| on a singular component.
 const COMPATIBLE: f64 = 1e-10;
 
-/// center * guess > limit * b, where no product need fit a double.
+/// Returns whether center * guess > limit * b. Logarithms avoid overflow of the products.
 fn too_far(guess: f64, b: f64, center: f64, limit: f64) -> bool {
     guess > 0.0 && center.log2() + guess.log2() > limit.log2() + b.log2()
 }
@@ -133,20 +137,22 @@ fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<(
     Ok(())
 }
 
-/// sqrt(r' M^-1 r) before the first iteration. On a singular system r may be a constant, and the sign of the square
-/// rounding; where M is definite no other is seen.
+/// Computes sqrt(r' M^-1 r) before the first iteration. On a singular system r may be constant, so that rounding
+/// determines the sign of r' M^-1 r. If M is definite, only rounding can make r' M^-1 r negative. The magnitude is used
+/// in both cases.
 fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
     Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
-/// r = P r where constants are projected out. Returns the square of what P removes, in the norm of D^-1.
+/// Computes r = P r on a singular system. Returns the squared D^-1 norm of the means that P removes.
 fn centered(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     if c.singular() { s.center_residual().removed } else { 0.0 }
 }
 
-/// sqrt(r' M^-1 r) of a far guess, `size` the 2-norm of r: of r near one, which M^-1, being linear, takes as well. b is
-/// loaded and reduced again after that, by `scale`.
+/// Computes the preconditioned norm of r for a guess outside the range of f32 sweeps. `size` is the 2-norm of r. The
+/// system is divided by a power of two near `size`, because M^-1 is linear. Afterwards b is loaded with `scale` and
+/// reduced again.
 fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Result<f64> {
     let unit = power_of_two_below(size);
     let mut norm = 0.0;

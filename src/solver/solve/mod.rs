@@ -1,7 +1,12 @@
-//! What a solve by PCG does, from the caller's arrays back to them: the text that every family and every backend runs.
+//! Solve of A x = b with PCG or another Krylov method, from the caller's arrays back to these arrays. All families and
+//! backends run this code (docs/theory/rrb.md, stopping test).
 //!
-//! What a solve looks up is in `control`, how it begins in `given`, x as it is returned in `returned`; single
-//! applications of M^-1 and A in `apply`.
+//! | module | contents |
+//! |---|---|
+//! | `control` | parameters of a solve, range checks |
+//! | `given` | loading of b and the guess, first norms |
+//! | `returned` | completion of x, recomputed residuals |
+//! | `apply` | single applications of M^-1 and A |
 
 mod apply;
 mod control;
@@ -21,19 +26,19 @@ use control::{Fit, PROJECTED_TO_ZERO, check_inputs, finite};
 use given::{Given, Norms};
 use returned::{complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again};
 
-/// What a call computes with a factorized matrix. Ranks compare the numbers.
+/// Function that a call computes with a factorized matrix. The ranks compare these numbers to detect different calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// x of A x = b, to a tolerance.
+    /// Solves A x = b to a tolerance.
     Solve = 2,
-    /// z = M^-1 r.
+    /// Computes z = M^-1 r.
     Apply = 3,
-    /// y = A x.
+    /// Computes y = A x.
     Multiply = 4,
 }
 
 impl Function {
-    /// Output from input. A failure leaves the output untouched.
+    /// Computes the output from the input. An error leaves the output unchanged.
     pub fn run(self, s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
         match self {
             Self::Solve => solve(s, c),
@@ -43,11 +48,11 @@ impl Function {
     }
 }
 
-/// A x = b by PCG, from the caller's arrays back to them.
+/// Solves A x = b: loads the caller's arrays, tests the guess, iterates, and stores x.
 fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let checks = s.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
-    // A backend that began by itself would not know what was before.
+    // A backend that begins the loop before the host does not know the iterations of a previous solve.
     if !c.singular() && c.before.is_none() {
         s.expect(&criterion);
     }
@@ -79,27 +84,28 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     solve.conclude(s, at, reason)
 }
 
-/// With deflation p'Ap is p'A p - g'E^-1 g, whose rounding is larger by what is allowed of the condition of E.
+/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. Its rounding error is larger by the
+/// condition number of E, for which this is the limit.
 const DEFLATION_ROUNDS: f64 = 1e8;
 
-/// A solve that iterates.
+/// State of a solve outside the Krylov loop.
 struct Solve<'c> {
     c: &'c Control<'c>,
     given: Given<'c>,
     norms: Norms,
     test: Test,
     fit: Fit,
-    /// On S1 the residual of CG is not that of the caller's matrix: rounding on the way from one to the other comes on
-    /// top. On a singular system x is shifted to the guess's means in the end. What meets the test is looked at as it
-    /// is returned.
+    /// The solve recomputes the residual of the returned x on the whole grid. If CG runs on S1, the residual of CG
+    /// excludes the rounding errors of the elimination. On a singular system, x is shifted to the means of the guess at
+    /// the end.
     checks: bool,
-    /// A recurred residual this small is small enough, whatever is wanted.
+    /// Lower limit for the threshold of the recurred residual.
     futile: f64,
-    /// Norm of the x that missed the test last.
+    /// Norm of the last recomputed residual that failed the test.
     missed: f64,
-    /// PCG broke down, and the second method goes on.
+    /// PCG broke down, and the second method continues.
     second: bool,
-    /// max |x| of the last x, as it is returned.
+    /// max |x| of the last completed x.
     largest: f64,
 }
 
@@ -110,7 +116,8 @@ impl<'c> Solve<'c> {
         let rounding = if c.singular() { baseless } else { 0.0 };
         let reference = match (c.before, norms.size <= baseless, c.reference_initial) {
             (Some(before), ..) => before.reference * scale,
-            // Relative to rounding nothing can be small: ||b||_D^-1 at least, for the norm of b before elimination.
+            // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination replaces
+            // it.
             (_, true, _) => given.norm / c.seen.center_max.sqrt(),
             (_, false, true) => norms.initial,
             (_, false, false) => norms.rhs,
@@ -128,12 +135,12 @@ impl<'c> Solve<'c> {
             confirms: !checks,
             center_max: c.seen.center_max,
             definite: c.definite,
-            // A guess may be far off.
+            // The residual of the initial guess may be much larger than the reference.
             divergence: c.divergence * reference.max(norms.initial),
             same_unit: c.same_unit,
             general: c.general,
         };
-        // On a singular system rounding leaves the recurred residual a constant, too.
+        // On a singular system, rounding also leaves a constant in the recurred residual.
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
         let futile = (criterion.futile * norms.rhs).max(if checks { constant } else { 0.0 });
         let fit = Fit::new(c, scale, given.rhs_max);
@@ -144,7 +151,7 @@ impl<'c> Solve<'c> {
         Outcome {
             iterations,
             reason: match reason {
-                // However it came to that.
+                // x satisfies the test, for whatever reason the iteration ended.
                 StopReason::MaxIter | StopReason::Stagnated if self.meets(norm) => StopReason::Converged,
                 _ => reason,
             },
@@ -154,17 +161,17 @@ impl<'c> Solve<'c> {
         }
     }
 
-    /// The test is met by x as it is stored.
+    /// Returns whether x satisfies the test even after rounding to the caller's array.
     fn meets(&self, norm: f64) -> bool {
         norm + self.fit.lost <= self.test.threshold
     }
 
-    /// x, with this max |x|, fits the caller's numbers.
+    /// Returns whether x can be stored in double precision. `largest` is max |x|.
     fn fits(&self, largest: f64, norm: f64) -> bool {
         self.fit.check(largest, norm.max(self.test.threshold)).is_ok()
     }
 
-    /// Tells the observer of the guess. Returns the outcome if there is nothing to iterate for.
+    /// Reports the guess to the observer. Returns the outcome if no iteration is needed or allowed.
     fn check_guess(&self, s: &mut dyn SolveSteps) -> Option<Outcome> {
         let (c, given, initial, threshold) = (self.c, &self.given, self.norms.initial, self.test.threshold);
         let done = c.done();
@@ -176,7 +183,8 @@ impl<'c> Solve<'c> {
         if c.max_iter > done && !stop {
             return None;
         }
-        // What is tested is r of S1, whatever the guess's red values are; of x as it stays they count.
+        // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, its
+        // red values count.
         let norm = if c.norm == Norm::Preconditioned && s.eliminates() {
             norm_as_given(s, c, given.scale, given.guess, given.far.then_some(self.norms.rest))
         } else {
@@ -190,7 +198,7 @@ impl<'c> Solve<'c> {
         Some(self.outcome(done, reason, norm))
     }
 
-    /// r of the x that PCG starts from. Returns <r, r>.
+    /// Computes r for the x from which PCG starts. Returns <r, r>.
     fn first_residual(&self, s: &mut dyn SolveSteps) -> f64 {
         let given = &self.given;
         if given.far {
@@ -206,28 +214,29 @@ impl<'c> Solve<'c> {
         }
     }
 
-    /// The threshold of the recurred residual.
+    /// Returns the threshold of the recurred residual.
     fn wanted(&self, threshold: f64) -> f64 {
         threshold.max(self.futile)
     }
 
-    /// Where A is nearly singular iterates may grow beyond all numbers from a start that was not too large. In the
-    /// preconditioned norm the residual of the guess can be told then if it stays as it is: where x is completed it
-    /// would be computed anew, and vectors of M hold infinities.
+    /// Returns whether a breakdown by overflow ends the solve as stagnated, with the guess as the result. If A is
+    /// nearly singular, iterates can overflow even from a moderate guess. This is no error if the residual norm of the
+    /// guess is known. With the preconditioned norm and `checks`, this norm would have to be recomputed, but vectors of
+    /// M contain infinities.
     fn gone_astray(&self, quantity: &str, value: f64, iteration: usize) -> bool {
         let preconditioned = self.c.norm == Norm::Preconditioned;
-        // Nobody was told of the iteration whose norm that would be.
+        // In this case, `iteration` excludes the last iteration, which has no norm and was not reported.
         let iteration = iteration + usize::from(preconditioned && quantity == SQUARE);
         (!preconditioned || !self.checks) && !value.is_finite() && iteration > 1
     }
 
-    /// Gives the caller x, or leaves him with what he has where that is better.
+    /// Stores x in the caller's array, unless the array already contains an iterate with a smaller residual.
     fn conclude(&self, s: &mut dyn SolveSteps, at: State, mut reason: StopReason) -> Result<Outcome> {
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
         let State { iterations, norm: last, kept, .. } = at;
         let (mut norm, mut largest) = (last, self.largest);
         if reason == StopReason::MaxIter && last > self.test.divergence {
-            // b - A x has passed the limit, which the recurred residual did not show.
+            // The recomputed residual exceeds the divergence limit, but the recurred residual does not.
             reason = StopReason::Diverged;
         }
         let better = |norm: f64| norm < last || norm < f64::INFINITY && last.is_nan();
@@ -236,11 +245,12 @@ impl<'c> Solve<'c> {
         }
         let astray = matches!(reason, StopReason::Stagnated | StopReason::Diverged) || !last.is_finite();
         if astray && better(initial) {
-            // Nothing better than the guess was found: x as given.
+            // The guess has the smallest residual. The caller's array still contains it.
             if !self.checks || c.norm == Norm::True2 {
                 return Ok(self.outcome(iterations, reason, initial));
             }
-            // That is said of its black values: with the red ones that belong to them.
+            // `initial` is the norm on S1. It holds for the black values of the guess, with the red values that
+            // back-substitution computes.
             (largest, norm) = complete_guess(s, c, given.scale, given.guess);
         }
         if let Err(error) = self.fit.check(largest, norm.max(self.test.threshold)) {
@@ -259,7 +269,7 @@ impl<'c> Solve<'c> {
 }
 
 impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
-    /// Stores x if it is better than the guess, too.
+    /// Stores x if its residual is also smaller than the residual of the guess.
     fn keep(&mut self, s: &mut (dyn SolveSteps + 's), best: f64, mut norm: f64) -> Option<f64> {
         let (c, scale) = (self.c, self.given.scale);
         let largest;
@@ -283,12 +293,12 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
             (None, Some(s)) => method.run(s, at),
             (None, None) => Err(no_krylov_steps()),
         };
-        // The residual is recomputed on the whole grid.
+        // The solve recomputes the residual on the whole grid.
         at.recurred = false;
         Some(reason)
     }
 
-    /// Confirms the end on the whole grid. Where x misses the test, another run begins from x as it is returned.
+    /// Tests the completed x on the whole grid. If x fails the test, another run begins from the completed x.
     fn ended(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, reason: StopReason) -> Option<StopReason> {
         let (c, scale, threshold) = (self.c, self.given.scale, self.test.threshold);
         if !self.checks && !self.second {
@@ -315,7 +325,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         }
         self.missed = norm;
         at.restarts += 1;
-        // The residual on S1 must be smaller in the next run: by what the whole grid has added, with twice its square.
+        // The whole grid has added `added` to the square of the recurred norm. The next run lowers the threshold on S1
+        // by twice this square, but at most to `WORTH` times the threshold.
         let added = (norm * norm - recurred * recurred).max(0.0);
         let least = WORTH * threshold;
         at.test.threshold = self.wanted((threshold * threshold - 2.0 * added).max(least * least).sqrt());
@@ -323,8 +334,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         None
     }
 
-    /// Bounds that were too narrow make a recursive M indefinite: PCG continues with the V-cycle where the cycle was
-    /// chosen. Else the second method continues, if there is one.
+    /// Continues after a breakdown. If eigenvalue bounds are too narrow, a recursive M is indefinite. PCG then
+    /// continues with the V-cycle if the cycle was selected automatically. Otherwise the second method continues, if
+    /// there is one.
     fn recover(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, error: Error) -> Result<Next> {
         let Error::Breakdown { quantity, value, iteration } = error else { return Err(error) };
         let iterations = done_before(quantity, iteration);
@@ -343,7 +355,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
                 return Ok(Next::Start);
             }
         }
-        // The caller has an iterate, or keeps the guess where iterates have gone astray: no other error is reported.
+        // The caller's array contains an iterate, or the guess after an overflow. The solve then stagnates without
+        // error.
         if at.kept < f64::INFINITY || self.gone_astray(quantity, value, iteration) {
             (at.iterations, at.norm, at.recurred) = (iterations, f64::INFINITY, false);
             return Ok(Next::End(StopReason::Stagnated));
@@ -352,9 +365,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
     }
 }
 
-/// b is in the null space, but for rounding: x = the mean of the guess in each component, on which A is zero but for
-/// what is left of its row sums. Residuals are relative to b, of norm `given`, before it was projected. A guess that is
-/// no worse stays.
+/// Solves A x = b if b is in the null space up to rounding. x is the mean of the guess on each component; A x is then
+/// the row sums times this mean, which are almost zero. The guess is returned unchanged if its residual fails the test
+/// but is not larger. `given` is the 2-norm of b before projection, to which residuals are relative.
 fn constant_solution(
     s: &mut dyn SolveSteps,
     c: &Control,

@@ -1,4 +1,4 @@
-//! x as it is returned, its residual, and b again from the caller's array.
+//! End of a run: completes x on the whole grid, and recomputes its residual from the caller's b and A.
 
 use super::control::Control;
 use crate::backend::steps::solve::SolveSteps;
@@ -6,7 +6,8 @@ use crate::backend::steps::vectors::VectorId;
 use crate::runtime::number::power_of_two_below;
 use crate::solver::krylov::Norm;
 
-/// x as it is returned, with its red values and the means of the guess. Returns max |x|, NaN if any value is.
+/// Completes x: computes its red values, and restores the means of the guess on singular components. Returns max |x|,
+/// or NaN if any value is NaN.
 pub fn returned(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     let largest = s.back_substitute();
     if !c.singular() {
@@ -16,7 +17,7 @@ pub fn returned(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     s.largest(VectorId::X)
 }
 
-/// The same, and the tested norm of b - A x on the whole grid.
+/// Completes x. Returns max |x| and the tested norm of b - A x on the whole grid.
 pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) {
     if c.plain() {
         let (largest, square) = s.complete(scale);
@@ -26,8 +27,8 @@ pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) 
     (largest, returned_residual(s, c, scale))
 }
 
-/// The tested norm of b - A x on the whole grid, of x as it is returned, from b as the caller has it, without its means
-/// where singular. What `reduce` made of b may be gone then.
+/// Computes the tested norm of b - A x on the whole grid for a completed x. b is loaded from the caller's array, and
+/// its means are subtracted on a singular system. The reduced b1 may be overwritten.
 pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
     let square = if c.singular() {
@@ -41,8 +42,10 @@ pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64
     square.sqrt()
 }
 
-/// r of S1 as b - A x on the whole grid leaves it: summed from the caller's matrix it is nearer than b1 - S1 x, whose
-/// rounding would be started from. Where CG runs on A, that itself. Returns <r, r>.
+/// Computes r for the start of another run from a completed x. Returns <r, r>.
+///
+/// If CG runs on S1, b - A x is computed on the whole grid from the caller's matrix and then reduced to S1. The result
+/// is more accurate than b1 - S1 x. If CG runs on A, r = b - A x.
 pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     load_again(s, c, scale);
     if !s.eliminates() {
@@ -55,11 +58,12 @@ pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     norm2
 }
 
-/// The preconditioned norm of b - A x of x as the caller has it. Far off (2-norm of b - A x given), of both scaled down
-/// by that: sweeps in f32 hold no more. x and b here are spent.
+/// Computes the preconditioned norm of b - A x for the guess in the caller's array. `far` is the 2-norm of b - A x if
+/// the guess is outside the range of f32 sweeps; b and x are then divided by a power of two near `far`. Overwrites x
+/// and b.
 pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
-    // Red values, too, which a start may leave out.
+    // A fused step might omit the red values of x.
     s.one_by_one();
     s.load(scale / unit, guess);
     if !guess {
@@ -68,7 +72,8 @@ pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: boo
     unit * returned_residual(s, c, scale / unit)
 }
 
-/// x = the guess, which the caller still has, with red values that solve their rows: max |x| and its residual's norm.
+/// Sets x to the guess, which the caller's array still contains, and computes the red values from their equations.
+/// Returns max |x| and the tested norm of b - A x.
 pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool) -> (f64, f64) {
     if guess {
         s.load(scale, true);
@@ -79,7 +84,7 @@ pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bo
     completed(s, c, scale)
 }
 
-/// b as the caller has it, without its means where singular.
+/// Loads b from the caller's array. On a singular system, subtracts its means.
 pub fn load_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
     s.load_rhs(scale);
     if c.singular() {
@@ -87,7 +92,7 @@ pub fn load_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
     }
 }
 
-/// b1 in place of b again, with r as it is.
+/// Loads b from the caller's array and reduces it to b1. Leaves r unchanged.
 pub fn reduce_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
     load_again(s, c, scale);
     s.reduce_again();
