@@ -43,7 +43,7 @@ impl<R: Real + Number> Aggregated<R> {
     /// and whether it lies in the memory of another vector.
     ///
     /// # Safety
-    /// Nobody may write the matrix meanwhile.
+    /// No thread may write the matrix meanwhile.
     pub unsafe fn new(
         source: &Source,
         z: (&Four<R>, bool),
@@ -53,7 +53,7 @@ impl<R: Real + Number> Aggregated<R> {
     ) -> Result<Self> {
         let Source { layout, schur, scale, .. } = *source;
         let workers = &mut Workers::new(members);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         let couplings = unsafe { source.couplings(workers)? };
         let numbers = Numbers::new(layout.grid, schur);
         check(&couplings, numbers, usize::from(schur), scale)?;
@@ -83,13 +83,14 @@ impl<R: Real + Number> Aggregated<R> {
         }
     }
 
-    /// z = `unit` B z. Members write rows of their own before it; barriers stand before it and at its end.
+    /// z = `unit` B z. Threads write rows of their own before it; barriers stand before it and at its end.
     ///
     /// # Safety
-    /// Nobody else uses z meanwhile.
+    /// No other thread uses z meanwhile.
     pub unsafe fn apply(&self, me: &Me, way: Way, unit: f64, z: &Four<R>) {
         let at = |place: usize| (&z[Colour::ALL[place >> COLOUR]], place & ((1 << COLOUR) - 1));
-        // SAFETY: as the caller promised; the cycle reads all rows before it gives any, and each to one member.
+        // SAFETY: by the safety contract of this function; the cycle reads all rows before it gives any, and each to
+        // one thread.
         let from = |place: usize| unsafe {
             let (area, place) = at(place);
             area.at(place).wide()
@@ -146,7 +147,7 @@ fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<V
     collected(numbers.nodes().map(place), WHAT)
 }
 
-/// Refuses singular components that nobody projects.
+/// Refuses singular components that no thread projects.
 pub fn check_unprojected(components: &Components) -> Result<()> {
     components.refused().map_or(Ok(()), |&(i, j)| Err(unprojected_pivot(0.0, 0, i, j)))
 }

@@ -104,12 +104,12 @@ impl Source<'_> {
     /// The couplings of what CG runs on.
     ///
     /// # Safety
-    /// Nobody may write A meanwhile.
+    /// No thread may write A meanwhile.
     pub unsafe fn couplings(&self, workers: &mut Workers) -> Result<Couplings> {
         let grid = self.layout.grid;
         let pieces = cut(grid.ny, workers.pieces(BYTES * grid.nodes()).min(grid.ny));
         Couplings::in_pieces(pieces, workers, |rows| {
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe { self.rows(rows) }
         })
     }
@@ -124,7 +124,7 @@ impl Source<'_> {
         let mut c = Couplings::with_room(count, 8 * count)?;
         let row = || Row::zeroed(self.layout.grid.nx, if self.matrix.nine_points { 2 * DIAGONAL } else { DIAGONAL });
         let (mut south, mut own, mut north) = (row()?, row()?, row()?);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             self.read(rows.start.checked_sub(1), &mut own);
             self.read(Some(rows.start), &mut north);
@@ -132,7 +132,7 @@ impl Source<'_> {
         for j in rows {
             std::mem::swap(&mut south, &mut own);
             std::mem::swap(&mut own, &mut north);
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe { self.read(Some(j + 1), &mut north) };
             match self.schur {
                 true => add_schur_row(&mut c, numbers, j, [&south, &own, &north]),
@@ -155,7 +155,7 @@ impl Source<'_> {
         };
         let row = (j + self.layout.shift_y) / 2;
         let (even, odd) = colours_of_row(self.layout, j);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         let (straight, diagonal) = unsafe {
             let of = |colour: Colour| self.matrix.straight.couplings(colour, row);
             let corners = |colour: Colour| self.matrix.corners.couplings(colour, row);
@@ -167,7 +167,7 @@ impl Source<'_> {
                 join(self.layout, (diagonal.0[k], diagonal.1[k]), &mut a[DIAGONAL + k][PAD..PAD + nx]);
             }
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { collect(self.layout, j, &self.matrix.center, &mut excess[PAD..PAD + nx]) };
         for i in PAD..PAD + nx {
             let center = excess[i];

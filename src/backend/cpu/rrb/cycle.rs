@@ -1,7 +1,7 @@
-//! The steps of the cycle on r1/r2/b1/b2 storage: sweeps through the levels of a section, fused or not, and the
-//! vectors of a recursion grid.
+//! The steps of the cycle on r1/r2/b1/b2 storage: sweeps through the levels of a section, fused or not, and the vectors
+//! of a recursion grid.
 //!
-//! Barriers: sweeps begin where the right-hand side is complete on all members, and end with own rows written.
+//! Barriers: sweeps begin where the right-hand side is complete on all threads, and end with own rows written.
 
 use super::area::Four;
 use super::levels::{Buffers, PackedGrid, RecursionGrid};
@@ -19,15 +19,15 @@ use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// One member on its way through the cycle.
+/// One thread on its way through the cycle.
 pub struct Sections<'a, F: Format> {
     pub k: &'a Packed<F>,
     pub me: Me<'a>,
-    /// Counts fused stages on shared grids, the same on all members.
+    /// Counts fused stages on shared grids, the same on all threads.
     pub stage: usize,
     /// Counts inner products on shared grids.
     turn: usize,
-    /// Seconds on the way down and up each grid, last those of the remainder; empty where nobody asked.
+    /// Seconds on the way down and up each grid, last those of the remainder; empty where no thread asked.
     pub seconds: Vec<[f64; 2]>,
 }
 
@@ -103,7 +103,7 @@ impl<'a, F: Format> Sections<'a, F> {
             }
             grid.forward(me, false);
             for row in grid.rows(me) {
-                // SAFETY: a row of this member.
+                // SAFETY: a row of this thread.
                 unsafe { k.send(q, row, row) };
             }
         }
@@ -150,7 +150,7 @@ impl<'a, F: Format> Sections<'a, F> {
         }
     }
 
-    /// Calls `f` with this member's rows of the k-th recursion grid.
+    /// Calls `f` with this thread's rows of the k-th recursion grid.
     fn each_row(&self, k: usize, mut f: impl FnMut(Colour, usize)) {
         for row in self.inner(k).0.rows(self.me) {
             for colour in Colour::ALL {
@@ -161,22 +161,22 @@ impl<'a, F: Format> Sections<'a, F> {
 }
 
 impl<F: Format> Packed<F> {
-    /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for member
-    /// 0 alone. Returns <r, M^-1 r> of these levels. Natural levels are not divided by `unit`.
+    /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for thread 0 alone.
+    /// Returns <r, M^-1 r> of these levels. Natural levels are not divided by `unit`.
     pub fn solve_natural(&self) -> f64 {
         let last = self.grids.last().expect("at least one grid is stored by colour");
         let mut natural = self.natural();
         let nx = last.layout.grid.coarse().nx;
         for row in last.layout.rows(Colour::B2) {
             let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
-            // SAFETY: nobody writes z in this step.
+            // SAFETY: no thread writes z in this step.
             combine(z, 0.0, self.unit, unsafe { &last.z.b2.row(row, 0)[..nx] });
         }
         natural.apply();
         let mut rho = 0.0;
         for row in last.layout.rows(Colour::B2) {
             let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
-            // SAFETY: only member 0 uses z in this step.
+            // SAFETY: only thread 0 uses z in this step.
             let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
             rho += reduce::dot(z, target);
             combine(target, 0.0, 1.0, z);
@@ -211,7 +211,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn keep_rhs(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this member, which no other writes in this step; r is read by their owner alone.
+            // SAFETY: rows of this thread, which no other writes in this step; r is read by their owner alone.
             unsafe { inner.r[colour].row_mut(row, 0).copy_from_slice(grid.z[colour].row(row, 0)) };
         });
     }
@@ -219,8 +219,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn direct(&mut self, k: usize, beta: Option<f64>) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this member; others read d only between the barrier of `multiply_direction` and the
-            // next one.
+            // SAFETY: rows of this thread; others read d only between the barrier of `multiply_direction` and the next
+            // one.
             unsafe { direct_inner(inner.d[colour].row_mut(row, 0), grid.z[colour].row(row, 0), beta) };
         });
     }
@@ -230,7 +230,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         grid.refresh(self.me, &inner.d);
         let (straight, d) = (&grid.sweep.straight, &inner.d);
         self.each_row(k, |colour, row| {
-            // SAFETY: nobody writes the matrix or d in this step; q rows are this member's.
+            // SAFETY: no thread writes the matrix or d in this step; q rows belong to this thread.
             unsafe {
                 difference_form::<F>(
                     inner.q[colour].row_mut(row, 0),
@@ -250,10 +250,10 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Of this team alone: those of other ranks may share other grids, and their first members know the same.
+        // Of this team alone: those of other ranks may share other grids, and their first threads know the same.
         let noted = self.note(k);
         for row in grid.rows(self.me) {
-            // SAFETY: a row of this member.
+            // SAFETY: a row of this thread.
             unsafe { noted.note(row, [f64::from(u8::from(mine))]) };
         }
         noted.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
@@ -272,7 +272,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let (a, b) = (of(a), of(b));
         let noted = self.reduce(k);
         for row in grid.rows(self.me) {
-            // SAFETY: rows of this member, which only it writes.
+            // SAFETY: rows of this thread, which only it writes.
             unsafe { noted.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
         }
         noted.sum(grid.shared.then_some(self.me))[0]
@@ -281,7 +281,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this member, which no other uses in this step.
+            // SAFETY: rows of this thread, which no other uses in this step.
             unsafe {
                 add_inner(inner.u[colour].row_mut(row, 0), inner.d[colour].row(row, 0), alpha, first);
                 if go_on {
@@ -297,10 +297,10 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
 
     fn take_solution(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
-        // The last way up may still read this member's first row.
+        // The last way up may still read this thread's first row.
         grid.barrier(self.me);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this member, which no other reads before the barrier of the way up.
+            // SAFETY: rows of this thread, which no other reads before the barrier of the way up.
             unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
         });
         self.share_solution(k);
@@ -328,7 +328,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let layout = &grid.layout;
         let straight = &grid.sweep.straight;
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this member, which no other uses in this step; nobody writes the matrix.
+            // SAFETY: rows of this thread, which no other uses in this step; no thread writes the matrix.
             let (d, r, excess, near, corners) = unsafe {
                 (
                     inner.d[colour].row_mut(row, 0),

@@ -1,4 +1,12 @@
-//! The grids of the preconditioner: their arrays, and the sweeps of their two levels, unfused.
+//! Grids of the preconditioner: their arrays, and the unfused sweeps of their two levels.
+//!
+//! For one level with eliminated nodes E and remaining nodes K, the sweeps compute (docs/theory/rrb.md,
+//! preconditioner):
+//!
+//! ```text
+//!     forward     y_E = D^-1 r_E,   r_K <- r_K - A_KE y_E
+//!     backward    z_E = y_E - D^-1 A_EK z_K
+//! ```
 
 use super::area::Four;
 use super::loops::{scale_in_place, subtract, subtract_scaled};
@@ -15,37 +23,38 @@ use crate::runtime::shared::Number;
 use crate::runtime::team::Me;
 use std::ops::Range;
 
-/// One r1/r2/b1/b2 grid: its matrix in excess form, what the two levels make of it, and z.
+/// One grid stored by colour: its matrix in row-sum form, the factors of its two levels, and z.
 pub struct PackedGrid<F: Format> {
     pub layout: Layout,
     pub embedding: Embedding,
-    /// Rows J that are this rank's: all, but where other ranks have some.
+    /// Rows J that this rank owns; all rows if the grid is not distributed.
     pub own: Range<usize>,
-    /// Those next to them, which other ranks have.
+    /// Halo rows of other ranks next to the own rows.
     pub halo: Option<Box<Halo>>,
-    /// More than one member works on it.
+    /// Whether several threads work on this grid.
     pub shared: bool,
-    /// Row sums; at eliminated nodes afterwards row sum / d.
+    /// Row sums s; after the elimination of a node, s / d.
     pub excess: Four,
-    /// Whether red nodes are coupled: not on the first grid of a 5-point matrix.
+    /// Whether red nodes are coupled with each other: `false` on the first grid of a 5-point matrix.
     pub corners: bool,
-    /// r1 to r2, lumped away by the odd level.
+    /// Couplings between r1 and r2, which the odd level lumps.
     pub red_diagonal: Diagonal,
-    /// b1 to b2; after the odd level those of the skew stencil. Absent on the first grid of S1 in short formats.
+    /// Couplings between b1 and b2; after the odd level those of the skew stencil. Without memory on the first grid in
+    /// f32 and bf16 if CG runs on S1.
     pub black_diagonal: Diagonal,
-    /// 1 / d; b2 is not eliminated here.
+    /// 1 / d of the eliminated nodes; b2 is not eliminated on this grid.
     pub inverse: Four,
-    /// The first grid: arrays that only its factorization reads are vectors of the solve.
+    /// Whether this is the first grid: arrays that only its factorization reads then share memory with vectors.
     first: bool,
     pub sweep: Sweep<F::Stored>,
     pub z: Four<F::Real>,
-    /// In the memory of another vector.
+    /// Whether z shares memory with another vector.
     pub z_is_shared: bool,
-    /// Where the cycle recurses.
+    /// Vectors of the inner iterations, if the cycle recurses on this grid.
     pub recursion: Option<RecursionGrid<F>>,
 }
 
-/// The matrix of a recursion grid before its levels change it, in excess form, and the vectors of the iteration.
+/// Matrix of a recursion grid before its levels change it, in row-sum form, and the vectors of the inner iterations.
 pub struct RecursionGrid<F: Format> {
     pub excess: Four<F::Stored>,
     pub corners: Corners<F::Stored>,
@@ -55,7 +64,7 @@ pub struct RecursionGrid<F: Format> {
     pub u: Four<F::Real>,
 }
 
-/// Vectors whose memory the first grid uses: z in an iteration, the others in a factorization.
+/// Vectors whose memory the first grid shares: z during an iteration, the others during a factorization.
 pub struct Vectors<'a, F: Format> {
     pub x: &'a Four,
     pub b: &'a Four,
@@ -64,23 +73,25 @@ pub struct Vectors<'a, F: Format> {
     pub z: Option<Four<F::Real>>,
 }
 
-/// What sweeps read; in f64 the factorization's diagonal couplings and 1 / d are these arrays.
+/// Factors that the sweeps read. In f64, the diagonal couplings and 1 / d of the factorization are the same arrays.
 pub struct Sweep<T> {
-    /// Red to black; absent on the first grid of S1, which uses those of A.
+    /// Couplings between red and black nodes. Without memory on the first grid if CG runs on S1, because the couplings
+    /// of A are then read instead.
     pub straight: Straight<T>,
-    /// b1 to b2, of the skew stencil.
+    /// Couplings between b1 and b2 of the skew stencil.
     pub diagonal: Diagonal<T>,
-    /// What [`Format::inverse`] takes, at r1, r2 and b1.
+    /// Argument of [`Format::inverse`] at r1, r2 and b1.
     pub pivot: Four<T>,
 }
 
 impl<T: Number> Sweep<T> {
-    /// Pivots of row J of an eliminated colour, and couplings: of red nodes to black ones, of b1 to b2.
+    /// Returns the pivots of row J of an eliminated colour and the couplings: from red nodes to black nodes, or from b1
+    /// to b2.
     ///
     /// # Safety
-    /// Nobody may write the matrix meanwhile.
+    /// No thread may write the matrix meanwhile.
     pub unsafe fn eliminated(&self, colour: Colour, row: usize) -> (&[T], Rows<'_, T>) {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let couplings = match colour {
                 Colour::B1 => self.diagonal.couplings(colour, row),
@@ -92,7 +103,7 @@ impl<T: Number> Sweep<T> {
 }
 
 impl<F: Format> PackedGrid<F> {
-    /// `vectors`: for the first grid.
+    /// Allocates a grid. `vectors`: memory that the first grid shares; `None` on other grids.
     pub fn new(
         layout: Layout,
         own: Range<usize>,
@@ -104,14 +115,14 @@ impl<F: Format> PackedGrid<F> {
         let first = vectors.is_some();
         let on_schur = first && shape.schur;
         let corners = !first || shape.nine_points;
-        // Aggregation has S1 here, where CG runs on that.
+        // With aggregation, the diagonal couplings of S1 are stored here, if CG runs on S1.
         let levels = !shape.aggregates;
         let sweep = Sweep {
             straight: Straight::zeroed(&layout, !on_schur && levels)?,
             diagonal: Diagonal::zeroed(&layout, on_schur || levels)?,
             pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
         };
-        // Of the first grid, what only its factorization reads is stored in vectors.
+        // On the first grid, arrays that only the factorization reads share memory with vectors.
         let diagonal = |vector: Option<&Four>, present: bool| match vector.filter(|_| present) {
             Some(v) => Ok(Diagonal { of: Colour::ALL.map(|colour| v[colour].clone()) }),
             None => Diagonal::zeroed(&layout, present),
@@ -151,7 +162,7 @@ impl<F: Format> PackedGrid<F> {
         })
     }
 
-    /// Where its matrix is formed, row sums in place of centers.
+    /// Returns the arrays that receive the matrix of this grid, with row sums in place of centers.
     pub fn target(&self, unit: f64) -> Target<'_, F> {
         Target {
             layout: &self.layout,
@@ -162,12 +173,12 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// What sweeps read, where it has arrays of its own.
+    /// Returns the factors of the sweeps if they have separate arrays (f32 and bf16).
     pub fn short(&self) -> Option<&Sweep<F::Stored>> {
         F::SHORT.then_some(&self.sweep)
     }
 
-    /// Rows J of the compute areas that are this member's.
+    /// Returns the rows J of the compute area that belong to this thread.
     pub fn rows(&self, me: Me) -> Range<usize> {
         let first = self.own.start;
         match (self.shared, me.index) {
@@ -180,7 +191,7 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// The same with so many rows more where they end at another rank's.
+    /// Returns the rows of this thread, extended by `more` halo rows at each side with another rank.
     pub fn rows_and(&self, me: Me, more: usize) -> Range<usize> {
         let rows = self.rows(me);
         if self.halo.is_none() || rows.is_empty() {
@@ -190,45 +201,48 @@ impl<F: Format> PackedGrid<F> {
         start..if rows.end == self.own.end { (rows.end + more).min(self.layout.cy) } else { rows.end }
     }
 
-    /// A barrier, where more than one member works on this grid.
+    /// Waits at a barrier if several threads work on this grid.
     pub fn barrier(&self, me: Me) {
         if self.shared {
             me.barrier();
         }
     }
 
-    /// The hook for borders: all members call it between a step that writes rows of v (of this grid, or of the next
-    /// one, which gets its values from this one) and a step that reads rows of others. Then all rows are as their
-    /// owners left them, and the border around them (`block` columns on either side, rows -1 and cy) holds what lies
-    /// beyond the edges. That is zero, from the start, and no step writes there, so that all that is to do is to wait,
-    /// but where rows of other ranks come. Periodic edges would be copied here. (Fused stages wait for one row of a
-    /// neighbour instead: `sweeps::{next, previous}`, which are none at the edges.)
+    /// Makes all rows of v readable, with halo and border. All threads call this function between a step that writes
+    /// rows of v and a step that reads rows of other threads. v belongs to this grid, or to the next grid, which gets
+    /// its values from this grid.
+    ///
+    /// The border consists of `block` columns on either side and the rows -1 and cy. It represents the values beyond
+    /// the edges of the grid. It is zero from the start, and no step writes it. Without halo rows, a barrier is
+    /// therefore sufficient. Periodic boundaries would be copied here. Fused stages wait for one row of a neighbour
+    /// thread instead (see `sweeps::next` and `sweeps::previous`).
     pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
-        // SAFETY: nobody writes a border.
+        // SAFETY: no thread writes a border.
         debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
         self.barrier(me);
         if let Some(halo) = &self.halo {
             if me.index == 0 {
-                // SAFETY: the others wait.
+                // SAFETY: the other threads wait at the barrier below.
                 unsafe { halo.refresh(v) };
             }
             self.barrier(me);
         }
     }
 
-    /// Before a sweep downwards from v, whose rows members of grid `above` have written, fused or not.
+    /// Makes v readable for a downward sweep. The threads of grid `above` have written v. A fused sweep needs fewer
+    /// halo rows.
     pub fn refresh_down<R: Real + Number>(&self, me: Me, above: &Self, fused: bool, v: &Four<R>) {
         above.barrier(me);
         if let Some(halo) = &self.halo {
             if me.index == 0 {
-                // SAFETY: the others wait.
+                // SAFETY: the other threads wait at the barrier below.
                 unsafe { if fused { halo.refresh_down(v) } else { halo.refresh(v) } };
             }
             above.barrier(me);
         }
     }
 
-    /// Rows of another rank are next to those of this member, below or above.
+    /// Returns whether halo rows of another rank adjoin the rows of this thread, below and above.
     pub fn beside(&self, me: Me) -> [bool; 2] {
         let (rows, own) = (self.rows(me), &self.own);
         let [below, above] = self.halo.as_ref().map_or([false; 2], |halo| halo.sides);
@@ -266,14 +280,14 @@ impl<F: Format> RecursionGrid<F> {
     }
 }
 
-/// Rows of one member, with a border of zeros left and right.
+/// Row buffers of one thread, each with a border of zeros on the left and on the right.
 pub struct Buffers<R> {
     pub values: Vec<R>,
     pub stride: usize,
     pub block: usize,
 }
 
-/// Rows a stage keeps: two of each of three colours.
+/// Number of rows that a fused stage buffers: two rows of each of three colours.
 const BUFFER_ROWS: usize = 6;
 
 impl<R: Real + Number> Buffers<R> {
@@ -282,12 +296,13 @@ impl<R: Real + Number> Buffers<R> {
         Ok(Self { values: zeroed(BUFFER_ROWS * stride, "rows of a stage")?, stride, block: layout.block })
     }
 
-    /// Row k from I = shift on.
+    /// Returns n values of buffer row k, from column I = shift on.
     pub fn row(&self, k: usize, shift: isize, n: usize) -> &[R] {
         &self.values[(k * self.stride + self.block).wrapping_add_signed(shift)..][..n]
     }
 
-    /// Row k, to write; what stands behind its n values becomes zero, since grids of all sizes use it.
+    /// Returns n values of buffer row k for writing. Grids of all widths use the buffer, so the value after the row is
+    /// set to zero.
     pub fn row_mut(&mut self, k: usize, n: usize) -> &mut [R] {
         let row = &mut self.values[k * self.stride + self.block..][..n + 1];
         row[n] = R::default();
@@ -295,18 +310,19 @@ impl<R: Real + Number> Buffers<R> {
     }
 }
 
-/// Colours that a level eliminates, and those that are left: the odd level, and the even one.
+/// Eliminated colours and remaining colours of the odd and of the even level.
 const LEVELS: [(&[Colour], &[Colour]); 2] =
     [(&[Colour::R1, Colour::R2], &[Colour::B1, Colour::B2]), (&[Colour::B1], &[Colour::B2])];
 
 impl<F: Format> PackedGrid<F> {
-    /// Couplings of row J of a colour within a level, and values of z that they go with.
+    /// Returns the couplings of row J of a colour within a level, and the values of z at the other ends of these
+    /// couplings.
     ///
     /// # Safety
-    /// Nobody may write these rows of z meanwhile.
+    /// No thread may write these rows of z meanwhile.
     unsafe fn around(&self, odd: bool, colour: Colour, row: usize) -> (Rows<'_, F::Stored>, Rows<'_, F::Real>) {
         let (m, z) = (&self.sweep, &self.z);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             if odd {
                 (m.straight.couplings(colour, row), z.straight(colour, row))
@@ -316,12 +332,12 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Of eliminated nodes y = r / d, and of those that are left r -= A y.
+    /// Computes y_E = D^-1 r_E and r_K = r_K - A_KE y_E in z, for the odd or the even level (forward substitution).
     pub fn forward(&self, me: Me, odd: bool) {
         let (eliminated, left) = LEVELS[usize::from(!odd)];
         for row in self.rows(me) {
             for &colour in eliminated {
-                // SAFETY: rows of this member, which no other reads in this step.
+                // SAFETY: rows of this thread, which no other thread reads in this step.
                 unsafe {
                     let (pivot, a) = self.sweep.eliminated(colour, row);
                     scale_in_place::<F>(self.z[colour].row_mut(row, 0), pivot, a);
@@ -331,7 +347,8 @@ impl<F: Format> PackedGrid<F> {
         self.refresh(me, &self.z);
         for row in self.rows(me) {
             for &colour in left {
-                // SAFETY: reads eliminated rows, writes others of this member.
+                // SAFETY: reads rows of eliminated colours, which no thread writes now; writes rows of this thread of
+                // other colours.
                 unsafe {
                     let (a, y) = self.around(odd, colour, row);
                     subtract::<F>(self.z[colour].row_mut(row, 0), a, y);
@@ -340,11 +357,12 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Of eliminated nodes z = y - (A z of the others) / d.
+    /// Computes z_E = y_E - D^-1 A_EK z_K for the odd or the even level (backward substitution).
     pub fn backward(&self, me: Me, odd: bool) {
         for row in self.rows(me) {
             for &colour in LEVELS[usize::from(!odd)].0 {
-                // SAFETY: reads rows that are left, writes eliminated ones of this member.
+                // SAFETY: reads rows of remaining colours, which no thread writes now; writes eliminated rows of this
+                // thread.
                 unsafe {
                     let (a, z) = self.around(odd, colour, row);
                     subtract_scaled::<F>(self.z[colour].row_mut(row, 0), self.sweep.pivot[colour].row(row, 0), a, z);
@@ -353,11 +371,11 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Kept values of the next grid, back to this one.
+    /// Copies z of the next grid to the kept nodes of this grid.
     pub fn bring_up(&self, me: Me, coarse: &Self) {
         for row in self.rows(me) {
             if self.layout.rows(Colour::B2).contains(&row) {
-                // SAFETY: reads the next grid, writes b2 rows of this member.
+                // SAFETY: no thread writes the next grid now; the b2 rows belong to this thread.
                 unsafe {
                     collect(&coarse.layout, row, &coarse.z, &mut self.z.b2.row_mut(row, 0)[..coarse.layout.grid.nx])
                 };

@@ -324,7 +324,7 @@ for_each_isa! {
         }
     }
 
-    /// The reverse.
+    /// The inverse.
     fn interleave<R: Real>(even: &[R], odd: &[R], pairs: &mut [R]) {
         let n = pairs.len() / 2;
         let (even, odd, pairs) = (&even[..n], &odd[..n], &mut pairs[..2 * n]);

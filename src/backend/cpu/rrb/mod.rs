@@ -1,10 +1,19 @@
-//! r1/r2/b1/b2 storage, one thread (the papers' S2) or many (S3).
+//! RRB preconditioner and CG on grids stored by colour (r1, r2, b1, b2; report 16-06, section 3.2). One thread
+//! corresponds to S2 of the report, several threads to S3.
 //!
-//! Each may use those before it: `number` (formats of M), `area` (arrays that a team shares) and `neighbours` (geometry
-//! of the four colours), `loops` and `loops_setup` (over a row), `spread` (natural rows to colours), `system` (A and
-//! S1), `couplings` (of these, for aggregation) and `aggregated` (M in place of the levels), `levels` (grids and their
-//! sweeps), `projection`, `packed` (the data of a factorization), `sweeps` (fused), `cycle`; then `factor` (a
-//! factorization) and `iteration` (a solve).
+//! Each module may use only the modules before it in this list:
+//!
+//! - `number`: storage formats of M;
+//! - `area`, `neighbours`: arrays of one colour, which the threads share, and the neighbours of each colour;
+//! - `loops`, `loops_setup`: loops over one row;
+//! - `spread`: conversion between natural rows and colours;
+//! - `system`: A and S1;
+//! - `couplings`, `aggregated`: the matrix in the form that aggregation reads, and M by aggregation;
+//! - `levels`: grids and their unfused sweeps;
+//! - `projection`: means over singular components;
+//! - `packed`: all data of a factorization;
+//! - `sweeps`, `cycle`: fused sweeps and the steps of a cycle;
+//! - `factor`, `iteration`: the factorization and the steps of a solve.
 
 mod aggregated;
 mod area;
@@ -51,53 +60,54 @@ use spread::natural_rows;
 use std::ops::Range;
 use system::{Shape, WORTH_A_TEAM};
 
-/// For errors.
+/// Allocation named in error messages.
 const SOLVER: &str = "a solver's lists";
 
-/// The `cpu` backend.
+/// The `cpu` backend: thread team and current factorization.
 pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
     solver: Solver,
-    /// The one before, of another shape: regular and singular matrices, or others of two kinds, may come in turn.
+    /// Memory of a previous factorization with another shape, kept for callers that alternate between two kinds of
+    /// matrices, for example regular and singular ones.
     spare: Option<Box<dyn PackedSolver>>,
-    /// Where other ranks have rows of the first grids.
+    /// Distribution of the first grids among ranks; `None` without MPI.
     domain: Option<Domain>,
 }
 
 enum Solver {
-    /// Nothing factorized.
+    /// No factorization exists.
     Empty,
-    /// r1/r2/b1/b2 grids, then natural storage.
+    /// The first grids are stored by colour, the coarser levels in natural storage.
     Packed(Box<dyn PackedSolver>),
-    /// No grid is larger than a block, or the levels do not fill one: natural storage alone, one thread.
+    /// All levels are in natural storage, and one thread works on them: no grid is stored by colour.
     Natural(Box<Reference>),
 }
 
 impl Cpu {
-    /// Uses at most `threads`; the team is made when a matrix is large enough for it.
+    /// Creates a backend with at most `threads` threads. The thread team starts with the first matrix.
     pub fn new(threads: usize) -> Self {
         Self { wanted_threads: threads, team: None, solver: Solver::Empty, spare: None, domain: None }
     }
 
-    /// The same on one rank of those that share a grid.
+    /// Creates the backend of one rank of a distributed grid.
     pub fn over(threads: usize, domain: Domain) -> Self {
         Self { domain: Some(domain), ..Self::new(threads) }
     }
 
-    /// Where there are other ranks.
+    /// Returns the distribution of the grids if there are several ranks.
     fn sharing(&self) -> Option<&Domain> {
         self.domain.as_ref().filter(|domain| domain.comm.size() > 1)
     }
 
-    /// Memory for a factorization, that of the ones before where it fits.
+    /// Returns memory for a factorization. Memory of a previous factorization with the same shape is reused.
     fn packed_for(&mut self, previous: Solver, shape: Shape, setup: &Setup) -> Result<Box<dyn PackedSolver>> {
         let other = match previous {
             Solver::Packed(packed) if packed.shape() == shape => return Ok(packed),
             other => other,
         };
         let fitting = self.spare.take_if(|spare| spare.shape() == shape);
-        // Memory that is not kept goes before more is taken.
+        // Memory that is not reused is freed before more is allocated.
         match other {
             Solver::Packed(packed) if packed.was_tried() => drop(packed),
             Solver::Packed(packed) => self.spare = Some(packed),
@@ -108,7 +118,7 @@ impl Cpu {
         }
         let domain = self.sharing();
         match setup.storage {
-            // The cycle has its own format.
+            // The hierarchy of aggregation has its own storage format.
             _ if shape.aggregates => packed::<Double>(shape, domain),
             Storage::F64 => packed::<Double>(shape, domain),
             Storage::F32 => packed::<Single>(shape, domain),
@@ -128,13 +138,14 @@ impl Cpu {
 
 impl RrbBackend for Cpu {
     fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
-        // The team of the last factorization; before the first one, as many as its rows J are worth.
+        // Uses the thread team of the last factorization. Before the first factorization, the number of threads depends
+        // on the number of rows J.
         if self.team.is_none() {
             let worth = grid.nodes() >= WORTH_A_TEAM;
             self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
         }
         let team = self.team.as_mut().ok_or_else(no_team)?;
-        // The rows that a factorization gives each member.
+        // Assigns the same rows to each thread as the factorization does.
         let layout = Layout::new(grid, 1);
         let rows = self.domain.as_ref().map_or(0..layout.cy, |domain| domain.rows(0));
         let own = |me: Me| {
@@ -197,7 +208,7 @@ impl RrbBackend for Cpu {
         let members = shape.useful_members(self.wanted_threads);
         let made = self.packed_for(previous, shape, setup).and_then(|packed| self.make_team(members).map(|()| packed));
         let mut packed = match self.sharing() {
-            // Memory may be refused on one rank alone, and then none goes on.
+            // Allocation may fail on one rank only; then all ranks stop.
             Some(domain) => {
                 let mut made = made;
                 let ready = made.as_mut().map_err(|error| error.clone());
@@ -229,7 +240,8 @@ impl RrbBackend for Cpu {
         }
         match packed.factorize_again(team, a, look, setup, inspection) {
             Ok(done) => Ok(done),
-            // The usual way says what is wrong. This one may have left infinities in the padding.
+            // The ordinary factorization reports the error. This attempt may have left infinities in the padding, so
+            // the memory is discarded.
             Err(_) => {
                 self.solver = Solver::Empty;
                 Ok(false)
@@ -278,14 +290,15 @@ impl Engine for Cpu {
     }
 }
 
-/// A [`Packed`] of any format.
+/// A [`Packed`] of any storage format.
 trait PackedSolver: Send {
     fn shape(&self) -> Shape;
-    /// Takes the memory that a factorization by so many members needs beside that.
+    /// Allocates the memory that depends on the matrix and on the number of threads.
     fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()>;
-    /// See [`PivotContext::center`].
+    /// Sets [`PivotContext::center`].
     fn stand_in(&mut self, center: Option<f64>);
-    /// Estimates chose the V-cycle, which takes fewer levels: no matrix is factorized like this again.
+    /// Returns whether `cycle=auto` has selected the V-cycle for a factorization with the levels of a recursive cycle.
+    /// The V-cycle has fewer levels, so no later matrix is factorized with this shape.
     fn was_tried(&self) -> bool {
         self.shape().cycle.kind.is_none() && self.report().kind == Kind::V
     }
@@ -352,18 +365,19 @@ impl<F: Format> PackedSolver for Packed<F> {
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool> {
-        // Members need the singular components of A while they factorize it: hoped to be none.
+        // The threads need the singular components of A during the factorization. This path speculates that A has none.
         if self.fresh || self.aggregated.get().is_some() || !self.projection.is_empty() {
             return Ok(false);
         }
         inspection.start(team.members())?;
         let seen = &*inspection;
         self.prepare(setup, &seen.components, team.members())?;
-        // Short formats hold no numbers much larger than the unit.
+        // f32 and bf16 cannot represent numbers much larger than the unit.
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
         let watch = Watch::new(seen, Wanted { zero_row_sum: look.questions.zero_row_sum, center_below });
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
-        // Numbers of another magnitude, or a bad row, leave zeros for pivots: all of it is dropped then.
+        // Entries of another magnitude or a rejected row can cause zero pivots. In this case, the whole result is
+        // discarded.
         let hoped = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
         let result = team.run(|member| drop(hoped(member)), hoped)?;
         let over = watch.is_over();

@@ -71,10 +71,10 @@ impl<T: Number> Straight<T> {
     /// Couplings of row J of a colour to its straight neighbours.
     ///
     /// # Safety
-    /// Nobody may write the rows read while they are used.
+    /// No thread may write the rows read while they are used.
     pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         let (r1, r2) = (&self.r1, &self.r2);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             match colour {
                 Colour::R1 => [0, 1, 2, 3].map(|k| r1[k].row(row, 0)),
@@ -89,14 +89,14 @@ impl<T: Number> Straight<T> {
         }
     }
 
-    /// Couplings that make those at distance two, between black nodes of row J of a colour over their west, east,
-    /// south and north neighbours: of the first two to west and east, of the others to south and north.
+    /// Couplings that make those at distance two, between black nodes of row J of a colour over their west, east, south
+    /// and north neighbours: of the first two to west and east, of the others to south and north.
     ///
     /// # Safety
-    /// Nobody may write the rows read while they are used.
+    /// No thread may write the rows read while they are used.
     pub unsafe fn along(&self, colour: Colour, row: usize) -> [[&[T]; 2]; 4] {
         let (r1, r2) = (&self.r1, &self.r2);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             match colour {
                 Colour::B1 => [
@@ -135,10 +135,10 @@ impl<T: Number> Diagonal<T> {
     /// Couplings of row J of a colour to its diagonal neighbours.
     ///
     /// # Safety
-    /// Nobody may write the rows read while they are used.
+    /// No thread may write the rows read while they are used.
     pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         let of = &self.of;
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             match colour {
                 Colour::R1 | Colour::B1 => [0, 1, 2, 3].map(|k| of[k].row(row, 0)),
@@ -172,10 +172,10 @@ impl<T: Number> Corners<T> {
     /// Couplings of row J of a colour to its diagonal neighbours.
     ///
     /// # Safety
-    /// Nobody may write the rows read while they are used.
+    /// No thread may write the rows read while they are used.
     pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         let of = if matches!(colour, Colour::R1 | Colour::R2) { &self.red } else { &self.black };
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { of.couplings(colour, row) }
     }
 
@@ -203,9 +203,9 @@ impl<T: Number> Distant<T> {
     /// Couplings of row J to the nodes two to the west, east, south and north.
     ///
     /// # Safety
-    /// Nobody may write the rows read while they are used.
+    /// No thread may write the rows read while they are used.
     pub unsafe fn couplings(&self, row: usize) -> Rows<'_, T> {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { [self.east.row(row, -1), self.east.row(row, 0), self.north.below(row, 0), self.north.row(row, 0)] }
     }
 
@@ -218,9 +218,9 @@ impl<T: Number> Four<T> {
     /// Values of the straight neighbours of row J of a colour.
     ///
     /// # Safety
-    /// Nobody may write the rows read while they are used.
+    /// No thread may write the rows read while they are used.
     pub unsafe fn straight(&self, colour: Colour, row: usize) -> Rows<'_, T> {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             match colour {
                 Colour::R1 => [self.b2.row(row, -1), self.b2.row(row, 0), self.b1.row(row, 0), self.b1.row(row + 1, 0)],
@@ -234,9 +234,9 @@ impl<T: Number> Four<T> {
     /// Values of the diagonal neighbours of row J of a colour.
     ///
     /// # Safety
-    /// Nobody may write the rows read while they are used.
+    /// No thread may write the rows read while they are used.
     pub unsafe fn diagonal(&self, colour: Colour, row: usize) -> Rows<'_, T> {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             match colour {
                 Colour::R1 => {
@@ -258,9 +258,9 @@ impl<T: Number> Area<T> {
     /// Values of the nodes of this colour two to the west, east, south and north of row J.
     ///
     /// # Safety
-    /// Nobody may write the rows read while they are used.
+    /// No thread may write the rows read while they are used.
     pub unsafe fn distant(&self, row: usize) -> Rows<'_, T> {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { [self.row(row, -1), self.row(row, 1), self.below(row, 0), self.row(row + 1, 0)] }
     }
 }

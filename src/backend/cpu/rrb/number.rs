@@ -1,4 +1,5 @@
-//! Number formats of the preconditioner, as types: what is stored, and what sweeps and CG compute in.
+//! Storage formats of the preconditioner as types: the type of stored numbers, and the types in which sweeps and CG
+//! compute (docs/theory/rrb.md, storage formats).
 
 use crate::backend::storage::{Bf16, without_denormal};
 use crate::runtime::number::Real;
@@ -7,36 +8,37 @@ use crate::runtime::shared::Number;
 // SAFETY: every bit pattern is a number, and zero bytes are 0.0.
 unsafe impl Number for Bf16 {}
 
-/// A format of M.
+/// Storage format of M, with the number types of sweeps and CG.
 pub trait Format: Sized + Send + Sync + 'static {
-    /// What sweeps compute in.
+    /// Type in which the sweeps compute.
     type Real: Real + Number;
-    /// What is stored.
+    /// Type of the stored numbers of M.
     type Stored: Number;
-    /// What CG works in: r, p, q, and S1.
+    /// Type of the CG vectors r, p and q, and of S1.
     type Vector: Real + Number;
-    /// The format whose `Real` and `Stored` are that type.
+    /// Format whose `Real` and `Stored` types are the type of CG.
     type OfCg: Format<Real = Self::Vector, Stored = Self::Vector>;
-    /// Sweeps read short numbers, in arrays of their own.
+    /// Whether the sweeps read numbers shorter than doubles, in separate arrays.
     const SHORT: bool = size_of::<Self::Stored>() < size_of::<f64>();
-    /// CG in single precision: S1 in difference form, residuals replaced in double precision.
+    /// Whether CG runs in single precision: S1 in difference form, residual replacement in double precision.
     const SINGLE: bool = size_of::<Self::Vector>() < size_of::<f64>();
-    /// A stored number, to compute with.
+    /// Converts a stored number to the type of the sweeps.
     fn read(v: Self::Stored) -> Self::Real;
-    /// What is stored of v.
+    /// Rounds v to the storage format.
     #[inline(always)]
     fn write(v: f64) -> Self::Stored {
         Self::round(Self::Real::narrow(v))
     }
-    /// What is stored of a number that sweeps could compute with.
+    /// Rounds a number in the type of the sweeps to the storage format.
     fn round(v: Self::Real) -> Self::Stored;
-    /// The same of one that was stored and read.
+    /// Stores a number that is already exact in the storage format.
     fn same(v: Self::Real) -> Self::Stored;
-    /// 1 / d from the stored pivot of a node and its couplings: f64 stores 1 / d, short formats d + sum of couplings.
+    /// Returns 1 / d from the stored pivot and the couplings a of a node. f64 stores 1 / d. f32 and bf16 store the row
+    /// sum s, and d = s - sum a.
     fn inverse(pivot: Self::Stored, couplings: [Self::Real; 4]) -> Self::Real;
 }
 
-/// f64.
+/// M in f64; sweeps and CG in f64.
 pub struct Double;
 
 impl Format for Double {
@@ -66,11 +68,11 @@ impl Format for Double {
     }
 }
 
-/// f32 couplings and excesses, f32 sweeps.
+/// M in f32, sweeps in f32, CG in f64.
 pub struct Single;
-/// bf16 couplings and excesses, f32 sweeps.
+/// M in bf16, sweeps in f32, CG in f64.
 pub struct Brain;
-/// The same, and CG in single precision.
+/// M in bf16, sweeps and CG in f32.
 pub struct Mixed;
 
 macro_rules! short_format {

@@ -38,7 +38,7 @@ const SCRATCH_ROWS: usize = 11;
 /// Where CG runs on A, z of the first grid in the memory of q, if both hold the same numbers. The steps of
 /// `solver::krylov` need them in turn: `multiply` fills q, which `advance_residual` alone reads, before any
 /// `precondition`; that fills z, which `first_direction`, `next_direction` and `take_z` read before the next
-/// `multiply`. In these steps members touch rows of their own; others read their rows of z in sweeps alone, for whose
+/// `multiply`. In these steps threads touch rows of their own; others read their rows of z in sweeps alone, for whose
 /// end the sum of `precondition` waits. Padding and border of both are zero, and estimates sweep coarser grids. Fused
 /// stages of an iteration, which are for S1, need both at once; so does the flexible beta of aggregation.
 fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
@@ -98,7 +98,7 @@ pub struct Packed<F: Format> {
     pub may_aggregate: Mutex<Option<Storage>>,
     /// A row sum of at most this part of the center is zero.
     pub zero_row_sum: f64,
-    /// Levels below the packed grids; member 0 alone works on them.
+    /// Levels below the packed grids; thread 0 alone works on them.
     natural: Mutex<NaturalLevels>,
     pub b: Four,
     pub x: Four,
@@ -115,9 +115,9 @@ pub struct Packed<F: Format> {
     pub rho: Noted,
     pub rho_start: Vec<usize>,
     pub rho_below: Noted,
-    /// Rows that stay in cache, per member.
+    /// Rows that stay in cache, per thread.
     pub scratch: Vec<Mutex<Vec<f64>>>,
-    /// Rows that fused stages keep in cache, per member.
+    /// Rows that fused stages keep in cache, per thread.
     pub buffers: Vec<Mutex<Buffers<F::Real>>>,
     pub observed: Observed,
     pub failure: Mutex<Option<Error>>,
@@ -302,7 +302,7 @@ impl<F: Format> Packed<F> {
             grid.barrier(me);
             if me.index == 0 {
                 let mut t = self.buffers[0].lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the others wait.
+                // SAFETY: the other threads wait at a barrier.
                 unsafe { links.hand_over.refresh(&next.layout, &next.z, t.row_mut(0, next.layout.grid.nx)) };
             }
             grid.barrier(me);
@@ -340,7 +340,7 @@ impl<F: Format> Packed<F> {
         let mut natural = [zeros()?, zeros()?, zeros()?];
         for j in 0..ny {
             let rows = natural.each_mut().map(|array| &mut array[j * nx..][..nx]);
-            // SAFETY: once it is factorized nobody writes A.
+            // SAFETY: once it is factorized no thread writes A.
             unsafe { collect_matrix(layout, j, &m.center, &m.straight, rows) };
         }
         Ok(Some((layout.grid, natural)))
@@ -350,7 +350,7 @@ impl<F: Format> Packed<F> {
     pub fn source(&self) -> Source<'_> {
         let layout = &self.grids[0].layout;
         let rows = (0..layout.cy).flat_map(|row| Colour::ALL.map(|colour| (colour, row)));
-        // SAFETY: once it is factorized nobody writes A.
+        // SAFETY: once it is factorized no thread writes A.
         let largest = rows.map(|(colour, row)| max_abs(unsafe { self.matrix.center[colour].row(row, 0) }));
         let scale = power_of_two_below(largest.fold(0.0, f64::max)).recip();
         let (matrix, schur, zero_row_sum) = (&self.matrix, self.shape.schur, self.zero_row_sum);
@@ -360,7 +360,7 @@ impl<F: Format> Packed<F> {
     /// Makes aggregation, with so many threads.
     pub fn aggregate(&self, storage: Storage, kept: Kept, members: usize) -> Result<Aggregated<F::Real>> {
         let first = &self.grids[0];
-        // SAFETY: once it is factorized nobody writes the matrix.
+        // SAFETY: once it is factorized no thread writes the matrix.
         unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, members) }
     }
 
@@ -383,11 +383,11 @@ impl<F: Format> Packed<F> {
     /// Those of the sweeps alone.
     ///
     /// # Safety
-    /// Nobody may use them meanwhile.
+    /// No thread may use them meanwhile.
     pub unsafe fn clear_sweeps(&self) {
         self.natural().clear_vectors();
         for grid in &self.grids {
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe { grid.z.clear() };
             if let Some(inner) = &grid.recursion {
                 for vector in [&inner.r, &inner.d, &inner.q, &inner.u] {
@@ -414,7 +414,7 @@ impl<F: Format> Packed<F> {
         *self.recursion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The natural levels, for member 0.
+    /// The natural levels, for thread 0.
     pub fn natural(&self) -> MutexGuard<'_, NaturalLevels> {
         self.natural.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -51,7 +51,7 @@ pub struct Projection {
     system: Runs,
     /// Sum of v and of |v| over each run.
     sums: Option<Noted>,
-    /// Means and kept means, a set per member.
+    /// Means and kept means, a set per thread.
     means: Option<Shared>,
     components: usize,
     /// What other ranks note: of the runs of the whole grid, and of those of the system.
@@ -102,8 +102,8 @@ impl Projection {
         if nodes == Nodes::Whole { &self.whole } else { &self.system }
     }
 
-    /// Sums of v and |v| per component into this member's set; `rows` are its rows of the first grid.
-    /// Ends with a barrier, so that sums may follow one another.
+    /// Sums of v and |v| per component into this thread's set; `rows` are its rows of the first grid. Ends with a
+    /// barrier, so that sums may follow one another.
     #[expect(clippy::mut_from_ref, reason = "each thread has its own set")]
     fn sum_components<R: Real + Number>(
         &self,
@@ -125,7 +125,7 @@ impl Projection {
             }
         }
         let [sums, magnitudes] = sums.all(Some(me));
-        // SAFETY: each member has a set of its own.
+        // SAFETY: each thread has a set of its own.
         let own = unsafe { means.slice_mut(4 * self.components * me.index, 4 * self.components) };
         for component in 0..self.components {
             let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
@@ -159,7 +159,7 @@ impl Projection {
         for run in &runs.runs[runs.row_start[rows.start]..runs.row_start[rows.end]] {
             let component = run.component as usize;
             let shift = if restore { own[4 * component + 3] } else { 0.0 } - own[4 * component + 2];
-            // SAFETY: the row is this member's.
+            // SAFETY: the row is this thread's.
             for value in unsafe { run.values_mut(v) } {
                 *value += R::narrow(shift);
             }
@@ -181,7 +181,7 @@ impl Projection {
         for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
             let run = runs.runs[k];
             let mean = own[4 * run.component as usize + 2];
-            // SAFETY: nobody writes centers; a run's sum is written by the owner of its row, and was read before the
+            // SAFETY: no thread writes centers; a run's sum is written by the owner of its row, and was read before the
             // last barrier.
             unsafe { squares.note(k, [run.values(center).iter().map(|c| mean * mean / c).sum()]) };
         }
@@ -221,17 +221,17 @@ impl Projection {
 
 impl Run {
     /// # Safety
-    /// Nobody may write this run of v while the slice is used.
+    /// No thread may write this run of v while the slice is used.
     unsafe fn values<'a, R: Number>(&self, v: &'a Four<R>) -> &'a [R] {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { &v[self.colour].row(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
     }
 
     /// # Safety
-    /// Nobody else may use this row of v while the slice is used.
+    /// No other thread may use this row of v while the slice is used.
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
     unsafe fn values_mut<'a, R: Number>(&self, v: &'a Four<R>) -> &'a mut [R] {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { &mut v[self.colour].row_mut(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
     }
 }

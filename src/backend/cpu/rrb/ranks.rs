@@ -1,8 +1,8 @@
 //! Rows that other ranks have: how the first grids are shared (`grid::strips`), and what goes from rank to rank. A rank
 //! stores its own rows and some of its neighbours', the halo; those of grids that are not shared, every rank has.
 //!
-//! Member 0 of a team alone sends and receives, between two barriers. Where the other ranks are lost it goes on with
-//! numbers that are none, so that all members come to an end; who began the run says then what happened.
+//! Thread 0 of a team alone sends and receives, between two barriers. Where the other ranks are lost it goes on with
+//! numbers that are none, so that all threads come to an end; who began the run says then what happened.
 
 use super::area::Four;
 use super::spread::{collect, spread};
@@ -188,13 +188,13 @@ impl Round {
     }
 
     /// # Safety
-    /// Nobody may use these rows of v meanwhile.
+    /// No thread may use these rows of v meanwhile.
     unsafe fn run<R: Real + Number>(&self, v: &Four<R>) {
         if self.sent.is_empty() {
             return;
         }
         let mut plan = lock(&self.plan);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         let row = |colour: Colour, row: usize| unsafe { v[colour].row(row, 0) };
         // SAFETY: as above.
         let row_mut = |colour: Colour, row: usize| unsafe { v[colour].row_mut(row, 0) };
@@ -246,10 +246,10 @@ impl Halo {
     /// Brings the rows J of v next to this rank's, which their owners have written.
     ///
     /// # Safety
-    /// Nobody may use rows of v beside this rank's meanwhile, nor write the others.
+    /// No thread may use rows of v beside this rank's meanwhile, nor write the others.
     pub unsafe fn refresh<R: Real + Number>(&self, v: &Four<R>) {
         let round = if v.r1.bytes() > 0 { &self.all } else { &self.black };
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { round.run(v) };
     }
 
@@ -258,7 +258,7 @@ impl Halo {
     /// # Safety
     /// As for `refresh`.
     pub unsafe fn refresh_down<R: Real + Number>(&self, v: &Four<R>) {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { self.down.run(v) };
     }
 
@@ -267,7 +267,7 @@ impl Halo {
     /// # Safety
     /// As for `refresh`.
     pub unsafe fn refresh_dropped<R: Real + Number>(&self, v: &Four<R>) {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { self.dropped.run(v) };
     }
 }
@@ -306,13 +306,13 @@ impl HandOver {
     /// Rows of v on that grid, of which each rank has its own.
     ///
     /// # Safety
-    /// Nobody may use v meanwhile.
+    /// No thread may use v meanwhile.
     pub unsafe fn refresh<R: Real + Number>(&self, layout: &Layout, v: &Four<R>, row: &mut [R]) {
         let mut plan = lock(&self.vector);
         let row = &mut row[..self.nx];
         let all = plan.run(|to| {
             for (j, to) in self.rows[self.rank].clone().zip(to.chunks_exact_mut(self.nx)) {
-                // SAFETY: as the caller promised.
+                // SAFETY: by the safety contract of this function.
                 unsafe { collect(layout, j, v, row) };
                 to.iter_mut().zip(&*row).for_each(|(to, value)| *to = value.wide());
             }
@@ -328,7 +328,7 @@ impl HandOver {
                     Some(from) => row.iter_mut().zip(from).for_each(|(to, &value)| *to = R::narrow(value)),
                     None => row.fill(R::narrow(f64::NAN)),
                 }
-                // SAFETY: as the caller promised.
+                // SAFETY: by the safety contract of this function.
                 unsafe { spread(layout, j, row, 1.0, v) };
             }
         }

@@ -55,7 +55,7 @@ impl<F: Format> Target<'_, F> {
     /// Spreads row j: diagonal, east, north, northeast, northwest.
     ///
     /// # Safety
-    /// No other member may use what this row is spread to; other natural rows, and what they are spread to, are for
+    /// No other thread may use what this row is spread to; other natural rows, and what they are spread to, are for
     /// others.
     pub unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
         let row = (j + self.layout.shift_y) / 2;
@@ -68,10 +68,10 @@ impl<F: Format> Target<'_, F> {
             let one = |v: f64| F::same(F::Real::narrow(v * per_unit));
             split_by(row, even, odd, one, |values, even, odd| deinterleave_same::<F>(even, odd, values, unit));
         };
-        // Each row of each array gets values from one natural row alone, which one member spreads: rows J of r1, b2 and
+        // Each row of each array gets values from one natural row alone, which one thread spreads: rows J of r1, b2 and
         // row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others from j' = 2J. SAFETY: so no
-        // other spreads to them, and the caller promised that nobody else uses them meanwhile: members that follow use
-        // rows that they spread alone.
+        // other spreads to them, and the caller promised that no other thread uses them meanwhile: threads that follow
+        // use rows that they spread alone.
         unsafe {
             if odd_row {
                 split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
@@ -108,7 +108,7 @@ pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
 pub unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &Four<R>) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
-    // SAFETY: as the caller promised.
+    // SAFETY: by the safety contract of this function.
     let (even, odd) = unsafe { (v[even].row_mut(row, 0), v[odd].row_mut(row, 0)) };
     split((layout.shift_x, values), even, odd);
     if scale != 1.0 {
@@ -120,23 +120,23 @@ pub unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], 
 /// Collects natural row j from the colours.
 ///
 /// # Safety
-/// Nobody may write rows J of the two colours of row j in this step.
+/// No thread may write rows J of the two colours of row j in this step.
 pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, values: &mut [R]) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
-    // SAFETY: as the caller promised.
+    // SAFETY: by the safety contract of this function.
     join(layout, unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) }, values);
 }
 
 /// Natural row j of a matrix with 5 points from the colours: center, east, north.
 ///
 /// # Safety
-/// Nobody may write the matrix meanwhile.
+/// No thread may write the matrix meanwhile.
 pub unsafe fn collect_matrix(layout: &Layout, j: usize, diagonal: &Four, straight: &Straight, to: [&mut [f64]; 3]) {
     let row = (j + layout.shift_y) / 2;
     let (r1, r2) = (&straight.r1, &straight.r2);
     let [center, east, north] = to;
-    // SAFETY: as the caller promised; the places are those of `Target::spread`.
+    // SAFETY: by the safety contract of this function; the places are those of `Target::spread`.
     unsafe {
         collect(layout, j, diagonal, center);
         let (of_east, of_north) = if (j + layout.shift_y) % 2 == 1 {

@@ -12,12 +12,12 @@ use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 use crate::runtime::team::{Me, Point};
 
-/// The member after this one on a grid, if it has rows there.
+/// The thread after this one on a grid, if it has rows there.
 pub fn next<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     (grid.shared && me.index + 1 < me.members).then_some(me.index + 1)
 }
 
-/// The member before.
+/// The thread before.
 pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
@@ -33,7 +33,7 @@ impl<F: Format> Packed<F> {
     /// Row J of kept values, which stands at row `place`, to the next grid.
     ///
     /// # Safety
-    /// Both rows must be this member's.
+    /// Both rows must belong to this thread.
     pub unsafe fn send(&self, q: usize, row: usize, place: usize) {
         let grid = &self.grids[q];
         let Some(coarse) = self.grids.get(q + 1) else { return };
@@ -49,9 +49,9 @@ impl<F: Format> Packed<F> {
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
         let [below, above] = grid.beside(me);
-        // SAFETY: red rows are not written in this stage; black ones are this member's, but for the first row of b1 of
-        // the next member, which is read after that member has posted it, and for rows of b1 next to this rank's, which
-        // this member alone uses.
+        // SAFETY: red rows are not written in this stage; black ones belong to this thread, but for the first row of b1
+        // of the next thread, which is read after that thread has posted it, and for rows of b1 next to this rank's,
+        // which this thread alone uses.
         unsafe {
             // b1 below this rank's rows is made here, too: the way up reads it.
             let first = if below { rows.start - 1 } else { rows.start };
@@ -108,10 +108,10 @@ impl<F: Format> Packed<F> {
     /// y / d of row J of an eliminated colour, into the buffers from row k on. Returns y'y / d.
     ///
     /// # Safety
-    /// Nobody may write this row meanwhile.
+    /// No thread may write this row meanwhile.
     unsafe fn scaled(&self, q: usize, colour: Colour, row: usize, k: usize, t: &mut Buffers<F::Real>) -> f64 {
         let grid = &self.grids[q];
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let (pivot, a) = grid.sweep.eliminated(colour, row);
             scale::<F>(t.row_mut(k + row % 2, grid.layout.cx), pivot, a, grid.z[colour].row(row, 0))
@@ -121,7 +121,7 @@ impl<F: Format> Packed<F> {
     /// Row J of b1 by the odd level, with its red neighbours over their pivots in the buffers.
     ///
     /// # Safety
-    /// Nobody else may use this row meanwhile.
+    /// No other thread may use this row meanwhile.
     unsafe fn descend_dropped(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
         let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
         let neighbours = [
@@ -130,7 +130,7 @@ impl<F: Format> Packed<F> {
             t.row(FIRST_RED + (row + 1) % 2, 0, n),
             t.row(FIRST_RED + row % 2, 0, n),
         ];
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let a = grid.sweep.straight.couplings(Colour::B1, row);
             subtract::<F>(grid.z.b1.row_mut(row, 0), a, neighbours);
@@ -138,10 +138,10 @@ impl<F: Format> Packed<F> {
     }
 
     /// # Safety
-    /// Row J must be this member's.
+    /// Row J must belong to this thread.
     pub unsafe fn descend_kept(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
         let grid = &self.grids[q];
-        // SAFETY: a row of this member.
+        // SAFETY: a row of this thread.
         unsafe {
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
             subtract::<F>(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
@@ -152,7 +152,7 @@ impl<F: Format> Packed<F> {
     /// Row J of the kept values of grid q as the coarser levels left them, into row k of the buffers.
     ///
     /// # Safety
-    /// Nobody may write the next grid, or on the last grid b2, in this stage.
+    /// No thread may write the next grid, or on the last grid b2, in this stage.
     pub unsafe fn fetch(&self, q: usize, row: usize, k: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let out = t.row_mut(k, grid.layout.cx);
@@ -160,7 +160,7 @@ impl<F: Format> Packed<F> {
             out.fill(F::Real::default());
             return;
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             match self.grids.get(q + 1) {
                 Some(coarse) => {
@@ -179,8 +179,8 @@ impl<F: Format> Packed<F> {
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
         let [beside_below, beside_above] = grid.beside(me);
-        // SAFETY: rows of this member are written, each before it is read, and those next to this rank's, which this
-        // member alone uses; the first row of b1 of the next member is read after that member has posted it; the next
+        // SAFETY: rows of this thread are written, each before it is read, and those next to this rank's, which this
+        // thread alone uses; the first row of b1 of the next thread is read after that thread has posted it; the next
         // grid is only read.
         unsafe {
             let first = if beside_below { rows.start - 1 } else { rows.start };
@@ -221,12 +221,12 @@ impl<F: Format> Packed<F> {
     /// Row J of b1, between kept values of row J - 1 and J in the buffers.
     ///
     /// # Safety
-    /// Nobody else may use this row meanwhile.
+    /// No other thread may use this row meanwhile.
     unsafe fn ascend_dropped(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
         let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
         let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
         let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let (pivot, a) = grid.sweep.eliminated(Colour::B1, row);
             solve_in_place::<F>(grid.z.b1.row_mut(row, 0), pivot, a, v);
@@ -236,11 +236,11 @@ impl<F: Format> Packed<F> {
     /// Row J of r2, between b1 west and east and kept values of row J - 1 and J in the buffers.
     ///
     /// # Safety
-    /// Nobody else may use this row meanwhile, and b1 of it must be done.
+    /// No other thread may use this row meanwhile, and b1 of it must be done.
     unsafe fn ascend_second_red(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
         let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
         let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
             let (pivot, a) = grid.sweep.eliminated(Colour::R2, row);
@@ -251,10 +251,10 @@ impl<F: Format> Packed<F> {
     /// Row J of r1, between kept values west and east and the b1 rows J and J + 1.
     ///
     /// # Safety
-    /// Row J must be this member's, and b1 row J + 1 done.
+    /// Row J must belong to this thread, and b1 row J + 1 done.
     pub unsafe fn ascend_first_red(&self, q: usize, row: usize, west: &[F::Real], east: &[F::Real]) {
         let grid = &self.grids[q];
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let v = [west, east, grid.z.b1.row(row, 0), grid.z.b1.row(row + 1, 0)];
             let (pivot, a) = grid.sweep.eliminated(Colour::R1, row);

@@ -1,4 +1,5 @@
-//! What CG runs on: A by colour, or S1; and what arrays are made for.
+//! The matrix on which CG runs: A by colour, or the Schur complement S1 = D_b - A_br D_r^-1 A_rb (report 2.9). Also the
+//! parameters that determine the arrays.
 
 use super::area::{Area, Four};
 use super::loops::{difference_form, five_point_residual, five_points, nine_point_residual, nine_points};
@@ -12,26 +13,26 @@ use crate::grid::layout::{Colour, Layout};
 use crate::grid::levels::Grid;
 use crate::grid::stencil::StencilView;
 
-/// Below this many nodes a grid is left to member 0: a barrier costs more than the work.
+/// Number of nodes below which thread 0 alone works on a grid, because a barrier costs more than the work.
 pub const WORTH_A_TEAM: usize = 8192;
 
-/// What arrays are made for.
+/// Parameters that determine which arrays are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub grid: Grid,
     pub levels: usize,
     pub grids: usize,
     pub block: usize,
-    /// CG runs on S1.
+    /// Whether CG runs on S1.
     pub schur: bool,
-    /// Fused stages: of an iteration where CG runs on S1, else of the sweeps alone.
+    /// Whether stages are fused: all stages of an iteration if CG runs on S1, otherwise the sweeps only.
     pub fused: bool,
     pub nine_points: bool,
     pub storage: Storage,
-    /// CG in single precision.
+    /// Whether CG runs in single precision.
     single: bool,
     pub cycle: Cycle,
-    /// Aggregation in place of the levels.
+    /// Whether aggregation replaces the levels from the start.
     pub aggregates: bool,
 }
 
@@ -52,7 +53,7 @@ impl Shape {
         }
     }
 
-    /// Members that have something to do.
+    /// Returns the number of threads that have rows to work on, at most `wanted`.
     pub fn useful_members(&self, wanted: usize) -> usize {
         let rows = Layout::new(self.grid, self.block).cy;
         if self.grid.nodes() >= WORTH_A_TEAM { wanted.clamp(1, rows) } else { 1 }
@@ -63,18 +64,18 @@ impl Shape {
 pub struct Matrix {
     pub center: Four,
     pub straight: Straight,
-    /// Absent with 5 points.
+    /// Diagonal couplings; without memory for 5-point matrices.
     pub corners: Corners,
     pub nine_points: bool,
 }
 
 impl Matrix {
-    /// `out` = row J of A times v.
+    /// Computes `out` = (A v) in row J of a colour.
     ///
     /// # Safety
-    /// Nobody may write A or v meanwhile.
+    /// No thread may write A or v meanwhile.
     pub unsafe fn row(&self, colour: Colour, row: usize, v: &Four, out: &mut [f64]) {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let (center, own) = (self.center[colour].row(row, 0), v[colour].row(row, 0));
             let (a, w) = (self.straight.couplings(colour, row), v.straight(colour, row));
@@ -86,12 +87,12 @@ impl Matrix {
         }
     }
 
-    /// `out` = b - row J of A times x.
+    /// Computes `out` = b - (A x) in row J of a colour.
     ///
     /// # Safety
-    /// Nobody may write A or x meanwhile.
+    /// No thread may write A or x meanwhile.
     pub unsafe fn residual(&self, colour: Colour, row: usize, b: &[f64], x: &Four, out: &mut [f64]) {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let (center, own) = (self.center[colour].row(row, 0), x[colour].row(row, 0));
             let (a, w) = (self.straight.couplings(colour, row), x.straight(colour, row));
@@ -105,19 +106,21 @@ impl Matrix {
     }
 }
 
-/// S1: nine points on black nodes, at distance two and diagonally. In single precision a row takes couplings times
-/// differences to its node, so that rounded couplings are those of a matrix with the right row sums.
+/// S1 on the black nodes: a 9-point stencil with couplings at distance two and diagonal couplings (report 2.9). In
+/// single precision, S1 is stored in difference form: row sums instead of centers. Rounding the couplings then
+/// preserves the row sums (docs/theory/rrb.md, CG in single precision).
 pub struct Schur<F: Format> {
-    /// Of b1 and b2: the diagonal, or in difference form the row sum.
+    /// Center of b1 and of b2; in difference form the row sum.
     pub center: [Area<F::Vector>; 2],
-    /// b1 to b2.
+    /// Couplings between b1 and b2.
     pub diagonal: Diagonal<F::Vector>,
     pub b1_distant: Distant<F::Vector>,
     pub b2_distant: Distant<F::Vector>,
 }
 
 impl<F: Format> Schur<F> {
-    /// `diagonal`: diagonal couplings that sweeps read on the first grid; in f64 they are those of S1.
+    /// Allocates S1. `diagonal`: diagonal couplings that the sweeps read on the first grid. In f64, these couplings are
+    /// those of S1, so both share the memory.
     pub fn new(layout: &Layout, diagonal: &Diagonal<F::Stored>, present: bool) -> Result<Self> {
         let distant = || Distant::zeroed(layout, present);
         Ok(Self {
@@ -128,7 +131,7 @@ impl<F: Format> Schur<F> {
         })
     }
 
-    /// The same arrays where CG is in double precision.
+    /// Returns these arrays as arrays of doubles if CG runs in double precision.
     pub fn doubles(&self) -> Option<Schur<Double>> {
         let [b1, b2] = &self.center;
         Some(Schur {
@@ -139,7 +142,7 @@ impl<F: Format> Schur<F> {
         })
     }
 
-    /// Bytes of what is not the first grid's.
+    /// Returns the size in bytes without the memory shared with the first grid.
     pub fn bytes(&self) -> usize {
         self.center[0].bytes()
             + self.center[1].bytes()
@@ -148,17 +151,17 @@ impl<F: Format> Schur<F> {
             + self.b2_distant.bytes()
     }
 
-    /// out = row J of S1 v.
+    /// Computes `out` = (S1 v) in row J of a black colour.
     ///
     /// # Safety
-    /// Nobody may write v rows J - 1 to J + 1 meanwhile.
+    /// No thread may write rows J - 1 to J + 1 of v meanwhile.
     #[inline]
     pub unsafe fn row(&self, colour: Colour, row: usize, v: &Four<F::Vector>, out: &mut [F::Vector]) {
         let (center, distant) = match colour {
             Colour::B1 => (&self.center[0], &self.b1_distant),
             _ => (&self.center[1], &self.b2_distant),
         };
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let (c, w) = (center.row(row, 0), v[colour].row(row, 0));
             let (a, far) = (distant.couplings(row), v[colour].distant(row));

@@ -44,7 +44,7 @@ fn schur(system: &System, threads: usize) -> Couplings {
     let mut k = Packed::<Double>::new(Shape::new(&a, &setup), None).unwrap();
     k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
     let source = Source { zero_row_sum: 1e-12, scale: 1.0, ..k.source() };
-    // SAFETY: nobody writes the matrix.
+    // SAFETY: no thread writes the matrix.
     unsafe { source.couplings(&mut Workers::eager(threads)).unwrap() }
 }
 
@@ -140,7 +140,7 @@ fn colours_of_the_grid() {
         k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
         for schur in [true, false] {
             let source = Source { zero_row_sum: 1e-12, scale: 1.0, schur, ..k.source() };
-            // SAFETY: nobody writes the matrix.
+            // SAFETY: no thread writes the matrix.
             let c = unsafe { source.couplings(&mut Workers::eager(1)).unwrap() };
             let colours: Vec<u32> = Numbers::new(grid, schur).colours().collect();
             assert_eq!(colours.len(), c.rows());

@@ -20,7 +20,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Copies row J of A, if it is watched only what the watch of this thread admits.
     ///
     /// # Safety
-    /// The row must be this member's, and nobody may use what it is spread to.
+    /// The row must belong to this thread, and no thread may use what it is spread to.
     pub(super) unsafe fn spread(&self, row: usize, watch: Option<(&Watch, usize)>) {
         let (m, a) = (&self.k.matrix, self.context.a);
         let corners = a.corners.map(|_| (&m.corners.red, &m.corners.black));
@@ -31,16 +31,16 @@ impl<'a, F: Format> Levels<'a, F> {
                 continue;
             }
             let rows = a.entries(j).map(|(_, start, values)| (start, values));
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe { target.spread(j, rows) };
         }
     }
 
-    /// Row J of M before the levels: row sums of A, where positive couplings that are moved to the diagonals stay,
-    /// and couplings, with compensation without the positive ones; straight ones as they are stored.
+    /// Row J of M before the levels: row sums of A, where positive couplings that are moved to the diagonals stay, and
+    /// couplings, with compensation without the positive ones; straight ones as they are stored.
     ///
     /// # Safety
-    /// The row must be this member's, and A of row J - 1 and J there.
+    /// The row must belong to this thread, and A of row J - 1 and J there.
     pub(super) unsafe fn start(&self, row: usize, scratch: &mut [f64]) {
         let (m, grid, setup) = (&self.k.matrix, self.grid, self.setup);
         if self.exact {
@@ -49,7 +49,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
         let nine_points = self.k.shape.nine_points;
         for colour in Colour::ALL {
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe {
                 let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
                 let corners = nine_points.then(|| m.corners.couplings(colour, row));
@@ -57,7 +57,7 @@ impl<'a, F: Format> Levels<'a, F> {
             }
         }
         let couplings = |source: &Area, target: &mut [f64]| {
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             let source = unsafe { source.row(row, 0) };
             if setup.compensate { without_positive(target, source) } else { target.copy_from_slice(source) }
         };
@@ -65,19 +65,19 @@ impl<'a, F: Format> Levels<'a, F> {
         for (source, target) in a.r1.iter().chain(&a.r2).zip(of_m.r1.iter().chain(&of_m.r2)) {
             let values = &mut scratch[..grid.layout.cx];
             couplings(source, values);
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             store::<F>(unsafe { target.row_mut(row, 0) }, values, setup.unit);
         }
         if nine_points {
             let (a, red, black) = (&m.corners, &grid.red_diagonal.of, &grid.black_diagonal.of);
             for (source, target) in a.red.of.iter().chain(&a.black.of).zip(red.iter().chain(black)) {
-                // SAFETY: as the caller promised.
+                // SAFETY: by the safety contract of this function.
                 couplings(source, unsafe { target.row_mut(row, 0) });
             }
         } else {
             for area in &grid.black_diagonal.of {
-                // A 5-point matrix couples no black nodes; what the last factorization left here is no input.
-                // SAFETY: as the caller promised.
+                // A 5-point matrix couples no black nodes; what the last factorization left here is no input. SAFETY:
+                // by the safety contract of this function.
                 unsafe { area.row_mut(row, 0).fill(0.0) };
             }
         }
@@ -87,11 +87,11 @@ impl<'a, F: Format> Levels<'a, F> {
     /// the format of the sweeps.
     ///
     /// # Safety
-    /// The row must be this member's and as the matrix was formed.
+    /// The row must belong to this thread and as the matrix was formed.
     unsafe fn keep(&self, row: usize) {
         let grid = self.grid;
         let keep = |source: &Area, target: &Area<F::Stored>| {
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe { store::<F>(target.row_mut(row, 0), source.row(row, 0), self.setup.unit) };
         };
         let keep_all = |sources: &[Area; 4], targets: &[Area<F::Stored>; 4]| {
@@ -109,11 +109,11 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The odd level: lumps and eliminates r1 and r2 of row J. With M2, what black nodes lose to lumping goes first.
     ///
     /// # Safety
-    /// The row must be this member's, and the matrix of row J - 1 to J + 1 as it was formed.
+    /// The row must belong to this thread, and the matrix of row J - 1 to J + 1 as it was formed.
     pub(super) unsafe fn reds(&self, row: usize, scratch: &mut [f64]) {
         let setup = self.setup;
         let grid = self.grid;
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             self.keep(row);
             let eliminated = self.eliminate_reds(row, scratch);
@@ -136,7 +136,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let corners = grid.corners.then_some(&grid.red_diagonal);
         // Row 2J of the grid before row 2J + 1, so that the first refused node is named.
         for colour in [Colour::R2, Colour::R1] {
-            // SAFETY: as the caller promised; the border is never written.
+            // SAFETY: by the safety contract of this function; the border is never written.
             unsafe {
                 if self.exact {
                     let (excess, inverse) = (grid.excess[colour].row_mut(row, 0), grid.inverse[colour].row_mut(row, 0));
@@ -160,7 +160,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Pivots of row J of an eliminated colour, into `inverse` and, as excess / d, into `excess`.
     ///
     /// # Safety
-    /// The row must be this member's.
+    /// The row must belong to this thread.
     unsafe fn eliminate(
         &self,
         colour: Colour,
@@ -171,7 +171,7 @@ impl<'a, F: Format> Levels<'a, F> {
     ) -> Result<()> {
         let grid = self.grid;
         let columns = grid.layout.columns(colour);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         let out = unsafe {
             PivotRow::<F> {
                 excess: &mut grid.excess[colour].row_mut(row, 0)[columns.clone()],
@@ -193,10 +193,10 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Row J of the skew stencil on black nodes, what the odd level leaves, and of S1.
     ///
     /// # Safety
-    /// The row must be this member's, and reds of row J - 1 to J + 1 done.
+    /// The row must belong to this thread, and reds of row J - 1 to J + 1 done.
     pub(super) unsafe fn skew(&self, row: usize, scratch: &mut [f64]) {
         let (grid, straight, unit) = (self.grid, &self.grid.sweep.straight, self.setup.unit);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             if self.exact {
                 self.schur(row, scratch);
@@ -224,7 +224,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// As for `skew`.
     unsafe fn links<T: Number>(&self, straight: &'a Straight<T>, row: usize) -> [Link<'a, T>; 4] {
         let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&self.grid.inverse.r1, &self.grid.inverse.r2));
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             [
                 (h2.row(row, -1), [EAST, SOUTH, NORTH].map(|to| r2[to].row(row, -1))),
@@ -246,7 +246,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let (first, second, third) = (next(), next(), next());
         let distant = [&k.schur.b1_distant, &k.schur.b2_distant];
         for (of, colour) in [Colour::B1, Colour::B2].into_iter().enumerate() {
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe {
                 let (out, east, north) = match &self.in_place {
                     Some(s1) => {
@@ -276,9 +276,9 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Row J of an array of S1 in single precision, over the unit.
     ///
     /// # Safety
-    /// The row must be this member's.
+    /// The row must belong to this thread.
     unsafe fn store_schur(&self, area: &Area<F::Vector>, row: usize, values: &[f64]) {
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         store_same::<F::OfCg>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
     }
 
@@ -294,7 +294,7 @@ impl<'a, F: Format> Levels<'a, F> {
         out: &'s mut [f64],
     ) -> [&'s [f64]; N] {
         let (a, m) = (&self.k.matrix.straight, &self.grid.sweep.straight);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let h = self.grid.inverse.straight(colour, row);
             if self.exact {
@@ -311,7 +311,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// As for `skew`.
     unsafe fn schur_diagonal(&self, row: usize, scratch: &mut [f64]) {
         let keeps = self.setup.black_keeps();
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let mut rows = scratch.chunks_exact_mut(self.grid.layout.cx);
             let rows = [0, 1, 2, 3].map(|k| match &self.in_place {
@@ -339,11 +339,11 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The even level: lumps and eliminates b1 of row J.
     ///
     /// # Safety
-    /// The row must be this member's, its skew stencil formed, and reds of row J - 1 and J done.
+    /// The row must belong to this thread, its skew stencil formed, and reds of row J - 1 and J done.
     pub(super) unsafe fn dropped(&self, row: usize, scratch: &mut [f64]) {
         let grid = self.grid;
         if grid.layout.rows(Colour::B1).contains(&row) {
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe {
                 let kept = grid.sweep.diagonal.couplings(Colour::B1, row);
                 let (far, scratch) = scratch.split_at_mut(4 * grid.layout.cx);
@@ -372,7 +372,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let mut parts = out.chunks_exact_mut(n);
         let mut part = || parts.next().expect("room for five rows");
         let (excess, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             let [southwest, southeast, northwest_of, northeast_of] = &d.of;
             excess.copy_from_slice(&grid.excess.b2.row(row, 0)[..n]);
@@ -399,20 +399,20 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Row J of the next grid's matrix, spread over its colours.
     ///
     /// # Safety
-    /// As for `coarse_row`; nobody may use what row J is spread to.
+    /// As for `coarse_row`; no thread may use what row J is spread to.
     pub(super) unsafe fn coarse(&self, row: usize, scratch: &mut [f64]) {
         let Some(coarse) = self.k.grids.get(self.q + 1) else { return };
         if !self.grid.layout.rows(Colour::B2).contains(&row) {
             return;
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe { coarse.target(self.setup.unit).spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
     }
 
     /// The next grid's matrix in natural storage, once the levels are complete.
     pub(super) fn form_natural(&self, coarse: &mut HalfStencil, scratch: &mut [f64]) {
         for row in self.grid.layout.rows(Colour::B2) {
-            // SAFETY: the last barrier of `form` is passed, and nobody writes this grid after it.
+            // SAFETY: the last barrier of `form` is passed, and no thread writes this grid after it.
             let rows = unsafe { self.coarse_row(row, scratch) };
             let first = ring_index(coarse.nx, 0, row);
             let targets = [

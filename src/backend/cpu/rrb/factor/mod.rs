@@ -77,7 +77,7 @@ impl<F: Format> Packed<F> {
             let Some(short) = grid.short() else { return };
             for row in grid.rows_and(me, STORED) {
                 for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
-                    // SAFETY: rows of this member, which no other uses before the barrier below.
+                    // SAFETY: rows of this thread, which no other uses before the barrier below.
                     unsafe { area.fill_row(row, grid.layout.to, F::write(1.0)) };
                 }
             }
@@ -85,7 +85,7 @@ impl<F: Format> Packed<F> {
         me.barrier();
     }
 
-    /// Copies A, eliminates level by level. All members see the same result. `watch`: A is seen for the first time.
+    /// Copies A, eliminates level by level. All threads see the same result. `watch`: A is seen for the first time.
     pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext, watch: Option<&Watch>) -> Result<()> {
         let mut scratch = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
         if self.fresh {
@@ -196,7 +196,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// A, and S1 where CG runs on that: no level.
     fn form_system(&self, me: Me, scratch: &mut [f64]) {
         let (grid, rows) = (self.grid, self.grid.rows(me));
-        // SAFETY: rows are this member's, and a barrier stands between what members make and others read.
+        // SAFETY: rows belong to this thread, and a barrier stands between what threads make and others read.
         unsafe {
             rows.clone().for_each(|row| self.spread(row, None));
             grid.barrier(me);
@@ -227,8 +227,8 @@ impl<'a, F: Format> Levels<'a, F> {
             watch.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
         }
         let watch_here = watch.map(|watch| (watch, me.index));
-        // SAFETY: rows are this thread's, or of other ranks next to it, which no other thread here computes. The sweep
-        // reads rows of this thread that it has completed. A barrier stands between a row and its use by others.
+        // SAFETY: rows belong to this thread, or of other ranks next to it, which no other thread here computes. The
+        // sweep reads rows of this thread that it has completed. A barrier stands between a row and its use by others.
         unsafe {
             for row in rows.start..rows.end + 3 {
                 if first && rows.contains(&row) {
@@ -273,7 +273,7 @@ impl<'a, F: Format> Levels<'a, F> {
             return;
         }
         if me.index == 0 {
-            // SAFETY: `form` ends with a barrier, and the others wait.
+            // SAFETY: `form` ends with a barrier, and the other threads wait at a barrier.
             let lost = unsafe { self.fetch_next(scratch) };
             self.k.note(lost);
         }
@@ -284,17 +284,17 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Rows of the next grid's matrix that other ranks make.
     ///
     /// # Safety
-    /// This rank's rows must be made, and nobody may use that grid.
+    /// This rank's rows must be made, and no thread may use that grid.
     unsafe fn fetch_next(&self, scratch: &mut [f64]) -> Result<()> {
         let Some((links, next)) = self.k.links.as_ref().zip(self.k.grids.get(self.q + 1)) else { return Ok(()) };
         let target = next.target(self.setup.unit);
         let nx = next.layout.grid.nx;
         let own = |row: usize, to: &mut [f64]| {
-            // SAFETY: as the caller promised: this is a row of this rank.
+            // SAFETY: by the safety contract of this function: this is a row of this rank.
             let made = unsafe { self.coarse_row(row, scratch) };
             to.chunks_exact_mut(nx).zip(made).for_each(|(to, made)| to.copy_from_slice(made));
         };
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         let other = |row: usize, made: [&[f64]; HALF]| unsafe { target.spread(row, made.map(|values| (0, values))) };
         match links.matrices.get(self.q) {
             Some(halo) => halo.exchange(own, other),

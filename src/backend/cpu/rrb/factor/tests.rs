@@ -177,7 +177,7 @@ fn a_factorization_is_the_same_for_any_team() {
 /// What a factorization leaves for sweeps on all grids, and the last of them for the natural one, as bits.
 type Left = Vec<Vec<u64>>;
 
-/// Gives `see` what is left after each of some factorizations of the two matrices in turn, by teams of so many members.
+/// Gives `see` what is left after each of some factorizations of the two matrices in turn, by teams of so many threads.
 fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], mut see: impl FnMut(usize, Left)) {
     let components = &inspected(a[1]).components;
     let mut k = Packed::<F>::new(Shape::new(a[1], setup), None).unwrap();
@@ -227,7 +227,7 @@ fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usiz
 /// the lumping of M1 and M2, with relaxation and without. Only S1 has CG in single precision.
 #[test]
 fn matrices_in_turn_are_factorized_as_alone() {
-    // Grids are shared by all members, by one, or one after another in turn, down to shares of a row or two.
+    // Grids are shared by all threads, by one, or one after another in turn, down to shares of a row or two.
     let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
     // After the other matrix was there, after a team of another size, or both.
     let teams = [1, 2, 2, 5, 3, 3, 1, 5];
@@ -323,7 +323,7 @@ fn a_matrix_comes_back() {
         Team::new(1).unwrap().run(|me| drop(share(me)), share).unwrap().unwrap();
         let (found_grid, mut found) = k.natural_matrix().unwrap().unwrap();
         assert_eq!((found_grid.nx, found_grid.ny), (nx, ny));
-        // Nobody reads what points out of the grid.
+        // No thread reads what points out of the grid.
         let mut given = given;
         for arrays in [&mut given, &mut found] {
             (0..ny).for_each(|j| arrays[1][j * nx + nx - 1] = 0.0);

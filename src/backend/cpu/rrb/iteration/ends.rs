@@ -78,7 +78,7 @@ impl<'a> Rhs<'a> {
 /// r of S1 from b and, with a guess, x.
 struct Start<'m, 'a, F: Format> {
     member: &'m Member<'a, F>,
-    /// x is the caller's, loaded row by row, but for first and last rows of a member, which others read; else zero.
+    /// x is the caller's, loaded row by row, but for first and last rows of a thread, which others read; else zero.
     guess: bool,
     rhs: Rhs<'m>,
     out: &'m mut [f64],
@@ -105,7 +105,7 @@ impl<F: Format> Start<'_, '_, F> {
             squares[taken as usize] = [dot(b, b); 2];
         }
         let b = rhs.row(colour, row);
-        // SAFETY: nobody writes A in this stage.
+        // SAFETY: no thread writes A in this stage.
         let center = unsafe { k.matrix.center[colour].row(row, 0) };
         if *guess {
             member.residual_of_row(colour, row, b, out);
@@ -121,7 +121,7 @@ impl<F: Format> Start<'_, '_, F> {
         let (k, Self { guess, rhs, out, squares, residual, noted, member }) = (self.member.k, self);
         let squares = &mut squares[row % 2];
         let b = rhs.row(colour, row);
-        // SAFETY: nobody writes A in this stage.
+        // SAFETY: no thread writes A in this stage.
         let a = unsafe { k.matrix.straight.couplings(colour, row) };
         if *guess {
             member.residual_of_row(colour, row, b, out);
@@ -130,7 +130,7 @@ impl<F: Format> Start<'_, '_, F> {
         } else {
             difference::<Double>(out, b, a, y);
         }
-        // SAFETY: black rows of this member, which no other reads in this stage; what a row notes is noted once.
+        // SAFETY: black rows of this thread, which no other reads in this stage; what a row notes is noted once.
         unsafe {
             combine(k.r[colour].row_mut(row, 0), 0.0, 1.0, out);
             let r = k.r[colour].row(row, 0);
@@ -156,7 +156,7 @@ impl<F: Format> Member<'_, F> {
             self.load_guess(last..rows.end, scale);
         } else {
             self.each_row(k.system(), |colour, row| {
-                // SAFETY: a row of this member, which nobody reads in this stage.
+                // SAFETY: a row of this thread, which no thread reads in this stage.
                 unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
             });
         }
@@ -178,11 +178,11 @@ impl<F: Format> Member<'_, F> {
         Begun { rhs_norm2: b, whole_residual_norm2: whole, residual_norm2: Some(residual) }
     }
 
-    /// x = output * scale in rows J of this member.
+    /// x = output * scale in rows J of this thread.
     fn load_guess(&self, rows: Range<usize>, scale: f64) {
         let (layout, nx) = (self.layout(), self.layout().grid.nx);
         for j in natural_rows(layout, &rows) {
-            // SAFETY: row j and its rows J are of this member's share, and nobody reads them meanwhile.
+            // SAFETY: row j and its rows J are of this thread's share, and no thread reads them meanwhile.
             unsafe { spread(layout, j, self.caller.output(j, nx), scale, &self.k.x) };
         }
     }
@@ -209,7 +209,7 @@ impl<F: Format> Member<'_, F> {
         let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
         let out = &mut rest[..layout.cx];
         let solve = |rhs: &Rhs, colour: Colour, row: usize| {
-            // SAFETY: reads A and black x, which nobody writes in this stage; writes a red row of this member, which
+            // SAFETY: reads A and black x, which no thread writes in this stage; writes a red row of this thread, which
             // the others read after a barrier.
             unsafe {
                 let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
@@ -218,7 +218,7 @@ impl<F: Format> Member<'_, F> {
             }
         };
         self.refresh(&k.x);
-        // What other members read comes first.
+        // What other threads read comes first.
         if let Some(last) = rows.clone().last() {
             rhs.take(Colour::R1, last);
             solve(&rhs, Colour::R1, last);
@@ -238,7 +238,7 @@ impl<F: Format> Member<'_, F> {
                 self.residual_of_row(colour, row, rhs.row(colour, row), out);
                 square += dot(out, out);
             }
-            // SAFETY: rows of this member, which only it writes.
+            // SAFETY: rows of this thread, which only it writes.
             let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }));
             // SAFETY: as above; once for each row.
             unsafe { noted.note(row, [largest, square]) };
@@ -266,13 +266,13 @@ mod tests {
     use crate::runtime::number::Real;
     use crate::runtime::team::{Me, Team};
 
-    /// This member's black r, and all of x, as numbers.
+    /// This thread's black r, and all of x, as numbers.
     fn seen<F: Format>(member: &Member<F>) -> (Vec<f64>, Vec<f64>) {
         let (k, layout) = (member.k, member.layout());
         let (mut r, mut x) = (Vec::new(), Vec::new());
         for row in member.rows() {
             for colour in Colour::ALL.into_iter().filter(|&c| layout.rows(c).contains(&row)) {
-                // SAFETY: rows of this member, which nobody writes now.
+                // SAFETY: rows of this thread, which no thread writes now.
                 unsafe {
                     x.extend_from_slice(&k.x[colour].row(row, 0)[layout.columns(colour)]);
                     if k.system().contains(&colour) {
@@ -284,7 +284,7 @@ mod tests {
         (r, x)
     }
 
-    /// The fused ends against their textbook bodies, on one member.
+    /// The fused ends against their textbook bodies, on one thread.
     fn compare<F: Format>(member: &mut Member<F>, single: bool) {
         for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
             let fused = member.fused_begin(scale, guess);

@@ -1,5 +1,5 @@
-//! The fused stages of an iteration on S1: the same numbers as the textbook steps to rounding, with each array
-//! read and written once a stage. What a stage reads and writes, on the first grid:
+//! The fused stages of an iteration on S1: the same numbers as the textbook steps to rounding, with each array read and
+//! written once a stage. What a stage reads and writes, on the first grid:
 //!
 //! ```text
 //!     descend  r rw, q; pivots and couplings of the even level, values passed on
@@ -13,8 +13,8 @@
 //! Stages sweep over rows, so that what neighbours need is still in cache. z of eliminated nodes holds y (not y / d) on
 //! the way down, so that red rows change only on the way up; rho = y' D^-1 y is then known before the way up begins.
 //!
-//! Between members, a stage needs at most a row of the member before or after: each posts when its first and
-//! last rows are done. One barrier stands between grids, one where a scalar is needed.
+//! Between threads, a stage needs at most a row of the thread before or after: each posts when its first and last rows
+//! are done. One barrier stands between grids, one where a scalar is needed.
 
 use super::member::Member;
 use crate::backend::cpu::rrb::cycle::{DOWN, UP};
@@ -71,7 +71,7 @@ impl<F: Format> Member<'_, F> {
             above.barrier(me);
             let mut t = self.sections.buffers();
             for row in above.rows(me) {
-                // SAFETY: the recursion is over and its grid only read; the place is that of a row of this member.
+                // SAFETY: the recursion is over and its grid only read; the place is that of a row of this thread.
                 unsafe {
                     k.fetch(grids.end - 1, row, FIRST_RED, &mut t);
                     below.note(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
@@ -79,11 +79,11 @@ impl<F: Format> Member<'_, F> {
             }
         } else if me.index == 0 {
             let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
-            // SAFETY: member 0 alone notes it.
+            // SAFETY: thread 0 alone notes it.
             unsafe { below.note(0, [rho]) };
         }
         me.barrier();
-        // What other ranks have noted is waited for by all members.
+        // What other ranks have noted is waited for by all threads.
         let wait = of_section.map(|_| me);
         let [sums] = sums.summands(wait);
         self.rho = (pairwise(&sums[..k.rho_start[grids.end]]) + below.sum(wait)[0]) / k.unit;
@@ -112,7 +112,7 @@ impl<F: Format> Packed<F> {
         let grid = &self.grids[0];
         let Some(halo) = &grid.halo else { return };
         for row in grid.rows(me).filter(|&row| self.is_advanced(row)) {
-            // SAFETY: a row of this member, which no other uses before the barrier.
+            // SAFETY: a row of this thread, which no other uses before the barrier.
             unsafe {
                 if let Some(alpha) = alpha {
                     combine(self.r.b1.row_mut(row, 0), 1.0, -alpha, self.q.b1.row(row, 0));
@@ -121,7 +121,7 @@ impl<F: Format> Packed<F> {
         }
         grid.barrier(me);
         if me.index == 0 {
-            // SAFETY: the others wait.
+            // SAFETY: the other threads wait at a barrier.
             unsafe { halo.refresh_dropped(&self.r) };
         }
         grid.barrier(me);
@@ -142,8 +142,8 @@ impl<F: Format> Packed<F> {
         let squares = self.rho_start[self.grids.len()];
         let mut below = 0.0;
         for row in rows.clone() {
-            // SAFETY: r is written in rows of this member, each before it is read; the first row of the next
-            // member is read after that member has posted it.
+            // SAFETY: r is written in rows of this thread, each before it is read; the first row of the next thread is
+            // read after that thread has posted it.
             unsafe {
                 let r = self.r.b1.row_mut(row, 0);
                 let step = alpha.filter(|_| !self.is_advanced(row)).map(|alpha| (alpha, self.q.b1.row(row, 0)));
@@ -165,7 +165,7 @@ impl<F: Format> Packed<F> {
             match next(me, grid) {
                 Some(member) => {
                     me.wait_for(member, Point::First, stage);
-                    // SAFETY: the next member has posted this row.
+                    // SAFETY: the next thread has posted this row.
                     unsafe {
                         let (pivot, a) = m.eliminated(Colour::B1, rows.end);
                         narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
@@ -184,17 +184,16 @@ impl<F: Format> Packed<F> {
     }
 
     /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers. The next grid gets it; here
-    /// it is kept where it is read again, and else passes through row `passing`, which stays in cache. Returns
-    /// <r, r>.
+    /// it is kept where it is read again, and else passes through row `passing`, which stays in cache. Returns <r, r>.
     ///
     /// # Safety
-    /// Rows J and `passing` must be this member's.
+    /// Rows J and `passing` must belong to this thread.
     unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) -> f64 {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
         // By the remainder below, or for the <g, u> of a recursion below.
         let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
         let place = if read_again { row } else { passing };
-        // SAFETY: rows of this member.
+        // SAFETY: rows of this thread.
         unsafe {
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
@@ -213,8 +212,8 @@ impl<F: Format> Packed<F> {
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
         let [below, above] = grid.beside(me);
-        // SAFETY: x, p and q are written in rows of this member, x and p also in those next to this rank's, which this
-        // member alone uses; p rows of other members are read after they have posted them; r and the next grid are only
+        // SAFETY: x, p and q are written in rows of this thread, x and p also in those next to this rank's, which this
+        // thread alone uses; p rows of other threads are read after they have posted them; r and the next grid are only
         // read.
         unsafe {
             let first = if below { rows.start - 1 } else { rows.start };
@@ -251,11 +250,11 @@ impl<F: Format> Packed<F> {
     /// Row J of z, x and p, with kept values of row J - 1 in the buffers.
     ///
     /// # Safety
-    /// Nobody else may use row J of x and p meanwhile, nor write r and the next grid.
+    /// No other thread may use row J of x and p meanwhile, nor write r and the next grid.
     unsafe fn advance_row(&self, row: usize, step: Option<(f64, f64)>, t: &mut Buffers<F::Real>) {
         let (grid, n, scales) = (&self.grids[0], self.grids[0].layout.cx, self.scales());
         let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
-        // SAFETY: as the caller promised.
+        // SAFETY: by the safety contract of this function.
         unsafe {
             self.fetch(0, row, here, t);
             let x = self.x.b2.row_mut(row, 0);
@@ -277,11 +276,11 @@ impl<F: Format> Packed<F> {
     /// Row J of q = S1 p; returns its part of <p, q>.
     ///
     /// # Safety
-    /// Row J must be this member's, and p rows J - 1 to J + 1 done.
+    /// Row J must belong to this thread, and p rows J - 1 to J + 1 done.
     unsafe fn multiply_row(&self, row: usize) -> f64 {
         let mut sigma = 0.0;
         for colour in [Colour::B1, Colour::B2] {
-            // SAFETY: as the caller promised.
+            // SAFETY: by the safety contract of this function.
             unsafe {
                 let q = self.q[colour].row_mut(row, 0);
                 self.schur.row(colour, row, &self.p, q);

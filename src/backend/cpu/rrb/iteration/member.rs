@@ -1,4 +1,4 @@
-//! One member of a run.
+//! One thread of a run.
 
 use crate::backend::cpu::aggregation::Way;
 use crate::backend::cpu::caller::Caller;
@@ -27,13 +27,13 @@ pub(super) enum LeftOut {
     Reds(f64),
 }
 
-/// One member of a run.
+/// One thread of a run.
 pub struct Member<'a, F: Format> {
     pub(super) k: &'a Packed<F>,
     pub(super) me: Me<'a>,
     pub(super) sections: Sections<'a, F>,
     pub(super) caller: &'a Caller<'a>,
-    /// On member 0.
+    /// On thread 0.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Counts reductions.
     turn: Cell<usize>,
@@ -93,7 +93,7 @@ impl<'a, F: Format> Member<'a, F> {
         self.first().refresh(self.me, v);
     }
 
-    /// Calls `f` with each of this member's rows of some colours.
+    /// Calls `f` with each of this thread's rows of some colours.
     pub(super) fn each_row(&self, colours: &[Colour], mut f: impl FnMut(Colour, usize)) {
         self.rows().for_each(|row| colours.iter().for_each(|&colour| f(colour, row)));
     }
@@ -104,10 +104,10 @@ impl<'a, F: Format> Member<'a, F> {
         self.k.noted.reduce(self.turn.get(), self.layout().cy).over(self.k.elsewhere(0))
     }
 
-    /// `of_row` of this member's rows, each noted.
+    /// `of_row` of this thread's rows, each noted.
     pub(super) fn note<const N: usize>(&self, noted: Reduce<'a, N>, mut of_row: impl FnMut(usize) -> [f64; N]) {
         for row in self.rows() {
-            // SAFETY: a row of this member.
+            // SAFETY: a row of this thread.
             unsafe { noted.note(row, of_row(row)) };
         }
     }
@@ -131,11 +131,11 @@ impl<'a, F: Format> Member<'a, F> {
     }
 
     pub(super) fn dot<R: Real + Number>(&self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
-        // SAFETY: rows of this member, which only it writes.
+        // SAFETY: rows of this thread, which only it writes.
         self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
     }
 
-    /// Black rows of this member with four red rows around them, which stay in cache. `buffers`: room for these.
+    /// Black rows of this thread with four red rows around them, which stay in cache. `buffers`: room for these.
     pub(super) fn through_reds(&self, buffers: &mut [f64], mut pass: impl FnMut(ThroughReds)) {
         use ThroughReds::{Black, Red};
         let n = self.layout().cx;
@@ -162,7 +162,7 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    /// This member's rows of scratch space.
+    /// This thread's rows of scratch space.
     pub(super) fn scratch(&self) -> MutexGuard<'a, Vec<f64>> {
         self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,12 +172,12 @@ impl<'a, F: Format> Member<'a, F> {
         let k = self.k;
         self.refresh(&k.x);
         self.through_reds(&mut self.scratch(), |step| match step {
-            // SAFETY: nobody writes x or A in this step.
+            // SAFETY: no thread writes x or A in this step.
             ThroughReds::Red(colour, row, y) => unsafe {
                 let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
                 sum_by_center(y, center, a, k.x.straight(colour, row));
             },
-            // SAFETY: as above, nor b; writes black rows of r of this member.
+            // SAFETY: as above, nor b; writes black rows of r of this thread.
             ThroughReds::Black(colour, row, y) => unsafe {
                 let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
                 let a = k.matrix.straight.couplings(colour, row);
@@ -189,7 +189,7 @@ impl<'a, F: Format> Member<'a, F> {
 
     /// `out` = b - row J of A times x.
     pub(super) fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
-        // SAFETY: nobody writes A or x in this step.
+        // SAFETY: no thread writes A or x in this step.
         unsafe { self.k.matrix.residual(colour, row, b, &self.k.x, out) };
     }
 }

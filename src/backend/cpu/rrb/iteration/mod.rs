@@ -1,4 +1,4 @@
-//! What members of a run do: the steps of `steps::pcg` and `steps::rrb`, textbook or fused.
+//! What threads of a run do: the steps of `steps::pcg` and `steps::rrb`, textbook or fused.
 
 mod ends;
 mod fused;

@@ -1,7 +1,7 @@
-//! The steps of RRB-PCG on r1/r2/b1/b2 storage: the unfused textbook ones, each over this member's rows.
+//! The steps of RRB-PCG on r1/r2/b1/b2 storage: the unfused textbook ones, each over this thread's rows.
 //!
-//! A step writes rows of its own and reads arrays that no member writes in it; a barrier stands between a
-//! step and the next that reads its neighbours' rows. That is what the unsafe blocks rest on.
+//! A step writes rows of its own and reads arrays that no thread writes in it; a barrier stands between a step and the
+//! next that reads its neighbours' rows. That is what the unsafe blocks rest on.
 
 use super::member::{Member, ThroughReds};
 use crate::backend::aggregation::Kept;
@@ -83,7 +83,7 @@ impl<'a, F: Format> Member<'a, F> {
         let factor = factor * (self.unit_of(from) / self.unit_of(to));
         let colours = self.colours_of(to, from);
         with_vector!(self, to, |to| with_vector!(self, from, |from| self.each_row(colours, |colour, row| {
-            // SAFETY: rows of this member; others read `to` only after a barrier.
+            // SAFETY: rows of this thread; others read `to` only after a barrier.
             unsafe { combine(to[colour].row_mut(row, 0), scale, factor, from[colour].row(row, 0)) };
         })));
     }
@@ -93,7 +93,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         let (colours, unit) = (self.colours_of(a, b), self.unit_of(a) * self.unit_of(b));
         let product = with_vector!(self, a, |a| with_vector!(self, b, |b| self.sum(colours, |c, row| {
-            // SAFETY: rows of this member, which only it writes.
+            // SAFETY: rows of this thread, which only it writes.
             unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }
         })));
         unit * product
@@ -115,7 +115,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         let colours = self.colours_of(v, v);
         with_vector!(self, v, |v| {
             self.each_row(colours, |colour, row| {
-                // SAFETY: a row of this member, which nobody reads in this step.
+                // SAFETY: a row of this thread, which no thread reads in this step.
                 unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
             });
             // Others read these rows next.
@@ -127,7 +127,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         let (colours, unit) = (self.colours_of(v, v), self.unit_of(v));
         with_vector!(self, v, |v| unit
             * self.largest_of(|row| {
-                // SAFETY: rows of this member, which only it writes.
+                // SAFETY: rows of this thread, which only it writes.
                 let of = |&colour: &Colour| unsafe { largest_in(v[colour].row(row, 0)) };
                 largest(colours.iter().map(of))
             }))
@@ -143,7 +143,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         // CG is in double precision here.
         let (x, doubles) = (k.x.of_type(), k.r.of_type());
         self.sum(k.system(), |colour, row| {
-            // SAFETY: reads x, b and the matrix, writes rows of r of this member.
+            // SAFETY: reads x, b and the matrix, writes rows of r of this thread.
             unsafe {
                 let b = k.b[colour].row(row, 0);
                 if let (true, Some(x)) = (k.shape.schur, &x) {
@@ -168,14 +168,14 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     fn precondition(&mut self) -> f64 {
         let (k, me) = (self.k, self.me);
         self.each_row(self.k.system(), |colour, row| {
-            // SAFETY: rows of this member; others read z only after the barriers of the sweeps.
+            // SAFETY: rows of this thread; others read z only after the barriers of the sweeps.
             unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
         let first = self.first();
         first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
         match k.aggregated.get() {
-            // SAFETY: all members are past the rows of z that they wrote, and wait for all of it at the end.
+            // SAFETY: all threads are past the rows of z that they wrote, and wait for all of it at the end.
             Some(aggregated) => unsafe { aggregated.apply(&me, self.way, k.unit, self.z()) },
             None => apply_section(&mut self.sections, 0, &k.recursion()),
         }
@@ -195,7 +195,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         // CG in single precision is on S1 alone.
         let doubles = k.p.of_type().zip(k.q.of_type());
         self.each_row(k.system(), |colour, row| {
-            // SAFETY: reads p, writes rows of q of this member.
+            // SAFETY: reads p, writes rows of q of this thread.
             unsafe {
                 if k.shape.schur {
                     k.schur.row(colour, row, &k.p, k.q[colour].row_mut(row, 0));
@@ -282,8 +282,8 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         self.me.barrier();
         if changes && self.me.index == 0 {
             self.k.set_plain_cycle();
-            // What broke down may have left infinities in the padding.
-            // SAFETY: the others wait between two barriers.
+            // What broke down may have left infinities in the padding. SAFETY: the other threads wait at a barrier
+            // between two barriers.
             unsafe { self.k.clear_sweeps() };
         }
         self.me.barrier();
@@ -307,7 +307,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let mut seen = Inputs::none();
         for j in natural_rows(self.layout(), &self.rows()) {
             let b = self.caller.input(j, nx);
-            // SAFETY: row j is of this member's share.
+            // SAFETY: row j is of this thread's share.
             let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
             seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
             seen.look_at_row("x", x, largest_in(x), j, false);
@@ -329,7 +329,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         self.left_out = None;
         self.sum_rows(|row| {
             for j in natural_rows(layout, &(row..row + 1)) {
-                // SAFETY: row j and its rows J are of this member's share.
+                // SAFETY: row j and its rows J are of this thread's share.
                 unsafe {
                     spread(layout, j, caller.input(j, nx), scale, &k.b);
                     if guess {
@@ -339,11 +339,11 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             }
             if !guess {
                 for &colour in cleared {
-                    // SAFETY: a row of this member, which nobody reads in this step.
+                    // SAFETY: a row of this thread, which no thread reads in this step.
                     unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
                 }
             }
-            // SAFETY: rows of this member, which only it writes.
+            // SAFETY: rows of this thread, which only it writes.
             Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
         })
     }
@@ -364,7 +364,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         self.left_out = None;
         let nx = self.layout().grid.nx;
         for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: row j and its rows J are of this member's share.
+            // SAFETY: row j and its rows J are of this thread's share.
             unsafe { spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b) };
         }
     }
@@ -387,7 +387,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
         self.sum(&Colour::ALL, |colour, row| {
-            // SAFETY: nobody writes b in this step.
+            // SAFETY: no thread writes b in this step.
             self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
             dot(r, r)
         })
@@ -425,14 +425,14 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
         self.sum(&Colour::ALL, |colour, row| {
-            // SAFETY: reads x and A, writes rows of b of this member.
+            // SAFETY: reads x and A, writes rows of b of this thread.
             let b = unsafe { k.b[colour].row_mut(row, 0) };
             self.residual_of_row(colour, row, b, r);
             b.copy_from_slice(r);
             if matches!(colour, Colour::B1 | Colour::B2) {
                 return 0.0;
             }
-            // SAFETY: nobody writes A in this step.
+            // SAFETY: no thread writes A in this step.
             over_center(r, b, unsafe { k.matrix.center[colour].row(row, 0) });
             dot(r, b)
         })
@@ -445,12 +445,11 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let k = self.k;
         self.refresh(&self.k.b);
         self.through_reds(&mut self.scratch(), |step| match step {
-            // y_r = b_r / d_r.
-            // SAFETY: nobody writes red b or A in this step.
+            // y_r = b_r / d_r. SAFETY: no thread writes red b or A in this step.
             ThroughReds::Red(colour, row, y) => unsafe {
                 over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
             },
-            // SAFETY: writes black rows of this member.
+            // SAFETY: writes black rows of this thread.
             ThroughReds::Black(colour, row, y) => unsafe {
                 let a = k.matrix.straight.couplings(colour, row);
                 subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
@@ -467,14 +466,14 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         self.refresh(&self.k.x);
         self.largest_of(|row| {
             for colour in [Colour::R1, Colour::R2] {
-                // SAFETY: reads black x and red b, writes red rows of this member.
+                // SAFETY: reads black x and red b, writes red rows of this thread.
                 unsafe {
                     let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
                     let a = k.matrix.straight.couplings(colour, row);
                     solve_by_center(k.x[colour].row_mut(row, 0), center, b, a, k.x.straight(colour, row));
                 }
             }
-            // SAFETY: rows of this member, which only it writes.
+            // SAFETY: rows of this thread, which only it writes.
             max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
         })
     }
@@ -488,7 +487,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let nx = self.layout().grid.nx;
         let unscale = scale.recip();
         for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: row j and its rows J are of this member's share.
+            // SAFETY: row j and its rows J are of this thread's share.
             let out = unsafe {
                 let out = self.caller.output(j, nx);
                 collect(self.layout(), j, &self.k.x, out);
@@ -502,7 +501,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let k = self.k;
         self.refresh(&k.b);
         self.each_row(&Colour::ALL, |colour, row| {
-            // SAFETY: reads b and A, writes rows of x of this member.
+            // SAFETY: reads b and A, writes rows of x of this thread.
             unsafe { k.matrix.row(colour, row, &k.b, k.x[colour].row_mut(row, 0)) };
         });
     }

@@ -27,7 +27,7 @@ struct Poison<'a> {
 }
 
 impl Poison<'_> {
-    /// Not the first and the last column, whose couplings out of the grid are zeros that nobody writes.
+    /// Not the first and the last column, whose couplings out of the grid are zeros that no thread writes.
     fn area<T: Number>(&self, area: &Area<T>, colour: Colour, nan: T) {
         let columns = self.layout.columns(colour);
         if area.bytes() == 0 || columns.len() < 3 {
@@ -170,7 +170,7 @@ fn ranks_of<F: Format>(
     };
     let comms: Vec<_> = all.iter().map(|rank| Comm::new(&rank.table()).unwrap()).collect();
     let seen: Vec<_> = (0..ranks).map(|_| Mutex::new((Vec::new(), Vec::new()))).collect();
-    // Each member is a rank with a team of its own.
+    // Each thread is a rank with a team of its own.
     let run = |me: Me| *lock(&seen[me.index]) = one(comms[me.index].clone());
     Team::new(ranks).unwrap().run(run, run).unwrap();
     seen.into_iter().map(|seen| seen.into_inner().unwrap()).collect()
