@@ -1,7 +1,9 @@
-//! The steps of the cycle on r1/r2/b1/b2 storage: sweeps through the levels of a section, fused or not, and the vectors
-//! of a recursion grid.
+//! Steps of the cycle on grids stored by colour: fused or unfused sweeps through the levels of a section, and the inner
+//! iterations on a recursion grid (docs/theory/rrb.md, recursive cycles; Axelsson and Vassilevski 1990, Notay and
+//! Vassilevski 2008).
 //!
-//! Barriers: sweeps begin where the right-hand side is complete on all threads, and end with own rows written.
+//! Barriers: a sweep begins when all threads have completed its right-hand side. At its end, each thread has written
+//! its own rows.
 
 use super::area::Four;
 use super::levels::{Buffers, PackedGrid, RecursionGrid};
@@ -19,19 +21,20 @@ use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// One thread on its way through the cycle.
+/// State of one thread during a cycle.
 pub struct Sections<'a, F: Format> {
     pub k: &'a Packed<F>,
     pub me: Me<'a>,
-    /// Counts fused stages on shared grids, the same on all threads.
+    /// Number of fused stages on shared grids so far; equal on all threads.
     pub stage: usize,
-    /// Counts inner products on shared grids.
+    /// Number of inner products on shared grids so far.
     turn: usize,
-    /// Seconds on the way down and up each grid, last those of the remainder; empty where no thread asked.
+    /// Seconds of the downward and of the upward sweep per grid; the last entry is the coarsest system. Empty if times
+    /// are not measured.
     pub seconds: Vec<[f64; 2]>,
 }
 
-/// Places of `Sections::seconds`.
+/// Indices into the entries of `Sections::seconds`.
 pub const DOWN: usize = 0;
 pub const UP: usize = 1;
 
@@ -44,36 +47,37 @@ impl<'a, F: Format> Sections<'a, F> {
         self.k.buffers[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grids of section k.
+    /// Returns the grids of section k.
     pub fn grids(&self, k: usize) -> Range<usize> {
         self.k.sections[k]..self.k.sections.get(k + 1).copied().unwrap_or(self.k.grids.len())
     }
 
-    /// The number of the next stage on a grid.
+    /// Returns the number of the next fused stage on a grid.
     pub fn next_stage(&mut self, grid: &PackedGrid<F>) -> usize {
         self.stage += usize::from(grid.shared);
         self.stage
     }
 
-    /// Begins a sum over the rows of a recursion grid.
+    /// Begins a sum over the rows of the k-th recursion grid, including the rows of other ranks.
     fn reduce(&mut self, k: usize) -> Reduce<'a, 1> {
         let elsewhere = self.k.elsewhere(self.k.sections[k]);
         self.note(k).over(elsewhere)
     }
 
-    /// The same over those of this rank.
+    /// Begins a sum over the rows of this rank on the k-th recursion grid.
     fn note(&mut self, k: usize) -> Reduce<'a, 1> {
         let grid = &self.k.grids[self.k.sections[k]];
         self.turn += usize::from(grid.shared);
         self.k.inner_noted.reduce(self.turn, grid.layout.cy)
     }
 
-    /// Fused stages do both levels of a grid; the first one of S1 has its own.
+    /// Returns whether fused stages process both levels of grid q. If CG runs on S1, the first grid has separate fused
+    /// stages in `iteration::fused`.
     fn fuses(&self, q: usize) -> bool {
         self.k.shape.fused && !(self.k.shape.schur && q == 0)
     }
 
-    /// Does `work` on grid q, or on the remainder, on the clock where one runs.
+    /// Runs `work` for grid q, or for the coarsest system, and adds its time to `seconds` if times are measured.
     pub fn timed<T>(&mut self, q: usize, way: usize, work: impl FnOnce(&mut Self) -> T) -> T {
         if self.seconds.is_empty() {
             return work(self);
@@ -84,7 +88,7 @@ impl<'a, F: Format> Sections<'a, F> {
         result
     }
 
-    /// L y = z through the levels of these grids.
+    /// Solves L y = z on the levels of `grids` (forward substitution).
     pub fn descend(&mut self, grids: Range<usize>) {
         for q in grids {
             self.timed(q, DOWN, |s| s.descend_grid(q));
@@ -103,14 +107,14 @@ impl<'a, F: Format> Sections<'a, F> {
             }
             grid.forward(me, false);
             for row in grid.rows(me) {
-                // SAFETY: a row of this thread.
+                // SAFETY: the row belongs to this thread.
                 unsafe { k.send(q, row, row) };
             }
         }
         k.hand_down(q, me);
     }
 
-    /// L^T z = y, back through the levels of these grids.
+    /// Solves L^T z = y on the levels of `grids`, from the coarsest grid to the finest (backward substitution).
     pub fn ascend(&mut self, grids: Range<usize>) {
         for q in grids.rev() {
             self.timed(q, UP, |s| s.ascend_grid(q));
@@ -119,7 +123,7 @@ impl<'a, F: Format> Sections<'a, F> {
 
     fn ascend_grid(&mut self, q: usize) {
         let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
-        // The coarser grid is complete.
+        // Waits until the coarser grid is complete.
         grid.barrier(me);
         if self.fuses(q) {
             let stage = self.next_stage(grid);
@@ -136,13 +140,13 @@ impl<'a, F: Format> Sections<'a, F> {
         }
     }
 
-    /// The k-th recursion grid and what the iteration has there.
+    /// Returns the k-th recursion grid and the vectors of its inner iterations.
     fn inner(&self, k: usize) -> (&'a PackedGrid<F>, &'a RecursionGrid<F>) {
         let grid = &self.k.grids[self.k.sections[k]];
         (grid, grid.recursion.as_ref().expect("sections but the first begin with a recursion"))
     }
 
-    /// The way up from the k-th recursion grid reads rows of z that other ranks have.
+    /// Exchanges the halo rows of z on the k-th recursion grid, which the upward sweep reads.
     fn share_solution(&self, k: usize) {
         let (grid, _) = self.inner(k);
         if grid.halo.is_some() {
@@ -150,7 +154,7 @@ impl<'a, F: Format> Sections<'a, F> {
         }
     }
 
-    /// Calls `f` with this thread's rows of the k-th recursion grid.
+    /// Calls `f` for this thread's rows of all colours of the k-th recursion grid.
     fn each_row(&self, k: usize, mut f: impl FnMut(Colour, usize)) {
         for row in self.inner(k).0.rows(self.me) {
             for colour in Colour::ALL {
@@ -161,8 +165,9 @@ impl<'a, F: Format> Sections<'a, F> {
 }
 
 impl<F: Format> Packed<F> {
-    /// The levels below the packed grids and the exact factor, on the kept values of the last grid; for thread 0 alone.
-    /// Returns <r, M^-1 r> of these levels. Natural levels are not divided by `unit`.
+    /// Solves the levels below the grids stored by colour and the coarsest system, for the kept values r of the last
+    /// grid. For thread 0 only. z becomes `unit` M^-1 r, because the levels in natural storage are not divided by
+    /// `unit`. Returns `unit` <r, M^-1 r> of these levels.
     pub fn solve_natural(&self) -> f64 {
         let last = self.grids.last().expect("at least one grid is stored by colour");
         let mut natural = self.natural();
@@ -211,7 +216,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn keep_rhs(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread, which no other writes in this step; r is read by their owner alone.
+            // SAFETY: rows of this thread, which no other thread writes in this step; only the owner of a row reads r.
             unsafe { inner.r[colour].row_mut(row, 0).copy_from_slice(grid.z[colour].row(row, 0)) };
         });
     }
@@ -219,8 +224,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn direct(&mut self, k: usize, beta: Option<f64>) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread; others read d only between the barrier of `multiply_direction` and the next
-            // one.
+            // SAFETY: rows of this thread; other threads read d only after the barrier in `multiply_direction` and
+            // before the next barrier.
             unsafe { direct_inner(inner.d[colour].row_mut(row, 0), grid.z[colour].row(row, 0), beta) };
         });
     }
@@ -230,7 +235,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         grid.refresh(self.me, &inner.d);
         let (straight, d) = (&grid.sweep.straight, &inner.d);
         self.each_row(k, |colour, row| {
-            // SAFETY: no thread writes the matrix or d in this step; q rows belong to this thread.
+            // SAFETY: no thread writes the matrix or d in this step; the rows of q belong to this thread.
             unsafe {
                 difference_form::<F>(
                     inner.q[colour].row_mut(row, 0),
@@ -250,10 +255,11 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Of this team alone: those of other ranks may share other grids, and their first threads know the same.
+        // Combines the threads of this rank only. Thread 0 of every rank has the same value, and on other ranks other
+        // grids may be shared.
         let noted = self.note(k);
         for row in grid.rows(self.me) {
-            // SAFETY: a row of this thread.
+            // SAFETY: the row belongs to this thread.
             unsafe { noted.note(row, [f64::from(u8::from(mine))]) };
         }
         noted.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
@@ -272,7 +278,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let (a, b) = (of(a), of(b));
         let noted = self.reduce(k);
         for row in grid.rows(self.me) {
-            // SAFETY: rows of this thread, which only it writes.
+            // SAFETY: rows of this thread, which only this thread writes.
             unsafe { noted.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
         }
         noted.sum(grid.shared.then_some(self.me))[0]
@@ -281,7 +287,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread, which no other uses in this step.
+            // SAFETY: rows of this thread, which no other thread uses in this step.
             unsafe {
                 add_inner(inner.u[colour].row_mut(row, 0), inner.d[colour].row(row, 0), alpha, first);
                 if go_on {
@@ -297,10 +303,10 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
 
     fn take_solution(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
-        // The last way up may still read this thread's first row.
+        // Another thread may still read the first row of this thread for the last upward sweep.
         grid.barrier(self.me);
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread, which no other reads before the barrier of the way up.
+            // SAFETY: rows of this thread, which no other thread reads before the barrier of the upward sweep.
             unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
         });
         self.share_solution(k);
@@ -311,7 +317,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             return self.textbook_finish(k, alpha, beta);
         }
         let (grid, inner) = self.inner(k);
-        // As in `take_solution`.
+        // Another thread may still read the first row of this thread (see `take_solution`).
         grid.barrier(self.me);
         self.each_row(k, |colour, row| {
             // SAFETY: as in `take_solution`.
@@ -328,7 +334,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let layout = &grid.layout;
         let straight = &grid.sweep.straight;
         self.each_row(k, |colour, row| {
-            // SAFETY: rows of this thread, which no other uses in this step; no thread writes the matrix.
+            // SAFETY: rows of this thread, which no other thread uses in this step; no thread writes the matrix.
             let (d, r, excess, near, corners) = unsafe {
                 (
                     inner.d[colour].row_mut(row, 0),

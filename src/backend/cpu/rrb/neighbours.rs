@@ -1,5 +1,6 @@
-//! Who is whose neighbour in r1/r2/b1/b2 storage: for a colour and a row J, the rows of couplings and of
-//! neighbouring values that belong to its entries (I, J), I = 0 .. cx - 1. The one place that knows
+//! Neighbours of the four colours r1, r2, b1 and b2 (report 16-06, section 3.2). For the entries (I, J) of row J of a
+//! colour, I = 0 .. cx - 1, this module returns the rows of couplings and the rows of neighbouring values. No other
+//! module contains these index rules:
 //!
 //! ```text
 //!     r1(I,J): W b2(I-1,J)  E b2(I,J)    S b1(I,J)    N b1(I,J+1)   diagonals r2(I-1,J) .. r2(I,J+1)
@@ -13,31 +14,31 @@ use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::shared::Number;
 
-/// A row for each of four neighbours: west, east, south, north, or southwest, southeast, northwest, northeast.
+/// Rows for four neighbours, in the order west, east, south, north or southwest, southeast, northwest, northeast.
 pub type Rows<'a, T = f64> = [&'a [T]; 4];
 
-/// Straight couplings, kept with the red nodes: west, east, south, north of r1 and of r2.
+/// Straight couplings, stored with the red nodes: to the west, east, south and north of r1 and of r2.
 #[derive(Clone)]
 pub struct Straight<T = f64> {
     pub r1: [Area<T>; 4],
     pub r2: [Area<T>; 4],
 }
 
-/// Diagonal couplings, kept with the nodes of one colour: southwest, southeast, northwest, northeast of r1
-/// (to r2) or of b1 (to b2).
+/// Diagonal couplings, stored with one colour: to the southwest, southeast, northwest and northeast of r1 (to r2) or of
+/// b1 (to b2).
 #[derive(Clone)]
 pub struct Diagonal<T = f64> {
     pub of: [Area<T>; 4],
 }
 
-/// All of them: r1 to r2, and b1 to b2.
+/// All diagonal couplings: between r1 and r2, and between b1 and b2.
 #[derive(Clone)]
 pub struct Corners<T = f64> {
     pub red: Diagonal<T>,
     pub black: Diagonal<T>,
 }
 
-/// Couplings at distance two between nodes of one colour, to the east and north.
+/// Couplings at distance two between nodes of one colour, to the east and to the north.
 #[derive(Clone)]
 pub struct Distant<T = f64> {
     pub east: Area<T>,
@@ -58,20 +59,20 @@ fn bytes<T: Number>(areas: &[Area<T>]) -> usize {
 }
 
 impl<T: Number> Straight<T> {
-    /// All zero, or absent.
+    /// Allocates zeros, or returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Self::of(|| Area::made(layout, present))
     }
 
-    /// Of areas one after the other.
+    /// Calls `next` once per array, first for r1 and then for r2.
     pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
         Ok(Self { r1: four(&mut next)?, r2: four(&mut next)? })
     }
 
-    /// Couplings of row J of a colour to its straight neighbours.
+    /// Returns the couplings of row J of a colour to its straight neighbours.
     ///
     /// # Safety
-    /// No thread may write the rows read while they are used.
+    /// No thread may write these rows while the slices are used.
     pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         let (r1, r2) = (&self.r1, &self.r2);
         // SAFETY: by the safety contract of this function.
@@ -89,11 +90,12 @@ impl<T: Number> Straight<T> {
         }
     }
 
-    /// Couplings that make those at distance two, between black nodes of row J of a colour over their west, east, south
-    /// and north neighbours: of the first two to west and east, of the others to south and north.
+    /// Returns pairs of couplings (a, b) that contribute to couplings at distance two of row J of a black colour, one
+    /// pair per red neighbour to the west, east, south and north. The red neighbour is coupled by a to the west and by
+    /// b to the east, or by a to the south and by b to the north.
     ///
     /// # Safety
-    /// No thread may write the rows read while they are used.
+    /// No thread may write these rows while the slices are used.
     pub unsafe fn along(&self, colour: Colour, row: usize) -> [[&[T]; 2]; 4] {
         let (r1, r2) = (&self.r1, &self.r2);
         // SAFETY: by the safety contract of this function.
@@ -121,7 +123,7 @@ impl<T: Number> Straight<T> {
 }
 
 impl<T: Number> Diagonal<T> {
-    /// All zero, or absent.
+    /// Allocates zeros, or returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { of: four(|| Area::made(layout, present))? })
     }
@@ -132,10 +134,10 @@ impl<T: Number> Diagonal<T> {
         Some(Diagonal { of: [a.of_type()?, b.of_type()?, c.of_type()?, d.of_type()?] })
     }
 
-    /// Couplings of row J of a colour to its diagonal neighbours.
+    /// Returns the couplings of row J of a colour to its diagonal neighbours.
     ///
     /// # Safety
-    /// No thread may write the rows read while they are used.
+    /// No thread may write these rows while the slices are used.
     pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         let of = &self.of;
         // SAFETY: by the safety contract of this function.
@@ -164,15 +166,15 @@ impl<T: Number> Diagonal<T> {
 }
 
 impl<T: Number> Corners<T> {
-    /// All zero, or absent.
+    /// Allocates zeros, or returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { red: Diagonal::zeroed(layout, present)?, black: Diagonal::zeroed(layout, present)? })
     }
 
-    /// Couplings of row J of a colour to its diagonal neighbours.
+    /// Returns the couplings of row J of a colour to its diagonal neighbours.
     ///
     /// # Safety
-    /// No thread may write the rows read while they are used.
+    /// No thread may write these rows while the slices are used.
     pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         let of = if matches!(colour, Colour::R1 | Colour::R2) { &self.red } else { &self.black };
         // SAFETY: by the safety contract of this function.
@@ -185,12 +187,12 @@ impl<T: Number> Corners<T> {
 }
 
 impl<T: Number> Distant<T> {
-    /// All zero, or absent.
+    /// Allocates zeros, or returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Self::of(|| Area::made(layout, present))
     }
 
-    /// Of areas one after the other.
+    /// Calls `next` twice: for the couplings to the east, then to the north.
     pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
         Ok(Self { east: next()?, north: next()? })
     }
@@ -200,10 +202,10 @@ impl<T: Number> Distant<T> {
         Some(Distant { east: self.east.of_type()?, north: self.north.of_type()? })
     }
 
-    /// Couplings of row J to the nodes two to the west, east, south and north.
+    /// Returns the couplings of row J to the nodes at distance two to the west, east, south and north.
     ///
     /// # Safety
-    /// No thread may write the rows read while they are used.
+    /// No thread may write these rows while the slices are used.
     pub unsafe fn couplings(&self, row: usize) -> Rows<'_, T> {
         // SAFETY: by the safety contract of this function.
         unsafe { [self.east.row(row, -1), self.east.row(row, 0), self.north.below(row, 0), self.north.row(row, 0)] }
@@ -215,10 +217,10 @@ impl<T: Number> Distant<T> {
 }
 
 impl<T: Number> Four<T> {
-    /// Values of the straight neighbours of row J of a colour.
+    /// Returns the values of the straight neighbours of row J of a colour.
     ///
     /// # Safety
-    /// No thread may write the rows read while they are used.
+    /// No thread may write these rows while the slices are used.
     pub unsafe fn straight(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         // SAFETY: by the safety contract of this function.
         unsafe {
@@ -231,10 +233,10 @@ impl<T: Number> Four<T> {
         }
     }
 
-    /// Values of the diagonal neighbours of row J of a colour.
+    /// Returns the values of the diagonal neighbours of row J of a colour.
     ///
     /// # Safety
-    /// No thread may write the rows read while they are used.
+    /// No thread may write these rows while the slices are used.
     pub unsafe fn diagonal(&self, colour: Colour, row: usize) -> Rows<'_, T> {
         // SAFETY: by the safety contract of this function.
         unsafe {
@@ -255,10 +257,10 @@ impl<T: Number> Four<T> {
 }
 
 impl<T: Number> Area<T> {
-    /// Values of the nodes of this colour two to the west, east, south and north of row J.
+    /// Returns the values of this colour at distance two to the west, east, south and north of row J.
     ///
     /// # Safety
-    /// No thread may write the rows read while they are used.
+    /// No thread may write these rows while the slices are used.
     pub unsafe fn distant(&self, row: usize) -> Rows<'_, T> {
         // SAFETY: by the safety contract of this function.
         unsafe { [self.row(row, -1), self.row(row, 1), self.below(row, 0), self.row(row + 1, 0)] }

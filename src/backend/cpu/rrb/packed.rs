@@ -1,5 +1,5 @@
-//! What the `cpu` backend keeps: the matrix, the levels on r1/r2/b1/b2 grids, the natural levels below them,
-//! and the vectors.
+//! Data of a factorization on the `cpu` backend: the matrix, the levels on grids stored by colour, the coarser levels
+//! in natural storage, and the vectors of CG.
 
 use super::aggregated::Aggregated;
 use super::area::Four;
@@ -28,27 +28,32 @@ use crate::runtime::reduce::{Elsewhere, Noted, max_abs};
 use crate::runtime::team::Me;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Values beside a row of scratch space: a neighbour to the left and right is read.
+/// Border of a scratch row on either side, in values; a loop reads one neighbour to the left and to the right.
 pub const BORDER: usize = 8;
 
-/// Rows of scratch space: four reds of `through_reds`, two and two of b1 and r2, r1, b2 and one more of `ends`. Coarse
-/// stencils take five.
+/// Number of scratch rows per thread. A fused start uses 11 rows: four red rows of `through_reds`, and seven rows of
+/// `iteration::ends` (two of b1, two of r2, one of r1, one of b2, one result). The factorization needs at most nine
+/// rows, for a row of the next grid.
 const SCRATCH_ROWS: usize = 11;
 
-/// Where CG runs on A, z of the first grid in the memory of q, if both hold the same numbers. The steps of
-/// `solver::krylov` need them in turn: `multiply` fills q, which `advance_residual` alone reads, before any
-/// `precondition`; that fills z, which `first_direction`, `next_direction` and `take_z` read before the next
-/// `multiply`. In these steps threads touch rows of their own; others read their rows of z in sweeps alone, for whose
-/// end the sum of `precondition` waits. Padding and border of both are zero, and estimates sweep coarser grids. Fused
-/// stages of an iteration, which are for S1, need both at once; so does the flexible beta of aggregation.
+/// Returns z of the first grid in the memory of q, if CG runs on A and both vectors have the same number type.
+///
+/// The steps of CG use q and z alternately. `multiply` writes q, and the update r = r - alpha q reads q. Then
+/// `precondition` writes z, and the update of p reads z before the next `multiply`. In these steps, each thread
+/// accesses its own rows only. Other threads read rows of z in the sweeps only, and the sum at the end of
+/// `precondition` waits for all sweeps. Padding and border of both vectors are zero, and the estimates of the bounds
+/// sweep coarser grids only.
+///
+/// Two cases need q and z at the same time: the fused stages of an iteration, which exist for S1 only, and the flexible
+/// beta of aggregation.
 fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>> {
     if shape.schur || shape.aggregates { None } else { q.of_type() }
 }
 
-/// For errors.
+/// Allocation named in error messages.
 const SCRATCH: &str = "rows of scratch space";
 
-/// What the shared grids exchange, which get their halos.
+/// Creates the halos of the distributed grids and the plans of all exchanges between ranks.
 fn link<F: Format>(
     domain: &Domain,
     grids: &mut [PackedGrid<F>],
@@ -63,11 +68,11 @@ fn link<F: Format>(
         if q > 0 {
             push(&mut matrices, MatrixHalo::new(domain, q, grid.layout.grid)?, LINKS)?;
         }
-        // Three numbers a row of the first grid, one of the others.
+        // Sums over the first grid have up to three numbers per row; sums over other grids have one.
         push(&mut of_grid, Sums::over_grid(domain, q, if q == 0 { 3 } else { 1 })?, LINKS)?;
     }
     let end = sections.get(1).copied().unwrap_or(grids.len());
-    // rho of the section, and <r, r> behind that of all grids.
+    // rho of the first section, and <r, r>, which is stored after rho of all grids.
     let mut places = collected(rho_start[..end].iter().copied(), LINKS)?;
     push(&mut places, rho_start[grids.len()], LINKS)?;
     let of_section = Sums::over_grids(domain, &places, end, 1)?;
@@ -76,29 +81,29 @@ fn link<F: Format>(
     Ok(Links { domain: domain.clone(), seen, matrices, hand_over, of_grid, of_section })
 }
 
-/// The whole.
+/// Matrix, preconditioner and vectors of one handle.
 pub struct Packed<F: Format> {
     pub shape: Shape,
     pub matrix: Matrix,
-    /// What CG runs on, where that is not A.
+    /// S1, if CG runs on S1.
     pub schur: Schur<F>,
     pub grids: Vec<PackedGrid<F>>,
-    /// First grid of each section of the cycle.
+    /// First grid of each section of the cycle; a section ends before the next recursion grid.
     pub sections: Vec<usize>,
     pub recursion: Mutex<Recursion>,
-    /// What M is divided by as stored.
+    /// Power of two by which the stored M is divided.
     pub unit: f64,
-    /// Not factorized yet.
+    /// Whether no matrix has been factorized yet.
     pub fresh: bool,
-    /// In place of the levels, where they are not made, or once a solve has changed to it.
+    /// M by aggregation: set at the factorization if `cycle=aggregation`, or by a solve that switches to aggregation.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
-    /// Aggregates of the matrix before, while the next one is factorized.
+    /// Aggregates of the previous matrix, during the factorization of the next matrix.
     kept: Kept,
-    /// In which precision a solve may change to it; `None` where it may not, or could not.
+    /// Precision of the hierarchy to which a solve may switch; `None` if the switch is not allowed or has failed.
     pub may_aggregate: Mutex<Option<Storage>>,
-    /// A row sum of at most this part of the center is zero.
+    /// A row sum of at most this fraction of the center is set to zero.
     pub zero_row_sum: f64,
-    /// Levels below the packed grids; thread 0 alone works on them.
+    /// Levels in natural storage below the grids stored by colour; thread 0 alone works on these levels.
     natural: Mutex<NaturalLevels>,
     pub b: Four,
     pub x: Four,
@@ -106,28 +111,29 @@ pub struct Packed<F: Format> {
     pub p: Four<F::Vector>,
     pub q: Four<F::Vector>,
     pub projection: Projection,
-    /// For sums over rows of the first grid, at most three at a time.
+    /// Partial sums per row of the first grid, at most three numbers per row.
     pub noted: Noted,
-    /// The same for recursion grids.
+    /// Partial sums per row of a recursion grid.
     pub inner_noted: Noted,
-    /// Of fused stages: rho by row of all grids, which begin at these places, behind them <r, r> by row of the first
-    /// one, so that they go to other ranks together; and what lies below the first section.
+    /// Partial sums of the fused stages. `rho` has one number per row of every grid; grid q begins at `rho_start[q]`.
+    /// Then follows <r, r> per row of the first grid, so that one exchange between ranks covers both. `rho_below` is
+    /// the part of rho below the first section.
     pub rho: Noted,
     pub rho_start: Vec<usize>,
     pub rho_below: Noted,
-    /// Rows that stay in cache, per thread.
+    /// Scratch rows of each thread, small enough to stay in cache.
     pub scratch: Vec<Mutex<Vec<f64>>>,
-    /// Rows that fused stages keep in cache, per thread.
+    /// Row buffers of the fused stages of each thread, small enough to stay in cache.
     pub buffers: Vec<Mutex<Buffers<F::Real>>>,
     pub observed: Observed,
     pub failure: Mutex<Option<Error>>,
-    /// Where other ranks have rows of the first grids.
+    /// Exchanges with other ranks, if the first grids are distributed.
     pub links: Option<Box<Links>>,
     /// See [`crate::backend::steps::rrb::PivotContext::center`].
     pub center: Option<f64>,
 }
 
-/// The grids of a [`Packed`], with the vectors whose memory the first one uses.
+/// Grids of a [`Packed`], with the vectors whose memory the first grid shares.
 struct Grids<F: Format> {
     b: Four,
     x: Four,
@@ -137,7 +143,7 @@ struct Grids<F: Format> {
     grids: Vec<PackedGrid<F>>,
     sections: Vec<usize>,
     rho_start: Vec<usize>,
-    /// What follows the last one.
+    /// Grid after the last grid that is stored by colour.
     rest: (Grid, Embedding),
     links: Option<Box<Links>>,
 }
@@ -155,7 +161,7 @@ impl<F: Format> Grids<F> {
         let mut grids = Vec::new();
         reserve(&mut grids, shape.grids, "the list of grids")?;
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
-        // Arrays that a factorization of the first grid needs only while it runs are vectors.
+        // Arrays that only the factorization of the first grid needs share memory with vectors.
         let (b, x) = (Four::zeroed(&first, true)?, Four::zeroed(&first, true)?);
         let vector = || Four::zeroed(&first, !shape.schur);
         let (r, p, a_times_p) = (vector()?, vector()?, vector()?);
@@ -173,7 +179,7 @@ impl<F: Format> Grids<F> {
             grid = grid.coarse();
         }
         if shape.aggregates {
-            // No level follows the first one.
+            // With aggregation, no level follows the first grid.
             grid = Grid { nx: 1, ny: 1 };
         }
         let (mut rho_start, mut rows) = (collected([0], "sums of stages")?, 0);
@@ -190,13 +196,15 @@ impl<F: Format> Grids<F> {
 }
 
 impl<F: Format> Packed<F> {
-    /// `domain`: other ranks have rows of the first grids, of at least one grid less than there are.
+    /// Allocates all memory for `shape`. With `domain`, other ranks own rows of the first grids; the coarsest grid
+    /// stored by colour is not distributed.
     pub fn new(shape: Shape, domain: Option<&Domain>) -> Result<Box<Self>> {
         Self::around(shape, Grids::new(shape, domain)?)
     }
 
-    /// Not inlined: a `Packed` has 8 kB and is built on the stack after `Grids::new`, which uses 20 kB, has returned. A
-    /// thread of the caller may have a stack of 64 kB (tests/environment.rs).
+    /// Builds a `Packed` around its grids. Not inlined: a `Packed` has 8 kB and is built on the stack after
+    /// `Grids::new`, which uses 20 kB, has returned. A thread of the caller may have a stack of only 64 kB
+    /// (tests/environment.rs).
     #[inline(never)]
     fn around(shape: Shape, made: Grids<F>) -> Result<Box<Self>> {
         let Grids { b, x, r, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links } = made;
@@ -248,10 +256,10 @@ impl<F: Format> Packed<F> {
         boxed(whole, "a solver's lists")
     }
 
-    /// What the team needs that depends on its size and on the matrix.
+    /// Allocates what depends on the number of threads and on the matrix.
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
-        // Its memory first.
+        // The memory of the previous hierarchy is freed first.
         let before = self.aggregated.take().filter(|_| self.shape.aggregates);
         self.kept = before.map(Aggregated::into_kept).unwrap_or_default();
         self.zero_row_sum = setup.zero_row_sum;
@@ -278,7 +286,8 @@ impl<F: Format> Packed<F> {
             let grid = &mut rest[0];
             let layout = &grid.layout;
             let nodes = layout.grid.nx * (2 * grid.own.len()).min(layout.grid.ny);
-            // Whoever works on a grid works on those before it: rows of a rank may be fewer than the next grid has.
+            // A thread with rows of a grid also has rows of all finer grids. A rank may have fewer rows of a grid than
+            // of the next grid, which is not distributed.
             let before_is = before.last().is_none_or(|before| before.shared);
             grid.shared = before_is && nodes >= WORTH_A_TEAM && grid.own.len() >= members;
         }
@@ -286,12 +295,13 @@ impl<F: Format> Packed<F> {
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members, domain)
     }
 
-    /// What other ranks note of rows of grid q.
+    /// Returns the partial sums of other ranks for grid q, if it is distributed.
     pub fn elsewhere(&self, q: usize) -> Option<&dyn Elsewhere> {
         self.links.as_ref()?.of_grid.get(q).map(|sums| sums as &dyn Elsewhere)
     }
 
-    /// z of the next grid, from the kept values of grid q, is there for all who read rows of it.
+    /// Makes the rows of z of the next grid readable for all threads, after the kept values of grid q have been written
+    /// to these rows.
     pub fn hand_down(&self, q: usize, me: Me) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
@@ -302,7 +312,7 @@ impl<F: Format> Packed<F> {
             grid.barrier(me);
             if me.index == 0 {
                 let mut t = self.buffers[0].lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the other threads wait at a barrier.
+                // SAFETY: the other threads wait at the barrier below.
                 unsafe { links.hand_over.refresh(&next.layout, &next.z, t.row_mut(0, next.layout.grid.nx)) };
             }
             grid.barrier(me);
@@ -311,18 +321,18 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Stages that begin and end a solve are fused where CG runs on S1 of a regular system.
+    /// Returns whether the stages that begin and end a solve are fused: CG runs on S1 of a regular system.
     pub fn fuses_ends(&self) -> bool {
         self.shape.fused && self.shape.schur && self.projection.is_empty()
     }
 
-    /// Those of an iteration, too, where M has levels.
+    /// Returns whether the stages of an iteration are fused, too: M consists of levels.
     pub fn fused(&self) -> bool {
         self.fuses_ends() && self.aggregated.get().is_none()
     }
 
-    /// Factors of z, which sweeps give times `unit`, in p, and of p, as it is stored, in the direction: in single
-    /// precision S1 is divided by `unit` as M is, and p and q = S1 p stay in range.
+    /// Returns the factors (p / z, direction / p) between stored vectors. Sweeps return `unit` times M^-1 r. In single
+    /// precision, S1 is divided by `unit` like M, so p and q = S1 p stay in the range of f32.
     pub fn scales(&self) -> (f64, f64) {
         let per_unit = self.unit.recip();
         if F::SINGLE { (1.0, per_unit) } else { (per_unit, 1.0) }
@@ -340,38 +350,39 @@ impl<F: Format> Packed<F> {
         let mut natural = [zeros()?, zeros()?, zeros()?];
         for j in 0..ny {
             let rows = natural.each_mut().map(|array| &mut array[j * nx..][..nx]);
-            // SAFETY: once it is factorized no thread writes A.
+            // SAFETY: no thread writes A after the factorization.
             unsafe { collect_matrix(layout, j, &m.center, &m.straight, rows) };
         }
         Ok(Some((layout.grid, natural)))
     }
 
-    /// The matrix that CG runs on, for aggregation.
+    /// Returns the matrix on which CG runs, as input of aggregation.
     pub fn source(&self) -> Source<'_> {
         let layout = &self.grids[0].layout;
         let rows = (0..layout.cy).flat_map(|row| Colour::ALL.map(|colour| (colour, row)));
-        // SAFETY: once it is factorized no thread writes A.
+        // SAFETY: no thread writes A after the factorization.
         let largest = rows.map(|(colour, row)| max_abs(unsafe { self.matrix.center[colour].row(row, 0) }));
         let scale = power_of_two_below(largest.fold(0.0, f64::max)).recip();
         let (matrix, schur, zero_row_sum) = (&self.matrix, self.shape.schur, self.zero_row_sum);
         Source { matrix, layout, schur, zero_row_sum, scale }
     }
 
-    /// Makes aggregation, with so many threads.
+    /// Builds the hierarchy of aggregation with `members` threads.
     pub fn aggregate(&self, storage: Storage, kept: Kept, members: usize) -> Result<Aggregated<F::Real>> {
         let first = &self.grids[0];
-        // SAFETY: once it is factorized no thread writes the matrix.
+        // SAFETY: no thread writes the matrix after the factorization.
         unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, members) }
     }
 
-    /// What the matrix before has left for this one.
+    /// Returns the aggregates of the previous matrix.
     pub fn take_kept(&mut self) -> Kept {
         std::mem::take(&mut self.kept)
     }
 
-    /// After a run that met numbers too large: loops go over the padding too, where 0 * inf would stay for good.
+    /// Sets all vectors to zero after a run with an overflow. Loops include the padding, where an infinity would become
+    /// NaN (0 * inf) in all later runs.
     pub fn clear_vectors(&mut self) {
-        // SAFETY: no run is on, since this solver is borrowed mutably; the same below.
+        // SAFETY: `self` is borrowed mutably, so no run is in progress; the same holds for all vectors below.
         unsafe {
             [&self.b, &self.x].iter().for_each(|v| v.clear());
             [&self.r, &self.p, &self.q].iter().for_each(|v| v.clear());
@@ -380,10 +391,10 @@ impl<F: Format> Packed<F> {
         unsafe { self.clear_sweeps() };
     }
 
-    /// Those of the sweeps alone.
+    /// Sets the vectors of the sweeps to zero.
     ///
     /// # Safety
-    /// No thread may use them meanwhile.
+    /// No thread may use these vectors meanwhile.
     pub unsafe fn clear_sweeps(&self) {
         self.natural().clear_vectors();
         for grid in &self.grids {
@@ -398,28 +409,28 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// The cycle in use is recursive, and was chosen, not asked for.
+    /// Returns whether the current cycle is recursive and was selected by `cycle=auto`.
     pub fn chose_recursion(&self) -> bool {
         self.shape.cycle.kind.is_none() && self.recursion().kind != Kind::V
     }
 
-    /// Goes over to the V-cycle.
+    /// Switches to the V-cycle.
     pub fn set_plain_cycle(&self) {
         self.natural().set_kind(Kind::V);
         self.recursion.lock().unwrap_or_else(PoisonError::into_inner).kind = Kind::V;
     }
 
-    /// The cycle in use.
+    /// Returns the current cycle.
     pub fn recursion(&self) -> Recursion {
         *self.recursion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The natural levels, for thread 0.
+    /// Returns the levels in natural storage; for thread 0 only.
     pub fn natural(&self) -> MutexGuard<'_, NaturalLevels> {
         self.natural.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Colours that CG works on.
+    /// Returns the colours of the unknowns of CG: the black colours if CG runs on S1, otherwise all colours.
     pub fn system(&self) -> &'static [Colour] {
         if self.shape.schur { &[Colour::B1, Colour::B2] } else { &[Colour::R1, Colour::R2, Colour::B1, Colour::B2] }
     }

@@ -1,5 +1,7 @@
-//! Means over singular components: sums over runs of consecutive nodes of one component and colour, added
-//! component by component in a fixed order.
+//! Projection P, which subtracts the mean of each singular component (docs/theory/rrb.md, singular systems).
+//!
+//! The mean is the sum over runs of consecutive nodes of one component and colour. The sums of the runs are added in a
+//! fixed order, so the result does not depend on the number of threads.
 
 use super::area::Four;
 use super::ranks::Sums;
@@ -22,45 +24,45 @@ struct Run {
     component: u32,
 }
 
-/// The runs of some colours.
+/// Runs on a set of colours.
 #[derive(Default)]
 struct Runs {
     runs: Vec<Run>,
-    /// Runs of row J: row_start[J] .. row_start[J + 1].
+    /// The runs of row J are row_start[J] .. row_start[J + 1].
     row_start: Vec<usize>,
-    /// Runs of component k, in order: by_component[component_start[k] .. component_start[k + 1]].
+    /// The runs of component k, in order, are by_component[component_start[k] .. component_start[k + 1]].
     by_component: Vec<u32>,
     component_start: Vec<usize>,
-    /// Nodes of component k.
+    /// Number of nodes of component k.
     count: Vec<f64>,
 }
 
-/// Which nodes take part.
+/// Nodes to which the projection applies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Nodes {
-    /// All.
+    /// All nodes of the grid.
     Whole,
-    /// Those that CG works on.
+    /// Unknowns of CG.
     System,
 }
 
-/// Runs of all singular components, and room for their sums.
+/// Runs of all singular components, with a workspace for their sums.
 #[derive(Default)]
 pub struct Projection {
     whole: Runs,
     system: Runs,
-    /// Sum of v and of |v| over each run.
+    /// Sum of v and sum of |v| over each run.
     sums: Option<Noted>,
-    /// Means and kept means, a set per thread.
+    /// Workspace of each thread: sum, sum of magnitudes, mean and kept mean of each component.
     means: Option<Shared>,
     components: usize,
-    /// What other ranks note: of the runs of the whole grid, and of those of the system.
+    /// Partial sums of other ranks: for the runs of the whole grid, and for the runs of the unknowns of CG.
     elsewhere: [Option<Sums>; 2],
 }
 
 impl Projection {
-    /// Finds the runs; nothing where no component is singular, but the memory stays: the next matrix may have some
-    /// again.
+    /// Finds the runs of all singular components. If there are none, the memory is kept, because the next matrix may be
+    /// singular again.
     pub fn set(
         &mut self,
         layout: &Layout,
@@ -93,7 +95,7 @@ impl Projection {
         self.elsewhere[usize::from(nodes == Nodes::System)].as_ref().map(|sums| sums as &dyn Elsewhere)
     }
 
-    /// Nothing is projected.
+    /// Returns whether no component is singular.
     pub fn is_empty(&self) -> bool {
         self.components == 0
     }
@@ -102,8 +104,8 @@ impl Projection {
         if nodes == Nodes::Whole { &self.whole } else { &self.system }
     }
 
-    /// Sums of v and |v| per component into this thread's set; `rows` are its rows of the first grid. Ends with a
-    /// barrier, so that sums may follow one another.
+    /// Computes the sums of v and |v| and the mean of v per component, in this thread's workspace. `rows`: rows J of
+    /// this thread on the first grid. A barrier at the end allows another call at once.
     #[expect(clippy::mut_from_ref, reason = "each thread has its own set")]
     fn sum_components<R: Real + Number>(
         &self,
@@ -117,15 +119,15 @@ impl Projection {
         let sums = sums.reduce(0, runs.runs.len()).over(self.elsewhere(nodes));
         for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
             let run = runs.runs[k];
-            // SAFETY: a run's sums are written by the owner of its row, who is also the only one to write v
-            // there in this step.
+            // SAFETY: the owner of a row writes the sums of its runs; in this step, no other thread writes v in this
+            // row.
             unsafe {
                 let values = run.values(v);
                 sums.note(k, [sum(values), values.iter().map(|x| x.wide().abs()).sum()]);
             }
         }
         let [sums, magnitudes] = sums.all(Some(me));
-        // SAFETY: each thread has a set of its own.
+        // SAFETY: each thread has a separate workspace.
         let own = unsafe { means.slice_mut(4 * self.components * me.index, 4 * self.components) };
         for component in 0..self.components {
             let list = &runs.by_component[runs.component_start[component]..runs.component_start[component + 1]];
@@ -142,7 +144,7 @@ impl Projection {
         own
     }
 
-    /// v = v - mean(v), plus the kept mean with `restore`.
+    /// Computes v = v - mean(v) per component; with `restore`, then adds the kept mean.
     pub fn shift<R: Real + Number>(
         &self,
         me: Me,
@@ -159,14 +161,15 @@ impl Projection {
         for run in &runs.runs[runs.row_start[rows.start]..runs.row_start[rows.end]] {
             let component = run.component as usize;
             let shift = if restore { own[4 * component + 3] } else { 0.0 } - own[4 * component + 2];
-            // SAFETY: the row is this thread's.
+            // SAFETY: the row belongs to this thread.
             for value in unsafe { run.values_mut(v) } {
                 *value += R::narrow(shift);
             }
         }
     }
 
-    /// Sum over components of mean(v)^2 sum_i 1 / center_i, on the nodes that CG works on. Ends with a barrier.
+    /// Returns sum_k mean_k(v)^2 sum_i 1 / c_i over the components k, for the unknowns i of CG in component k. Ends
+    /// with a barrier.
     pub fn constant_square<R: Real + Number>(
         &self,
         me: Me,
@@ -181,8 +184,8 @@ impl Projection {
         for k in runs.row_start[rows.start]..runs.row_start[rows.end] {
             let run = runs.runs[k];
             let mean = own[4 * run.component as usize + 2];
-            // SAFETY: no thread writes centers; a run's sum is written by the owner of its row, and was read before the
-            // last barrier.
+            // SAFETY: no thread writes centers. The owner of a row writes the sums of its runs, which all threads have
+            // read before the last barrier.
             unsafe { squares.note(k, [run.values(center).iter().map(|c| mean * mean / c).sum()]) };
         }
         let [square] = squares.sum(Some(me));
@@ -190,7 +193,7 @@ impl Projection {
         square
     }
 
-    /// Remembers the means of v.
+    /// Stores the means of v as the kept means.
     pub fn keep(&self, me: Me, rows: std::ops::Range<usize>, v: &Four) {
         let own = self.sum_components(me, rows, Nodes::Whole, v);
         for set in own.chunks_exact_mut(4) {
@@ -198,7 +201,7 @@ impl Projection {
         }
     }
 
-    /// Component with the largest |sum v| / sum |v|, and both sums.
+    /// Returns the component with the largest |sum v| / sum |v|, and both sums of this component.
     pub fn worst(&self, me: Me, rows: std::ops::Range<usize>, v: &Four) -> (usize, f64, f64) {
         let own = self.sum_components(me, rows, Nodes::Whole, v);
         let ratio = |k: usize| own[4 * k].abs() / own[4 * k + 1].max(f64::MIN_POSITIVE);
@@ -220,6 +223,8 @@ impl Projection {
 }
 
 impl Run {
+    /// Returns the values of v in this run.
+    ///
     /// # Safety
     /// No thread may write this run of v while the slice is used.
     unsafe fn values<'a, R: Number>(&self, v: &'a Four<R>) -> &'a [R] {
@@ -227,6 +232,8 @@ impl Run {
         unsafe { &v[self.colour].row(self.row as usize, 0)[self.start as usize..][..self.len as usize] }
     }
 
+    /// Returns the values of v in this run for writing.
+    ///
     /// # Safety
     /// No other thread may use this row of v while the slice is used.
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
@@ -236,11 +243,11 @@ impl Run {
     }
 }
 
-/// For errors.
+/// Allocation named in error messages.
 const RUNS: &str = "the runs of singular components";
 
 impl Runs {
-    /// Runs of the rows of every rank.
+    /// Returns the partial sums of all ranks over these runs.
     fn elsewhere(&self, domain: &Domain) -> Result<Sums> {
         let of = |rank: usize| {
             let rows = domain.strips.rows(0, rank);
@@ -268,7 +275,8 @@ impl Runs {
                     continue;
                 }
                 let (first, j) = layout.node(colour, columns.start, row);
-                // The first column of this colour at node (i, j) or east of it: every second one has it.
+                // Index of the first column of this colour at node (i, j) or east of it; every second node of a row has
+                // this colour.
                 let place = |i: usize| columns.start + i.saturating_sub(first).div_ceil(2);
                 for (nodes, component) in components.singular_runs(j) {
                     let (start, end) = (place(nodes.start) as u32, place(nodes.end) as u32);
@@ -308,7 +316,7 @@ impl Runs {
             self.by_component[*place] = k as u32;
             *place += 1;
         }
-        // Each start has moved to the next one's place.
+        // Each start now holds the start of the next component.
         self.component_start.copy_within(..components, 1);
         self.component_start[0] = 0;
         Ok(())

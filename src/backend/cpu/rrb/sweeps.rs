@@ -1,5 +1,12 @@
-//! Fused sweeps: both levels of a grid in one pass. z of eliminated nodes holds y (not y / d) on the way down, so that
-//! red rows change only on the way up.
+//! Fused sweeps: both levels of a grid in one pass over its rows. E denotes the eliminated nodes of a level:
+//!
+//! ```text
+//!     down    b_K <- y_K - A_KE (D^-1 y_E)       D^-1 y_E only in the row buffers; rho += y_E' D^-1 y_E
+//!     up      z_E = D^-1 (y_E - A_EK z_K)
+//! ```
+//!
+//! After the downward sweep, z of the eliminated nodes holds y_E, not D^-1 y_E. Red rows therefore change only in the
+//! upward sweep (docs/theory/rrb.md, preconditioner).
 
 use super::levels::{Buffers, PackedGrid};
 use super::loops::{scale, solve_in_place, subtract};
@@ -12,25 +19,25 @@ use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 use crate::runtime::team::{Me, Point};
 
-/// The thread after this one on a grid, if it has rows there.
+/// Returns the thread with the next rows of a grid, if any.
 pub fn next<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     (grid.shared && me.index + 1 < me.members).then_some(me.index + 1)
 }
 
-/// The thread before.
+/// Returns the thread with the previous rows of a grid, if any.
 pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
 
-/// Rows of `Buffers`, two each, by the parity of J.
+/// First rows of three pairs of buffers; J mod 2 selects the row of a pair.
 pub const FIRST_RED: usize = 0;
 pub const SECOND_RED: usize = 2;
 pub const DROPPED: usize = 4;
-/// Kept values, on the way up.
+/// First buffer of the kept values in the upward sweep.
 pub const KEPT: usize = FIRST_RED;
 
 impl<F: Format> Packed<F> {
-    /// Row J of kept values, which stands at row `place`, to the next grid.
+    /// Writes row J of the kept values of grid q to the next grid. The values are stored in row `place` of b2.
     ///
     /// # Safety
     /// Both rows must belong to this thread.
@@ -38,22 +45,22 @@ impl<F: Format> Packed<F> {
         let grid = &self.grids[q];
         let Some(coarse) = self.grids.get(q + 1) else { return };
         if grid.layout.rows(Colour::B2).contains(&row) {
-            // SAFETY: each row of the next grid gets values from one row.
+            // SAFETY: each row of the next grid receives values from one row only, which belongs to this thread.
             unsafe { spread(&coarse.layout, row, &grid.z.b2.row(place, 0)[..coarse.layout.grid.nx], 1.0, &coarse.z) };
         }
     }
 
-    /// Both levels of a grid.
+    /// Computes the downward sweep through both levels of grid q and stores y' D^-1 y per row.
     pub fn descend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
         let (grid, rho) = (&self.grids[q], self.rho.reduce(0, self.rho_start[q + 1]));
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
         let [below, above] = grid.beside(me);
-        // SAFETY: red rows are not written in this stage; black ones belong to this thread, but for the first row of b1
-        // of the next thread, which is read after that thread has posted it, and for rows of b1 next to this rank's,
-        // which this thread alone uses.
+        // SAFETY: no thread writes red rows in this stage. The black rows belong to this thread, with two exceptions.
+        // The first b1 row of the next thread is read after that thread has posted it. The b1 halo rows are used by
+        // this thread only.
         unsafe {
-            // b1 below this rank's rows is made here, too: the way up reads it.
+            // The b1 halo row below is also computed, because the upward sweep reads it.
             let first = if below { rows.start - 1 } else { rows.start };
             match first.checked_sub(1) {
                 Some(before) => {
@@ -105,7 +112,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// y / d of row J of an eliminated colour, into the buffers from row k on. Returns y'y / d.
+    /// Computes D^-1 y in row J of an eliminated colour into row k + J mod 2 of the buffers. Returns y' D^-1 y.
     ///
     /// # Safety
     /// No thread may write this row meanwhile.
@@ -118,7 +125,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Row J of b1 by the odd level, with its red neighbours over their pivots in the buffers.
+    /// Computes row J of b1 of the odd level, y_b1 = r_b1 - A_br D^-1 y_r, with D^-1 y_r from the buffers.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
@@ -137,11 +144,13 @@ impl<F: Format> Packed<F> {
         }
     }
 
+    /// Computes row J of b2 of the even level, r_b2 = r_b2 - A D^-1 y_b1, and writes it to the next grid.
+    ///
     /// # Safety
     /// Row J must belong to this thread.
     pub unsafe fn descend_kept(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
         let grid = &self.grids[q];
-        // SAFETY: a row of this thread.
+        // SAFETY: the row belongs to this thread.
         unsafe {
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
             subtract::<F>(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
@@ -149,10 +158,10 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Row J of the kept values of grid q as the coarser levels left them, into row k of the buffers.
+    /// Copies row J of the kept values of grid q, as solved by the coarser levels, to row k of the buffers.
     ///
     /// # Safety
-    /// No thread may write the next grid, or on the last grid b2, in this stage.
+    /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.
     pub unsafe fn fetch(&self, q: usize, row: usize, k: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let out = t.row_mut(k, grid.layout.cx);
@@ -173,15 +182,14 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Both levels of a grid, upwards; of rows next to this rank's, what the finer grid reads of them.
+    /// Computes the upward sweep through both levels of grid q, with those halo rows that the finer grid reads.
     pub fn ascend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
         let [beside_below, beside_above] = grid.beside(me);
-        // SAFETY: rows of this thread are written, each before it is read, and those next to this rank's, which this
-        // thread alone uses; the first row of b1 of the next thread is read after that thread has posted it; the next
-        // grid is only read.
+        // SAFETY: rows of this thread and halo rows, which this thread alone uses, are written before they are read.
+        // The first b1 row of the next thread is read after that thread has posted it. The next grid is only read.
         unsafe {
             let first = if beside_below { rows.start - 1 } else { rows.start };
             match first.checked_sub(1) {
@@ -207,7 +215,7 @@ impl<F: Format> Packed<F> {
             match next(me, grid) {
                 Some(member) => me.wait_for(member, Point::First, stage),
                 None if beside_above => {
-                    // The row above needs the kept values of the last one, which stay where they are.
+                    // The halo row above needs the kept values of the last row, which stay in their buffer.
                     self.fetch(q, rows.end, KEPT + rows.end % 2, t);
                     self.ascend_dropped(q, rows.end, t);
                     self.ascend_second_red(q, rows.end, t);
@@ -218,7 +226,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Row J of b1, between kept values of row J - 1 and J in the buffers.
+    /// Computes row J of b1, z_b1 = D^-1 (y_b1 - A z_b2), from kept values of rows J - 1 and J in the buffers.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
@@ -233,10 +241,11 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Row J of r2, between b1 west and east and kept values of row J - 1 and J in the buffers.
+    /// Computes row J of r2, z_r2 = D^-1 (y_r2 - A z_b), from row J of b1 and kept values of rows J - 1 and J in the
+    /// buffers.
     ///
     /// # Safety
-    /// No other thread may use this row meanwhile, and b1 of it must be done.
+    /// No other thread may use this row meanwhile, and row J of b1 must be complete.
     unsafe fn ascend_second_red(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
         let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
         let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
@@ -248,10 +257,11 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Row J of r1, between kept values west and east and the b1 rows J and J + 1.
+    /// Computes row J of r1, z_r1 = D^-1 (y_r1 - A z_b), from kept values to the west and east and from b1 rows J and J
+    /// + 1.
     ///
     /// # Safety
-    /// Row J must belong to this thread, and b1 row J + 1 done.
+    /// Row J must belong to this thread, and row J + 1 of b1 must be complete.
     pub unsafe fn ascend_first_red(&self, q: usize, row: usize, west: &[F::Real], east: &[F::Real]) {
         let grid = &self.grids[q];
         // SAFETY: by the safety contract of this function.
@@ -263,7 +273,7 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// b1 neighbours of row J of b2, from the two buffered rows of b1.
+/// Returns the b1 neighbours of row J of b2 from the two buffered rows of b1.
 pub fn diagonal_of<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
     let (here, above) = (k + row % 2, k + (row + 1) % 2);
     [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]
