@@ -1,4 +1,4 @@
-//! M by aggregation (`backend/aggregation`), in place of the levels.
+//! M by aggregation-based multigrid instead of the levels (docs/theory/aggregation.md; Napov and Notay).
 
 use super::area::Four;
 use super::couplings::{Numbers, Source};
@@ -15,32 +15,33 @@ use crate::runtime::shared::Number;
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
 
-/// Passes of pairs: aggregates of four nodes. With 9 points aggregates of eight would do no worse, but for strong
-/// couplings along a line.
+/// Two passes of pairing: aggregates of four unknowns. With 9-point stencils, aggregates of eight would need no more
+/// iterations, except with strong couplings along a line.
 const RULES: Rules = Rules::passes(2);
 
-/// Measured with mixed on 512 x 512 (a Xeon); 14 iterations for 1e-6.
+/// Measured with `precision=mixed` on a 512 x 512 grid (Xeon). 14 iterations reduce the residual by 1e-6, which gives
+/// the contraction.
 pub const COST: CostOfAggregation =
     CostOfAggregation { setup: 90.0, levels: 20.0, iteration: 7.0, contraction: 0.37, unfused: 2.0 };
 
-/// The cycle, whose rows are called by their places in arrays by colour.
+/// Multigrid cycle whose rows are mapped to the arrays by colour.
 pub struct Aggregated<R: Number> {
     cycle: Precise,
-    /// Levels that are coarser than the grid.
+    /// Number of coarse levels.
     pub levels: usize,
-    /// z, where that of the first grid lies in the memory of q.
+    /// Separate z, if z of the first grid shares memory with q.
     pub z: Option<Four<R>>,
 }
 
-/// In the precision of M.
+/// Cycle in the precision of its hierarchy.
 enum Precise {
     Single(Cycle<f32>),
     Double(Cycle<f64>),
 }
 
 impl<R: Real + Number> Aggregated<R> {
-    /// Of the matrix that CG runs on, with aggregates of the one before where they suit. `z`: that of the first grid,
-    /// and whether it lies in the memory of another vector.
+    /// Builds the hierarchy for the matrix on which CG runs. Aggregates of the previous matrix are reused if they pass
+    /// the quality test. `z`: z of the first grid, and whether it shares memory with another vector.
     ///
     /// # Safety
     /// No thread may write the matrix meanwhile.
@@ -67,7 +68,7 @@ impl<R: Real + Number> Aggregated<R> {
         Ok(Self { cycle, levels, z })
     }
 
-    /// What the next matrix may keep.
+    /// Returns the aggregates that the next matrix may reuse.
     pub fn into_kept(self) -> Kept {
         match self.cycle {
             Precise::Single(cycle) => cycle.into_kept(),
@@ -75,7 +76,7 @@ impl<R: Real + Number> Aggregated<R> {
         }
     }
 
-    /// Aggregates that were kept from the matrix before.
+    /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         match &self.cycle {
             Precise::Single(cycle) => cycle.aggregates_kept(),
@@ -83,19 +84,20 @@ impl<R: Real + Number> Aggregated<R> {
         }
     }
 
-    /// z = `unit` B z. Threads write rows of their own before it; barriers stand before it and at its end.
+    /// Computes z = `unit` B z, where B is the operator of one cycle. Before the call, each thread has written its own
+    /// rows of z. The cycle begins and ends with a barrier.
     ///
     /// # Safety
-    /// No other thread uses z meanwhile.
+    /// No other code may use z meanwhile.
     pub unsafe fn apply(&self, me: &Me, way: Way, unit: f64, z: &Four<R>) {
         let at = |place: usize| (&z[Colour::ALL[place >> COLOUR]], place & ((1 << COLOUR) - 1));
-        // SAFETY: by the safety contract of this function; the cycle reads all rows before it gives any, and each to
-        // one thread.
+        // SAFETY: by the safety contract of this function. The cycle reads all rows before it writes any, and one
+        // thread writes each row.
         let from = |place: usize| unsafe {
             let (area, place) = at(place);
             area.at(place).wide()
         };
-        // SAFETY: as above.
+        // SAFETY: for the reason given for `from`.
         let to = |place: usize, value: f64| unsafe {
             let (area, place) = at(place);
             area.set(place, R::narrow(value * unit));
@@ -115,10 +117,10 @@ impl<R: Real + Number> Aggregated<R> {
     }
 }
 
-/// Where the colour of a place begins: below are places in its array.
+/// Number of the bits below the colour in a combined index; these bits hold the index in the array of the colour.
 const COLOUR: u32 = 30;
 
-/// The cycle in one precision, with the places of the rows.
+/// Builds the cycle in one precision and maps its rows to the combined indices in `places`.
 fn cycle<V: Real + Number>(
     hierarchy: Hierarchy,
     numbers: Numbers,
@@ -131,7 +133,7 @@ fn cycle<V: Real + Number>(
     Ok(cycle)
 }
 
-/// Of each node that CG works on the place of its value.
+/// Returns the combined index (colour, index in its array) of the value of each unknown of CG.
 fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
     if layout.len() >> COLOUR > 0 {
         let (places, nodes) = (layout.len(), layout.grid.nodes());
@@ -147,12 +149,13 @@ fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<V
     collected(numbers.nodes().map(place), WHAT)
 }
 
-/// Refuses singular components that no thread projects.
+/// Rejects a singular component of A that is not projected.
 pub fn check_unprojected(components: &Components) -> Result<()> {
     components.refused().map_or(Ok(()), |&(i, j)| Err(unprojected_pivot(0.0, 0, i, j)))
 }
 
-/// Refuses diagonals that no definite matrix has; of S1 they are pivots of level 1, of A of none.
+/// Rejects a diagonal entry that is negative or not finite. The error names level 1 for S1, whose diagonal entries are
+/// pivots, and level 0 for A.
 fn check(c: &Couplings, numbers: Numbers, level: usize, scale: f64) -> Result<()> {
     let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
     match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {

@@ -1,6 +1,12 @@
-//! What CG runs on as couplings and excess, for aggregation: A, or S1 of a 5-point matrix, whose form stays: each red
-//! node r adds a_rp a_rq / d_r to the coupling of its neighbours p and q, and a_rp e_r / d_r to the excess of p. No
-//! difference is taken, so that small excesses keep their digits.
+//! Couplings and row sums of the matrix on which CG runs, as input of aggregation (docs/theory/aggregation.md,
+//! hierarchy). The matrix is A, or S1 of a 5-point matrix. For S1, each red node r adds nonnegative terms for its black
+//! neighbours p, q:
+//!
+//! ```text
+//!     a_pq <- a_pq + a_rp a_rq / d_r,    e_p <- e_p + a_rp e_r / d_r
+//! ```
+//!
+//! Here a_pq > 0 is the magnitude of a coupling and e_p a row sum. No digits cancel, so small row sums stay accurate.
 
 use super::neighbours::{EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, WEST};
 use super::spread::{collect, colours_of_row, join};
@@ -12,20 +18,20 @@ use crate::grid::levels::Grid;
 use crate::runtime::workers::{Workers, cut};
 use std::ops::Range;
 
-/// Columns beside a row of values: neighbours' neighbours are read.
+/// Border of a row on either side, in values: S1 couples nodes at distance two.
 const PAD: usize = 2;
-/// Where diagonal couplings follow the straight ones.
+/// Offset of the diagonal couplings, which follow the straight couplings.
 const DIAGONAL: usize = 4;
-/// Bytes of a node of A.
+/// Bytes per node of A with 9 points: one center and four couplings, each stored once.
 const BYTES: usize = 40;
 
-/// The nodes that CG works on, by rows of the grid: all, or black ones.
+/// Numbering of the unknowns of CG by rows of the grid: all nodes, or the black nodes.
 #[derive(Clone, Copy)]
 pub struct Numbers {
     grid: Grid,
-    /// Every `step`-th node of a row.
+    /// Distance of two unknowns in a row: 1 or 2.
     step: usize,
-    /// The first one in the first row.
+    /// First column with an unknown in row 0.
     first: usize,
 }
 
@@ -35,28 +41,28 @@ impl Numbers {
         Self { grid, step, first }
     }
 
-    /// The first column of row j.
+    /// Returns the first column with an unknown in row j.
     fn start(&self, j: usize) -> usize {
         (j + self.first) % self.step
     }
 
-    /// Columns of row j.
+    /// Returns the columns with unknowns in row j.
     pub fn columns(&self, j: usize) -> impl Iterator<Item = usize> + use<> {
         (self.start(j)..self.grid.nx).step_by(self.step)
     }
 
-    /// Nodes before row j.
+    /// Returns the number of unknowns before row j.
     fn before(&self, j: usize) -> usize {
         let of_row = |j: usize| (self.grid.nx + self.step - 1 - self.start(j)) / self.step;
         j / 2 * (of_row(0) + of_row(1)) + j % 2 * of_row(0)
     }
 
-    /// The number of node (i, j).
+    /// Returns the index of the unknown at node (i, j).
     fn of(&self, i: usize, j: usize) -> usize {
         self.before(j) + i / self.step
     }
 
-    /// Of each node one of four colours, none of which has a coupling within.
+    /// Returns one of four colours for each unknown; unknowns of one colour are not coupled.
     pub fn colours(&self) -> impl Iterator<Item = u32> + use<> {
         let all = *self;
         let of = move |(i, j): (usize, usize)| match all.step {
@@ -66,19 +72,20 @@ impl Numbers {
         self.nodes().map(move |node| of(node) as u32)
     }
 
-    /// Row j with its nodes, as they are numbered.
+    /// Returns the nodes (i, j) of all unknowns in the order of their indices.
     pub fn nodes(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let all = *self;
         (0..self.grid.ny).flat_map(move |j| all.columns(j).map(move |i| (i, j)))
     }
 }
 
-/// `scale` times a row of A: column i at place i + `PAD`, zeros around.
+/// `scale` times one row of A. Column i has index i + `PAD`; the border is zero.
 struct Row {
-    /// -a_ij to the west, east, south and north; with 9 points then to the southwest, southeast, northwest, northeast.
+    /// Magnitudes -a_ij to the west, east, south and north. With 9 points, the magnitudes to the southwest, southeast,
+    /// northwest and northeast follow.
     a: Vec<Vec<f64>>,
     excess: Vec<f64>,
-    /// 1 / d.
+    /// 1 / d of each node.
     inverse: Vec<f64>,
 }
 
@@ -90,18 +97,18 @@ impl Row {
     }
 }
 
-/// A where it stands, and how it is read.
+/// A, with the parameters for reading it.
 pub struct Source<'a> {
     pub matrix: &'a Matrix,
     pub layout: &'a Layout,
     pub schur: bool,
-    /// A row sum of at most this part of the center is zero.
+    /// A row sum of at most this fraction of the center is set to zero.
     pub zero_row_sum: f64,
     pub scale: f64,
 }
 
 impl Source<'_> {
-    /// The couplings of what CG runs on.
+    /// Returns the couplings of the matrix on which CG runs.
     ///
     /// # Safety
     /// No thread may write A meanwhile.
@@ -114,7 +121,7 @@ impl Source<'_> {
         })
     }
 
-    /// Those of rows of the grid.
+    /// Returns the couplings of the unknowns in some rows of the grid.
     ///
     /// # Safety
     /// As for `couplings`.
@@ -142,7 +149,7 @@ impl Source<'_> {
         Ok(c)
     }
 
-    /// Natural row j; zeros where there is none.
+    /// Reads natural row j; sets `row` to zero if the grid has no row j.
     ///
     /// # Safety
     /// As for `couplings`.
@@ -183,7 +190,7 @@ impl Source<'_> {
     }
 }
 
-/// Row j of A.
+/// Adds the unknowns of row j of A.
 fn add_row(c: &mut Couplings, numbers: Numbers, j: usize, own: &Row) {
     const ORDER: [usize; 8] = [
         DIAGONAL + SOUTHWEST,
@@ -206,11 +213,11 @@ fn add_row(c: &mut Couplings, numbers: Numbers, j: usize, own: &Row) {
     }
 }
 
-/// Black nodes of row j of S1.
+/// Adds the unknowns of row j of S1, the black nodes.
 fn add_schur_row(c: &mut Couplings, numbers: Numbers, j: usize, [south, own, north]: [&Row; 3]) {
     for i in numbers.columns(j) {
         let p = i + PAD;
-        // a_rp / d_r of the four red nodes around.
+        // a_rp / d_r of the red neighbours r of node p.
         let part = |k: usize, row: &Row, r: usize| own.a[k][p] * row.inverse[r];
         let (w, e) = (part(WEST, own, p - 1), part(EAST, own, p + 1));
         let (s, n) = (part(SOUTH, south, p), part(NORTH, north, p));
@@ -231,7 +238,7 @@ fn add_schur_row(c: &mut Couplings, numbers: Numbers, j: usize, [south, own, nor
     }
 }
 
-/// The coupling of (i, j) to the node at an offset. Those that leave the grid are zero.
+/// Adds the coupling of (i, j) to the node at `offset`. Couplings that point out of the grid are zero and are skipped.
 fn push(c: &mut Couplings, numbers: Numbers, (i, j): (usize, usize), (east, north): (isize, isize), a: f64) {
     if a != 0.0 {
         c.push(numbers.of(i.wrapping_add_signed(east), j.wrapping_add_signed(north)), a);

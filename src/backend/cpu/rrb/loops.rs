@@ -1,4 +1,5 @@
-//! Loops over one row in a solve, compiled for several instruction sets (`crate::isa`).
+//! Loops over one row of a solve, compiled for several instruction sets (`crate::isa`). In the formulas, sums run over
+//! the four neighbours of a node, d is the pivot and c the center.
 
 use super::neighbours::Rows;
 use super::number::Format;
@@ -7,55 +8,55 @@ use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::reduce as sums;
 
-/// Four rows cut to n values.
+/// Cuts four rows to n values.
 #[inline(always)]
 pub fn cut<T>(rows: Rows<T>, n: usize) -> Rows<T> {
     [&rows[0][..n], &rows[1][..n], &rows[2][..n], &rows[3][..n]]
 }
 
-/// a_0 .. a_3 at i.
+/// Returns the stored numbers a_0, .., a_3 at i.
 #[inline(always)]
 fn read4<F: Format>(a: &Rows<F::Stored>, i: usize) -> [F::Real; 4] {
     [F::read(a[0][i]), F::read(a[1][i]), F::read(a[2][i]), F::read(a[3][i])]
 }
 
-/// The same of numbers that are kept as they are computed with.
+/// Returns the numbers a_0, .., a_3 at i of a type that is not converted.
 #[inline(always)]
 fn at4<R: Real>(a: &Rows<R>, i: usize) -> [R; 4] {
     [a[0][i], a[1][i], a[2][i], a[3][i]]
 }
 
-/// a_0 v_0 + .. + a_3 v_3 at i.
+/// Returns a_0 v_0 + .. + a_3 v_3 at i.
 #[inline(always)]
 pub fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
     (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
 }
 
-/// a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. (A closure would not be compiled for the instruction set.)
+/// Returns a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. Not a closure, which would not be compiled for the instruction set.
 #[inline(always)]
 fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
 }
 
-/// A number of one vector in the type of another.
+/// Converts a number between the types of two vectors.
 #[inline(always)]
 fn cast<A: Real, B: Real>(v: A) -> B {
     B::narrow(v.wide())
 }
 
-/// 1 / c of a node; one in padding, where infinity times zero would be NaN.
+/// Returns 1 / c at a node, and 1 in padding, where c = 0 would cause infinity times zero.
 #[inline(always)]
 pub fn inverse_of(center: f64) -> f64 {
     1.0 / (center + f64::from(u8::from(center <= 0.0)))
 }
 
 for_each_isa! {
-    /// sum of a b, in the type of b.
+    /// Returns sum_i a_i b_i, computed in the type of b.
     fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
         sums::dot(a, b)
     }
 
-    /// out = y / d; returns y' out.
+    /// Computes out = y / d; returns <y, out>.
     fn scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, y: &[F::Real]) -> f64 {
         let n = out.len();
         let (pivot, a, y) = (&pivot[..n], cut(a, n), &y[..n]);
@@ -65,7 +66,7 @@ for_each_isa! {
         sums::dot(out, y)
     }
 
-    /// r = r - alpha q where there is a step; out = r / d; returns r' r and r' out.
+    /// Computes r = r - alpha q (with `step`) and out = r / d; returns <r, r> and <r, out>.
     fn advance_and_scale<F: Format>(
         r: &mut [F::Vector], step: Option<(f64, &[F::Vector])>, out: &mut [F::Real], pivot: &[F::Stored],
         a: Rows<F::Stored>
@@ -84,7 +85,7 @@ for_each_isa! {
         (sums::dot(r, r), sums::dot(r, out))
     }
 
-    /// v = v / d.
+    /// Computes v = v / d.
     fn scale_in_place<F: Format>(v: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>) {
         let n = v.len();
         let (pivot, a) = (&pivot[..n], cut(a, n));
@@ -93,7 +94,7 @@ for_each_isa! {
         }
     }
 
-    /// y = y - sum of a v.
+    /// Computes y = y - sum a v.
     fn subtract<F: Format>(y: &mut [F::Real], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = y.len();
         let (a, v) = (cut(a, n), cut(v, n));
@@ -102,7 +103,7 @@ for_each_isa! {
         }
     }
 
-    /// out = r - sum of a v.
+    /// Computes out = r - sum a v.
     fn difference<F: Format>(out: &mut [F::Real], r: &[F::Vector], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = out.len();
         let (r, a, v) = (&r[..n], cut(a, n), cut(v, n));
@@ -111,7 +112,7 @@ for_each_isa! {
         }
     }
 
-    /// y = y - (sum of a v) / d.
+    /// Computes y = y - (sum a v) / d.
     fn subtract_scaled<F: Format>(y: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = y.len();
         let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
@@ -121,7 +122,7 @@ for_each_isa! {
         }
     }
 
-    /// out = (r - sum of a v) / d.
+    /// Computes out = (r - sum a v) / d.
     fn solve<F: Format>(
         out: &mut [F::Real], pivot: &[F::Stored], r: &[F::Vector], a: Rows<F::Stored>, v: Rows<F::Real>
     ) {
@@ -133,7 +134,7 @@ for_each_isa! {
         }
     }
 
-    /// y = (y - sum of a v) / d.
+    /// Computes y = (y - sum a v) / d.
     fn solve_in_place<F: Format>(y: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, v: Rows<F::Real>) {
         let n = y.len();
         let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
@@ -143,7 +144,7 @@ for_each_isa! {
         }
     }
 
-    /// out = s w + (sum of a (v - w) + sum of b (u - w)).
+    /// Computes out = s w + (sum a (v - w) + sum b (u - w)), a product in difference form with row sums s.
     fn difference_form<F: Format>(
         out: &mut [F::Real], s: &[F::Stored], w: &[F::Real],
         a: Rows<F::Stored>, v: Rows<F::Real>, b: Rows<F::Stored>, u: Rows<F::Real>
@@ -156,7 +157,7 @@ for_each_isa! {
         }
     }
 
-    /// out = c w + sum of a v.
+    /// Computes out = c w + sum a v.
     fn five_points(out: &mut [f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
         let n = out.len();
         let (c, w, a, v) = (&c[..n], &w[..n], cut(a, n), cut(v, n));
@@ -165,7 +166,7 @@ for_each_isa! {
         }
     }
 
-    /// out = (sum of a v) / c at nodes.
+    /// Computes out = (sum a v) / c at nodes.
     fn sum_by_center(out: &mut [f64], c: &[f64], a: Rows, v: Rows) {
         let n = out.len();
         let (c, a, v) = (&c[..n], cut(a, n), cut(v, n));
@@ -174,7 +175,7 @@ for_each_isa! {
         }
     }
 
-    /// r = b - (c w - sum of a y).
+    /// Computes r = b - (c w - sum a y), with y = D_r^-1 A_rb x_b on the red neighbours: a row of b - S1 x.
     fn schur_residual<R: Real>(r: &mut [R], b: &[f64], c: &[f64], w: &[f64], a: Rows, y: Rows) {
         let n = r.len();
         let (b, c, w, a, y) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(y, n));
@@ -183,7 +184,7 @@ for_each_isa! {
         }
     }
 
-    /// out = c w + (sum of a v + sum of b u).
+    /// Computes out = c w + (sum a v + sum b u).
     fn nine_points<R: Real>(out: &mut [R], c: &[R], w: &[R], a: Rows<R>, v: Rows<R>, b: Rows<R>, u: Rows<R>) {
         let n = out.len();
         let (c, w, a, v, b, u) = (&c[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
@@ -192,7 +193,7 @@ for_each_isa! {
         }
     }
 
-    /// out = b - (c w + sum of a v), see `residual_of_row`.
+    /// Computes out = b - (c w + sum a v) with differences (see `residual_of_row`).
     fn five_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
         let n = out.len();
         let (b, c, w, a, v) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n));
@@ -201,7 +202,7 @@ for_each_isa! {
         }
     }
 
-    /// out = b - (c w + sum of a v + sum of e u), likewise.
+    /// Computes out = b - (c w + sum a v + sum e u) with differences (see `residual_of_row`).
     fn nine_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows, e: Rows, u: Rows) {
         let n = out.len();
         let (b, c, w, a, v, e, u) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n), cut(e, n), cut(u, n));
@@ -214,7 +215,7 @@ for_each_isa! {
         }
     }
 
-    /// out = b / c at nodes; zero where b is.
+    /// Computes out = b / c at nodes, and 0 where b = 0.
     fn over_center(out: &mut [f64], b: &[f64], c: &[f64]) {
         let n = out.len();
         let (b, c) = (&b[..n], &c[..n]);
@@ -223,7 +224,7 @@ for_each_isa! {
         }
     }
 
-    /// out = (b - sum of a v) / c at nodes.
+    /// Computes out = (b - sum a v) / c at nodes.
     fn solve_by_center(out: &mut [f64], c: &[f64], b: &[f64], a: Rows, v: Rows) {
         let n = out.len();
         let (c, b, a, v) = (&c[..n], &b[..n], cut(a, n), cut(v, n));
@@ -232,14 +233,14 @@ for_each_isa! {
         }
     }
 
-    /// out = b - out.
+    /// Computes out = b - out.
     fn subtract_from<R: Real>(out: &mut [R], b: &[f64]) {
         for (out, b) in out.iter_mut().zip(b) {
             *out = R::narrow(*b) - *out;
         }
     }
 
-    /// v = scale v.
+    /// Computes v = scale v.
     fn scale_row<R: Real>(v: &mut [R], scale: f64) {
         let scale = R::narrow(scale);
         for v in v {
@@ -247,12 +248,12 @@ for_each_isa! {
         }
     }
 
-    /// max |v|, NaN if any entry is NaN.
+    /// Returns max_i |v_i|, or NaN if any entry is NaN.
     fn largest_in<R: Real>(v: &[R]) -> f64 {
         sums::largest(v.iter().map(|v| v.wide()))
     }
 
-    /// to = factor from + scale to, in the type of `to`; with scale = 0 what `to` held does not count.
+    /// Computes to = factor from + scale to, in the type of `to`. With scale = 0, the old values of `to` are not read.
     fn combine<A: Real, B: Real>(to: &mut [A], scale: f64, factor: f64, from: &[B]) {
         let (scale, factor) = (A::narrow(scale), A::narrow(factor));
         let pairs = to.iter_mut().zip(from);
@@ -265,8 +266,9 @@ for_each_isa! {
         }
     }
 
-    /// x = x + alpha p, p = scale z + beta p.
-    // Whether it becomes part of a caller would depend on the rest of the crate; tests/machine_code.rs reads it.
+    /// Computes x = x + alpha p and p = scale z + beta p.
+    // Not inlined: otherwise inlining depends on the rest of the crate, and tests/machine_code.rs inspects this
+    // function.
     #[inline(never)]
     fn advance<F: Format>(x: &mut [f64], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
         let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));
@@ -278,7 +280,7 @@ for_each_isa! {
         }
     }
 
-    /// d = z, or z + beta d.
+    /// Computes d = z + beta d, or d = z without `beta`.
     fn direct_inner<R: Real>(d: &mut [R], z: &[R], beta: Option<f64>) {
         let Some(beta) = beta.map(R::narrow) else { return d.copy_from_slice(z) };
         for (d, z) in d.iter_mut().zip(z) {
@@ -286,7 +288,7 @@ for_each_isa! {
         }
     }
 
-    /// u = alpha d (`first`) or u + alpha d.
+    /// Computes u = u + alpha d, or u = alpha d with `first`.
     fn add_inner<R: Real>(u: &mut [R], d: &[R], alpha: f64, first: bool) {
         let alpha = R::narrow(alpha);
         if first {
@@ -297,7 +299,7 @@ for_each_isa! {
         }
     }
 
-    /// r = r - alpha q, z = r.
+    /// Computes r = r - alpha q and z = r.
     fn subtract_inner<R: Real>(r: &mut [R], z: &mut [R], q: &[R], alpha: f64) {
         let alpha = R::narrow(alpha);
         for ((r, z), q) in r.iter_mut().zip(z).zip(q) {
@@ -306,7 +308,7 @@ for_each_isa! {
         }
     }
 
-    /// z = u + alpha (z + beta d).
+    /// Computes z = u + alpha (z + beta d).
     fn finish_inner<R: Real>(z: &mut [R], d: &[R], u: &[R], alpha: f64, beta: f64) {
         let (alpha, beta) = (R::narrow(alpha), R::narrow(beta));
         for ((z, d), u) in z.iter_mut().zip(d).zip(u) {
@@ -314,7 +316,7 @@ for_each_isa! {
         }
     }
 
-    /// even[k] = pairs[2 k], odd[k] = pairs[2 k + 1]; as many pairs as there are.
+    /// Computes even[k] = pairs[2 k] and odd[k] = pairs[2 k + 1] for all pairs.
     fn deinterleave<R: Real>(pairs: &[R], even: &mut [R], odd: &mut [R]) {
         let n = pairs.len() / 2;
         let (pairs, even, odd) = (&pairs[..2 * n], &mut even[..n], &mut odd[..n]);
@@ -324,7 +326,7 @@ for_each_isa! {
         }
     }
 
-    /// The inverse.
+    /// Computes pairs[2 k] = even[k] and pairs[2 k + 1] = odd[k], the inverse of `deinterleave`.
     fn interleave<R: Real>(even: &[R], odd: &[R], pairs: &mut [R]) {
         let n = pairs.len() / 2;
         let (even, odd, pairs) = (&even[..n], &odd[..n], &mut pairs[..2 * n]);

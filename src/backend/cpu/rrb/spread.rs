@@ -1,5 +1,5 @@
-//! Natural rows to r1/r2/b1/b2 grids and back: which of them lie in which rows J, and what a row of values or of a half
-//! stencil is spread over.
+//! Conversion between natural rows and the arrays by colour: the index rules for rows of values and for rows of a half
+//! stencil (center, east, north, northeast, northwest).
 
 use super::area::Four;
 use super::loops::{deinterleave, interleave, scale_row};
@@ -11,26 +11,26 @@ use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 use std::ops::Range;
 
-/// The arrays that one row of a natural half stencil is spread over.
+/// Arrays that receive the rows of a half stencil.
 pub struct Target<'a, F: Format> {
     pub layout: &'a Layout,
     pub diagonal: &'a Four,
-    /// Multiples of what the format stores, over `unit`.
+    /// Straight couplings, divided by `unit`. The input is exact in the storage format after this division.
     pub straight: &'a Straight<F::Stored>,
     pub unit: f64,
-    /// r1 to r2, b1 to b2; absent with 5 points.
+    /// Couplings between r1 and r2, and between b1 and b2; absent with 5 points.
     pub corners: Option<(&'a Diagonal, &'a Diagonal)>,
 }
 
 /// Values of one row of a natural array, the first at column `start`.
 pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
 
-/// Even entries i' = shift + k go to `even`, odd ones to `odd`.
+/// Copies the entries with even i' = shift + k to `even` and the others to `odd`, at index i' / 2.
 pub fn split<R: Real>(row: NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
     split_by(row, even, odd, |v| v, deinterleave);
 }
 
-/// The same with entries that `one` converts, and `pairs` pair by pair.
+/// Splits a row like `split`; `one` converts single entries, `pairs` converts pairs of entries.
 fn split_by<R: Copy, T>(
     (shift, values): NaturalRow<R>,
     even: &mut [T],
@@ -52,11 +52,11 @@ fn split_by<R: Copy, T>(
 }
 
 impl<F: Format> Target<'_, F> {
-    /// Spreads row j: diagonal, east, north, northeast, northwest.
+    /// Writes row j of a half stencil to the colours: center, east, north, northeast, northwest.
     ///
     /// # Safety
-    /// No other thread may use what this row is spread to; other natural rows, and what they are spread to, are for
-    /// others.
+    /// No other thread may use the entries that receive this row. Other threads may write other natural rows at the
+    /// same time.
     pub unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
         let row = (j + self.layout.shift_y) / 2;
         let odd_row = (j + self.layout.shift_y) % 2 == 1;
@@ -68,10 +68,11 @@ impl<F: Format> Target<'_, F> {
             let one = |v: f64| F::same(F::Real::narrow(v * per_unit));
             split_by(row, even, odd, one, |values, even, odd| deinterleave_same::<F>(even, odd, values, unit));
         };
-        // Each row of each array gets values from one natural row alone, which one thread spreads: rows J of r1, b2 and
-        // row J + 1 of what r2 and b1 couple to the south from j' = 2J + 1, the others from j' = 2J. SAFETY: so no
-        // other spreads to them, and the caller promised that no other thread uses them meanwhile: threads that follow
-        // use rows that they spread alone.
+        // Each array row receives values from one natural row only, and one thread writes this natural row. The natural
+        // row j' = 2J + 1 fills rows J of r1 and b2, and of the couplings of r2 and b1 to the south it fills row J + 1.
+        // The natural row j' = 2J fills the rest.
+        // SAFETY: no other thread therefore writes these rows. By the safety contract of this function, no other thread
+        // uses the rows meanwhile.
         unsafe {
             if odd_row {
                 split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
@@ -95,16 +96,16 @@ impl<F: Format> Target<'_, F> {
     }
 }
 
-/// Rows j of the natural grid that lie in rows J of the arrays.
+/// Returns the rows j of the natural grid that are stored in rows J of the arrays.
 pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
     let of = |row: usize| (2 * row).saturating_sub(layout.shift_y).min(layout.grid.ny);
     of(rows.start)..of(rows.end)
 }
 
-/// Spreads natural row j, times `scale`, over the colours.
+/// Writes `scale` times natural row j to the arrays of its two colours.
 ///
 /// # Safety
-/// Rows J of the two colours of row j must not be used by others in this step.
+/// No other thread may use rows J of the two colours of row j in this step.
 pub unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], scale: f64, v: &Four<R>) {
     let row = (j + layout.shift_y) / 2;
     let (even, odd) = colours_of_row(layout, j);
@@ -117,7 +118,7 @@ pub unsafe fn spread<R: Real + Number>(layout: &Layout, j: usize, values: &[R], 
     }
 }
 
-/// Collects natural row j from the colours.
+/// Reads natural row j from the arrays of its two colours.
 ///
 /// # Safety
 /// No thread may write rows J of the two colours of row j in this step.
@@ -128,7 +129,7 @@ pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, 
     join(layout, unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) }, values);
 }
 
-/// Natural row j of a matrix with 5 points from the colours: center, east, north.
+/// Reads natural row j of a 5-point matrix from the colours: center, east, north.
 ///
 /// # Safety
 /// No thread may write the matrix meanwhile.
@@ -136,7 +137,7 @@ pub unsafe fn collect_matrix(layout: &Layout, j: usize, diagonal: &Four, straigh
     let row = (j + layout.shift_y) / 2;
     let (r1, r2) = (&straight.r1, &straight.r2);
     let [center, east, north] = to;
-    // SAFETY: by the safety contract of this function; the places are those of `Target::spread`.
+    // SAFETY: by the safety contract of this function. The indices are those of `Target::spread`.
     unsafe {
         collect(layout, j, diagonal, center);
         let (of_east, of_north) = if (j + layout.shift_y) % 2 == 1 {
@@ -149,10 +150,10 @@ pub unsafe fn collect_matrix(layout: &Layout, j: usize, diagonal: &Four, straigh
     }
 }
 
-/// The natural row that even and odd columns make.
+/// Merges the even and the odd columns into a natural row.
 pub fn join<R: Real>(layout: &Layout, (even, odd): (&[R], &[R]), values: &mut [R]) {
     if layout.shift_x == 1 {
-        // A single column: it is the odd one.
+        // A grid with one column has the odd column only.
         values[0] = odd[0];
         return;
     }
@@ -162,7 +163,7 @@ pub fn join<R: Real>(layout: &Layout, (even, odd): (&[R], &[R]), values: &mut [R
     }
 }
 
-/// Colours of the even and odd columns of natural row j.
+/// Returns the colours of the even and of the odd columns of natural row j.
 pub fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
     if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
 }

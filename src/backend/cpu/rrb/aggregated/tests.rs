@@ -1,4 +1,5 @@
-//! Hierarchies of S1 beside those of an independent program (tests/golden/README.md), and its counts of iterations.
+//! Comparison of the hierarchies of S1 and of the iteration counts with an independent program
+//! (tests/golden/README.md).
 
 use super::*;
 use crate::backend::cpu::aggregation::tests::{Applied, SEQUENTIAL, dot, iterations_to, sizes};
@@ -23,7 +24,7 @@ fn golden(name: &str) -> PathBuf {
 
 const STORED: [&str; 2] = ["64x64", "100x77"];
 
-/// Those stored, or made.
+/// Returns the test systems of a size, from a stored file or generated.
 fn systems(size: &str) -> Vec<System> {
     if !STORED.contains(&size) {
         let (nx, ny) = size.split_once('x').unwrap();
@@ -35,7 +36,7 @@ fn systems(size: &str) -> Vec<System> {
     hard::read(&bytes).unwrap()
 }
 
-/// S1 as couplings, by so many threads.
+/// Returns the couplings of S1, computed with `threads` threads.
 fn schur(system: &System, threads: usize) -> Couplings {
     let (grid, a) = (Grid { nx: system.a.nx, ny: system.a.ny }, &system.a);
     let arrays = [a.center.clone(), a.east.clone(), a.north.clone()];
@@ -44,11 +45,11 @@ fn schur(system: &System, threads: usize) -> Couplings {
     let mut k = Packed::<Double>::new(Shape::new(&a, &setup), None).unwrap();
     k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
     let source = Source { zero_row_sum: 1e-12, scale: 1.0, ..k.source() };
-    // SAFETY: no thread writes the matrix.
+    // SAFETY: no thread writes the matrix after the factorization.
     unsafe { source.couplings(&mut Workers::eager(threads)).unwrap() }
 }
 
-/// The same as a matrix.
+/// Returns the couplings as a sparse matrix.
 fn as_matrix(c: &Couplings) -> Csr<u32> {
     let mut a = Csr { cols: c.rows(), ptr: vec![0], col: Vec::new(), val: Vec::new() };
     for i in 0..c.rows() {
@@ -61,7 +62,7 @@ fn as_matrix(c: &Couplings) -> Csr<u32> {
     a
 }
 
-/// b1 = b_b - A_br D_r^-1 b_r, node by node.
+/// Computes b1 = b_b - A_br D_r^-1 b_r, node by node (report 2.10).
 fn reduced(System { a, b, .. }: &System) -> Vec<f64> {
     let mut b1 = b.clone();
     for (p, q, value) in a.couplings() {
@@ -72,10 +73,11 @@ fn reduced(System { a, b, .. }: &System) -> Vec<f64> {
     Numbers::new(Grid { nx: a.nx, ny: a.ny }, true).nodes().map(|(i, j)| b1[j * a.nx + i]).collect()
 }
 
-/// Whether levels, entries and aggregates are those of a row. They are exact, but for ties of mu: on equal coefficients
-/// with a mass, and spacings that mirror each other, the last bits of sums decide, and another order of sums changes an
-/// aggregate in some hundred, at most. On grids that are made here those of channels and lognormal do so too: their
-/// fields differ by rounding. The last level may then be small enough or not.
+/// Compares the numbers of levels, entries and aggregates with a row of the table. They are equal unless values of mu
+/// are tied. Ties occur for equal coefficients with a mass term, and for spacings that are mirror images. The last bits
+/// of sums then decide, and another summation order changes one aggregate in several hundred at most. On generated
+/// grids, the systems channels1e6 and lognormal have ties, too, because their coefficients differ by rounding. The
+/// number of levels may then differ by one.
 fn check_sizes((levels, complexity, aggregates): (usize, f64, usize), row: &[&str], is_stored: bool) {
     let wanted: (usize, f64, usize) = (row[9].parse().unwrap(), row[10].parse().unwrap(), row[11].parse().unwrap());
     let is_one_of = |names: &[&str]| names.contains(&row[1]);
@@ -91,7 +93,8 @@ fn check_sizes((levels, complexity, aggregates): (usize, f64, usize), row: &[&st
     assert!((complexity - wanted.1).abs() < thousandths, "{complexity}: {row:?}");
 }
 
-/// Hierarchies, the same by any team; counts within one, as sums are rounded in another order.
+/// The hierarchies are identical for any number of threads. The iteration counts may differ by one, because sums are
+/// rounded in another order.
 #[test]
 fn golden_rows() {
     let table = std::fs::read_to_string(golden("aggregation.csv")).unwrap();
@@ -112,7 +115,7 @@ fn golden_rows() {
                 check_sizes(sizes(&hierarchy), row, STORED.contains(&size));
                 compared += 1;
                 if count < 0 {
-                    // Beyond what doubles reach.
+                    // The residual is beyond double precision.
                     continue;
                 }
                 let threshold = tolerance * dot(&system.b, &system.b).sqrt();
@@ -125,7 +128,7 @@ fn golden_rows() {
     assert_eq!(compared, rows.len());
 }
 
-/// No coupling joins two rows of a colour: sweeps would leave it out.
+/// No coupling joins two unknowns of one colour, because a Gauss-Seidel sweep would ignore this coupling.
 #[test]
 fn colours_of_the_grid() {
     for (nx, ny) in [(1, 7), (7, 1), (2, 6), (5, 4), (4, 5), (17, 18), (33, 31)] {
@@ -140,7 +143,7 @@ fn colours_of_the_grid() {
         k.factorize(&mut Team::new(1).unwrap(), &a, &setup, &inspected(&a).components).unwrap();
         for schur in [true, false] {
             let source = Source { zero_row_sum: 1e-12, scale: 1.0, schur, ..k.source() };
-            // SAFETY: no thread writes the matrix.
+            // SAFETY: no thread writes the matrix after the factorization.
             let c = unsafe { source.couplings(&mut Workers::eager(1)).unwrap() };
             let colours: Vec<u32> = Numbers::new(grid, schur).colours().collect();
             assert_eq!(colours.len(), c.rows());
