@@ -1,8 +1,8 @@
-//! Rows that other ranks have: how the first grids are shared (`grid::strips`), and what goes from rank to rank. A rank
-//! stores its own rows and some of its neighbours', the halo; those of grids that are not shared, every rank has.
+//! Data exchange of the distributed grids (`grid::strips`). A rank stores its own rows and some rows of its neighbours,
+//! the halo. Grids that are not distributed are stored completely on every rank.
 //!
-//! Thread 0 of a team alone sends and receives, between two barriers. Where the other ranks are lost it goes on with
-//! numbers that are none, so that all threads come to an end; who began the run says then what happened.
+//! Only thread 0 of a team sends and receives, between two barriers. If the exchange fails, thread 0 continues with
+//! NaN, so that all threads reach the end of the run. The caller of the run then reports the error.
 
 use super::area::Four;
 use super::spread::{collect, spread};
@@ -18,18 +18,18 @@ use crate::runtime::shared::Number;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// For errors.
+/// Allocation named in error messages.
 const HALOS: &str = "rows of other ranks";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Numbers at places of which each rank has some, which all ranks get.
+/// Arrays of which each rank sets some ranges and which all ranks receive completely.
 struct Gathered {
-    /// Of each rank.
+    /// Ranges of each rank.
     owned: Vec<Vec<Range<usize>>>,
-    /// For one number a place, two, ...
+    /// Exchanges of one array, of two arrays, and so on.
     plans: Vec<Mutex<Gather>>,
 }
 
@@ -44,7 +44,7 @@ impl Gathered {
         Ok(Self { owned, plans })
     }
 
-    /// Fills in what is not of this rank.
+    /// Fills in the ranges of the other ranks.
     fn fill(&self, this: usize, numbers: &mut [&mut [f64]]) {
         let mut plan = lock(&self.plans[numbers.len() - 1]);
         let own = &self.owned[this];
@@ -73,16 +73,17 @@ impl Gathered {
     }
 }
 
-/// What other ranks note of rows, or of runs of nodes.
+/// Partial sums of other ranks, per row or per run of nodes.
 pub struct Sums {
     rank: usize,
     all: Gathered,
-    /// The first place of each range. `None`: sums are the same for any ranks, so that all places count.
+    /// First index of each range, if ranks exchange one total per range. `None`: sums are bitwise identical for any
+    /// number of ranks, so all entries are exchanged.
     totals: Option<Gathered>,
 }
 
 impl Sums {
-    /// Sums over things that ranks have these of, one behind the other: N numbers of each at most.
+    /// Plans sums over the ranges that each rank owns, with at most `most` numbers per entry.
     pub fn new(domain: &Domain, owned: Vec<Vec<Range<usize>>>, most: usize) -> Result<Self> {
         let mut firsts = Vec::new();
         for ranges in &owned {
@@ -93,7 +94,7 @@ impl Sums {
         Ok(Self { rank: domain.comm.rank(), all: Gathered::new(domain, owned, most)?, totals })
     }
 
-    /// Over the rows of a shared grid.
+    /// Plans sums over the rows of a distributed grid.
     pub fn over_grid(domain: &Domain, q: usize, most: usize) -> Result<Self> {
         let owned = (0..domain.comm.size()).map(|rank| collected([domain.strips.rows(q, rank)], HALOS));
         let mut all = Vec::new();
@@ -103,8 +104,8 @@ impl Sums {
         Self::new(domain, all, most)
     }
 
-    /// Over the rows of grids 0 .. `end`, of which some are shared, at these places; at the last place those of the
-    /// first one again.
+    /// Plans sums over the rows of those grids 0 .. `end` that are distributed. The rows of grid q begin at
+    /// `places[q]`. The rows of grid 0 occur a second time, at `places[end]`.
     pub fn over_grids(domain: &Domain, places: &[usize], end: usize, most: usize) -> Result<Self> {
         let grids = (0..end).filter(|&q| domain.shares(q)).map(|q| (q, places[q])).chain([(0, places[end])]);
         let mut owned = Vec::new();
@@ -140,13 +141,13 @@ impl Elsewhere for Sums {
     }
 }
 
-/// Exchanges of all grids are under way one at a time, but those of neighbours may be in the next one: each has a tag
-/// of its own, after those of boxes.
+/// First message tag of the grids; the exchanges of boxes use the tags below. Each exchange has a tag of its own,
+/// because a neighbour rank may have begun the next exchange.
 const FIRST_TAG: i32 = 16;
-/// Tags of a grid.
+/// Number of message tags per grid.
 const TAGS: i32 = 8;
 
-/// Which rows of a vector go to the ranks below and above, and which come from there.
+/// Exchange of rows of a vector with the rank below and the rank above.
 struct Round {
     cx: usize,
     sent: Vec<(Colour, usize)>,
@@ -154,11 +155,12 @@ struct Round {
     plan: Mutex<Exchange>,
 }
 
-/// A row of a colour, so many after the first one, or before the last.
+/// Row of a colour, counted from the first or from the last own row.
 type Edge = (Colour, usize);
 
 impl Round {
-    /// `up`: rows that the rank above gets, from the last one down, and `down`: that the rank below gets.
+    /// Plans an exchange. `up`: rows sent to the rank above, counted down from the last row. `down`: rows sent to the
+    /// rank below, counted up from the first row.
     fn new(domain: &Domain, (q, tag): (usize, i32), cx: usize, up: &[Edge], down: &[Edge]) -> Result<Self> {
         let [below, above] = domain.strips.neighbours(domain.comm.rank());
         let own = domain.rows(q);
@@ -187,6 +189,8 @@ impl Round {
         Ok(Self { cx, sent, received, plan })
     }
 
+    /// Exchanges the rows of v; sets the received rows to NaN if the exchange fails.
+    ///
     /// # Safety
     /// No thread may use these rows of v meanwhile.
     unsafe fn run<R: Real + Number>(&self, v: &Four<R>) {
@@ -196,7 +200,7 @@ impl Round {
         let mut plan = lock(&self.plan);
         // SAFETY: by the safety contract of this function.
         let row = |colour: Colour, row: usize| unsafe { v[colour].row(row, 0) };
-        // SAFETY: as above.
+        // SAFETY: by the safety contract of this function.
         let row_mut = |colour: Colour, row: usize| unsafe { v[colour].row_mut(row, 0) };
         let send = |plan: &mut Exchange| {
             plan.check()?;
@@ -206,7 +210,7 @@ impl Round {
             plan.run()
         };
         if send(&mut plan).is_err() {
-            // The end of the call tells why; until then no value is one.
+            // The end of the run reports the error; until then, the rows hold NaN.
             self.received.iter().for_each(|&(colour, j)| row_mut(colour, j).fill(R::narrow(f64::NAN)));
             return;
         }
@@ -216,16 +220,16 @@ impl Round {
     }
 }
 
-/// The rows next to this rank's, of vectors on one grid.
+/// Exchanges of the halo rows of vectors on one grid.
 pub struct Halo {
-    /// There is a rank below, and above.
+    /// Whether there is a rank below, and above.
     pub sides: [bool; 2],
-    /// Of all colours, and of black ones alone.
+    /// Exchanges of all colours, and of the black colours only.
     all: Round,
     black: Round,
-    /// For a fused sweep downwards.
+    /// Exchange for a fused downward sweep.
     down: Round,
-    /// Of b1 alone.
+    /// Exchange of b1 only.
     dropped: Round,
 }
 
@@ -243,17 +247,17 @@ impl Halo {
         })
     }
 
-    /// Brings the rows J of v next to this rank's, which their owners have written.
+    /// Receives the halo rows of v, which their owners have written.
     ///
     /// # Safety
-    /// No thread may use rows of v beside this rank's meanwhile, nor write the others.
+    /// No thread may use the halo rows of v meanwhile, or write other rows of v.
     pub unsafe fn refresh<R: Real + Number>(&self, v: &Four<R>) {
         let round = if v.r1.bytes() > 0 { &self.all } else { &self.black };
         // SAFETY: by the safety contract of this function.
         unsafe { round.run(v) };
     }
 
-    /// The same of what a fused sweep downwards reads.
+    /// Receives those halo rows that a fused downward sweep reads.
     ///
     /// # Safety
     /// As for `refresh`.
@@ -262,7 +266,7 @@ impl Halo {
         unsafe { self.down.run(v) };
     }
 
-    /// The same of b1.
+    /// Receives the halo rows of b1.
     ///
     /// # Safety
     /// As for `refresh`.
@@ -272,21 +276,22 @@ impl Halo {
     }
 }
 
-/// Natural rows of the first grid that is not shared: each rank makes some, and all get all.
+/// Exchange of natural rows of the first grid that is not distributed: each rank computes some rows, and all ranks
+/// receive all rows.
 pub struct HandOver {
     rank: usize,
-    /// Of each rank.
+    /// Rows computed by each rank.
     rows: Vec<Range<usize>>,
     nx: usize,
     vector: Mutex<Gather>,
     matrix: Mutex<Gather>,
 }
 
-/// Arrays of a half stencil.
+/// Number of arrays of a half stencil.
 pub const HALF: usize = 5;
 
 impl HandOver {
-    /// `above`: the last shared grid, and the grid of its kept nodes.
+    /// Plans the exchange. `above`: last distributed grid; `grid`: grid of its kept nodes.
     pub fn new(domain: &Domain, above: &Layout, grid: Grid) -> Result<Self> {
         let kept = above.rows(Colour::B2);
         let last = domain.strips.depth - 1;
@@ -303,7 +308,7 @@ impl HandOver {
         Ok(Self { rank: domain.comm.rank(), rows, nx: grid.nx, vector, matrix })
     }
 
-    /// Rows of v on that grid, of which each rank has its own.
+    /// Receives the rows of v of the other ranks on this grid.
     ///
     /// # Safety
     /// No thread may use v meanwhile.
@@ -334,7 +339,7 @@ impl HandOver {
         }
     }
 
-    /// Rows of a matrix: `own` gives row j of this rank, `other` gets those of the others.
+    /// Exchanges rows of a matrix. `own` computes row j of this rank; `other` receives the rows of the other ranks.
     pub fn matrix(
         &self,
         mut own: impl FnMut(usize, &mut [f64]),
@@ -359,24 +364,24 @@ impl HandOver {
     }
 }
 
-/// The five arrays of a row of a half stencil.
+/// Splits a row into the five arrays of a half stencil.
 fn parts(row: &[f64], nx: usize) -> [&[f64]; HALF] {
     std::array::from_fn(|k| &row[k * nx..(k + 1) * nx])
 }
 
-/// Natural rows of a grid's matrix beside those that this rank makes.
+/// Exchange of natural rows of a grid's matrix with the ranks below and above.
 pub struct MatrixHalo {
     own: Range<usize>,
     below: Range<usize>,
     above: Range<usize>,
-    /// Rows that go to the rank below, the first ones, and above, the last ones.
+    /// Numbers of the first rows sent to the rank below, and of the last rows sent to the rank above.
     sent: [usize; 2],
     nx: usize,
     plan: Mutex<Exchange>,
 }
 
 impl MatrixHalo {
-    /// Of grid q, which is shared, and is not the first.
+    /// Plans the exchange for grid q, which is distributed and not the first grid.
     pub fn new(domain: &Domain, q: usize, grid: Grid) -> Result<Self> {
         let rows = domain.rows(q);
         let own = (2 * rows.start).min(grid.ny)..(2 * rows.end).min(grid.ny);
@@ -409,7 +414,7 @@ impl MatrixHalo {
         Ok(Self { own, below, above, sent: [to_below, to_above], nx: grid.nx, plan })
     }
 
-    /// `own` gives row j of this rank, `other` gets those of its neighbours.
+    /// Exchanges rows of a matrix. `own` computes row j of this rank; `other` receives the rows of the neighbour ranks.
     pub fn exchange(
         &self,
         mut own: impl FnMut(usize, &mut [f64]),
@@ -433,10 +438,11 @@ impl MatrixHalo {
     }
 }
 
-/// What ranks have seen of the inputs of a solve.
+/// Exchange of the properties of b and x that each rank has found at the start of a solve.
 pub struct Seen(Mutex<Gather>);
 
-/// max |b|, max |x|, and of the first entry that is not finite: its array (0: there is none), value and node.
+/// Length of a message: max |b|, max |x|, and array, value and node (i, j) of the first entry that is not finite. Array
+/// 0 means that all entries are finite.
 const SEEN: usize = 6;
 
 impl Seen {
@@ -445,7 +451,7 @@ impl Seen {
         Ok(Self(Mutex::new(Gather::new(&domain.comm, &counts)?)))
     }
 
-    /// Adds what the other ranks have seen.
+    /// Merges the properties that the other ranks have found into `own`.
     pub fn merge(&self, own: &mut Inputs, input_name: &'static str) -> Result<()> {
         let mut gather = lock(&self.0);
         let (name, value, i, j) = own.not_finite.unwrap_or(("", 0.0, 0, 0));
@@ -461,14 +467,14 @@ impl Seen {
     }
 }
 
-/// What the grids of a factorization exchange.
+/// All exchanges of a factorization and of its solves.
 pub struct Links {
     pub domain: Domain,
-    /// Of the matrices of grids 1, 2, ...
+    /// Exchanges of the matrices of grids 1, 2, ...
     pub matrices: Vec<MatrixHalo>,
     pub hand_over: HandOver,
     pub seen: Seen,
-    /// Over rows of each shared grid, and over those of all that belong to the first section.
+    /// Sums over the rows of each distributed grid, and over the rows of the distributed grids of the first section.
     pub of_grid: Vec<Sums>,
     pub of_section: Sums,
 }

@@ -1,4 +1,4 @@
-//! What the formulas of a factorization make of row J.
+//! Formulas of the factorization for row J (docs/theory/rrb.md, row-sum form; report 2.3 to 2.6, 2.9, 2.12, 2.13).
 
 use super::{Levels, Watch};
 use crate::backend::cpu::rrb::area::Area;
@@ -17,10 +17,10 @@ use crate::runtime::number::Real;
 use crate::runtime::shared::Number;
 
 impl<'a, F: Format> Levels<'a, F> {
-    /// Copies row J of A, if it is watched only what the watch of this thread admits.
+    /// Copies row J of A to the colours. With `watch`, copies only the natural rows that the inspection admits.
     ///
     /// # Safety
-    /// The row must belong to this thread, and no thread may use what it is spread to.
+    /// The row must belong to this thread, and no thread may use the entries that receive the row.
     pub(super) unsafe fn spread(&self, row: usize, watch: Option<(&Watch, usize)>) {
         let (m, a) = (&self.k.matrix, self.context.a);
         let corners = a.corners.map(|_| (&m.corners.red, &m.corners.black));
@@ -36,15 +36,16 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Row J of M before the levels: row sums of A, where positive couplings that are moved to the diagonals stay, and
-    /// couplings, with compensation without the positive ones; straight ones as they are stored.
+    /// Computes row J of M before the levels: the row sums of A and the couplings. With compensation, positive
+    /// couplings become zero; the row sums still include them (docs/theory/rrb.md, positive couplings). Straight
+    /// couplings are rounded to the storage format.
     ///
     /// # Safety
-    /// The row must belong to this thread, and A of row J - 1 and J there.
+    /// The row must belong to this thread, and rows J - 1 and J of A must be complete.
     pub(super) unsafe fn start(&self, row: usize, scratch: &mut [f64]) {
         let (m, grid, setup) = (&self.k.matrix, self.grid, self.setup);
         if self.exact {
-            // Row sums are taken where they are used.
+            // If the first elimination is exact, `reds` and `skew` compute the row sums.
             return;
         }
         let nine_points = self.k.shape.nine_points;
@@ -76,18 +77,18 @@ impl<'a, F: Format> Levels<'a, F> {
             }
         } else {
             for area in &grid.black_diagonal.of {
-                // A 5-point matrix couples no black nodes; what the last factorization left here is no input. SAFETY:
-                // by the safety contract of this function.
+                // A 5-point matrix couples no black nodes. Values of the previous factorization are cleared.
+                // SAFETY: by the safety contract of this function.
                 unsafe { area.row_mut(row, 0).fill(0.0) };
             }
         }
     }
 
-    /// Where the cycle recurses, row J of the matrix as it is before the levels change it, and straight couplings in
-    /// the format of the sweeps.
+    /// Stores row J of the matrix of a recursion grid before the levels change it: row sums and diagonal couplings,
+    /// rounded to the storage format.
     ///
     /// # Safety
-    /// The row must belong to this thread and as the matrix was formed.
+    /// The row must belong to this thread and must not have been changed by the levels.
     unsafe fn keep(&self, row: usize) {
         let grid = self.grid;
         let keep = |source: &Area, target: &Area<F::Stored>| {
@@ -106,10 +107,11 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// The odd level: lumps and eliminates r1 and r2 of row J. With M2, what black nodes lose to lumping goes first.
+    /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, the couplings between black nodes are lumped
+    /// first.
     ///
     /// # Safety
-    /// The row must belong to this thread, and the matrix of row J - 1 to J + 1 as it was formed.
+    /// The row must belong to this thread. The levels must not have changed rows J - 1 to J + 1 of the matrix.
     pub(super) unsafe fn reds(&self, row: usize, scratch: &mut [f64]) {
         let setup = self.setup;
         let grid = self.grid;
@@ -129,14 +131,16 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
+    /// Computes the pivots of r1 and r2 of row J.
+    ///
     /// # Safety
     /// As for `reds`.
     unsafe fn eliminate_reds(&self, row: usize, scratch: &mut [f64]) -> Result<()> {
         let grid = self.grid;
         let corners = grid.corners.then_some(&grid.red_diagonal);
-        // Row 2J of the grid before row 2J + 1, so that the first refused node is named.
+        // Row 2J of the grid precedes row 2J + 1, so that the error names the first rejected node.
         for colour in [Colour::R2, Colour::R1] {
-            // SAFETY: by the safety contract of this function; the border is never written.
+            // SAFETY: by the safety contract of this function; no thread writes the border.
             unsafe {
                 if self.exact {
                     let (excess, inverse) = (grid.excess[colour].row_mut(row, 0), grid.inverse[colour].row_mut(row, 0));
@@ -157,7 +161,7 @@ impl<'a, F: Format> Levels<'a, F> {
         Ok(())
     }
 
-    /// Pivots of row J of an eliminated colour, into `inverse` and, as excess / d, into `excess`.
+    /// Computes the pivots of row J of an eliminated colour: 1 / d in `inverse`, and row sum / d in `excess`.
     ///
     /// # Safety
     /// The row must belong to this thread.
@@ -190,10 +194,10 @@ impl<'a, F: Format> Levels<'a, F> {
         })
     }
 
-    /// Row J of the skew stencil on black nodes, what the odd level leaves, and of S1.
+    /// Computes row J of the skew stencil, which the odd level leaves on the black nodes, and row J of S1.
     ///
     /// # Safety
-    /// The row must belong to this thread, and reds of row J - 1 to J + 1 done.
+    /// The row must belong to this thread, and `reds` must be complete for rows J - 1 to J + 1.
     pub(super) unsafe fn skew(&self, row: usize, scratch: &mut [f64]) {
         let (grid, straight, unit) = (self.grid, &self.grid.sweep.straight, self.setup.unit);
         // SAFETY: by the safety contract of this function.
@@ -218,7 +222,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// What couples black nodes of row J over the red ones.
+    /// Returns the couplings of b1 of row J through its red neighbours to the west, east, south and north.
     ///
     /// # Safety
     /// As for `skew`.
@@ -235,7 +239,8 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Row J of S1 = D_b - A_br D_r^-1 A_rb (report, 2.9), without its diagonal couplings, and of its row sums.
+    /// Computes row J of S1 = D_b - A_br D_r^-1 A_rb (report 2.9) without its diagonal couplings, and the row sums of
+    /// S1.
     ///
     /// # Safety
     /// As for `skew`.
@@ -264,7 +269,7 @@ impl<'a, F: Format> Levels<'a, F> {
                     schur_centers(sums, out, center, a, t, h, zero);
                     continue;
                 }
-                // In difference form: its row sum in place of the diagonal.
+                // Difference form: the row sum replaces the center.
                 schur_row_sums(sums, center, a, t, zero);
                 self.store_schur(&k.schur.center[of], row, sums);
                 self.store_schur(&distant[of].east, row, east);
@@ -273,7 +278,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Row J of an array of S1 in single precision, over the unit.
+    /// Stores row J of an array of S1 in single precision, divided by the unit.
     ///
     /// # Safety
     /// The row must belong to this thread.
@@ -282,10 +287,10 @@ impl<'a, F: Format> Levels<'a, F> {
         store_same::<F::OfCg>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
     }
 
-    /// Couplings at distance two of row J of a black colour in some `directions`, in rows of `out`.
+    /// Computes the couplings at distance two of row J of a black colour, one row of `out` per entry of `directions`.
     ///
     /// # Safety
-    /// Reds of row J - 1 to J + 1 must be done.
+    /// `reds` must be complete for rows J - 1 to J + 1.
     unsafe fn distant<'s, const N: usize>(
         &self,
         colour: Colour,
@@ -305,7 +310,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Diagonal couplings of row J of S1, which are those of the level.
+    /// Computes the diagonal couplings of row J of S1, which are also the couplings of the level.
     ///
     /// # Safety
     /// As for `skew`.
@@ -318,7 +323,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 Some(s1) => s1.diagonal.of[k].row_mut(row, 0),
                 None => rows.next().expect("room for four rows"),
             });
-            // 5-point stencils do not couple black nodes.
+            // A 5-point stencil does not couple black nodes.
             let [southwest, southeast, northwest, northeast] = rows.map(|row| {
                 row.fill(0.0);
                 row
@@ -336,10 +341,10 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// The even level: lumps and eliminates b1 of row J.
+    /// Lumps and eliminates b1 of row J (even level).
     ///
     /// # Safety
-    /// The row must belong to this thread, its skew stencil formed, and reds of row J - 1 and J done.
+    /// The row must belong to this thread. `skew` must be complete for row J, and `reds` for rows J - 1 and J.
     pub(super) unsafe fn dropped(&self, row: usize, scratch: &mut [f64]) {
         let grid = self.grid;
         if grid.layout.rows(Colour::B1).contains(&row) {
@@ -359,10 +364,10 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Row J of the next grid's half stencil: diagonal, east, north, northeast, northwest, nx values each.
+    /// Computes row J of the half stencil of the next grid: row sum, east, north, northeast, northwest, nx values each.
     ///
     /// # Safety
-    /// Both levels of row J and J + 1 must be done.
+    /// Both levels must be complete for rows J and J + 1.
     pub(super) unsafe fn coarse_row<'s>(&self, row: usize, out: &'s mut [f64]) -> [&'s [f64]; 5] {
         let (grid, setup) = (self.grid, self.setup);
         let n = grid.layout.grid.coarse().nx;
@@ -396,10 +401,10 @@ impl<'a, F: Format> Levels<'a, F> {
         [excess, east, north, northeast, northwest]
     }
 
-    /// Row J of the next grid's matrix, spread over its colours.
+    /// Computes row J of the next grid's matrix and writes it to the colours of the next grid.
     ///
     /// # Safety
-    /// As for `coarse_row`; no thread may use what row J is spread to.
+    /// As for `coarse_row`; no thread may use the entries that receive the row.
     pub(super) unsafe fn coarse(&self, row: usize, scratch: &mut [f64]) {
         let Some(coarse) = self.k.grids.get(self.q + 1) else { return };
         if !self.grid.layout.rows(Colour::B2).contains(&row) {
@@ -409,10 +414,10 @@ impl<'a, F: Format> Levels<'a, F> {
         unsafe { coarse.target(self.setup.unit).spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
     }
 
-    /// The next grid's matrix in natural storage, once the levels are complete.
+    /// Computes the next grid's matrix in natural storage, after both levels are complete.
     pub(super) fn form_natural(&self, coarse: &mut HalfStencil, scratch: &mut [f64]) {
         for row in self.grid.layout.rows(Colour::B2) {
-            // SAFETY: the last barrier of `form` is passed, and no thread writes this grid after it.
+            // SAFETY: this thread has passed the last barrier of `form`, and no thread writes this grid afterwards.
             let rows = unsafe { self.coarse_row(row, scratch) };
             let first = ring_index(coarse.nx, 0, row);
             let targets = [
@@ -429,7 +434,7 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 }
 
-/// - (a h) b of the two couplings a and b `along` each of the `directions`, in rows of `out`.
+/// Computes -(a h) b for each of the `directions`, with a and b from `along`; one row of `out` per direction.
 fn distant_rows<'s, F: Format, const N: usize>(
     along: [[&[F::Stored]; 2]; 4],
     h: Rows,
@@ -445,7 +450,8 @@ fn distant_rows<'s, F: Format, const N: usize>(
     })
 }
 
-/// Pivots of a row: excess in, excess / d out; 1 / d; and in short formats what is stored.
+/// Pivots of a row. `excess`: row sums on entry, row sum / d on return. `inverse`: 1 / d. `stored`: pivots of f32 and
+/// bf16.
 struct PivotRow<'a, F: Format> {
     excess: &'a mut [f64],
     inverse: &'a mut [f64],
@@ -453,7 +459,8 @@ struct PivotRow<'a, F: Format> {
 }
 
 impl<F: Format> PivotRow<'_, F> {
-    /// All at once; where any of them is doubtful, one by one. `node` looks one up.
+    /// Computes all pivots in one loop. If a pivot needs further checks, computes the pivots one by one instead. `node`
+    /// locates a node.
     fn form(
         self,
         kept: Rows<F::Stored>,
@@ -501,8 +508,8 @@ mod tests {
     use crate::backend::cpu::rrb::number::{Brain, Single};
     use crate::backend::storage::Storage;
 
-    /// Excess, four kept and four lumped couplings of n nodes. `awkward`: land, lone and floating nodes, pivots near
-    /// nothing, too small, too large, not numbers.
+    /// Returns row sums, four kept and four lumped couplings of n nodes. `awkward`: includes land, nodes without kept
+    /// couplings, last nodes of singular components, and pivots that are nearly zero, too small, too large or NaN.
     fn rows(n: usize, seed: u64, awkward: bool) -> [Vec<f64>; 9] {
         let mut state = seed * 0x9e37_79b9 + 1;
         let mut rows: [Vec<f64>; 9] = std::array::from_fn(|_| Vec::new());
@@ -512,12 +519,12 @@ mod tests {
                 let v = random(&mut state);
                 let magnitude = if k == 0 { 0.1 * v } else { -v };
                 row.push(match (case, k) {
-                    // Land; no kept couplings, with and without excess.
+                    // Land; then nodes without kept couplings, with and without row sum.
                     (1, _) => 0.0,
                     (2, 1..=4) => 0.0,
                     (3, 1..=4) => -0.0,
                     (3, 0) => 1e-9 * v,
-                    // Lost in short formats.
+                    // Underflows in f32 and bf16.
                     (4, 1..=4) => 1e-45 * magnitude,
                     (4, 0) => 1e-42,
                     (4, _) => 0.0,
@@ -536,7 +543,7 @@ mod tests {
         row.iter().map(|v| v.to_bits()).collect()
     }
 
-    /// Both ways to the pivots of a row; `true`: the first one found no doubt.
+    /// Compares the two computations of the pivots of a row. Returns `true` if the loop accepted all pivots.
     fn compare<F: Format>(rows: &[Vec<f64>; 9], kept: &[Vec<F::Stored>; 4], setup: &Setup, floating: bool) -> bool
     where
         F::Stored: PartialEq + std::fmt::Debug,
@@ -596,7 +603,7 @@ mod tests {
                 doubtful += compare_formats(n, seed, true, omega).iter().filter(|&&no_doubt| !no_doubt).count();
             }
         }
-        // Many awkward rows are of either kind.
+        // Both outcomes occur for many of the awkward rows.
         assert!((500..4900).contains(&doubtful), "{doubtful} of 5400 rows are doubtful");
     }
 }

@@ -1,25 +1,31 @@
-//! The factorization on r1/r2/b1/b2 grids: the formulas of `coarse::levels`, colour by colour.
+//! Factorization on grids stored by colour: the formulas of `coarse::levels` (docs/theory/rrb.md, row-sum form; report
+//! 2.3 to 2.6, 2.12, 2.13), applied colour by colour.
 //!
-//! Each grid is one sweep over rows J, so that rows are still in cache when the next formula reads them. What a formula
-//! computes from row J, and the rows it needs:
+//! Each grid is factorized in one sweep over rows J, so that a row is still in cache for the next formula. For each
+//! formula, the table names the result for row J and the rows that the formula reads:
 //!
 //! ```text
-//!     spread    on the first grid, A: row J, and what its nodes hold for r2 and b1 of row J + 1
-//!     start     on the first grid, M before the levels;   A J - 1, J, spread
-//!               of S1 the next two take its row sums
-//!     reds      pivots of r1 and r2                       A, M J - 1 .. J + 1, before their skew
-//!     skew      the skew stencil's diagonal couplings     A, M J - 1 .. J + 1, reds of J - 1 .. J + 1
-//!               and row sums; S1
+//!     spread    first grid: A of row J, and its couplings of r2 and b1 in row J + 1
+//!     start     first grid: M before the levels           A of J - 1, J, after spread
+//!               (if CG runs on S1, reds and skew compute the row sums)
+//!     reds      pivots of r1 and r2                       A, M of J - 1 .. J + 1, before skew
+//!     skew      diagonal couplings and row sums of the    A, M of J - 1 .. J + 1, reds of J - 1 .. J + 1
+//!               skew stencil; S1
 //!     dropped   pivots of b1                              skew of J, reds of J - 1, J
-//!     coarse    the next grid's row                       reds of J, J + 1, skew and dropped of J, J + 1
+//!     coarse    a row of the next grid's matrix           reds of J, J + 1, skew and dropped of J, J + 1
 //! ```
 //!
-//! Each thread works on its rows: first in one sweep, each formula on the rows for which it needs no row of other
-//! threads; then, formula by formula with barriers between, on the few rows that are left at either end. A formula
-//! writes rows of its thread; `coarse` also writes the rows of the next grid that they make, which no thread uses
-//! before a barrier. A formula reads rows of other threads only if they are complete since a barrier and not written
-//! before the next one. The unsafe blocks rest on that. Here is the order of the formulas; `formulas` has what they
-//! compute.
+//! Each thread works on its own rows. In one sweep, it first applies each formula to the rows for which the formula
+//! reads no rows of other threads. A few rows remain at either end. For these rows, the threads apply one formula after
+//! another, with barriers between the formulas.
+//!
+//! The unsafe blocks rely on two rules:
+//!
+//! - A formula writes rows of its thread. `coarse` also writes rows of the next grid, which no thread uses before a
+//!   barrier.
+//! - A formula reads rows of other threads only if a barrier follows their completion and precedes the next write.
+//!
+//! This module contains the order of the formulas, and `formulas` the formulas.
 
 mod formulas;
 
@@ -54,14 +60,14 @@ impl<'a> Watch<'a> {
         Self { inspection, wanted, over: AtomicBool::new(false) }
     }
 
-    /// A row was not sound.
+    /// Returns whether the inspection has refused a row.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Inspects natural row j of A, the next one of this thread; whether the factorization may read it.
+    /// Inspects natural row j of A, the next row of this thread. Returns whether the factorization may read the row.
     fn admits(&self, thread: usize, a: &StencilView, j: usize) -> bool {
-        // The inspection joins each row to the one before, so it ends at the first refused row.
+        // The inspection joins each row to the previous row, so it ends at the first refused row.
         let sound = !self.is_over() && self.inspection.look_at(thread, a, j, &self.wanted);
         if !sound {
             self.over.store(true, Ordering::Relaxed);
@@ -71,13 +77,14 @@ impl<'a> Watch<'a> {
 }
 
 impl<F: Format> Packed<F> {
-    /// In short formats padding and border are divided by too: one there, from the owners of the rows.
+    /// Sets the pivots of f32 and bf16 to one, including padding and border, because loops divide by the pivots there,
+    /// too. Each thread sets its own rows.
     fn start_short(&self, me: Me) {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };
             for row in grid.rows_and(me, STORED) {
                 for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
-                    // SAFETY: rows of this thread, which no other uses before the barrier below.
+                    // SAFETY: rows of this thread, which no other thread uses before the barrier below.
                     unsafe { area.fill_row(row, grid.layout.to, F::write(1.0)) };
                 }
             }
@@ -85,7 +92,8 @@ impl<F: Format> Packed<F> {
         me.barrier();
     }
 
-    /// Copies A, eliminates level by level. All threads see the same result. `watch`: A is seen for the first time.
+    /// Copies A and eliminates level by level. All threads return the same result. `watch`: the matrix is inspected at
+    /// the same time.
     pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext, watch: Option<&Watch>) -> Result<()> {
         let mut scratch = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
         if self.fresh {
@@ -132,21 +140,21 @@ impl<F: Format> Packed<F> {
         Ok(())
     }
 
-    /// The levels below the last grid.
+    /// Factorizes the levels below the last grid that is stored by colour.
     fn factorize_natural(&self, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) -> Result<()> {
         let (mut natural, last) = (self.natural(), self.grids.len() - 1);
         Levels::new(self, last, setup, context).form_natural(natural.input(), scratch);
         natural.factorize(&self.below(setup), context, None)
     }
 
-    /// What is asked of the levels below.
+    /// Returns the setup of the levels below.
     fn below(&self, setup: &Setup) -> Setup {
-        // Where finer grids recurse, they choose for all.
+        // If finer grids have recursions, `prepare_cycle` selects one cycle for all levels.
         let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
         Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup }
     }
 
-    /// Bounds of the recursions, and the choice of the cycle.
+    /// Estimates the bounds at the recursions and selects the cycle.
     fn prepare_cycle(&self, me: Me, setup: &Setup) {
         let found = if self.sections.len() > 1 {
             let below = self.natural().recursion().worst_condition();
@@ -162,7 +170,8 @@ impl<F: Format> Packed<F> {
         me.barrier();
     }
 
-    /// Keeps the failure of the lowest level, and there of the first node, whoever finds it.
+    /// Stores an error. Of several errors, the error at the lowest level is kept, and on that level the first node, for
+    /// any number of threads.
     fn note(&self, result: Result<()>) {
         let Err(error) = result else { return };
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,15 +181,15 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// The two levels of a grid in the making.
+/// Factorization of the two levels of one grid.
 struct Levels<'a, F: Format> {
     k: &'a Packed<F>,
     q: usize,
     grid: &'a PackedGrid<F>,
-    /// Where the first elimination is exact, as with 5 points: couplings and centers are those of A, and black
-    /// nodes are not coupled.
+    /// Whether the first elimination is exact (5 points): centers and couplings are then those of A, and black nodes
+    /// are not coupled.
     exact: bool,
-    /// S1 where the first elimination is exact and CG in double precision: its rows are computed in place.
+    /// S1 if the first elimination is exact and CG runs in double precision: the rows of S1 are then computed in place.
     in_place: Option<Schur<Double>>,
     setup: &'a Setup,
     context: &'a PivotContext<'a>,
@@ -193,10 +202,11 @@ impl<'a, F: Format> Levels<'a, F> {
         Self { k, q, grid, exact, in_place, setup, context }
     }
 
-    /// A, and S1 where CG runs on that: no level.
+    /// Copies A and computes S1, if CG runs on S1, but factorizes no level.
     fn form_system(&self, me: Me, scratch: &mut [f64]) {
         let (grid, rows) = (self.grid, self.grid.rows(me));
-        // SAFETY: rows belong to this thread, and a barrier stands between what threads make and others read.
+        // SAFETY: rows belong to this thread, and a barrier separates the writes of a thread from the reads of other
+        // threads.
         unsafe {
             rows.clone().for_each(|row| self.spread(row, None));
             grid.barrier(me);
@@ -209,16 +219,17 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Rows of this thread, from A or the grid's matrix to the next grid's.
+    /// Computes this thread's rows: from A, or from the matrix of this grid, to the matrix of the next grid.
     fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
-        // Rows for which a formula needs no row of other threads.
+        // Rows for which a formula reads no row of other threads.
         let inner = |before: usize, behind: usize| {
             let start = rows.start + before;
             start..rows.end.saturating_sub(behind).max(start)
         };
         let (started, reds, skewed, coarse) = (inner(1, 0), inner(2, 1), inner(3, 2), inner(3, 3));
-        // The others, with rows of other ranks next to them, which come with the matrix: so a grid takes one exchange.
+        // The remaining rows and halo rows. The halo of the matrix is computed on this rank, so a grid needs only one
+        // exchange.
         let left = |done: &Range<usize>, beyond: usize| {
             let done = done.clone();
             grid.rows_and(me, beyond).filter(move |row| !done.contains(row))
@@ -227,8 +238,8 @@ impl<'a, F: Format> Levels<'a, F> {
             watch.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
         }
         let watch_here = watch.map(|watch| (watch, me.index));
-        // SAFETY: rows belong to this thread, or of other ranks next to it, which no other thread here computes. The
-        // sweep reads rows of this thread that it has completed. A barrier stands between a row and its use by others.
+        // SAFETY: each row belongs to this thread, or is a halo row that no other thread of this rank computes. The
+        // sweep reads rows of this thread that are complete. A barrier separates a row from its use by other threads.
         unsafe {
             for row in rows.start..rows.end + 3 {
                 if first && rows.contains(&row) {
@@ -267,30 +278,30 @@ impl<'a, F: Format> Levels<'a, F> {
         grid.barrier(me);
     }
 
-    /// Rows of the next grid that other ranks make, or need.
+    /// Exchanges the rows of the next grid's matrix between the ranks.
     fn share_next(&self, me: Me, scratch: &mut [f64]) {
         if self.grid.halo.is_none() {
             return;
         }
         if me.index == 0 {
-            // SAFETY: `form` ends with a barrier, and the other threads wait at a barrier.
+            // SAFETY: `form` ends with a barrier, and the other threads wait at the barrier below.
             let lost = unsafe { self.fetch_next(scratch) };
             self.k.note(lost);
         }
-        // Whoever works on the next grid reads it.
+        // All threads with rows of the next grid wait for the exchange.
         me.barrier();
     }
 
-    /// Rows of the next grid's matrix that other ranks make.
+    /// Receives the rows of the next grid's matrix that other ranks compute.
     ///
     /// # Safety
-    /// This rank's rows must be made, and no thread may use that grid.
+    /// The rows of this rank must be complete, and no thread may use the next grid.
     unsafe fn fetch_next(&self, scratch: &mut [f64]) -> Result<()> {
         let Some((links, next)) = self.k.links.as_ref().zip(self.k.grids.get(self.q + 1)) else { return Ok(()) };
         let target = next.target(self.setup.unit);
         let nx = next.layout.grid.nx;
         let own = |row: usize, to: &mut [f64]| {
-            // SAFETY: by the safety contract of this function: this is a row of this rank.
+            // SAFETY: by the safety contract of this function, row j of this rank is complete.
             let made = unsafe { self.coarse_row(row, scratch) };
             to.chunks_exact_mut(nx).zip(made).for_each(|(to, made)| to.copy_from_slice(made));
         };

@@ -1,4 +1,4 @@
-//! Grids are the same to every bit, in whatever order their rows are made, and where.
+//! The factorization is bitwise identical for any order of the rows and for any distribution of the rows among threads.
 
 use super::*;
 use crate::backend::cpu::rrb::area::Area;
@@ -33,7 +33,7 @@ pub(in crate::backend::cpu) fn setup(storage: Storage, omega: f64, unit: f64) ->
     }
 }
 
-/// Numbers between 0 and 1 (xorshift).
+/// Returns a random number between 0 and 1 (xorshift).
 pub(in crate::backend::cpu) fn random(state: &mut u64) -> f64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
@@ -41,7 +41,7 @@ pub(in crate::backend::cpu) fn random(state: &mut u64) -> f64 {
     (*state >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A 5-point matrix with random couplings and row sums, some of them zero.
+/// Returns a 5-point matrix with random couplings and row sums; some row sums are zero.
 pub(in crate::backend::cpu) fn matrix(grid: Grid, seed: u64) -> [Vec<f64>; 3] {
     let mut state = seed * 0x9e37_79b9 + 1;
     let n = grid.nx;
@@ -64,13 +64,13 @@ pub(in crate::backend::cpu) fn matrix(grid: Grid, seed: u64) -> [Vec<f64>; 3] {
     [center, east, north]
 }
 
-/// It as the solver gets it.
+/// Returns the matrix as an argument of the solver.
 pub(in crate::backend::cpu) fn five_points(grid: Grid, arrays: &[Vec<f64>; 3]) -> StencilView<'_> {
     let [center, east, north] = arrays.each_ref().map(|values| View::new("an array", values, grid, grid.nx));
     StencilView { grid, center, east, north, corners: None }
 }
 
-/// What is seen of a matrix before it is factorized.
+/// Returns the inspection results of a matrix.
 pub(in crate::backend::cpu) fn inspected(a: &StencilView) -> Inspection {
     let mut inspection = Inspection::default();
     inspection.start(1).unwrap();
@@ -79,8 +79,8 @@ pub(in crate::backend::cpu) fn inspected(a: &StencilView) -> Inspection {
     inspection
 }
 
-/// What a factorization leaves in all arrays of the first two grids, row by row, as bits; factorized twice, with
-/// nines in the vectors before.
+/// Returns the values of all arrays of the first two grids after two factorizations. Before each factorization, the
+/// vectors are filled with nines.
 fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     let components = &inspected(a).components;
     let mut k = Packed::<F>::new(Shape::new(a, setup), None).unwrap();
@@ -91,7 +91,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     let layout = &k.grids[0].layout;
     for _ in 0..2 {
         for (colour, row) in Colour::ALL.into_iter().flat_map(|c| layout.rows(c).map(move |row| (c, row))) {
-            // SAFETY: no run is on.
+            // SAFETY: no run is in progress.
             unsafe {
                 [&k.x, &k.b].iter().for_each(|v| v[colour].row_mut(row, 0)[layout.columns(colour)].fill(9.0));
                 for v in [&k.r, &k.p, &k.q].into_iter().filter(|v| v[colour].bytes() > 0) {
@@ -102,10 +102,10 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
         let share = |me: Me| k.factorize_share(me, setup, &context, None);
         team.run(|me| drop(share(me)), share).unwrap().unwrap();
     }
-    // Where x and b have no nodes they are zero, which a solve relies on.
+    // Solves rely on zeros in x and b at entries that are not nodes.
     for (v, c) in [&k.x, &k.b].into_iter().flat_map(|v| Colour::ALL.map(|c| (v, c))) {
         for row in 0..layout.cy {
-            // SAFETY: no run is on.
+            // SAFETY: no run is in progress.
             let values = unsafe { v[c].row(row, 0) };
             let is_node = |i: usize| layout.rows(c).contains(&row) && layout.columns(c).contains(&i);
             assert!(values.iter().enumerate().all(|(i, &v)| v == 0.0 || is_node(i)), "{c:?}, row {row}");
@@ -114,7 +114,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     let (first, second, m) = (&k.grids[0], &k.grids[1], &k.matrix);
     fn values<R: Real + Number>(areas: &[&Area<R>], rows: usize) -> Vec<f64> {
         let of = |area: &Area<R>| -> Vec<f64> {
-            // SAFETY: no run is on.
+            // SAFETY: no run is in progress.
             (0..rows).flat_map(|row| unsafe { area.row(row, 0) }.iter().map(|v| v.wide() + 0.0)).collect()
         };
         areas.iter().flat_map(|area| of(area)).collect()
@@ -128,7 +128,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     for (grid, sweep) in [(first, &first.sweep), (second, &second.sweep)] {
         for row in grid.layout.rows(Colour::B1) {
             for area in sweep.diagonal.of.iter().chain([&sweep.pivot.b1]) {
-                // SAFETY: no run is on.
+                // SAFETY: no run is in progress.
                 let values = unsafe { area.row(row, 0) };
                 stored.extend(values[grid.layout.columns(Colour::B1)].iter().map(|v| F::read(*v).wide()));
             }
@@ -142,7 +142,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     }
 }
 
-/// Values of a matrix, of S1, and of M.
+/// Values of A, of S1, and of M.
 #[derive(Debug, PartialEq)]
 struct Made {
     a: Vec<f64>,
@@ -164,7 +164,7 @@ fn a_factorization_is_the_same_for_any_team() {
         assert_eq!(alone, made::<Double>(&a, &f64, members), "f64, {nx} x {ny}, {members} members");
         let alone = made::<Brain>(&a, &bf16, 1);
         assert_eq!(alone, made::<Brain>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
-        // In single precision S1 is the same to its rounding, over the unit, with row sums in place of centers.
+        // In single precision, S1 is equal up to rounding, divided by the unit, with row sums in place of centers.
         let single = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, 1);
         assert!((&single.a, &single.stored) == (&alone.a, &alone.stored), "mixed, {nx} x {ny}");
         let narrow: Vec<f64> = alone.couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
@@ -174,19 +174,20 @@ fn a_factorization_is_the_same_for_any_team() {
     }
 }
 
-/// What a factorization leaves for sweeps on all grids, and the last of them for the natural one, as bits.
+/// Arrays that the sweeps read, one entry per grid, as bits. The last entry includes the matrix of the next grid.
 type Left = Vec<Vec<u64>>;
 
-/// Gives `see` what is left after each of some factorizations of the two matrices in turn, by teams of so many threads.
+/// Factorizes the two matrices in turn, with the numbers of threads in `teams`. Calls `see` with the result of each
+/// factorization.
 fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], mut see: impl FnMut(usize, Left)) {
     let components = &inspected(a[1]).components;
     let mut k = Packed::<F>::new(Shape::new(a[1], setup), None).unwrap();
 
     fn add<T: Number, R: Real>(found: &mut Vec<u64>, grid: &Layout, c: Colour, area: &Area<T>, read: fn(T) -> R) {
         for row in grid.rows(c).filter(|_| area.bytes() > 0) {
-            // SAFETY: no run is on.
+            // SAFETY: no run is in progress.
             let values = unsafe { area.row(row, 0) };
-            // Zeros of either sign are the same.
+            // Adding zero makes zeros of either sign equal.
             found.extend(values[grid.columns(c)].iter().map(|v| (read(*v).wide() + 0.0).to_bits()));
         }
     }
@@ -223,20 +224,20 @@ fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usiz
     }
 }
 
-/// Every format, with and without exact eliminations of the first grid (five points with compensation have none), with
-/// the lumping of M1 and M2, with relaxation and without. Only S1 has CG in single precision.
+/// Covers all formats, M1 and M2, with and without relaxation. The first elimination is exact for 5 points without
+/// compensation, and only then can CG run in single precision.
 #[test]
 fn matrices_in_turn_are_factorized_as_alone() {
-    // Grids are shared by all threads, by one, or one after another in turn, down to shares of a row or two.
+    // The sizes cover grids shared by all threads, grids of one thread, and shares of one or two rows.
     let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
-    // After the other matrix was there, after a team of another size, or both.
+    // Each factorization follows a factorization of the other matrix, with another number of threads, or both.
     let teams = [1, 2, 2, 5, 3, 3, 1, 5];
     let kinds = [(Lumping::Red, 0.95), (Lumping::RedAndBlack, 0.95), (Lumping::RedAndBlack, 1.0)];
     for (k, (nx, ny)) in sizes.into_iter().enumerate() {
         let grid = Grid { nx, ny };
-        // Large grids one kind each, the smallest one all of them.
+        // Large grids test one kind of lumping each, the smallest grid all kinds.
         let kinds = if grid.nodes() > 5000 { &kinds[k % 3..][..1] } else { &kinds };
-        // One of 16 couplings is positive where they are compensated.
+        // With compensation, one of 16 couplings is positive.
         let arrays = |seed: u64, compensate: bool| {
             let mut state = seed * 0x9e37_79b9 + 1;
             let mut coupling = || match random(&mut state) {
@@ -245,7 +246,7 @@ fn matrices_in_turn_are_factorized_as_alone() {
             };
             let mut couplings = || (0..grid.nodes()).map(|_| coupling()).collect::<Vec<_>>();
             let [east, north, northeast, northwest] = std::array::from_fn(|_| couplings());
-            // Dominant.
+            // Diagonally dominant.
             let center: Vec<_> = (0..grid.nodes()).map(|k| if k % 7 == 0 { 8.1 } else { 8.6 }).collect();
             [center, east, north, northeast, northwest]
         };
@@ -296,7 +297,7 @@ fn matrices_in_turn_are_factorized_as_alone() {
                     compare::<Brain>(a, &bf16, &teams, &what("bf16")),
                     single,
                 ];
-                // Each is an M of its own, but mixed has that of bf16.
+                // The formats give different M, except that mixed has the M of bf16.
                 assert!(left[0] != left[1] && left[1] != left[2], "{}", what(""));
                 assert!(left[3].is_empty() || left[3] == left[2], "{}", what("mixed"));
                 assert!(of_m.iter().all(|other| (0..3).all(|k| other[k] != left[k])), "{}", what(""));
@@ -306,7 +307,7 @@ fn matrices_in_turn_are_factorized_as_alone() {
     }
 }
 
-/// A is there as it was given.
+/// `natural_matrix` returns A unchanged.
 #[test]
 fn a_matrix_comes_back() {
     for (nx, ny) in [(5, 17), (64, 65), (1, 300), (300, 1), (33, 2), (97, 101)] {
@@ -323,7 +324,7 @@ fn a_matrix_comes_back() {
         Team::new(1).unwrap().run(|me| drop(share(me)), share).unwrap().unwrap();
         let (found_grid, mut found) = k.natural_matrix().unwrap().unwrap();
         assert_eq!((found_grid.nx, found_grid.ny), (nx, ny));
-        // No thread reads what points out of the grid.
+        // Couplings that point out of the grid are not stored.
         let mut given = given;
         for arrays in [&mut given, &mut found] {
             (0..ny).for_each(|j| arrays[1][j * nx + nx - 1] = 0.0);

@@ -1,4 +1,5 @@
-//! What a rank reads of rows of others has come from there, or was made here: all else is not a number in between.
+//! A rank reads only those halo rows that it has received or computed. The tests fill all halo rows with NaN before the
+//! factorization, or before the solve.
 
 use super::*;
 use crate::backend::cpu::rrb::PackedSolver;
@@ -20,21 +21,21 @@ use crate::runtime::heap::Counted;
 use crate::runtime::team::{Me, Team};
 use std::sync::atomic::Ordering;
 
-/// Rows of one grid that are of others.
+/// Halo rows of one grid.
 struct Poison<'a> {
     layout: &'a Layout,
     own: Range<usize>,
 }
 
 impl Poison<'_> {
-    /// Not the first and the last column, whose couplings out of the grid are zeros that no thread writes.
+    /// Excludes the first and the last column: couplings out of the grid are zeros that no thread writes.
     fn area<T: Number>(&self, area: &Area<T>, colour: Colour, nan: T) {
         let columns = self.layout.columns(colour);
         if area.bytes() == 0 || columns.len() < 3 {
             return;
         }
         for row in (self.layout.from..self.layout.to).filter(|row| !self.own.contains(row)) {
-            // SAFETY: no run is on.
+            // SAFETY: no run is in progress.
             unsafe { area.row_mut(row, 0)[columns.start + 1..columns.end - 1].fill(nan) };
         }
     }
@@ -96,7 +97,7 @@ fn poison_vectors<F: Format>(k: &Packed<F>) {
     }
 }
 
-/// Steps of a solve, fused or not, and the sums that they give.
+/// Runs the steps of a solve, fused or not, and collects the sums that the steps return.
 fn text(s: &mut dyn SolveSteps, sums: &Mutex<Vec<u64>>, is_first: bool) -> Result<Outcome> {
     let mut seen = Vec::new();
     let begun = s.begin(1.0, true);
@@ -115,7 +116,7 @@ fn text(s: &mut dyn SolveSteps, sums: &Mutex<Vec<u64>>, is_first: bool) -> Resul
     Ok(Outcome::default())
 }
 
-/// The sums and x of each rank, whose rows are those of `strips`.
+/// Returns the sums and x of each rank; the rows of the ranks are those of `strips`.
 fn ranks_of<F: Format>(
     arrays: &[Vec<f64>; 3],
     grid: Grid,
@@ -147,7 +148,7 @@ fn ranks_of<F: Format>(
         k.factorize(&mut team, &a, setup, &components).unwrap();
         poison_vectors(&k);
         let mut x = part(&guess);
-        // Of the guess a rank reads its own rows.
+        // A rank reads its own rows of the initial guess only.
         let before = (own.start - rows.start) * grid.nx;
         x[..before].fill(f64::NAN);
         x[before + own.len() * grid.nx..].fill(f64::NAN);
@@ -170,7 +171,7 @@ fn ranks_of<F: Format>(
     };
     let comms: Vec<_> = all.iter().map(|rank| Comm::new(&rank.table()).unwrap()).collect();
     let seen: Vec<_> = (0..ranks).map(|_| Mutex::new((Vec::new(), Vec::new()))).collect();
-    // Each thread is a rank with a team of its own.
+    // Each thread represents a rank and has a team of its own.
     let run = |me: Me| *lock(&seen[me.index]) = one(comms[me.index].clone());
     Team::new(ranks).unwrap().run(run, run).unwrap();
     seen.into_iter().map(|seen| seen.into_inner().unwrap()).collect()
@@ -185,7 +186,7 @@ fn check<F: Format>(storage: Storage, single: bool) {
                 let unit = if storage == Storage::F64 { 1.0 } else { 4.0 };
                 let cycle = Cycle { kind: Some(kind), spacing: 2, steps: 2, jumps: false };
                 let wanted = Setup { levels: 6, grids: 3, fused, single, cycle, ..setup(storage, 1.0, unit) };
-                // Of vectors, through two steps.
+                // Rounding of vectors in two steps.
                 let rounded = if storage == Storage::F64 { 1e-12 } else { 1e-4 };
                 let one = &ranks_of::<F>(&arrays, grid, &wanted, (1, true), 2)[0];
                 for (ranks, members) in [(2, 1), (3, 2), (4, 1)] {
@@ -193,7 +194,7 @@ fn check<F: Format>(storage: Storage, single: bool) {
                     assert!(all.iter().all(|(sums, _)| *sums == one.0), "{nx} x {ny}, {kind:?}, {fused}, {ranks}");
                     let x: Vec<u64> = all.into_iter().flat_map(|(_, x)| x).collect();
                     assert!(x == one.1, "{nx} x {ny}, {kind:?}, {fused}, {ranks}: x");
-                    // With sums by ranks all have the same, and numbers alone.
+                    // With sums per rank, all ranks have equal sums, and no sum is NaN.
                     let by_ranks = ranks_of::<F>(&arrays, grid, &wanted, (ranks, false), members);
                     let (sums, _) = &by_ranks[0];
                     assert!(
