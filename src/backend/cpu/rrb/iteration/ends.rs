@@ -1,14 +1,22 @@
-//! What begins and ends a solve on S1 where nothing is singular, as stages: the numbers of the textbook steps with each
-//! array read and written once. b is read from the caller's array, and nothing of it is kept but, for CG in single
-//! precision, b1. In words per black node:
+//! Fused stages that begin and end a solve on S1 of a regular system. The results equal those of the unfused steps, but
+//! each array is read and written only once:
 //!
 //! ```text
-//!     begin      b 2, red center and couplings 5, black x w, r w, kept b1 w; of a guess x 2, A 6, x w 2, r w
-//!     complete   b 2, A 6, black x, red x w
+//!     begin       r = (b - A x)_b - A_br D_r^-1 (b - A x)_r
+//!     complete    x_r = D_r^-1 (b_r - A_rb x_b),  |b - A x|^2
 //! ```
 //!
-//! Where a row of b has its colours taken apart, those that a later row needs, r2 and b1, wait for it in one of two
-//! rows.
+//! (report 2.9 to 2.11). b is read from the caller's array and is not stored, except b1 for CG in single precision.
+//! Memory traffic in words per black node, where w marks a write:
+//!
+//! ```text
+//!     begin                  b 2, red center and couplings 5, black x w, r w, b1 w if stored
+//!     begin with a guess     b 2, x 2, A 6, x w 2, r w
+//!     complete               b 2, A 6, black x, red x w
+//! ```
+//!
+//! A natural row of b contains two colours. A later row needs its r2 and b1, which are therefore kept in two
+//! alternating buffer rows.
 
 use super::member::{LeftOut, Member, ThroughReds};
 use crate::backend::cpu::caller::Caller;
@@ -24,20 +32,20 @@ use crate::grid::layout::{Colour, Layout};
 use crate::runtime::reduce::{Reduce, max_abs, pairwise};
 use std::ops::Range;
 
-/// b by colour, as a pass over rows J needs it.
+/// Rows of b by colour, in a pass over rows J.
 struct Rhs<'a> {
     caller: &'a Caller<'a>,
     layout: &'a Layout,
     scale: f64,
     r1: &'a mut [f64],
     b2: &'a mut [f64],
-    /// Of even and odd J.
+    /// Buffers for even and for odd J.
     b1: [&'a mut [f64]; 2],
     r2: [&'a mut [f64]; 2],
 }
 
 impl<'a> Rhs<'a> {
-    /// With rows of scratch space, and what is left of it.
+    /// Uses rows of the scratch space; also returns the remaining scratch space.
     fn new(caller: &'a Caller<'a>, layout: &'a Layout, scale: f64, scratch: &'a mut [f64]) -> (Self, &'a mut [f64]) {
         let (mine, rest) = scratch.split_at_mut(6 * layout.cx);
         mine.fill(0.0);
@@ -47,7 +55,7 @@ impl<'a> Rhs<'a> {
         (Self { caller, layout, scale, r1, b2, b1, r2 }, rest)
     }
 
-    /// Takes apart the natural row that red row J is of.
+    /// Splits the natural row that contains red row J into its two colours.
     fn take(&mut self, red: Colour, row: usize) {
         let Self { caller, layout, scale, r1, b2, b1, r2 } = self;
         let (j, even, odd) = match red {
@@ -64,7 +72,7 @@ impl<'a> Rhs<'a> {
         }
     }
 
-    /// Row J of a colour, after its natural row was taken.
+    /// Returns row J of a colour, after the call of `take` for its natural row.
     fn row(&self, colour: Colour, row: usize) -> &[f64] {
         match colour {
             Colour::R1 => self.r1,
@@ -75,23 +83,24 @@ impl<'a> Rhs<'a> {
     }
 }
 
-/// r of S1 from b and, with a guess, x.
+/// Residual of S1 from b and, with an initial guess, from x.
 struct Start<'m, 'a, F: Format> {
     member: &'m Member<'a, F>,
-    /// x is the caller's, loaded row by row, but for first and last rows of a thread, which others read; else zero.
+    /// Whether the caller provides x. Rows of x are loaded one by one; the first and the last row of a thread are
+    /// loaded before the pass, because other threads read them. Without a guess, x = 0.
     guess: bool,
     rhs: Rhs<'m>,
     out: &'m mut [f64],
-    /// Squares of b and of b - A x, by colour, of even and odd rows J.
+    /// Squares of b and of b - A x, by colour, for even and odd rows J.
     squares: [[[f64; 2]; 4]; 2],
-    /// <r, r> of this row.
+    /// <r, r> of the current row.
     residual: f64,
-    /// Of all rows: |b|^2, |b - A x|^2 and <r, r>.
+    /// Partial sums of |b|^2, |b - A x|^2 and <r, r> per row.
     noted: Reduce<'a, 3>,
 }
 
 impl<F: Format> Start<'_, '_, F> {
-    /// y_r = D_r^-1 (b - A x)_r.
+    /// Computes y_r = D_r^-1 (b - A x)_r in row J.
     fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
         let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
         let rows = member.rows();
@@ -116,7 +125,7 @@ impl<F: Format> Start<'_, '_, F> {
         }
     }
 
-    /// r = (b - A x)_b - A_br y.
+    /// Computes r = (b - A x)_b - A_br y_r in row J.
     fn black(&mut self, colour: Colour, row: usize, y: Rows) {
         let (k, Self { guess, rhs, out, squares, residual, noted, member }) = (self.member.k, self);
         let squares = &mut squares[row % 2];
@@ -130,7 +139,8 @@ impl<F: Format> Start<'_, '_, F> {
         } else {
             difference::<Double>(out, b, a, y);
         }
-        // SAFETY: black rows of this thread, which no other reads in this stage; what a row notes is noted once.
+        // SAFETY: black rows of this thread, which no other thread reads in this stage. The partial sums of a row are
+        // stored once.
         unsafe {
             combine(k.r[colour].row_mut(row, 0), 0.0, 1.0, out);
             let r = k.r[colour].row(row, 0);
@@ -147,7 +157,7 @@ impl<F: Format> Start<'_, '_, F> {
 }
 
 impl<F: Format> Member<'_, F> {
-    /// b and x by colour, |b - A x|^2 on the whole grid, and r = (b - A x)_b - A_br D_r^-1 (b - A x)_r.
+    /// Computes r = (b - A x)_b - A_br D_r^-1 (b - A x)_r. Returns |b|^2, |b - A x|^2 on the whole grid, and <r, r>.
     pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> Begun {
         let (k, rows, noted) = (self.k, self.rows(), self.reduction());
         if guess {
@@ -156,7 +166,7 @@ impl<F: Format> Member<'_, F> {
             self.load_guess(last..rows.end, scale);
         } else {
             self.each_row(k.system(), |colour, row| {
-                // SAFETY: a row of this thread, which no thread reads in this stage.
+                // SAFETY: a row of this thread, which no other thread reads in this stage.
                 unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
             });
         }
@@ -178,16 +188,17 @@ impl<F: Format> Member<'_, F> {
         Begun { rhs_norm2: b, whole_residual_norm2: whole, residual_norm2: Some(residual) }
     }
 
-    /// x = output * scale in rows J of this thread.
+    /// Computes x = scale output in rows J of this thread.
     fn load_guess(&self, rows: Range<usize>, scale: f64) {
         let (layout, nx) = (self.layout(), self.layout().grid.nx);
         for j in natural_rows(layout, &rows) {
-            // SAFETY: row j and its rows J are of this thread's share, and no thread reads them meanwhile.
+            // SAFETY: natural row j and its rows J belong to this thread, and no other thread reads the rows J
+            // meanwhile.
             unsafe { spread(layout, j, self.caller.output(j, nx), scale, &self.k.x) };
         }
     }
 
-    /// What is needed of b1, and where `reds` of red b, where a fused start has left it out.
+    /// Loads b1, and with `reds` also red b, unless they are already stored.
     pub(super) fn fetch_rhs(&mut self, reds: bool) {
         match self.left_out {
             Some(LeftOut::Rhs(scale)) => self.load_and_reduce(scale),
@@ -196,21 +207,21 @@ impl<F: Format> Member<'_, F> {
         }
     }
 
-    /// b1 in place of black b.
+    /// Loads b and computes b1 in place of black b.
     fn load_and_reduce(&mut self, scale: f64) {
         self.load_rhs(scale);
         self.reduce();
     }
 
-    /// x_r = D_r^-1 (b_r - A_rb x_b), and |b - A x|^2. Returns max |x|, NaN if any value is, and that.
+    /// Computes x_r = D_r^-1 (b_r - A_rb x_b). Returns max |x|, or NaN if any value is NaN, and |b - A x|^2.
     pub(super) fn fused_complete(&mut self, scale: f64) -> (f64, f64) {
         let (k, rows, layout, noted) = (self.k, self.rows(), self.layout(), self.reduction::<2>());
         let mut scratch = self.scratch();
         let (mut rhs, rest) = Rhs::new(self.caller, layout, scale, &mut scratch);
         let out = &mut rest[..layout.cx];
         let solve = |rhs: &Rhs, colour: Colour, row: usize| {
-            // SAFETY: reads A and black x, which no thread writes in this stage; writes a red row of this thread, which
-            // the others read after a barrier.
+            // SAFETY: reads A and black x, which no thread writes in this stage. Writes a red row of this thread, which
+            // other threads read only after a barrier.
             unsafe {
                 let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
                 let x = k.x[colour].row_mut(row, 0);
@@ -218,7 +229,7 @@ impl<F: Format> Member<'_, F> {
             }
         };
         self.refresh(&k.x);
-        // What other threads read comes first.
+        // Rows that other threads read are computed first.
         if let Some(last) = rows.clone().last() {
             rhs.take(Colour::R1, last);
             solve(&rhs, Colour::R1, last);
@@ -238,9 +249,9 @@ impl<F: Format> Member<'_, F> {
                 self.residual_of_row(colour, row, rhs.row(colour, row), out);
                 square += dot(out, out);
             }
-            // SAFETY: rows of this thread, which only it writes.
+            // SAFETY: rows of this thread, which only this thread writes.
             let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }));
-            // SAFETY: as above; once for each row.
+            // SAFETY: the row belongs to this thread, and its partial sums are stored once.
             unsafe { noted.note(row, [largest, square]) };
         }
         drop(scratch);
@@ -266,7 +277,7 @@ mod tests {
     use crate::runtime::number::Real;
     use crate::runtime::team::{Me, Team};
 
-    /// This thread's black r, and all of x, as numbers.
+    /// Returns this thread's black r and all of x, as doubles.
     fn seen<F: Format>(member: &Member<F>) -> (Vec<f64>, Vec<f64>) {
         let (k, layout) = (member.k, member.layout());
         let (mut r, mut x) = (Vec::new(), Vec::new());
@@ -284,7 +295,7 @@ mod tests {
         (r, x)
     }
 
-    /// The fused ends against their textbook bodies, on one thread.
+    /// Compares the fused stages with the unfused steps on one thread.
     fn compare<F: Format>(member: &mut Member<F>, single: bool) {
         for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
             let fused = member.fused_begin(scale, guess);
@@ -297,7 +308,7 @@ mod tests {
             assert_eq!(fused.rhs_norm2, textbook.rhs_norm2);
             assert_eq!(fused.whole_residual_norm2, textbook.whole_residual_norm2);
             if guess {
-                // A few roundings of numbers below 16 scale, and one to the format of r.
+                // A few roundings of numbers below 16 scale, and one rounding to the number type of r.
                 let rounding = if single { f64::from(f32::EPSILON) } else { 64.0 * f64::EPSILON };
                 let error = r.iter().zip(&r_textbook).map(|(r, s)| (r - s).abs()).fold(0.0, f64::max);
                 assert!(error <= 16.0 * scale * rounding, "{error:e}");
@@ -306,9 +317,9 @@ mod tests {
                 assert_eq!(fused.residual_norm2, Some(norm2));
                 assert_eq!(r, r_textbook);
             }
-            // From b1, which was left out and is loaded then.
+            // `residual` loads b1, which the fused start has not stored.
             assert_eq!((again, &r_again), (norm2, &r_textbook));
-            // Red values of the last system are still there, of which nothing may be taken.
+            // Red x still holds values of the previous system, which the fused end must not use.
             let fused = member.fused_complete(scale);
             let (_, x) = seen(member);
             member.fused_begin(scale, guess);

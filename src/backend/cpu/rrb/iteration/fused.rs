@@ -1,20 +1,23 @@
-//! The fused stages of an iteration on S1: the same numbers as the textbook steps to rounding, with each array read and
-//! written once a stage. What a stage reads and writes, on the first grid:
+//! Fused stages of an iteration on S1 (docs/theory/rrb.md, CG on the Schur complement). The results equal those of the
+//! unfused steps up to rounding, but each stage reads and writes each array only once. Memory traffic on the first
+//! grid:
 //!
 //! ```text
-//!     descend  r rw, q; pivots and couplings of the even level, values passed on
-//!     ascend   values from below, half of r, the level again; p rw, x rw, S1, q w
+//!     descend    r read and written, q; pivots and couplings of the even level; values of the next grid written
+//!     ascend     values of the next grid, half of r, pivots and couplings of the even level; S1;
+//!                p and x read and written, q written
 //! ```
 //!
-//! and each coarser grid once on the way down and once up. How many words that is in which format: the table in
-//! docs/benchmarks/cpu-2d.md, counted in benches/src/cost.rs. In f64 the diagonal couplings of the level are those of
-//! S1 and are read once for both; short formats have their own beside those of S1.
+//! Each coarser grid is processed once downwards and once upwards. The table in docs/benchmarks/cpu-2d.md gives the
+//! number of words for each format (computed by benches/src/cost.rs). In f64, the diagonal couplings of the level are
+//! those of S1 and are read once for both. f32 and bf16 store them separately.
 //!
-//! Stages sweep over rows, so that what neighbours need is still in cache. z of eliminated nodes holds y (not y / d) on
-//! the way down, so that red rows change only on the way up; rho = y' D^-1 y is then known before the way up begins.
+//! Stages sweep over rows, so that rows needed by the next row are still in cache. In the downward sweep, z of
+//! eliminated nodes holds y, not D^-1 y, so red rows change only in the upward sweep. rho = y' D^-1 y is therefore
+//! known before the upward sweep begins.
 //!
-//! Between threads, a stage needs at most a row of the thread before or after: each posts when its first and last rows
-//! are done. One barrier stands between grids, one where a scalar is needed.
+//! A stage needs at most one row of the previous and of the next thread. Each thread posts the completion of its first
+//! and of its last row. There is one barrier between grids, and one barrier per scalar.
 
 use super::member::Member;
 use crate::backend::cpu::rrb::cycle::{DOWN, UP};
@@ -29,7 +32,7 @@ use crate::grid::layout::Colour;
 use crate::runtime::reduce::{Elsewhere, Reduce, pairwise};
 use crate::runtime::team::{Me, Point};
 
-/// x = x + alpha p, p = z + beta p; p = z at a start. `scales`: see [`Packed::scales`].
+/// Computes x = x + alpha p and p = z + beta p; without `step`, p = z. `scales`: see [`Packed::scales`].
 fn step_row<F: Format>(
     x: &mut [f64],
     p: &mut [F::Vector],
@@ -45,7 +48,8 @@ fn step_row<F: Format>(
 }
 
 impl<F: Format> Member<'_, F> {
-    /// r = r - alpha q, L y = r, D and all below solved. Returns <r, r>; rho = r' M^-1 r is kept.
+    /// Computes r = r - alpha q, solves L y = r, and solves the systems below the first section. Returns <r, r>, and
+    /// stores rho = <r, M^-1 r>.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
         let all_grids = k.rho_start[k.grids.len()];
@@ -65,13 +69,14 @@ impl<F: Format> Member<'_, F> {
             if self.sections.takes_part(1) {
                 solve_section(&mut self.sections, 1, &recursion);
             }
-            // <g, u> of the recursion: g still stands in the kept values of the grid above.
+            // Adds <g, u> of the recursion to rho; the kept values of the grid above still hold g.
             let above = &k.grids[grids.end - 1];
             below = below.over(k.elsewhere(grids.end - 1));
             above.barrier(me);
             let mut t = self.sections.buffers();
             for row in above.rows(me) {
-                // SAFETY: the recursion is over and its grid only read; the place is that of a row of this thread.
+                // SAFETY: the recursion has ended, and its grid is only read. The partial sum belongs to a row of this
+                // thread.
                 unsafe {
                     k.fetch(grids.end - 1, row, FIRST_RED, &mut t);
                     below.note(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
@@ -79,24 +84,24 @@ impl<F: Format> Member<'_, F> {
             }
         } else if me.index == 0 {
             let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
-            // SAFETY: thread 0 alone notes it.
+            // SAFETY: only thread 0 stores this partial sum.
             unsafe { below.note(0, [rho]) };
         }
         me.barrier();
-        // What other ranks have noted is waited for by all threads.
+        // If there are other ranks, all threads wait for their partial sums.
         let wait = of_section.map(|_| me);
         let [sums] = sums.summands(wait);
         self.rho = (pairwise(&sums[..k.rho_start[grids.end]]) + below.sum(wait)[0]) / k.unit;
         pairwise(&sums[all_grids..])
     }
 
-    /// L^T z = y, x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
+    /// Solves L^T z = y and computes x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         let (k, me, sigma) = (self.k, self.me, self.reduction());
         let grids = self.sections.grids(0);
         self.sections.ascend(1..grids.end);
         self.sections.timed(0, UP, |s| {
-            // The coarser grid is complete.
+            // Waits until the coarser grid is complete.
             k.grids[0].barrier(me);
             let stage = s.next_stage(&k.grids[0]);
             k.ascend_first(me, stage, step, sigma, &mut s.buffers());
@@ -106,13 +111,13 @@ impl<F: Format> Member<'_, F> {
 }
 
 impl<F: Format> Packed<F> {
-    /// Where other ranks have rows: r = r - alpha q of b1 in the first and last row of this rank, and rows next to
-    /// them.
+    /// If the grid is distributed: computes r = r - alpha q for b1 in the first and the last row of this rank, and
+    /// receives the halo rows of b1.
     fn share_residual(&self, me: Me, alpha: Option<f64>) {
         let grid = &self.grids[0];
         let Some(halo) = &grid.halo else { return };
         for row in grid.rows(me).filter(|&row| self.is_advanced(row)) {
-            // SAFETY: a row of this thread, which no other uses before the barrier.
+            // SAFETY: a row of this thread, which no other thread uses before the barrier.
             unsafe {
                 if let Some(alpha) = alpha {
                     combine(self.r.b1.row_mut(row, 0), 1.0, -alpha, self.q.b1.row(row, 0));
@@ -121,29 +126,29 @@ impl<F: Format> Packed<F> {
         }
         grid.barrier(me);
         if me.index == 0 {
-            // SAFETY: the other threads wait at a barrier.
+            // SAFETY: the other threads wait at the barrier below.
             unsafe { halo.refresh_dropped(&self.r) };
         }
         grid.barrier(me);
     }
 
-    /// Whether `share_residual` has this row of b1 done already.
+    /// Returns whether `share_residual` has updated row J of b1.
     fn is_advanced(&self, row: usize) -> bool {
         let grid = &self.grids[0];
         let [below, above] = grid.halo.as_ref().map_or([false; 2], |halo| halo.sides);
         below && row == grid.own.start || above && row + 1 == grid.own.end
     }
 
-    /// On S1: r = r - alpha q, <r, r>, and the even level of the first grid.
+    /// Computes r = r - alpha q, <r, r>, and the downward sweep of the even level of the first grid.
     fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, sums: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);
-        // Behind the rho of all grids.
+        // <r, r> is stored after rho of all grids.
         let squares = self.rho_start[self.grids.len()];
         let mut below = 0.0;
         for row in rows.clone() {
-            // SAFETY: r is written in rows of this thread, each before it is read; the first row of the next thread is
-            // read after that thread has posted it.
+            // SAFETY: r is written in rows of this thread, before it is read. The first row of the next thread is read
+            // after that thread has posted it.
             unsafe {
                 let r = self.r.b1.row_mut(row, 0);
                 let step = alpha.filter(|_| !self.is_advanced(row)).map(|alpha| (alpha, self.q.b1.row(row, 0)));
@@ -171,29 +176,30 @@ impl<F: Format> Packed<F> {
                         narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
                     }
                 }
-                // SAFETY: the row of another rank, which came before this stage.
+                // SAFETY: a halo row, received before this stage.
                 None if grid.beside(me)[1] => unsafe {
                     let (pivot, a) = m.eliminated(Colour::B1, rows.end);
                     narrow_and_scale::<F>(end, pivot, a, self.r.b1.row(rows.end, 0));
                 },
                 None => end.fill(F::Real::default()),
             }
-            // SAFETY: as above.
+            // SAFETY: the last row belongs to this thread; the b1 row above it is in the buffers.
             unsafe { sums.note(squares + last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
         }
     }
 
-    /// Row J of the kept nodes, with b1 rows J and J + 1 over their pivots in the buffers. The next grid gets it; here
-    /// it is kept where it is read again, and else passes through row `passing`, which stays in cache. Returns <r, r>.
+    /// Computes row J of the kept nodes from D^-1 y of b1 rows J and J + 1 in the buffers, and writes it to the next
+    /// grid. Returns <r, r> of the row. If a later step reads the values again, they are stored in row J of z.
+    /// Otherwise, they are stored in row `passing`, which stays in cache.
     ///
     /// # Safety
     /// Rows J and `passing` must belong to this thread.
     unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) -> f64 {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
-        // By the remainder below, or for the <g, u> of a recursion below.
+        // The values are read again by the coarsest system, or for <g, u> of a recursion on the next grid.
         let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
         let place = if read_again { row } else { passing };
-        // SAFETY: rows of this thread.
+        // SAFETY: the rows belong to this thread.
         unsafe {
             let r = self.r.b2.row_mut(row, 0);
             if let Some(alpha) = alpha {
@@ -206,15 +212,15 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// On S1: the even level upwards, x, p, and q = S1 p. x and p of rows next to this rank's are made here, too.
+    /// Computes the upward sweep of the even level, x, p, and q = S1 p. In halo rows, x and p are computed, too.
     fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
         let Some(last) = rows.clone().last() else { return };
         let [below, above] = grid.beside(me);
-        // SAFETY: x, p and q are written in rows of this thread, x and p also in those next to this rank's, which this
-        // thread alone uses; p rows of other threads are read after they have posted them; r and the next grid are only
-        // read.
+        // SAFETY: x, p and q are written in rows of this thread. x and p are also written in halo rows, which this
+        // thread alone uses. Rows of p of other threads are read after these threads have posted them. r and the next
+        // grid are only read.
         unsafe {
             let first = if below { rows.start - 1 } else { rows.start };
             match first.checked_sub(1) {
@@ -247,10 +253,10 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Row J of z, x and p, with kept values of row J - 1 in the buffers.
+    /// Computes row J of z, x and p from kept values of rows J - 1 and J; the buffers contain row J - 1.
     ///
     /// # Safety
-    /// No other thread may use row J of x and p meanwhile, nor write r and the next grid.
+    /// No other thread may use row J of x and p meanwhile, and no thread may write r or the next grid.
     unsafe fn advance_row(&self, row: usize, step: Option<(f64, f64)>, t: &mut Buffers<F::Real>) {
         let (grid, n, scales) = (&self.grids[0], self.grids[0].layout.cx, self.scales());
         let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
@@ -273,10 +279,10 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Row J of q = S1 p; returns its part of <p, q>.
+    /// Computes row J of q = S1 p; returns <p, q> of this row.
     ///
     /// # Safety
-    /// Row J must belong to this thread, and p rows J - 1 to J + 1 done.
+    /// Row J must belong to this thread, and rows J - 1 to J + 1 of p must be complete.
     unsafe fn multiply_row(&self, row: usize) -> f64 {
         let mut sigma = 0.0;
         for colour in [Colour::B1, Colour::B2] {
@@ -291,7 +297,7 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// out = r / d, in the type of sweeps.
+/// Computes out = r / d, in the number type of the sweeps.
 fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[F::Vector]) {
     combine(out, 0.0, 1.0, r);
     scale_in_place::<F>(out, pivot, a);

@@ -1,4 +1,4 @@
-//! One thread of a run.
+//! State of one thread during a solve, with reductions and passes over rows.
 
 use crate::backend::cpu::aggregation::Way;
 use crate::backend::cpu::caller::Caller;
@@ -18,39 +18,39 @@ use crate::runtime::team::Me;
 use std::cell::Cell;
 use std::sync::{MutexGuard, PoisonError};
 
-/// What of b a fused start has left with the caller, and with which scale it is to be loaded.
+/// Parts of b that a fused start has not loaded from the caller's array, with the scale for loading them.
 #[derive(Clone, Copy)]
 pub(super) enum LeftOut {
-    /// All.
+    /// All of b.
     Rhs(f64),
-    /// Red b, with b1 in place of black.
+    /// Red b; black b holds b1.
     Reds(f64),
 }
 
-/// One thread of a run.
+/// State of one thread during a solve.
 pub struct Member<'a, F: Format> {
     pub(super) k: &'a Packed<F>,
     pub(super) me: Me<'a>,
     pub(super) sections: Sections<'a, F>,
     pub(super) caller: &'a Caller<'a>,
-    /// On thread 0.
+    /// Observer of the caller; `None` on all threads but thread 0.
     pub(super) observer: Option<&'a mut dyn Observer>,
-    /// Counts reductions.
+    /// Number of reductions so far.
     turn: Cell<usize>,
-    /// rho of the last fused descend.
+    /// rho = <r, M^-1 r> of the last fused downward sweep.
     pub(super) rho: f64,
     pub(super) left_out: Option<LeftOut>,
-    /// Of the last step.
+    /// Step length alpha of the last iteration.
     pub(super) alpha: f64,
-    /// Of aggregation.
+    /// Variant of the cycle with M by aggregation: flexible CG or Chebyshev steps.
     pub(super) way: Way,
 }
 
-/// A step of a pass over black rows, each of which has four red rows around it.
+/// Step of a pass over black rows, each of which needs four red rows.
 pub(super) enum ThroughReds<'a> {
-    /// Make red row J.
+    /// Compute red row J.
     Red(Colour, usize, &'a mut [f64]),
-    /// Take the four around black row J. r1 of row J and r2 of row J + 1 were the last that were made.
+    /// Use the four red rows around black row J. The last computed red rows are row J of r1 and row J + 1 of r2.
     Black(Colour, usize, Rows<'a>),
 }
 
@@ -74,7 +74,7 @@ impl<'a, F: Format> Member<'a, F> {
         &self.k.grids[0]
     }
 
-    /// z = M^-1 r.
+    /// Returns the vector for z = M^-1 r.
     pub(super) fn z(&self) -> &'a Four<F::Real> {
         let own = self.k.aggregated.get().and_then(|aggregated| aggregated.z.as_ref());
         own.unwrap_or(&self.first().z)
@@ -93,7 +93,7 @@ impl<'a, F: Format> Member<'a, F> {
         self.first().refresh(self.me, v);
     }
 
-    /// Calls `f` with each of this thread's rows of some colours.
+    /// Calls `f` for this thread's rows of each colour.
     pub(super) fn each_row(&self, colours: &[Colour], mut f: impl FnMut(Colour, usize)) {
         self.rows().for_each(|row| colours.iter().for_each(|&colour| f(colour, row)));
     }
@@ -104,15 +104,15 @@ impl<'a, F: Format> Member<'a, F> {
         self.k.noted.reduce(self.turn.get(), self.layout().cy).over(self.k.elsewhere(0))
     }
 
-    /// `of_row` of this thread's rows, each noted.
+    /// Stores `of_row` for each row of this thread as partial results.
     pub(super) fn note<const N: usize>(&self, noted: Reduce<'a, N>, mut of_row: impl FnMut(usize) -> [f64; N]) {
         for row in self.rows() {
-            // SAFETY: a row of this thread.
+            // SAFETY: the row belongs to this thread.
             unsafe { noted.note(row, of_row(row)) };
         }
     }
 
-    /// Sum of `of` over all rows of some colours.
+    /// Returns the sum of `of` over all rows of the colours.
     pub(super) fn sum(&self, colours: &[Colour], mut of: impl FnMut(Colour, usize) -> f64) -> f64 {
         self.sum_rows(|row| colours.iter().map(|&colour| of(colour, row)).sum())
     }
@@ -123,7 +123,7 @@ impl<'a, F: Format> Member<'a, F> {
         noted.sum(Some(self.me))[0]
     }
 
-    /// The largest of all rows, which are not negative; NaN if one is.
+    /// Returns the maximum of nonnegative values over all rows, or NaN if any value is NaN.
     pub(super) fn largest_of(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
         let noted = self.reduction();
         self.note(noted, |row| [of_row(row)]);
@@ -131,11 +131,12 @@ impl<'a, F: Format> Member<'a, F> {
     }
 
     pub(super) fn dot<R: Real + Number>(&self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
-        // SAFETY: rows of this thread, which only it writes.
+        // SAFETY: rows of this thread, which only this thread writes.
         self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
     }
 
-    /// Black rows of this thread with four red rows around them, which stay in cache. `buffers`: room for these.
+    /// Computes the black rows of this thread in order, with the four red rows around each row. Only a few red rows are
+    /// stored at a time, in `buffers`, so that they stay in cache.
     pub(super) fn through_reds(&self, buffers: &mut [f64], mut pass: impl FnMut(ThroughReds)) {
         use ThroughReds::{Black, Red};
         let n = self.layout().cx;
@@ -162,12 +163,12 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    /// This thread's rows of scratch space.
+    /// Returns the scratch rows of this thread.
     pub(super) fn scratch(&self) -> MutexGuard<'a, Vec<f64>> {
         self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// r = b1 - S1 x in double precision, from A: where CG has S1 in single precision.
+    /// Computes r = b1 - S1 x in double precision from A, for CG with S1 in single precision. Returns <r, r>.
     pub(super) fn residual_from_a(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.x);
@@ -177,7 +178,7 @@ impl<'a, F: Format> Member<'a, F> {
                 let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
                 sum_by_center(y, center, a, k.x.straight(colour, row));
             },
-            // SAFETY: as above, nor b; writes black rows of r of this thread.
+            // SAFETY: no thread writes x, b or A in this step; the black rows of r belong to this thread.
             ThroughReds::Black(colour, row, y) => unsafe {
                 let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
                 let a = k.matrix.straight.couplings(colour, row);
@@ -187,7 +188,7 @@ impl<'a, F: Format> Member<'a, F> {
         self.dot(&k.r, &k.r, k.system())
     }
 
-    /// `out` = b - row J of A times x.
+    /// Computes `out` = b - (A x) in row J of a colour.
     pub(super) fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
         // SAFETY: no thread writes A or x in this step.
         unsafe { self.k.matrix.residual(colour, row, b, &self.k.x, out) };

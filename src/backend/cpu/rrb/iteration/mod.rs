@@ -1,4 +1,4 @@
-//! What threads of a run do: the steps of `steps::pcg` and `steps::rrb`, textbook or fused.
+//! Steps of a solve on one thread: the interface of `steps::pcg` and `steps::rrb`, unfused or fused.
 
 mod ends;
 mod fused;

@@ -1,7 +1,8 @@
-//! The steps of RRB-PCG on r1/r2/b1/b2 storage: the unfused textbook ones, each over this thread's rows.
+//! Unfused steps of RRB-PCG (reference formulation; report 16-06, algorithm 1) on grids stored by colour, for the rows
+//! of one thread.
 //!
-//! A step writes rows of its own and reads arrays that no thread writes in it; a barrier stands between a step and the
-//! next that reads its neighbours' rows. That is what the unsafe blocks rest on.
+//! The unsafe blocks rely on two rules. A step writes rows of its own thread only, and reads only arrays that no thread
+//! writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
 use super::member::{Member, ThroughReds};
 use crate::backend::aggregation::Kept;
@@ -25,11 +26,12 @@ use crate::runtime::number::Real;
 use crate::runtime::reduce::{largest, max_abs};
 use std::sync::PoisonError;
 
-/// Of the beta of a fixed M. Where r is rounding alone <z, q> may be anything, and so would p be: a closed basin of six
-/// decades to 1e-12 takes 359 iterations without it, 116 with it.
+/// Limit of beta, relative to the beta of a fixed M. If r consists of rounding errors only, <z, q> is arbitrary, and an
+/// unlimited beta would make p arbitrary, too. On a closed basin with coefficients over six decades, a reduction by
+/// 1e-12 takes 116 iterations with this limit and 359 without it.
 const MOST_BETA: f64 = 2.0;
 
-/// Evaluates `$body` with the grids of a vector as `$v`, for each number type.
+/// Evaluates `$body` with the arrays of a vector as `$v`, for each number type.
 macro_rules! with_vector {
     ($member:expr, $id:expr, |$v:ident| $body:expr) => {
         match $member.vector($id) {
@@ -40,7 +42,7 @@ macro_rules! with_vector {
     };
 }
 
-/// The grids of a vector, by number type.
+/// Arrays of a vector, by number type.
 enum Vector<'a, F: Format> {
     Double(&'a Four),
     OfCg(&'a Four<F::Vector>),
@@ -83,7 +85,7 @@ impl<'a, F: Format> Member<'a, F> {
         let factor = factor * (self.unit_of(from) / self.unit_of(to));
         let colours = self.colours_of(to, from);
         with_vector!(self, to, |to| with_vector!(self, from, |from| self.each_row(colours, |colour, row| {
-            // SAFETY: rows of this thread; others read `to` only after a barrier.
+            // SAFETY: rows of this thread; other threads read `to` only after a barrier.
             unsafe { combine(to[colour].row_mut(row, 0), scale, factor, from[colour].row(row, 0)) };
         })));
     }
@@ -93,7 +95,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         let (colours, unit) = (self.colours_of(a, b), self.unit_of(a) * self.unit_of(b));
         let product = with_vector!(self, a, |a| with_vector!(self, b, |b| self.sum(colours, |c, row| {
-            // SAFETY: rows of this thread, which only it writes.
+            // SAFETY: rows of this thread, which only this thread writes.
             unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }
         })));
         unit * product
@@ -101,7 +103,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
 
     fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
         if to == VectorId::R {
-            // `beta` needs the last step length.
+            // The flexible beta needs the last step length.
             self.alpha = -factor;
         }
         self.combine(to, 1.0, factor, from);
@@ -115,10 +117,10 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         let colours = self.colours_of(v, v);
         with_vector!(self, v, |v| {
             self.each_row(colours, |colour, row| {
-                // SAFETY: a row of this thread, which no thread reads in this step.
+                // SAFETY: a row of this thread, which no other thread reads in this step.
                 unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
             });
-            // Others read these rows next.
+            // The next step reads rows of other threads.
             self.refresh(v);
         });
     }
@@ -127,7 +129,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         let (colours, unit) = (self.colours_of(v, v), self.unit_of(v));
         with_vector!(self, v, |v| unit
             * self.largest_of(|row| {
-                // SAFETY: rows of this thread, which only it writes.
+                // SAFETY: rows of this thread, which only this thread writes.
                 let of = |&colour: &Colour| unsafe { largest_in(v[colour].row(row, 0)) };
                 largest(colours.iter().map(of))
             }))
@@ -140,10 +142,10 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         }
         let k = self.k;
         self.refresh(&k.x);
-        // CG is in double precision here.
+        // CG runs in double precision here, so both types are doubles.
         let (x, doubles) = (k.x.of_type(), k.r.of_type());
         self.sum(k.system(), |colour, row| {
-            // SAFETY: reads x, b and the matrix, writes rows of r of this thread.
+            // SAFETY: no thread writes x, b or the matrix in this step; the rows of r belong to this thread.
             unsafe {
                 let b = k.b[colour].row(row, 0);
                 if let (true, Some(x)) = (k.shape.schur, &x) {
@@ -168,14 +170,14 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     fn precondition(&mut self) -> f64 {
         let (k, me) = (self.k, self.me);
         self.each_row(self.k.system(), |colour, row| {
-            // SAFETY: rows of this thread; others read z only after the barriers of the sweeps.
+            // SAFETY: rows of this thread; other threads read z only after the barriers of the sweeps.
             unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, k.r[colour].row(row, 0)) };
         });
         k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
         let first = self.first();
         first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
         match k.aggregated.get() {
-            // SAFETY: all threads are past the rows of z that they wrote, and wait for all of it at the end.
+            // SAFETY: all threads have written their rows of z, and wait at the barriers of `apply`.
             Some(aggregated) => unsafe { aggregated.apply(&me, self.way, k.unit, self.z()) },
             None => apply_section(&mut self.sections, 0, &k.recursion()),
         }
@@ -192,10 +194,10 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     fn multiply(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.p);
-        // CG in single precision is on S1 alone.
+        // CG in single precision runs on S1 only.
         let doubles = k.p.of_type().zip(k.q.of_type());
         self.each_row(k.system(), |colour, row| {
-            // SAFETY: reads p, writes rows of q of this thread.
+            // SAFETY: no thread writes p in this step; the rows of q belong to this thread.
             unsafe {
                 if k.shape.schur {
                     k.schur.row(colour, row, &k.p, k.q[colour].row_mut(row, 0));
@@ -229,8 +231,9 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         self.textbook_ascend(step)
     }
 
-    /// By aggregation M is not linear: <z, r - r_old> / <z_old, r_old>, where r - r_old = -alpha q and q is A p of the
-    /// last direction (Notay 2000), cut to [0, `MOST_BETA` <z, r> / <z_old, r_old>].
+    /// Computes beta. With aggregation, M is not linear, and flexible CG is used (Notay 2000;
+    /// docs/theory/aggregation.md): beta = <z, r - r_old> / <z_old, r_old> = -alpha <z, q> / rho_old, limited to [0,
+    /// `MOST_BETA` rho / rho_old].
     fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
         if self.k.aggregated.get().is_none() {
             return rho / rho_old;
@@ -253,11 +256,11 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         self.me.barrier();
         if self.me.index == 0 {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
-            // Without memory for it the solve goes on as it is.
+            // If the memory is insufficient, the solve continues with the current M.
             if let Some(made) =
                 may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok())
             {
-                // It was empty, or nothing would be allowed.
+                // Cannot fail: `aggregated` is empty whenever `may_aggregate` holds a value.
                 let _ = k.aggregated.set(made);
             }
         }
@@ -282,8 +285,8 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         self.me.barrier();
         if changes && self.me.index == 0 {
             self.k.set_plain_cycle();
-            // What broke down may have left infinities in the padding. SAFETY: the other threads wait at a barrier
-            // between two barriers.
+            // The breakdown may have left infinities in the padding.
+            // SAFETY: the other threads wait at the barrier below.
             unsafe { self.k.clear_sweeps() };
         }
         self.me.barrier();
@@ -307,7 +310,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let mut seen = Inputs::none();
         for j in natural_rows(self.layout(), &self.rows()) {
             let b = self.caller.input(j, nx);
-            // SAFETY: row j is of this thread's share.
+            // SAFETY: natural row j belongs to this thread.
             let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
             seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
             seen.look_at_row("x", x, largest_in(x), j, false);
@@ -323,13 +326,13 @@ impl<F: Format> SolveSteps for Member<'_, F> {
 
     fn load(&mut self, scale: f64, guess: bool) -> f64 {
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
-        // Red x is written before it is read, but for the means of singular components.
+        // Red x is always written before it is read, except for the means of singular components.
         let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
         self.left_out = None;
         self.sum_rows(|row| {
             for j in natural_rows(layout, &(row..row + 1)) {
-                // SAFETY: row j and its rows J are of this thread's share.
+                // SAFETY: natural row j and its rows J belong to this thread.
                 unsafe {
                     spread(layout, j, caller.input(j, nx), scale, &k.b);
                     if guess {
@@ -339,11 +342,11 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             }
             if !guess {
                 for &colour in cleared {
-                    // SAFETY: a row of this thread, which no thread reads in this step.
+                    // SAFETY: a row of this thread, which no other thread reads in this step.
                     unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
                 }
             }
-            // SAFETY: rows of this thread, which only it writes.
+            // SAFETY: rows of this thread, which only this thread writes.
             Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
         })
     }
@@ -364,7 +367,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         self.left_out = None;
         let nx = self.layout().grid.nx;
         for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: row j and its rows J are of this thread's share.
+            // SAFETY: natural row j and its rows J belong to this thread.
             unsafe { spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b) };
         }
     }
@@ -425,7 +428,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let mut scratch = self.scratch();
         let r = &mut scratch[..self.layout().cx];
         self.sum(&Colour::ALL, |colour, row| {
-            // SAFETY: reads x and A, writes rows of b of this thread.
+            // SAFETY: no thread writes x or A in this step; the rows of b belong to this thread.
             let b = unsafe { k.b[colour].row_mut(row, 0) };
             self.residual_of_row(colour, row, b, r);
             b.copy_from_slice(r);
@@ -445,11 +448,12 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let k = self.k;
         self.refresh(&self.k.b);
         self.through_reds(&mut self.scratch(), |step| match step {
-            // y_r = b_r / d_r. SAFETY: no thread writes red b or A in this step.
+            // y_r = b_r / c_r.
+            // SAFETY: no thread writes red b or A in this step.
             ThroughReds::Red(colour, row, y) => unsafe {
                 over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
             },
-            // SAFETY: writes black rows of this thread.
+            // SAFETY: no thread writes A in this step; the black rows of b belong to this thread.
             ThroughReds::Black(colour, row, y) => unsafe {
                 let a = k.matrix.straight.couplings(colour, row);
                 subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
@@ -466,14 +470,14 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         self.refresh(&self.k.x);
         self.largest_of(|row| {
             for colour in [Colour::R1, Colour::R2] {
-                // SAFETY: reads black x and red b, writes red rows of this thread.
+                // SAFETY: no thread writes black x or red b in this step; the red rows of x belong to this thread.
                 unsafe {
                     let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
                     let a = k.matrix.straight.couplings(colour, row);
                     solve_by_center(k.x[colour].row_mut(row, 0), center, b, a, k.x.straight(colour, row));
                 }
             }
-            // SAFETY: rows of this thread, which only it writes.
+            // SAFETY: rows of this thread, which only this thread writes.
             max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
         })
     }
@@ -487,7 +491,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let nx = self.layout().grid.nx;
         let unscale = scale.recip();
         for j in natural_rows(self.layout(), &self.rows()) {
-            // SAFETY: row j and its rows J are of this thread's share.
+            // SAFETY: natural row j and its rows J belong to this thread.
             let out = unsafe {
                 let out = self.caller.output(j, nx);
                 collect(self.layout(), j, &self.k.x, out);
@@ -501,7 +505,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let k = self.k;
         self.refresh(&k.b);
         self.each_row(&Colour::ALL, |colour, row| {
-            // SAFETY: reads b and A, writes rows of x of this thread.
+            // SAFETY: no thread writes b or A in this step; the rows of x belong to this thread.
             unsafe { k.matrix.row(colour, row, &k.b, k.x[colour].row_mut(row, 0)) };
         });
     }
