@@ -97,7 +97,7 @@ impl<R: Real + Number> Aggregated<R> {
             let (area, place) = at(place);
             area.at(place).wide()
         };
-        // SAFETY: for the reason given for `from`.
+        // SAFETY: by the safety contract of this function, as for `from`.
         let to = |place: usize, value: f64| unsafe {
             let (area, place) = at(place);
             area.set(place, R::narrow(value * unit));

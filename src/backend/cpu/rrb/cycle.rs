@@ -255,8 +255,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Combines the threads of this rank only. Thread 0 of every rank has the same value, and on other ranks other
-        // grids may be shared.
+        // Combines the threads of this rank only. On every rank, thread 0 has the same value. On other ranks, other
+        // grids may be shared by the threads.
         let noted = self.note(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.

@@ -39,8 +39,8 @@ pub struct PackedGrid<F: Format> {
     pub corners: bool,
     /// Couplings between r1 and r2, which the odd level lumps.
     pub red_diagonal: Diagonal,
-    /// Couplings between b1 and b2; after the odd level those of the skew stencil. Without memory on the first grid in
-    /// f32 and bf16 if CG runs on S1.
+    /// Couplings between b1 and b2; the odd level changes them to the couplings of the skew stencil. Without memory on
+    /// the first grid in f32 and bf16 if CG runs on S1.
     pub black_diagonal: Diagonal,
     /// 1 / d of the eliminated nodes; b2 is not eliminated on this grid.
     pub inverse: Four,

@@ -90,9 +90,9 @@ impl<T: Number> Straight<T> {
         }
     }
 
-    /// Returns pairs of couplings (a, b) that contribute to couplings at distance two of row J of a black colour, one
-    /// pair per red neighbour to the west, east, south and north. The red neighbour is coupled by a to the west and by
-    /// b to the east, or by a to the south and by b to the north.
+    /// Returns the pairs of couplings (a, b) from which row J of a black colour gets couplings at distance two. There
+    /// is one pair for each red neighbour: west, east, south and north. a couples the red neighbour to the west and b
+    /// to the east, or a to the south and b to the north.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.

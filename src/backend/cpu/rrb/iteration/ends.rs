@@ -1,13 +1,13 @@
-//! Fused stages that begin and end a solve on S1 of a regular system. The results equal those of the unfused steps, but
-//! each array is read and written only once:
+//! Fused stages that begin and end a solve on S1 of a regular system (report 2.9 to 2.11). The results equal those of
+//! the unfused steps, but each array is read and written only once:
 //!
 //! ```text
 //!     begin       r = (b - A x)_b - A_br D_r^-1 (b - A x)_r
 //!     complete    x_r = D_r^-1 (b_r - A_rb x_b),  |b - A x|^2
 //! ```
 //!
-//! (report 2.9 to 2.11). b is read from the caller's array and is not stored, except b1 for CG in single precision.
-//! Memory traffic in words per black node, where w marks a write:
+//! b is read from the caller's array and is not stored, except b1 for CG in single precision. Memory traffic in words
+//! per black node, where w marks a write:
 //!
 //! ```text
 //!     begin                  b 2, red center and couplings 5, black x w, r w, b1 w if stored

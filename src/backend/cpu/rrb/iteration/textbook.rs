@@ -62,7 +62,8 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    /// Returns the colours on which both vectors have values: all for x and b, those of the CG system for the others.
+    /// Returns the colours on which both vectors have values: all colours for x and b, the colours of the CG unknowns
+    /// otherwise.
     fn colours_of(&self, a: VectorId, b: VectorId) -> &'static [Colour] {
         let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
         if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.system() }
