@@ -1,4 +1,5 @@
-//! M by aggregation (`cuda/aggregation`): a fixed matrix, whose rows are the cells.
+//! The preconditioner by aggregation multigrid (docs/theory/aggregation.md), with one row per cell. M is a fixed
+//! matrix.
 
 use super::multigrid::Scale;
 use super::source::Source;
@@ -10,14 +11,14 @@ use crate::backend::cuda::launch::aggregation::{Couplings, Level};
 use crate::backend::cuda::launch::{Address, CellCouplingsArgs, CellCycleArgs, Sum};
 use crate::error::Result;
 
-/// Couplings of a cell at most.
+/// Largest number of couplings per cell.
 const MOST_COUPLINGS: usize = 6;
 
-/// The preconditioner.
+/// The preconditioner: one cycle of aggregation multigrid.
 pub struct Aggregated(Engine);
 
 impl Aggregated {
-    /// Of a matrix that is multiplied by `scale`, in the memory of the one before.
+    /// Makes the preconditioner for `scale` times the matrix, in the memory of the previous one.
     pub fn new(
         stream: &Stream,
         source: &Source,
@@ -34,7 +35,7 @@ impl Aggregated {
         Ok(Self(Engine::new(stream, (shape, &Rules::passes(passes)), (scale, single), before, take)?.0))
     }
 
-    /// z = M^-1 r, and <r, z>.
+    /// Computes z = M^-1 r and <r, z>.
     pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
         let launched = self.0.launched();
         let Level { step, r: of_r, start, z: of_z, rows, .. } = *launched.first();
@@ -47,7 +48,7 @@ impl Aggregated {
         launch::give_cells(stream, launched.single(), &a)
     }
 
-    /// Aggregates that were kept from the matrix before.
+    /// Returns the number of aggregates that the previous matrix already had.
     pub fn aggregates_kept(&self) -> usize {
         self.0.aggregates_kept()
     }
@@ -57,7 +58,7 @@ impl Aggregated {
         self.0.launched().levels()
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.0.bytes()
     }

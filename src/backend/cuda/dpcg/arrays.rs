@@ -1,14 +1,14 @@
-//! Arrays on the device with zeros around them, and lists one after the other in one piece of memory.
+//! Zero-padded arrays on the device, lists in one allocation, and the pool that reuses memory between factorizations.
 
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::{Address, CellBox};
 use crate::error::{Error, Result, push};
 use crate::grid::cells::Cells;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const LIST: &str = "a list of memory";
 
-/// Arrays of as many values, with zeros before and after each (kernels/dpcg/box.cuh).
+/// Arrays of equal length with zeros before and after each (kernels/dpcg/box.cuh).
 pub struct Padded {
     memory: Memory,
     value: usize,
@@ -17,7 +17,8 @@ pub struct Padded {
 }
 
 impl Padded {
-    /// So many arrays of `count` values of `value` bytes, all zero, `guard` zeros around each.
+    /// Allocates `arrays` arrays of `count` values of `value` bytes, all zero. `guard` zeros precede and follow each
+    /// array.
     pub fn zeroed(
         stream: &Stream,
         arrays: usize,
@@ -29,7 +30,7 @@ impl Padded {
         Self::zeroed_in(&mut Pool::default(), stream, arrays, count, guard, value, what)
     }
 
-    /// The same in memory of a pool.
+    /// As `zeroed`, in memory of a pool.
     pub fn zeroed_in(
         pool: &mut Pool,
         stream: &Stream,
@@ -43,27 +44,27 @@ impl Padded {
         Ok(Self { memory: pool.zeroed(stream, bytes, what)?, value, count, guard })
     }
 
-    /// Its memory.
+    /// Returns the memory.
     pub fn into_memory(self) -> Memory {
         self.memory
     }
 
-    /// The first value of an array.
+    /// Returns the address of an array's first value.
     pub fn at(&self, array: usize) -> Address {
         self.memory.address + (self.value * (self.guard + array * self.stride())) as u64
     }
 
-    /// Values from one array to the next.
+    /// Returns the number of values from one array to the next.
     pub fn stride(&self) -> usize {
         self.count + self.guard
     }
 
-    /// Zeros everywhere.
+    /// Zeros the arrays and their padding.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.memory.address, 0, self.memory.bytes)
     }
 
-    /// All of it.
+    /// Returns the address and bytes of all arrays.
     pub fn room(&self) -> Room {
         Room { at: self.memory.address, bytes: self.memory.bytes }
     }
@@ -73,48 +74,49 @@ impl Padded {
     }
 }
 
-/// Memory of somebody else.
+/// A memory range that another object owns.
 #[derive(Clone, Copy, Default)]
 pub struct Room {
     pub at: Address,
     pub bytes: usize,
 }
 
-/// Memory of a factorization that goes, for the next one: it is taken again, in the same order, where it is as large as
-/// what is asked for.
+/// Memory of the previous factorization, for the next one. An allocation of equal size reuses it, in the order in which
+/// it was returned.
 #[derive(Default)]
 pub struct Pool {
     free: Vec<Memory>,
-    /// For the one after that.
+    /// Memory that is reused only by the factorization after this one.
     kept: Vec<Memory>,
-    /// Of zeros, lent for the time of a factorization, and so many bytes of it that others were written to.
+    /// Zeroed memory of the solver's vectors, usable as workspace during a factorization.
     lent: Room,
+    /// Number of its first bytes that were overwritten.
     written: usize,
 }
 
 impl Pool {
-    /// Adds to it.
+    /// Adds memory to the pool.
     pub fn give(&mut self, memory: Memory) -> Result<()> {
         push(&mut self.free, memory, LIST)
     }
 
-    /// Keeps what this factorization needs no more for the next one.
+    /// Keeps memory that this factorization no longer needs for the next factorization.
     pub fn keep(&mut self, memory: Memory) -> Result<()> {
         push(&mut self.kept, memory, LIST)
     }
 
-    /// Lends it room of zeros.
+    /// Sets the zeroed workspace.
     pub fn lend(&mut self, room: Room) {
         self.lent = room;
     }
 
-    /// What is lent.
+    /// Returns the workspace.
     pub fn lent(&self) -> Room {
         self.lent
     }
 
-    /// The first bytes of what is lent, where there are so many, for a step of the factorization: the next step gets
-    /// the same ones, whatever is in them.
+    /// Returns the address of the workspace if it has `bytes` bytes. The next step of the factorization uses the same
+    /// bytes, whatever they contain.
     pub fn borrow(&mut self, bytes: usize) -> Option<Address> {
         let fits = bytes <= self.lent.bytes;
         fits.then(|| {
@@ -123,14 +125,14 @@ impl Pool {
         })
     }
 
-    /// Of the same, two arrays with a double for each of so many cells.
+    /// Returns the addresses of two arrays in the workspace, with one f64 per cell each.
     pub fn borrow_pair(&mut self, cells: usize) -> Result<[Address; 2]> {
         let no_room = || Error::Internal("the vectors of the solver are in use".to_owned());
         let at = self.borrow(2 * 8 * cells).ok_or_else(no_room)?;
         Ok([at, at + 8 * cells as u64])
     }
 
-    /// Of the next factorization: what nobody has taken goes. What was lent is zero again.
+    /// Returns the pool of the next factorization and frees unused memory. The workspace becomes zero again.
     pub fn next(self, stream: &Stream) -> Result<Self> {
         if self.written > 0 {
             stream.fill(self.lent.at, 0, self.written)?;
@@ -142,7 +144,7 @@ impl Pool {
         self.free.iter().map(|memory| memory.bytes).sum()
     }
 
-    /// `bytes` of zeros, for `what`.
+    /// Returns `bytes` of zeroed memory. `what` is part of the error message.
     pub fn zeroed(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
         match self.found(bytes) {
             Some(memory) => stream.fill(memory.address, 0, bytes).map(|()| memory),
@@ -150,7 +152,7 @@ impl Pool {
         }
     }
 
-    /// `bytes` of whatever is there.
+    /// Returns `bytes` of memory with any contents.
     fn any(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
         match self.found(bytes) {
             Some(memory) => Ok(memory),
@@ -162,7 +164,7 @@ impl Pool {
         self.free.iter().position(|memory| memory.bytes == bytes).map(|k| self.free.remove(k))
     }
 
-    /// Memory for lists of these sizes in bytes, whatever is in them, and where each begins.
+    /// Returns memory for lists of these sizes in bytes, with any contents, and the address of each list.
     pub fn lists<const N: usize>(
         &mut self,
         stream: &Stream,
@@ -181,12 +183,12 @@ impl Pool {
     }
 }
 
-/// New memory for lists of these sizes in bytes, of zeros, and where each begins.
+/// Allocates zeroed memory for lists of these sizes in bytes. Returns the address of each list too.
 pub fn lists<const N: usize>(stream: &Stream, sizes: [usize; N], what: &str) -> Result<(Memory, [Address; N])> {
     Pool::default().lists(stream, sizes, what)
 }
 
-/// Extents as kernels take them.
+/// Returns the extents as kernels receive them.
 pub fn box_of(cells: Cells) -> CellBox {
     CellBox { nx: cells.nx as i32, ny: cells.ny as i32, nz: cells.nz as i32, unused: 0 }
 }

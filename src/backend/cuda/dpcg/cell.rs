@@ -1,4 +1,5 @@
-//! Cell-centred multigrid on the device, on grids of `cell_grids`: the V-cycle (kernels/dpcg/cell.cuh).
+//! V-cycle of multigrid with cell coarsening on the device, on the grids of cell_grids.rs (docs/theory/dpcg.md;
+//! kernels/dpcg/cell.cuh).
 
 use super::arrays::Pool;
 use super::cell_grids::{Grid, Made, make};
@@ -10,19 +11,19 @@ use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs};
 use crate::error::Result;
 
-/// The preconditioner.
+/// The preconditioner: one V-cycle that starts from zero.
 pub struct CellCentred {
     sweeps: usize,
     single: bool,
-    /// What coarse matrices are multiplied by.
+    /// Factor of the coarse matrices, a power of two.
     scale: f64,
     grids: Vec<Grid>,
-    /// Of the coarsest grid.
+    /// Inverse of the coarsest matrix.
     inverse: Dense,
 }
 
 impl CellCentred {
-    /// For a matrix; coarse ones are multiplied by `scale`. `single`: the numbers of coarse grids are in f32.
+    /// Makes the preconditioner. Coarse matrices are multiplied by `scale`. `single`: coarse grids use f32.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
@@ -35,13 +36,13 @@ impl CellCentred {
         Ok(Self { sweeps, single, scale, grids, inverse })
     }
 
-    /// Its memory, for another one.
+    /// Returns the memory to the pool.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         self.grids.into_iter().try_for_each(|grid| pool.give(grid.arrays.into_memory()))?;
         self.inverse.give(pool)
     }
 
-    /// z = M^-1 r.
+    /// Computes z = M^-1 r.
     pub fn apply(&self, stream: &Stream, source: &Source, scale: &Scale, r: Address, z: Address) -> Result<()> {
         let m = source.m;
         let forward = [m.east, m.north, m.top];
@@ -64,7 +65,7 @@ impl CellCentred {
         self.smooth_last(stream, &finest, false)
     }
 
-    /// Sweeps before the coarse grid, from zero.
+    /// Smooths before the coarse-grid correction, from x = 0: red cells first.
     fn smooth_first(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         for sweep in 0..self.sweeps {
             let from_zero = i32::from(sweep == 0);
@@ -74,7 +75,7 @@ impl CellCentred {
         Ok(())
     }
 
-    /// Sweeps after it: the same in reverse.
+    /// Smooths after the coarse-grid correction, in reverse order, so that M is symmetric.
     fn smooth_last(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         for _ in 0..self.sweeps {
             launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
@@ -83,7 +84,8 @@ impl CellCentred {
         Ok(())
     }
 
-    /// From a grid to coarse grid l: the caller's grid has residuals scaled for the others.
+    /// Returns the arguments of the transfer between `fine` and coarse grid l. Residuals of the caller's grid are
+    /// scaled for the coarse grids.
     fn pair(&self, fine: &CellArgs, l: usize, of_coarse: Address, scale: &Scale) -> PairArgs {
         let grid = &self.grids[l];
         let ratio = grid.ratio.map(|n| n as i32);
@@ -116,7 +118,7 @@ impl CellCentred {
         if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
     }
 
-    /// Zeros in all vectors.
+    /// Zeros all vectors.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().try_for_each(|grid| {
             let value = if self.single { size_of::<f32>() } else { size_of::<f64>() };
@@ -124,7 +126,7 @@ impl CellCentred {
         })
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.grids.iter().map(|grid| grid.arrays.bytes()).sum::<usize>() + self.inverse.bytes()
     }

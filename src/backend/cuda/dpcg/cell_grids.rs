@@ -1,5 +1,5 @@
-//! The grids of cell-centred multigrid, made on the device (kernels/dpcg/cell_grids.cuh). The host chooses the
-//! directions that are coarsened, from their strengths.
+//! Setup of multigrid with cell coarsening on the device (docs/theory/dpcg.md; kernels/dpcg/cell_grids.cuh). The host
+//! chooses the directions to coarsen from their strengths.
 
 use super::arrays::{Padded, Pool, box_of};
 use super::dense::Dense;
@@ -12,17 +12,17 @@ use crate::error::{Result, push};
 use crate::grid::cells::Cells;
 use crate::grid::components::ZERO_ROW_SUM;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const GRIDS: &str = "the grids of multigrid";
 
 /// A coarse grid.
 pub struct Grid {
     pub of: Cells,
-    /// With its matrix and vectors.
+    /// Arguments of the kernels, with the addresses of matrix and vectors.
     pub arguments: CellArgs,
-    /// Cells of the next finer grid that a cell has in each direction.
+    /// Number of fine cells per coarse cell in each direction.
     pub ratio: [usize; 3],
-    /// Center, forward, r, x.
+    /// Center, three arrays of forward couplings, r and x.
     pub arrays: Padded,
 }
 
@@ -36,8 +36,7 @@ impl Grid {
     }
 }
 
-/// What is needed while grids are made: what rows of two of them are more than their couplings, which lies in the
-/// solver's vectors, and sums.
+/// Workspace of the setup: row sums of two grids, in the pool's workspace, and partial sums.
 struct Scratch {
     memory: Memory,
     excess: [Address; 2],
@@ -53,25 +52,25 @@ impl Scratch {
     }
 }
 
-/// The coarse grids, and the inverse of the last one; of the caller's where there is none.
+/// The coarse grids and the inverse of the last one; without coarse grids, the inverse of the caller's matrix.
 pub struct Made {
     pub grids: Vec<Grid>,
     pub inverse: Dense,
 }
 
-/// Makes the grids of a matrix, that is multiplied by `scale`.
+/// Makes the grids of `scale` times the matrix.
 struct Maker<'a> {
     stream: &'a Stream,
     source: &'a Source,
     scalars: Address,
     scale: f64,
-    /// The numbers of coarse grids are in f32.
+    /// Whether coarse grids use f32.
     single: bool,
     scratch: Scratch,
 }
 
-/// All grids of a matrix that is multiplied by `scale`, a power of two, down to at most `coarsest` cells. `single`: the
-/// numbers of coarse grids are in f32.
+/// Makes all grids of `scale` times the matrix, down to at most `coarsest` cells; `scale` is a power of two. `single`:
+/// coarse grids use f32.
 pub fn make(
     pool: &mut Pool,
     stream: &Stream,
@@ -94,7 +93,7 @@ pub fn make(
 }
 
 impl Maker<'_> {
-    /// Of coarse grid l - 1, or of the caller's for 0, before its next one is known.
+    /// Returns the arguments for coarse grid l - 1, or for the caller's grid if l = 0, before the next grid is known.
     fn arguments(&self, grid: Option<&Grid>, l: usize) -> CellGridArgs {
         let m = self.source.m;
         let (cells, forward, center) = match grid {
@@ -115,7 +114,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Coarse grid l, from the one before, which was looked at last.
+    /// Returns coarse grid l, made from the previous grid, whose strengths were computed last.
     fn coarsen(&self, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
         let (stream, single) = (self.stream, self.single);
         let mut strengths = [0.0; 3];
@@ -141,7 +140,7 @@ impl Maker<'_> {
         Ok(grid)
     }
 
-    /// The inverse of the matrix of coarse grid l - 1, or of the caller's for 0.
+    /// Returns the inverse of the matrix of coarse grid l - 1, or of the caller's matrix if l = 0.
     fn invert(&self, pool: &mut Pool, grid: Option<&Grid>, l: usize) -> Result<Dense> {
         let (stream, of) = (self.stream, grid.map_or(self.source.of, |grid| grid.of));
         let mut dense = Dense::zeroed(pool, stream, of.count(), None)?;
@@ -167,7 +166,7 @@ impl Maker<'_> {
         dense.invert(stream)?;
         dense.complete(stream, false)?;
         if grid.is_none() {
-            // (s A)^-1 s.
+            // The inverse of A is (s A)^-1 s.
             dense.multiply_by(stream, factor)?;
         }
         Ok(dense)

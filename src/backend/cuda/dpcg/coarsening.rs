@@ -1,5 +1,5 @@
-//! The grids of multigrid with vertex coarsening, made on the device (kernels/dpcg/coarsening.cuh). The host chooses
-//! the directions that are coarsened, from their strengths.
+//! Setup of multigrid with vertex coarsening on the device (Dendy 1982; kernels/dpcg/coarsening.cuh). The host chooses
+//! the directions to coarsen from their strengths.
 
 use super::arrays::{Padded, Pool, box_of};
 use super::dense::Dense;
@@ -13,10 +13,10 @@ use crate::backend::reference::dpcg::vertex::transfer::{SEMI, coarse_cells, dire
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const GRIDS: &str = "the grids of multigrid";
 
-/// A grid that is smoothed, and the way to the next one.
+/// A grid with a smoother, and the transfer to the next coarser grid.
 pub struct Grid {
     pub cells: CellBox,
     pub coarse: CellBox,
@@ -26,18 +26,19 @@ pub struct Grid {
     pub rows: Padded,
     pub weights: Memory,
     pub strides: Strides,
-    /// r, and two that are x and the residual in turn; none: those of the solver.
+    /// r, and two arrays that alternate as x and residual. None if the grid uses the solver's vectors.
     pub vectors: Option<Padded>,
 }
 
-/// Conductances, offset by offset.
+/// Conductances c_o(p) = -A(p, p + o), stored offset by offset.
 pub struct Conductances {
-    /// The first value of the first offset, and values from there to the next one.
+    /// Address of the first offset's first value.
+    /// Number of values from one offset to the next.
     pub at: Address,
     pub stride: usize,
-    /// Of the caller's matrix: a conductance for each unit of a coupling.
+    /// Conductance per unit of a stored coupling: -scale for the caller's matrix, else 1.
     pub per_coupling: f64,
-    /// None: the couplings of the caller's matrix take their place.
+    /// None if the couplings of the caller's matrix are used.
     own: Option<Padded>,
 }
 
@@ -51,11 +52,11 @@ impl Conductances {
     }
 }
 
-/// Of `rows`.
+/// Indices of the two arrays in `rows`.
 pub const DIAGONAL: usize = 0;
 pub const INVERSE: usize = 1;
 
-/// Of the matrix between the 8 corners of a cube: kernels/dpcg/coarsening.cuh.
+/// Entries of the symmetric matrix between the 8 corners of a cube (kernels/dpcg/coarsening.cuh).
 const CUBE_ENTRIES: usize = 36;
 
 /// The matrix of a grid.
@@ -65,8 +66,8 @@ struct Matrix {
     rows: Padded,
 }
 
-/// Zeros around the arrays of a grid: the longest step to one of 27 points. (The solver's have a plane of them: the
-/// longest step on the finest grid.)
+/// Returns the number of zeros around the arrays of a coarse grid: the largest offset of a 27-point stencil. On the
+/// finest grid a plane of zeros suffices, as the solver's vectors have.
 fn guard(of: Cells) -> usize {
     of.plane() + of.nx + 1
 }
@@ -77,12 +78,12 @@ impl Matrix {
         Self::with(Conductances::of(own), pool, stream, of, value)
     }
 
-    /// Room for diagonals beside the conductances that are there.
+    /// Allocates the diagonals for existing conductances.
     fn with(conductances: Conductances, pool: &mut Pool, stream: &Stream, of: Cells, value: usize) -> Result<Self> {
         Ok(Self { of, conductances, rows: Padded::zeroed_in(pool, stream, 2, of.count(), guard(of), value, GRIDS)? })
     }
 
-    /// With room for the way to the next grid.
+    /// Adds the memory for the transfer to the next grid.
     fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
         let of = self.of;
         let (strides, count) = Strides::of(box_of(coarse), coarsened);
@@ -105,7 +106,7 @@ impl Matrix {
 }
 
 impl Grid {
-    /// Its memory, for another one.
+    /// Returns the memory to the pool.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         pool.give(self.weights)?;
         let arrays = [self.conductances.own, Some(self.rows), self.vectors];
@@ -118,13 +119,14 @@ impl Grid {
     }
 }
 
-/// What is needed while grids are made: sums, row sums of two grids, exact weights and products. The last three lie in
-/// what is lent to the pool, the solver's vectors.
+/// Workspace of the setup: partial sums, row sums of two grids, exact weights and products. The latter three are in the
+/// pool's workspace, the solver's vectors.
 struct Scratch {
+    /// Partial sums, and strengths of the directions with the number of rows.
     memory: Memory,
     partial: Address,
     strengths: Address,
-    /// Of grids with an even number and of the others: each has fewer points than the finest one.
+    /// Row sums of grids with even and with odd numbers. Odd grids have fewer points than the finest grid.
     excess: [Address; 2],
 }
 
@@ -135,19 +137,19 @@ impl Scratch {
         Ok(Self { memory, partial, strengths, excess: pool.borrow_pair(finest.count())? })
     }
 
-    /// Of the step to a coarse grid, behind the row sums of the grid with an odd number.
+    /// Plans the exact weights and the cubes of a coarsening step. They are stored after the row sums of the odd grid.
     fn slabs(&self, pool: &mut Pool, stream: &Stream, odd: Cells, coarse: Cells, weights: usize) -> Result<Slabs> {
         let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
         let before = (self.excess[1] - self.excess[0]) as usize + 8 * odd.count();
         let left = pool.lent().bytes - before;
         let planes = (left.saturating_sub(weights) / plane).min(coarse.nz);
         if planes < coarse.nz.min(2) {
-            // A thin grid.
+            // A thin grid needs more memory than the workspace has.
             let (memory, [weights, cubes]) = pool.lists(stream, [weights, plane * coarse.nz], GRIDS)?;
             pool.keep(memory)?;
             return Ok(Slabs { weights, cubes, points: coarse.nz });
         }
-        // A plane of cubes more than of points.
+        // A slab has one more plane of cubes than planes of points.
         let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
         let points = coarse.nz.div_ceil(slabs);
         pool.borrow(before + weights + plane * coarse.nz.min(points + 1));
@@ -156,7 +158,7 @@ impl Scratch {
     }
 }
 
-/// Exact weights, and the cubes of so many planes of points at once.
+/// Exact weights, and the cubes for `points` planes of coarse points at a time.
 struct Slabs {
     weights: Address,
     cubes: Address,
@@ -164,7 +166,7 @@ struct Slabs {
 }
 
 impl Slabs {
-    /// The slabs of a coarse grid. Points in a plane have cubes in that and in the one before.
+    /// Returns the arguments of each slab. A point needs the cubes of its plane and of the previous plane.
     fn of(&self, nz: usize, a: CoarseningArgs) -> impl Iterator<Item = CoarseningArgs> {
         (0..nz).step_by(self.points).map(move |from| {
             let (first, end) = (from.saturating_sub(1), nz.min(from + self.points));
@@ -179,24 +181,24 @@ impl Slabs {
     }
 }
 
-/// Grids but for the coarsest one, and the inverse of that one.
+/// All grids except the coarsest one, and the inverse of the coarsest matrix.
 pub struct Made {
     pub grids: Vec<Grid>,
     pub inverse: Dense,
 }
 
-/// Makes the grids of a matrix, that is multiplied by `scale`.
+/// Makes the grids of `scale` times the matrix.
 struct Maker<'a> {
     stream: &'a Stream,
     source: &'a Source,
     scalars: Address,
     scale: f64,
-    /// The numbers of the cycle are in f32.
+    /// Whether the cycle computes in f32.
     single: bool,
     scratch: Scratch,
 }
 
-/// All grids of a matrix that is multiplied by `scale`. `single`: the numbers of the cycle are in f32.
+/// Makes all grids of `scale` times the matrix. `single`: the cycle computes in f32.
 pub fn make(
     pool: &mut Pool,
     stream: &Stream,
@@ -228,7 +230,7 @@ pub fn make(
 }
 
 impl Maker<'_> {
-    /// Of grid l, before its next one is known.
+    /// Returns the arguments for grid l before the next grid is known.
     fn arguments(&self, matrix: &Matrix, l: usize) -> CoarseningArgs {
         CoarseningArgs {
             fine: box_of(matrix.of),
@@ -246,7 +248,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Grid l, and the matrix of the next one.
+    /// Returns grid l, and the matrix P^T A P of the next grid.
     fn coarsen(&self, pool: &mut Pool, matrix: Matrix, l: usize, value: usize) -> Result<(Grid, Matrix)> {
         let (stream, single, finest) = (self.stream, self.single, l == 0);
         let a = self.arguments(&matrix, l);
@@ -289,7 +291,7 @@ impl Maker<'_> {
         Ok((grid, next))
     }
 
-    /// The directions in which a grid is coarsened.
+    /// Returns the directions in which a grid is coarsened.
     fn directions(&self, of: Cells, a: &CoarseningArgs, finest: bool) -> Result<[bool; 3]> {
         if finest {
             launch::finest_strengths(self.stream, self.single, a)?;
@@ -303,7 +305,7 @@ impl Maker<'_> {
         Ok(directions(of, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMI))
     }
 
-    /// The inverse of the coarsest matrix, number l.
+    /// Returns the inverse of the coarsest matrix, on grid l.
     fn invert(&self, pool: &mut Pool, matrix: &Matrix, l: usize) -> Result<Dense> {
         let mut dense = Dense::zeroed(pool, self.stream, matrix.of.count(), None)?;
         let a = CoarsestArgs {

@@ -1,5 +1,5 @@
-//! Components of a matrix on the device (kernels/dpcg/components.cuh). The host knows their sizes, the device which one
-//! a cell is in.
+//! Connected components of a matrix on the device (kernels/dpcg/components.cuh). The host stores the sizes, and the
+//! device stores the component of each cell.
 
 use super::arrays::lists;
 use super::source::Source;
@@ -10,16 +10,16 @@ use crate::error::{Result, collected, zeroed};
 use crate::grid::cell_components::ComponentList;
 use crate::grid::cells::Cells;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const COMPONENTS: &str = "components";
 
-/// Those of the matrix that was surveyed last.
+/// Components of the matrix that was inspected last.
 pub struct Components {
     of: Cells,
-    /// Numbers of cells, and where those of chunks begin; and what is known of each component. From when there are
-    /// several.
+    /// Memory of the cells' components with the first component of each chunk, and of the data per component. Allocated
+    /// when a matrix has several components.
     memory: [Option<Memory>; 2],
-    /// Components that the second one has room for.
+    /// Number of components for which memory is allocated.
     room: usize,
     arguments: CellComponentArgs,
     size: Vec<usize>,
@@ -27,20 +27,21 @@ pub struct Components {
 }
 
 impl Components {
-    /// Of the matrix of `source`; `root`: of each cell, once it is surveyed.
+    /// Describes the matrix of `source`. `root`: address of each cell's root, which the inspection computes.
     pub fn new(source: &Source, root: Address) -> Self {
         let arguments = CellComponentArgs { cells: source.cells, m: source.m, root, ..CellComponentArgs::default() };
         Self { of: source.of, memory: [None, None], room: 0, arguments, size: Vec::new(), singular: Vec::new() }
     }
 
-    /// All cells are one.
+    /// Sets that all cells belong to one component.
     pub fn set_whole(&mut self, singular: bool) -> Result<()> {
         self.size = collected([self.of.count()], COMPONENTS)?;
         self.singular = collected([singular], COMPONENTS)?;
         Ok(())
     }
 
-    /// Numbers so many components, in the order of their first cells. Returns those of the singular ones.
+    /// Numbers `count` components in the order of their first cells. Returns the first cells of the singular
+    /// components.
     pub fn number(&mut self, stream: &Stream, count: usize, zero_row_sum: f64) -> Result<Vec<usize>> {
         let (n, chunks) = (self.of.count(), self.of.count().div_ceil(CHUNK as usize));
         if self.memory[0].is_none() {
@@ -72,27 +73,29 @@ impl Components {
         collected(singular.map(|component| component.first as usize), COMPONENTS)
     }
 
-    /// What the host knows of them.
+    /// Returns the sizes of the components and which of them are singular.
     pub fn list(&self) -> ComponentList<'_> {
         ComponentList { size: &self.size, singular: &self.singular }
     }
 
-    /// Whether all cells are one.
+    /// Returns whether all cells belong to one component.
     pub fn is_whole(&self) -> bool {
         self.size[..] == [self.of.count()]
     }
 
-    /// Row sums within this part of the center were none, where there are several.
+    /// Returns the fraction of the center below which a row sum counted as zero, if there are several components.
     pub fn zero_row_sum(&self) -> f64 {
         self.arguments.zero_row_sum
     }
 
-    /// The number of each cell's, all ones where it has none; 0: all cells are of one.
+    /// Returns the address of each cell's component, all ones for a cell without one. Returns 0 if there is one
+    /// component.
     pub fn of_cells(&self) -> Address {
         if self.is_whole() { 0 } else { self.arguments.number }
     }
 
-    /// Number of each cell's among the singular ones, in 32 bits, and of the other cells how many there are.
+    /// Stores each cell's index among the singular components in 32 bits at `labels`. Other cells receive the number of
+    /// singular components.
     pub fn label_singular(&self, stream: &Stream, labels: Address) -> Result<()> {
         let list = self.list();
         let none = list.singular_count();
@@ -103,7 +106,7 @@ impl Components {
         launch::label_singular(stream, &CellComponentArgs { labels, none: none as u32, ..self.arguments })
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.memory.iter().flatten().map(|memory| memory.bytes).sum()
     }

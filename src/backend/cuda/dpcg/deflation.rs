@@ -1,4 +1,5 @@
-//! Deflation on the device: the region of each cell, Z^T v, E^-1 and A Z t.
+//! Deflation on the device (docs/theory/dpcg.md): regions of the cells, Z^T v, the solution of systems with E, and A Z
+//! t.
 
 use super::arrays::Pool;
 use super::dense::Dense;
@@ -16,34 +17,35 @@ use crate::grid::regions::Regions;
 use crate::runtime::team::Team;
 use std::time::Instant;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const DEFLATION: &str = "deflation vectors";
 
-/// What solves systems with E.
+/// The method that solves systems with E.
 #[expect(clippy::large_enum_variant, reason = "one per handle")]
 enum Inverse {
-    /// E^-1, on the device.
+    /// Product with E^-1 on the device.
     Dense(Dense),
-    /// A factor, on the host, with g and t there.
+    /// Factor or CG on the host, with host copies of g = Z^T v and t = E^-1 g.
     Host { coarse: CoarseMatrix, scratch: Scratch, g: Vec<f64>, t: Vec<f64> },
 }
 
-/// Deflation vectors, and E of them.
+/// Z, E and the vectors g and t.
 pub struct Deflation {
     region: RegionNumbers,
     regions: Labelled,
     inverse: Inverse,
     vectors: Memory,
-    /// g = Z^T v; t = E^-1 g with a zero after it, for cells in no region.
+    /// g = Z^T v on the device.
     g: Address,
+    /// t = E^-1 g, followed by a zero for cells in no region.
     t: Address,
-    /// Nanoseconds of products with E^-1, on the device.
+    /// Time of products with E^-1 on the device, in ns.
     clock: Address,
     host_bytes: usize,
 }
 
 impl Deflation {
-    /// How systems with E are solved.
+    /// Returns the method that solves systems with E.
     pub fn solver(&self) -> Solver {
         match &self.inverse {
             Inverse::Dense(_) => Solver::Inverse,
@@ -51,7 +53,8 @@ impl Deflation {
         }
     }
 
-    /// `scale`: a power of two that brings the largest center near one; `singular`: cells of singular components.
+    /// Computes E and its inverse or factor. `scale` is a power of two that brings the largest center near 1.
+    /// `singular`: cells of singular components.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
@@ -68,7 +71,7 @@ impl Deflation {
         let mut solver = of.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
             inverse = match on_device(pool, stream, of.source, &region, singular, scale) {
-                // A factor of the host's takes none of this memory.
+                // A factorization on the host needs no such device memory.
                 Err(error) if count > Dense::MOST && error.is_too_much() => None,
                 made => made?,
             };
@@ -95,7 +98,7 @@ impl Deflation {
         Ok(Self { region, regions, inverse, vectors, g, t, clock, host_bytes })
     }
 
-    /// Its memory, for another one.
+    /// Returns the memory to the pool.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         self.region.give(pool)?;
         self.regions.give(pool)?;
@@ -103,12 +106,12 @@ impl Deflation {
         if let Inverse::Dense(inverse) = self.inverse { inverse.give(pool) } else { Ok(()) }
     }
 
-    /// E^-1 is applied by the device.
+    /// Returns whether the device applies E^-1.
     pub fn is_on_device(&self) -> bool {
         matches!(self.inverse, Inverse::Dense(_))
     }
 
-    /// t = E^-1 Z^T v. Seconds of E^-1, where the host does it.
+    /// Computes t = E^-1 Z^T v. Returns the host's time for E^-1 in seconds, or 0.
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
         self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
@@ -126,7 +129,7 @@ impl Deflation {
         }
     }
 
-    /// t = E^-1 Z^T q with <Z^T q, t>, where E^-1 is on the device.
+    /// Computes t = E^-1 Z^T q and <Z^T q, t>. Requires E^-1 on the device.
     pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
         self.regions.sums(stream, q, self.g, Sum { how: 0, conditional: 0, ..sum })?;
         match &self.inverse {
@@ -135,12 +138,12 @@ impl Deflation {
         }
     }
 
-    /// The device counts seconds from here on.
+    /// Zeros the device's clock.
     pub fn start_clock(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.clock, 0, size_of::<u64>())
     }
 
-    /// Waits; seconds of E^-1 on the device.
+    /// Waits and returns the time of E^-1 on the device in seconds.
     pub fn seconds_on_device(&self, stream: &Stream) -> Result<f64> {
         let mut nanoseconds = [0u64];
         stream.fetch(&mut nanoseconds, self.clock)?;
@@ -148,20 +151,21 @@ impl Deflation {
         Ok(1e-9 * nanoseconds[0] as f64)
     }
 
-    /// Regions of cells, and t.
+    /// Returns the addresses of the regions and of t.
     pub fn region_and_t(&self) -> (Address, Address) {
         (self.region.at(), self.t)
     }
 
-    /// v = P v, P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009), and <p, v>.
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Returns the
+    /// host's time for E^-1 in seconds.
     pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<f64> {
-        // A sum is the last kernel's.
+        // The last kernel computes the sum.
         let seconds = self.solve(stream, v, Sum { partial: 0, how: 0, conditional: 0, ..sum })?;
         launch::subtract_deflated(stream, &self.arguments(source, v, p, sum))?;
         Ok(seconds)
     }
 
-    /// x = x + Z E^-1 Z^T v.
+    /// Computes x = x + Z E^-1 Z^T v. Returns the host's time for E^-1 in seconds.
     pub fn add_part(&mut self, stream: &Stream, source: &Source, v: Address, x: Address) -> Result<f64> {
         let seconds = self.solve(stream, v, Sum::default())?;
         launch::add_deflated(stream, &self.arguments(source, x, 0, Sum::default()))?;
@@ -172,19 +176,20 @@ impl Deflation {
         DeflatedArgs { cells: source.cells, m: source.m, region: self.region.at(), t: self.t, v, p, sum }
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn device_bytes(&self) -> usize {
         let inverse = if let Inverse::Dense(inverse) = &self.inverse { inverse.bytes() } else { 0 };
         self.region.bytes() + self.regions.bytes() + self.vectors.bytes + inverse
     }
 
-    /// Of the host's.
+    /// Returns the bytes of host memory.
     pub fn host_bytes(&self) -> usize {
         self.host_bytes
     }
 }
 
-/// E of the matrix, inverted; none where it is so ill-conditioned that a product with its inverse would lose too much.
+/// Computes and inverts E = Z^T A Z. Returns none if max E_rr max |E^-1_rs| exceeds LARGEST_CONDITION; a product with
+/// E^-1 would then be inaccurate.
 fn on_device(
     pool: &mut Pool,
     stream: &Stream,
@@ -209,7 +214,7 @@ fn on_device(
         }
     };
     stream.fill(sums, 0, bytes)?;
-    // Sums are spent when the inversion begins.
+    // The sums are no longer needed when the inversion begins, so it may overwrite them.
     let mut dense = Dense::zeroed(pool, stream, n, Some(sums))?;
     stream.send(dense.null_of, &regions.null_of)?;
     stream.send(dense.nulls, &[regions.nulls as u32])?;

@@ -1,5 +1,5 @@
-//! Dense symmetric positive matrices on the device, and their inverses (kernels/common/inverse.cuh,
-//! kernels/dpcg/dense.cuh): E, and the coarsest grid of multigrid.
+//! Dense symmetric positive definite matrices on the device and their inverses: E, and the coarsest matrix of multigrid
+//! (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
 
 use super::arrays::Pool;
 use crate::backend::cuda::driver::{Memory, Stream};
@@ -9,36 +9,39 @@ use crate::backend::cuda::launch::{
 };
 use crate::error::Result;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const INVERSE: &str = "the inverse of a coarse matrix";
 
-/// A matrix that becomes its inverse.
+/// A matrix that is replaced by its inverse.
 pub struct Dense {
     memory: Memory,
     n: usize,
-    /// The matrix is in the first of them.
+    /// The matrix is in the first buffer.
     buffers: [Address; 2],
     pivots: Address,
-    /// Its diagonal; of each unknown the null vector that it is a part of, and whether it is left out; how many of
-    /// these there are.
+    /// Diagonal of the matrix.
     pub diagonal: Address,
+    /// Null vector of each unknown, counted from 1, and a bit for the removed unknown; 0 if there is none.
     pub null_of: Address,
+    /// Number of null vectors.
     pub nulls: Address,
-    /// Of null vectors.
+    /// Shift of each null vector: 1 / (c k^2) and c.
     shift: Address,
+    /// Largest entries of the inverse and of the matrix.
     largest: Address,
 }
 
 impl Dense {
-    /// Most unknowns of a coarsest grid, and of E.
+    /// Largest number of unknowns of a coarsest grid, and of E.
     pub const MOST: usize = MOST_UNKNOWNS as usize;
     pub const MOST_VECTORS: usize = MOST_VECTORS as usize;
 
-    /// Room for a matrix of zeros, without null vectors. `work`: n^2 numbers of others until [`Self::settle`].
+    /// Allocates a zero matrix without null vectors. `work`: n^2 values that are used as workspace until
+    /// [`Self::settle`].
     pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize, work: Option<Address>) -> Result<Self> {
         let square = 8 * n * n;
         let own = if work.is_some() { 0 } else { square };
-        // Two numbers of a null vector, of which there may be as many as unknowns.
+        // Each null vector has two numbers; there may be as many null vectors as unknowns.
         let sizes = [square, own, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 16 * n, 16];
         let (memory, [first, second, pivots, diagonal, null_of, nulls, shift, largest]) =
             pool.lists(stream, sizes, INVERSE)?;
@@ -47,7 +50,7 @@ impl Dense {
         Ok(Self { memory, n, buffers, pivots, diagonal, null_of, nulls, shift, largest })
     }
 
-    /// The inverse lies in its own memory from here on.
+    /// Moves the inverse to its own memory, so that the workspace may be used otherwise.
     pub fn settle(&mut self, stream: &Stream) -> Result<()> {
         let own = self.memory.address;
         if self.buffers[0] != own {
@@ -57,12 +60,12 @@ impl Dense {
         Ok(())
     }
 
-    /// Keeps its memory for the next factorization.
+    /// Keeps the memory for the next factorization.
     pub fn keep(self, pool: &mut Pool) -> Result<()> {
         pool.keep(self.memory)
     }
 
-    /// An inverse that the host has made, of any size.
+    /// Copies an inverse of any size from the host.
     pub fn sent(pool: &mut Pool, stream: &Stream, inverse: &[f64]) -> Result<Self> {
         let (memory, [first]) = pool.lists(stream, [size_of_val(inverse)], INVERSE)?;
         stream.send(first, inverse)?;
@@ -71,7 +74,7 @@ impl Dense {
         Ok(Self { memory, n, buffers, pivots: 0, diagonal: 0, null_of: 0, nulls: 0, shift: 0, largest: 0 })
     }
 
-    /// Its memory, for another one.
+    /// Returns the memory to the pool.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         pool.give(self.memory)
     }
@@ -80,12 +83,12 @@ impl Dense {
         self.n
     }
 
-    /// The matrix, or its inverse.
+    /// Returns the address of the matrix, or of its inverse after `invert`.
     pub fn matrix(&self) -> Address {
         self.buffers[0]
     }
 
-    /// Inverts it; unknowns that are left out are zero.
+    /// Inverts the matrix. Rows and columns of removed unknowns remain zero.
     pub fn invert(&mut self, stream: &Stream) -> Result<()> {
         let what = (&mut self.buffers, self.diagonal, self.pivots, self.n);
         InverseArgs::all_steps(what, |a| launch::invert_step(stream, a))
@@ -97,7 +100,8 @@ impl Dense {
         NullArgs { from, to, diagonal, null_of, nulls, shift, largest, n: self.n as i32, add: i32::from(add) }
     }
 
-    /// The part of the inverse without null vectors, before and after it; with `shifted` that of A + c u u^T.
+    /// Turns the inverse G into the pseudoinverse (I - u u^T / k) G (I - u u^T / k), where k = u^T u, for each null
+    /// vector u. With `shifted` it adds u u^T / (c k^2), the inverse for A + c u u^T.
     pub fn complete(&mut self, stream: &Stream, shifted: bool) -> Result<()> {
         if shifted {
             launch::find_shifts(stream, &self.null_args(false))?;
@@ -109,7 +113,7 @@ impl Dense {
         Ok(())
     }
 
-    /// The inverse times a number.
+    /// Multiplies the inverse by a number.
     pub fn multiply_by(&mut self, stream: &Stream, factor: f64) -> Result<()> {
         let ([from, to], count) = (self.buffers, self.n * self.n);
         stream.fill(to, 0, 8 * count)?;
@@ -119,7 +123,7 @@ impl Dense {
         Ok(())
     }
 
-    /// Waits; max A_rr max |A^-1_rs|.
+    /// Waits and returns max A_rr max |A^-1_rs|.
     pub fn condition(&self, stream: &Stream) -> Result<f64> {
         launch::find_condition(stream, &self.null_args(false))?;
         let mut largest = [0.0; 2];
@@ -128,7 +132,7 @@ impl Dense {
         Ok(largest[0] * largest[1])
     }
 
-    /// out = A^-1 input; nanoseconds are added at `clock`.
+    /// Computes out = A^-1 input and adds its time in ns at `clock`.
     pub fn multiply(&self, stream: &Stream, input: Address, out: Address, clock: Address, sum: Sum) -> Result<()> {
         let (matrix, n) = (self.matrix(), self.n as i32);
         launch::dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })

@@ -1,4 +1,4 @@
-//! What surrounds PCG: the caller's arrays, means over singular components, the deflated part of x.
+//! Steps before and after PCG: the caller's arrays, means over singular components, and the deflated part of x.
 
 use super::run::{Rhs, Run};
 use super::state::Vectors;
@@ -23,7 +23,7 @@ impl Run<'_> {
         CellTransferArgs { cells: self.source.cells, array, vector, factor, sum: Sum::default() }
     }
 
-    /// b = scale input, with its square.
+    /// Computes b = scale input and <b, b>.
     fn load_rhs_square(&mut self, scale: f64) -> Result<()> {
         let of = CellTransferArgs { sum: self.sum(), ..self.transfer(self.call.input, self.k.vectors.b, scale) };
         launch::cell_load(self.stream, &of)?;
@@ -35,7 +35,7 @@ impl Run<'_> {
         self.stream.fill(vector, 0, 8 * self.source.of.count())
     }
 
-    /// v = v - mean(v) over singular components, plus the kept means with `restore`.
+    /// Computes v = v - mean(v) over singular components; with `restore` it also adds the kept means.
     pub(super) fn shift(&mut self, v: Address, restore: bool) {
         self.step(|s| match &s.k.singular {
             Some(singular) => singular.shift(s.stream, v, restore),
@@ -68,7 +68,7 @@ impl SolveSteps for Run<'_> {
         self.k.deflation.is_some()
     }
 
-    /// Who loads b anew projects it as before: what is there stays.
+    /// Loads b unless the device has it already. After a load, b is projected as before, so a projected b is kept.
     fn load_rhs(&mut self, scale: f64) {
         let there = Rhs { scale, projected: self.k.singular.is_some() };
         if self.rhs != there {
@@ -108,7 +108,7 @@ impl SolveSteps for Run<'_> {
         })
     }
 
-    /// x = x^ + Z E^-1 Z^T (b - A x^).
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^) and returns max |x| (Tang, Nabben, Vuik and Erlangga 2009).
     fn back_substitute(&mut self) -> f64 {
         let Vectors { x, q, .. } = self.k.vectors;
         if self.k.deflation.is_some() {
@@ -119,7 +119,7 @@ impl SolveSteps for Run<'_> {
                 Ok(())
             });
         }
-        // Where singular, x is shifted first.
+        // In a singular system the means of x are shifted before the maximum is needed.
         if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }
     }
 

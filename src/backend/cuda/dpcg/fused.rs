@@ -1,5 +1,5 @@
-//! An iteration in few passes over memory (kernels/dpcg/fused.cuh): `descend` and `ascend` with a short Neumann series,
-//! or what stands around a cycle of multigrid.
+//! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh). `descend` and
+//! `ascend` contain a short Neumann series, or the operations before and after a multigrid cycle.
 
 use super::source::Source;
 use super::state::{Passes, State, Vectors};
@@ -10,12 +10,12 @@ use crate::error::Result;
 use std::mem::offset_of;
 
 impl State {
-    /// Stages are fused: the device does all of an iteration.
+    /// Returns whether steps are fused. The device then executes all of an iteration.
     pub fn is_fused(&self) -> bool {
         self.passes != Passes::Textbook && self.recorded.is_some()
     }
 
-    /// `descend` is, too.
+    /// Returns whether `descend` also computes v = D^-1 K r.
     pub fn is_series(&self) -> bool {
         self.is_fused() && self.passes != Passes::AroundCycle
     }
@@ -24,19 +24,20 @@ impl State {
         if let Passes::Series(order) = self.passes { order } else { 0 }
     }
 
-    /// v = D^-1 K r and rho of a start.
+    /// Computes v = D^-1 K r and rho at the start of a solve.
     pub fn begin_descend(&self, stream: &Stream, source: &Source, rho: Sum) -> Result<()> {
         self.descend(stream, &FusedArgs { sum: rho, ..self.passes_args(source) })
     }
 
-    /// p = z, q = A p and t of a start: sigma is <p, q> of the scalars, less <Z^T q, t> in `part` where there is one.
+    /// Computes p = z, q = A p and t at the start of a solve. sigma is <p, q>, minus <Z^T q, t> in `part` if there is
+    /// deflation.
     pub fn begin_ascend(&self, stream: &Stream, source: &Source, part: Sum) -> Result<()> {
         let energy = self.vectors.sum_to(offset_of!(Scalars, sigma));
         self.ascend(stream, source, energy, [energy, part])
     }
 
-    /// From p, q and t with P A p = q - A Z t, rho and sigma to those of the next iteration, or to the end. `last` is
-    /// what the last kernel is told.
+    /// Launches an iteration from p, q and t, with P A p = q - A Z t. The kernels also update rho and sigma, or end the
+    /// loop. `last` is the sum of the last kernel.
     pub fn fused_iteration(&self, stream: &Stream, source: &Source, last: Sum) -> Result<()> {
         let rho = Sum { how: Use::Rho as i32, conditional: 0, ..last };
         let a = FusedArgs { sum: rho, ..self.passes_args(source) };
@@ -59,7 +60,8 @@ impl State {
         [launch::descend_0, launch::descend_1, launch::descend_2][self.order()](stream, a)
     }
 
-    /// <p, q> is `alone`, or comes with <Z^T q, t>.
+    /// Computes x, p and q. Without deflation <p, q> is the sum `alone`; with deflation <p, q> and <Z^T q, t> are two
+    /// sums.
     fn ascend(&self, stream: &Stream, source: &Source, alone: Sum, [energy, part]: [Sum; 2]) -> Result<()> {
         let ascend = [launch::ascend_0, launch::ascend_1, launch::ascend_2][self.order()];
         let a = self.passes_args(source);

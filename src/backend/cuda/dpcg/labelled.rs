@@ -1,4 +1,4 @@
-//! Sums over labelled cells (kernels/dpcg/labelled.cuh): of singular components, and of deflation regions.
+//! Sums over labelled cells (kernels/dpcg/labelled.cuh), for singular components and for deflation regions.
 
 use super::arrays::Pool;
 use super::components::Components;
@@ -8,25 +8,26 @@ use crate::backend::cuda::launch::{Added, Address, CHUNK, CellLabels, LabelledAr
 use crate::error::{Result, reset};
 use crate::grid::cells::Cells;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const LABELS: &str = "cells by label";
 
-/// Numbers of a label: sum, sum of magnitudes, mean, kept mean.
+/// Numbers per label: sum, sum of magnitudes, mean, kept mean.
 const NUMBERS: usize = 4;
 
-/// Cells by label on the device, and room for sums over them.
+/// Lists of cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// For the labels, and for slots. Half of that may be unused, so that the next labels need no other.
+    /// Memory of the labels and of the slots. Sizes are rounded up to a power of two, so that other labels can reuse
+    /// the memory.
     memory: [Memory; 2],
-    /// Labels of its own.
+    /// Memory of the labels, if this object owns them.
     own: Option<Memory>,
     arguments: LabelledArgs,
-    /// Room for the sums on the host.
+    /// Host buffer for the sums.
     seen: Vec<f64>,
 }
 
 impl Labelled {
-    /// Of cells with these labels.
+    /// Lists the cells by label.
     pub fn new(pool: &mut Pool, stream: &Stream, cells: Cells, labels: CellLabels) -> Result<Self> {
         let (count, of) = (labels.count as usize, cells.count());
         let chunks = of.div_ceil(CHUNK as usize);
@@ -37,7 +38,7 @@ impl Labelled {
         let counted = ListArgs { labels, cells: of as i64, chunk_slots, chunk_items, ..Default::default() };
         launch::list_slots(stream, &counted)?;
         launch::scan(stream, &ScanArgs { values: chunk_slots, count: chunks as i64, arrays: 2 })?;
-        // A chunk of cells that all have one label is one slot.
+        // With a single label, each chunk of cells is one slot.
         let (mut slot_count, mut item_count) = ([chunks as u32], [of.div_ceil(SEGMENT as usize) as u32]);
         if labels.of != 0 {
             stream.fetch(&mut slot_count, chunk_slots + 4 * chunks as u64)?;
@@ -48,7 +49,7 @@ impl Labelled {
         let sizes = [8 * room, 4 * room, 8 * room, 4 * item_room];
         let (of_slots, [slots, place, sums, items]) = pool.lists(stream, sizes, LABELS)?;
         let place = if count > 1 { place } else { 0 };
-        // Labels of slots are needed before there are sums.
+        // The labels of slots are stored where the sums are stored later.
         let list = ListArgs { slots, items, slot_label: sums, label_start, place, cells_of, ..counted };
         launch::list_slots(stream, &list)?;
         launch::scan(stream, &ScanArgs { values: label_start, count: count as i64, arrays: 1 })?;
@@ -72,7 +73,7 @@ impl Labelled {
         Ok(Self { memory: [of_labels, of_slots], own: None, arguments, seen })
     }
 
-    /// Of the cells of singular components; none where there are none.
+    /// Lists the cells of singular components by component. Returns none if no component is singular.
     pub fn of_singular(
         pool: &mut Pool,
         stream: &Stream,
@@ -93,22 +94,23 @@ impl Labelled {
         Ok(Some(made))
     }
 
-    /// Their memory, for others.
+    /// Returns the memory to the pool.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         self.own.into_iter().chain(self.memory).try_for_each(|memory| pool.give(memory))
     }
 
-    /// Labels.
+    /// Returns the number of labels.
     pub fn labels(&self) -> usize {
         self.arguments.labels.count as usize
     }
 
-    /// Those of cells.
+    /// Returns the labels of the cells.
     pub fn of_cells(&self) -> CellLabels {
         self.arguments.labels
     }
 
-    /// Sums of v by label, those of the sums alone to `g`, where it is not 0. `sum`: of the loop they are in.
+    /// Computes the sums of v by label, and stores the bare sums at `g` too unless `g` is 0. `sum` names the loop to
+    /// which the kernels belong.
     pub fn sums(&self, stream: &Stream, v: Address, g: Address, sum: Sum) -> Result<()> {
         self.sums_of(stream, &LabelledArgs { v, g, sum, ..self.arguments })
     }
@@ -118,19 +120,19 @@ impl Labelled {
         launch::label_sums(stream, a)
     }
 
-    /// v = v - mean(v) for each label, plus the kept mean with `restore`.
+    /// Computes v = v - mean(v) for each label; with `restore` it also adds the kept mean.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.sums(stream, v, 0, Sum::default())?;
         launch::cell_shift(stream, &LabelledArgs { v, restore: i32::from(restore), ..self.arguments })
     }
 
-    /// Remembers the means of v.
+    /// Stores the means of v for a later `shift` with `restore`.
     pub fn keep(&self, stream: &Stream, v: Address) -> Result<()> {
         self.sums(stream, v, 0, Sum::default())?;
         launch::cell_keep_means(stream, &self.arguments)
     }
 
-    /// The label with the largest |sum v| / sum |v|, and both sums.
+    /// Returns the label with the largest |sum v| / sum |v|, and both sums.
     pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
         for added in [Added::Values, Added::Magnitudes] {
             self.sums_of(stream, &LabelledArgs { v, added: added as i32, ..self.arguments })?;
@@ -142,21 +144,21 @@ impl Labelled {
         Ok((worst, values[NUMBERS * worst], values[NUMBERS * worst + 1]))
     }
 
-    /// Sum over labels of mean(v)^2 sum_i 1 / center_i; the means are spent, but for the kept ones.
+    /// Returns sum over labels of mean(v)^2 sum_i 1 / center_i. Overwrites the means, but not the kept means.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         self.sums(stream, v, 0, Sum::default())?;
         self.sums_of(stream, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;
         Ok(self.see(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
     }
 
-    /// Waits, and reads the sums.
+    /// Waits and returns the sums.
     fn see(&mut self, stream: &Stream) -> Result<&[f64]> {
         stream.fetch(&mut self.seen, self.arguments.totals)?;
         stream.wait()?;
         Ok(&self.seen)
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.own.iter().chain(&self.memory).map(|memory| memory.bytes).sum()
     }

@@ -1,10 +1,11 @@
-//! Deflated PCG on a CUDA device: natural storage with zeros around it.
+//! Deflated PCG on a CUDA device (docs/theory/dpcg.md). Arrays are in natural order with zeros before and after them.
 //!
-//! Each may use those before it: `arrays` (memory), `dense` (inverses), `source` (the matrix), `components` (of it),
-//! `labelled` (sums over components and regions), `survey` (the first look at a matrix), `regions`, `deflation`,
-//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell`, `aggregated` (preconditioners), `state` (the data of a
-//! factorization), `fused` (an iteration in few passes), `run` (the steps of PCG and its loop), `ends` (a solve
-//! around them).
+//! A file may use the files that this list names before it. `arrays` allocates memory, and `dense` inverts matrices.
+//! `source` stores the matrix, and `components` finds its connected components. `labelled` computes sums over
+//! components and regions. `survey` inspects a matrix, and `regions` and `deflation` implement the deflation.
+//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` are preconditioners. `state` holds the
+//! data of a factorization. `fused` executes an iteration in few passes, `run` has the steps of PCG and its loop, and
+//! `ends` has the start and the end of a solve.
 
 mod aggregated;
 mod arrays;
@@ -50,28 +51,29 @@ use survey::{Made, Surveyor, on_host};
 
 /// The `cuda` backend.
 pub struct Cuda {
-    // Dropped in this order: what lies on the device before the device.
+    // Dropped in this order: device memory before the device.
     state: Option<State>,
     source: Option<Source>,
-    /// Room for arrays that are on the host: input, and output.
+    /// Device buffers for an input and an output on the host.
     staging: Option<Memory>,
     surveyor: Option<Surveyor>,
-    /// The host's copy of the matrix, until `factorize`, where it is needed; and who looks at it.
+    /// Host copy of the matrix, made where it is needed and dropped at `factorize`.
     kept: OnceCell<Kept>,
+    /// Thread team that inspects the host copy.
     team: Option<Team>,
-    /// What points out of the box.
+    /// Couplings that point out of the box.
     outward: Outward,
-    /// Until `factorize`, where some are wanted and found.
+    /// Deflation regions, from `find_regions` until `factorize`; none without deflation.
     regions: Option<Regions>,
     threads: usize,
     session: Session,
 }
 
-/// Below this many cells one thread of the host looks at a matrix.
+/// Number of cells below which one CPU thread inspects a matrix.
 const WORTH_A_TEAM: usize = 16_384;
 
 impl Cuda {
-    /// On the device with this ordinal; `threads` at most copy arrays of the host and look at its matrix.
+    /// Opens the device with this ordinal. At most `threads` CPU threads copy host arrays and inspect the matrix.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
         Ok(Self::with(Session::open(ordinal, &launch::DPCG, threads)?, threads))
     }
@@ -100,7 +102,7 @@ impl Cuda {
         Ok(())
     }
 
-    /// Couplings that point out of the box, as they were seen in `a`, whose arrays are at `input`.
+    /// Returns the couplings that point out of the box. `seen` was found in `a`, whose arrays are at `input`.
     fn outward_of(&self, a: &CellView, input: &[CellArray; 4], seen: &CellFindings) -> Result<Outward> {
         let counts = seen.outward.map(|count| count as usize);
         if seen.first_outward == u64::MAX {
@@ -124,7 +126,7 @@ impl Cuda {
     }
 }
 
-/// The caller's matrix as the host has kept it: its names, its extents.
+/// Returns the host copy of the matrix as a view with the caller's names and extents.
 fn as_given<'k>(a: &CellView, kept: &SevenPoints<'k>) -> CellView<'k> {
     let of = |name, values| Values::new(name, values, a.cells, a.cells.nx, a.cells.plane());
     let forward = [0, 1, 2].map(|d| of(a.forward[d].name, kept.forward[d]));
@@ -142,7 +144,7 @@ impl DpcgBackend for Cuda {
         }
         let _entered = self.session.device.clone().enter()?;
         if self.source.as_ref().is_none_or(|source| source.of != a.cells) {
-            // Their memory first.
+            // Frees the old memory before the new allocation.
             (self.state, self.surveyor, self.source, self.staging) = (None, None, None, None);
             let source = self.source.insert(Source::new(self.session.stream(), a.cells)?);
             self.surveyor = Some(Surveyor::new(self.session.stream(), source)?);
@@ -157,7 +159,7 @@ impl DpcgBackend for Cuda {
         if seen.unusual == 0 {
             return Ok(f64::from_bits(seen.center_max));
         }
-        // The host's text makes the errors.
+        // The inspection on the host creates the error message.
         let stream = self.session.stream();
         let here = as_given(a, &on_host(&self.kept, source, stream)?);
         InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
@@ -226,7 +228,8 @@ impl DpcgBackend for Cuda {
         let result = program(&mut run);
         let failed = run.call.failed.take();
         let stream = self.session.stream();
-        // The next call may come on another stream, and nothing that was borrowed is used after this.
+        // Waits because the next call may use another stream, and the borrowed arrays must not be used after the
+        // return.
         let waited = stream.wait();
         if let Some(error) = failed {
             return Err(error);

@@ -1,23 +1,23 @@
-//! What both multigrids have: residuals go to the coarse grids divided by a power of two near the largest value, which
-//! a short format holds.
+//! Scaling of residuals for multigrid: r is divided by a power of two near max |r|, so that single precision can
+//! represent it.
 
 use crate::backend::cuda::driver::Stream;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, ScaleArgs};
 use crate::error::Result;
 
-/// Where that is found.
+/// Addresses of the scaling factor.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// A value a block.
+    /// One value per block.
     pub partial: Address,
-    /// 1 / s and s.
+    /// 1 / s and s, where s is the power of two.
     pub scales: Address,
     pub scalars: Address,
 }
 
 impl Scale {
-    /// Of max |r|.
+    /// Computes s from max |r|.
     pub fn find(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
         let Self { partial, scales, scalars } = *self;
         launch::cell_scale(stream, &ScaleArgs { count, v: r, partial, scales, scalars })

@@ -1,4 +1,4 @@
-//! The regions of deflation on the device.
+//! Deflation regions on the device (docs/theory/dpcg.md, regions).
 
 use super::arrays::{Padded, Pool};
 use super::survey::Made;
@@ -7,26 +7,27 @@ use crate::backend::cuda::launch::{Address, CellLabels};
 use crate::error::{Result, collected, zeroed};
 use crate::grid::regions::{NONE, Regions};
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const REGIONS: &str = "deflation regions";
 
-/// Bit of the unknown that is left out where vectors add up to a null vector (kernels/dpcg/dense.cuh).
+/// Bit that marks the removed unknown of a null vector (kernels/dpcg/dense.cuh).
 const LEFT_OUT: u32 = 1 << 31;
 
-/// A number of 16 bits a cell.
+/// The region of each cell, in 16 bits.
 pub struct RegionNumbers {
-    /// Around them, and for cells in no region, `count`.
+    /// Region numbers. The padding, and cells in no region, contain `count`.
     numbers: Padded,
-    /// Vectors.
+    /// Number of regions, that is, of columns of Z.
     pub count: usize,
-    /// Of each vector the null vector that it is a part of, counted from 1, and whether it is the surplus one of that.
+    /// For each column of Z, the null vector to which it belongs, counted from 1, or 0. A bit marks the column that is
+    /// removed.
     pub null_of: Vec<u32>,
-    /// Null vectors that vectors add up to.
+    /// Number of null vectors of A that are sums of columns of Z.
     pub nulls: usize,
 }
 
 impl RegionNumbers {
-    /// Those that the device has found: `regions` does not say those of cells.
+    /// Computes the regions of the cells from the classes of the inspection; `regions` has no entry per cell.
     pub fn new(pool: &mut Pool, stream: &Stream, made: &Made, regions: &Regions) -> Result<Self> {
         let (of, value) = (made.source.of, size_of::<u16>());
         let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, REGIONS)?;
@@ -37,7 +38,7 @@ impl RegionNumbers {
         Ok(Self { numbers, count: regions.count, null_of, nulls: regions.surplus.len() })
     }
 
-    /// The same with those of cells.
+    /// Returns `regions` with the region of each cell, copied from the device.
     pub fn on_host(&self, stream: &Stream, made: &Made, regions: &Regions) -> Result<Regions> {
         let mut of: Vec<u16> = zeroed(made.source.of.count(), REGIONS)?;
         stream.fetch(&mut of, self.at())?;
@@ -48,7 +49,7 @@ impl RegionNumbers {
         Ok(Regions { of, count: regions.count, found: regions.found, null_vector, surplus })
     }
 
-    /// Of the first cell.
+    /// Returns the address of the first cell's region.
     pub fn at(&self) -> Address {
         self.numbers.at(0)
     }
@@ -57,7 +58,7 @@ impl RegionNumbers {
         CellLabels { of: self.at(), wide: 0, count: self.count as u32 }
     }
 
-    /// Its memory, for another one.
+    /// Returns the memory to the pool.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         pool.give(self.numbers.into_memory())
     }

@@ -1,5 +1,5 @@
-//! The steps of deflated PCG on the device, the textbook ones. A step launches and returns; one that returns a scalar
-//! waits for it.
+//! The steps of deflated PCG on the device (docs/theory/dpcg.md), with unfused kernels or the passes of fused.rs. A
+//! step launches kernels and returns; a step that returns a scalar waits.
 
 use super::deflation::Deflation;
 use super::source::Source;
@@ -23,24 +23,24 @@ use crate::report::{Event, Observer};
 use std::mem::offset_of;
 use std::sync::Arc;
 
-/// One run: what is on the device, and the caller's arrays.
+/// State of one run.
 pub struct Run<'a> {
     pub k: &'a mut State,
     pub source: &'a Source,
     pub stream: &'a Stream,
     pub call: Call<'a>,
-    /// What is in b.
+    /// How b was loaded.
     pub rhs: Rhs,
-    /// <r, r>, where r is a residual of x.
+    /// <r, r>, if r is the residual of x.
     pub norm2: f64,
 }
 
-/// What b is of the caller's array.
+/// Relation of the device's b to the caller's array.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rhs {
-    /// Its factor; 0: nothing was loaded.
+    /// Factor of b; 0 if nothing was loaded.
     pub scale: f64,
-    /// Without its means over singular components.
+    /// Whether the means over singular components were subtracted.
     pub projected: bool,
 }
 
@@ -51,12 +51,11 @@ impl Attempts for Run<'_> {
 }
 
 impl State {
-    /// Records an iteration where the device does all of it; the loop of the previous factorization stays where its
-    /// launches are the same.
+    /// Records an iteration if the device executes all of it. A previous loop with the same launches is reused.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let previous = self.recorded.take();
         if self.deflation.as_ref().is_none_or(Deflation::is_on_device) {
-            // Passes are fused from here on.
+            // `is_fused` tests `recorded`, so it must be set before the iteration is recorded.
             self.recorded = Some(Recorded::default());
             let bodies = if without_graphs() { &[][..] } else { &[1] };
             let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
@@ -65,7 +64,8 @@ impl State {
         Ok(())
     }
 
-    /// From p, q = P A p, rho and sigma to those of the next iteration, or to the end.
+    /// Launches an iteration: r -= alpha q, z = M^-1 r, x += alpha p, p = z + beta p, q = P A p. The kernels also
+    /// update rho = <r, z> and sigma = <p, q>, or end the loop.
     fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
         let Vectors { x, r, p, q, z, .. } = self.vectors;
         let sum = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, norm2)) };
@@ -78,34 +78,35 @@ impl State {
         self.multiply(stream, source, Sum { how: Use::LastSigma as i32, conditional, ..sum })
     }
 
-    /// Of as many values as there are cells.
+    /// Returns the arguments of a vector operation over all cells.
     pub fn vector_args(&self, a: Address, out: Address, factor: f64) -> VectorArgs {
         let count = self.vectors.of.count() as i64;
         VectorArgs { count, a, b: 0, out, other: 0, factor, sum: Sum::default() }
     }
 
-    /// out = a.
+    /// Computes out = a.
     pub fn copy(&self, stream: &Stream, a: Address, out: Address) -> Result<()> {
         launch::cell_direct(stream, &self.vector_args(a, out, 0.0))
     }
 
+    /// Returns the arguments of the kernels that compute A v or b - A v.
     pub fn product_args(&self, source: &Source, v: Address, out: Address, sum: Sum) -> CellProductArgs {
         CellProductArgs { cells: source.cells, m: source.m, v, b: self.vectors.b, out, sum }
     }
 
-    /// q = P A p with <p, q>.
+    /// Computes q = P A p and <p, q>.
     pub fn multiply(&mut self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
         let Vectors { p, q, .. } = self.vectors;
         if self.deflation.is_none() {
             return launch::cell_product(stream, &self.product_args(source, p, q, sum));
         }
-        // It is the sum of the last kernel.
+        // The last kernel computes the sum.
         let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
         launch::cell_product(stream, &self.product_args(source, p, q, none))?;
         self.project(stream, source, q, p, sum)
     }
 
-    /// v = P v with <p, v>.
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T.
     pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<()> {
         if let Some(deflation) = &mut self.deflation {
             self.seconds_coarse += deflation.project(stream, source, v, p, sum)?;
@@ -113,7 +114,7 @@ impl State {
         Ok(())
     }
 
-    /// z = M^-1 r with <r, z>.
+    /// Computes z = M^-1 r and <r, z>.
     pub fn precondition(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
         let Vectors { r, z, .. } = self.vectors;
         let summed = match self.preconditioner {
@@ -131,14 +132,14 @@ impl State {
         launch::cell_dot(stream, &VectorArgs { b: z, sum, ..self.vector_args(r, 0, 1.0) })
     }
 
-    /// z = M^-1 r of a Neumann series, and <r, z>.
+    /// Computes z = K^T D^-1 K r and <r, z>, where K is a Neumann series of order `order` (van der Vorst 1982).
     fn neumann(&self, stream: &Stream, source: &Source, order: usize, sum: Sum) -> Result<()> {
         let Vectors { r, q, s, z, .. } = self.vectors;
         series(&mut Series { stream, source, r, sum }, order, [q, s], z)
     }
 }
 
-/// The steps of a Neumann series with U = L^T; the last one sums <r, to>.
+/// The steps of a Neumann series. The last step also sums <r, z>.
 struct Series<'a> {
     stream: &'a Stream,
     source: &'a Source,
@@ -171,17 +172,17 @@ impl SeriesSteps for Series<'_> {
 }
 
 impl Run<'_> {
-    /// A sum that `summed` reads.
+    /// Returns a sum whose result `summed` returns.
     pub fn sum(&self) -> Sum {
         self.k.vectors.sum_to(offset_of!(Scalars, sum))
     }
 
-    /// Waits for it.
+    /// Waits and returns the sum.
     pub fn summed(&mut self) -> Result<f64> {
         Ok(self.k.vectors.scalars.fetch(self.stream)?.sum)
     }
 
-    /// <f a, f b>.
+    /// Returns <f a, f b>.
     pub fn dot(&mut self, a: Address, b: Address, factor: f64) -> f64 {
         self.scalar(|s| {
             let of = VectorArgs { b, sum: s.sum(), ..s.k.vector_args(a, 0, factor) };
@@ -190,7 +191,7 @@ impl Run<'_> {
         })
     }
 
-    /// out = b - A x with its square.
+    /// Computes out = b - A x and <out, out>.
     pub fn residual_to(&mut self, out: Address, sum: Sum) -> Result<()> {
         launch::cell_residual(self.stream, &self.k.product_args(self.source, self.k.vectors.x, out, sum))
     }
@@ -282,7 +283,7 @@ impl PcgSteps for Run<'_> {
         self.norm2
     }
 
-    /// At a start r is a residual, of which <r, r> is known.
+    /// Returns the known <r, r> if r is a residual, at the start; else updates r.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if alpha.is_none() { self.norm2 } else { self.textbook_descend(alpha) }
     }
@@ -330,7 +331,7 @@ impl PcgSteps for Run<'_> {
         })
     }
 
-    /// q = P A p.
+    /// Computes q = P A p and returns <p, q>.
     fn multiply(&mut self) -> f64 {
         self.scalar(|s| {
             let sum = s.sum();

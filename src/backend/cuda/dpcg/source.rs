@@ -8,7 +8,7 @@ use crate::backend::cuda::staging::Copies;
 use crate::error::{Error, Result};
 use crate::grid::cells::{CellView, Cells, Kept};
 
-/// Cells are numbered in 31 bits, with one more for marks.
+/// Cell indices have 31 bits, and one bit is used for marks.
 const MOST_CELLS: usize = 1 << 31;
 
 fn check_numbers(of: Cells) -> Result<()> {
@@ -18,7 +18,7 @@ fn check_numbers(of: Cells) -> Result<()> {
     Err(Error::Dimension("a device supports at most 2^31 cells, and 2^31 - 1 per direction".to_owned()))
 }
 
-/// A, padded by a plane of zeros before and after each array.
+/// A, with a plane of zeros before and after each array.
 pub struct Source {
     pub of: Cells,
     pub cells: CellBox,
@@ -27,7 +27,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Room for a matrix on so many cells.
+    /// Allocates the memory of a matrix.
     pub fn new(stream: &Stream, of: Cells) -> Result<Self> {
         check_numbers(of)?;
         let arrays = Padded::zeroed(stream, 4, of.count(), of.plane(), size_of::<f64>(), "the matrix")?;
@@ -39,7 +39,7 @@ impl Source {
         [self.m.center, self.m.east, self.m.north, self.m.top]
     }
 
-    /// Where the caller's arrays are, center first: those of the host are brought to the places of ours.
+    /// Returns the caller's arrays on the device, center first. Host arrays are copied to the addresses of this matrix.
     pub fn bring(&self, stream: &Stream, copies: &mut Copies, a: &CellView) -> Result<[CellArray; 4]> {
         let [x, y, z] = a.forward;
         let mut at = [CellArray::default(); 4];
@@ -57,7 +57,7 @@ impl Source {
         Ok(at)
     }
 
-    /// A copy for the host.
+    /// Returns a copy in host memory.
     pub fn keep(&self, stream: &Stream) -> Result<Kept> {
         let mut kept = Kept::default();
         for (values, from) in kept.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
@@ -67,7 +67,7 @@ impl Source {
         Ok(kept)
     }
 
-    /// Values from one array to the next.
+    /// Returns the number of values from one array to the next.
     pub fn stride(&self) -> usize {
         self.arrays.stride()
     }

@@ -1,4 +1,4 @@
-//! What a factorization leaves on the device: M, E, and the vectors of a solve.
+//! Data of a factorization on the device: M, E, and the vectors of a solve.
 
 use super::aggregated::Aggregated;
 use super::arrays::{Padded, Pool, lists};
@@ -19,21 +19,21 @@ use crate::grid::cells::Cells;
 use crate::runtime::team::Team;
 use std::time::Instant;
 
-/// Multigrid.
+/// The multigrid preconditioner in use.
 pub enum Multigrid {
     Vertex(Box<Vertex>),
     Cell(CellCentred),
     Aggregated(Aggregated),
 }
 
-/// What is fused of an iteration.
+/// Which steps of an iteration are fused into passes over memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Passes {
-    /// Nothing: it is the textbook's.
+    /// None: each step is a separate kernel.
     Textbook,
-    /// All, with so many terms of a series after the first.
+    /// All steps, with a Neumann series of this order.
     Series(usize),
-    /// All but z = M^-1 r.
+    /// All steps except z = M^-1 r.
     AroundCycle,
 }
 
@@ -48,7 +48,7 @@ impl Passes {
     }
 }
 
-/// Vectors of a solve, sums of blocks and scalars: they keep their places from one factorization to the next.
+/// Vectors of a solve, partial sums and scalars. Their addresses remain from one factorization to the next.
 pub struct Vectors {
     pub of: Cells,
     arrays: Padded,
@@ -57,17 +57,17 @@ pub struct Vectors {
     pub x: Address,
     pub r: Address,
     pub p: Address,
-    /// A p; scratch space of `precondition`.
+    /// q = A p; also workspace of `precondition`.
     pub q: Address,
     pub z: Address,
-    /// Scratch space of a Neumann series, and the other r of fused passes; 0: there is none.
+    /// Workspace of a Neumann series, and the second r of fused passes; 0 if there is none.
     pub s: Address,
-    /// The other p of fused passes; 0: there is none.
+    /// The second p of fused passes; 0 if there is none.
     pub other_p: Address,
-    /// Whether that is p, after a loop.
+    /// Whether `other_p` contains the current p after a loop.
     pub at_other_p: bool,
     partial: Address,
-    /// Of <r, r>, beside another sum.
+    /// Partial sums of <r, r>, if a kernel also computes another sum.
     pub norm_partial: Address,
     pub scale: Scale,
     pub scalars: SharedScalars,
@@ -78,7 +78,8 @@ impl Vectors {
         [self.x, self.b, self.r, self.p, self.q, self.z][v.0]
     }
 
-    /// `series`: for a Neumann series, too; `fused`: for fused passes.
+    /// Allocates the vectors. `series`: also the workspace of a Neumann series. `fused`: also the second p of fused
+    /// passes.
     pub fn new(stream: &Stream, of: Cells, series: bool, fused: bool) -> Result<Self> {
         let count = 6 + usize::from(series) + usize::from(fused);
         let arrays = Padded::zeroed(stream, count, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
@@ -94,13 +95,13 @@ impl Vectors {
         Ok(Self { of, arrays, memory, b, x, r, p, q, z, s, other_p, at_other_p, partial, norm_partial, scale, scalars })
     }
 
-    /// A sum that is kept in one of the scalars, by its offset.
+    /// Returns a sum whose result is stored in the scalar at offset `to`.
     pub fn sum_to(&self, to: usize) -> Sum {
         let (partial, scalars) = (self.partial, self.scalars.at);
         Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
     }
 
-    /// Waits; a power of two that brings the largest magnitude of a vector into [1, 2).
+    /// Waits and returns the power of two that scales the largest magnitude of a vector into the interval from 1 to 2.
     fn scale_of(&self, stream: &Stream, v: Address) -> Result<f64> {
         self.scale.find(stream, v, self.of.count() as i64)?;
         let mut scale = [0.0];
@@ -114,27 +115,27 @@ impl Vectors {
     }
 }
 
-/// A matrix with what was made of it.
+/// A factorization.
 pub struct State {
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
     pub passes: Passes,
     pub multigrid: Option<Multigrid>,
-    /// Cells by singular component, where there is one.
+    /// Cells by singular component; none if no component is singular.
     pub singular: Option<Labelled>,
     pub deflation: Option<Deflation>,
-    /// For the next factorization.
+    /// Memory for the next factorization.
     pool: Pool,
-    /// The loop, where the device does all of an iteration.
+    /// The recorded loop, if the device executes all of an iteration.
     pub recorded: Option<Recorded>,
-    /// Of the last run: systems with E.
+    /// Time of the last run's solves with E, in seconds.
     pub seconds_coarse: f64,
-    /// What E took.
+    /// Time of the setup of E, in seconds.
     pub seconds_of_e: f64,
 }
 
 impl State {
-    /// `previous`: of a factorization for as many cells, whose memory is used again.
+    /// Computes the factorization. `previous`: a factorization for equally many cells, whose memory is reused.
     pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
         let before = previous.map(Self::take_apart).transpose()?;
@@ -173,7 +174,7 @@ impl State {
         })
     }
 
-    /// Vectors, the memory of all else, the loop on them, and aggregates, whose memory goes to others of their kind.
+    /// Returns the vectors, the memory of all other data, the loop and the aggregates, for the next factorization.
     fn take_apart(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
         let (mut pool, mut aggregated) = (self.pool, None);
         if let Some(singular) = self.singular {
@@ -191,18 +192,19 @@ impl State {
         Ok((self.vectors, pool, self.recorded, aggregated))
     }
 
-    /// Zeros in all vectors, and around them: loops go over cells beside a row, too, where 0 * inf would stay for good.
+    /// Zeros all vectors and the zeros around them after an overflow. Loops include cells next to a row, where 0 * inf
+    /// would remain NaN.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.vectors.arrays.clear(stream)?;
         match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.clear(stream),
             Some(Multigrid::Cell(cell)) => cell.clear(stream),
-            // Its vectors are made anew from r.
+            // The vectors of aggregation are recomputed from r.
             Some(Multigrid::Aggregated(_)) | None => Ok(()),
         }
     }
 
-    /// z = M^-1 r of multigrid, or by aggregation. Whether <r, z> is on its way.
+    /// Computes z = M^-1 r by a multigrid cycle. Returns whether the kernels also compute <r, z>.
     pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
         let Vectors { r, z, scale, .. } = &self.vectors;
         match &self.multigrid {
@@ -213,7 +215,7 @@ impl State {
         }
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn device_bytes(&self) -> usize {
         let multigrid = match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.bytes(),

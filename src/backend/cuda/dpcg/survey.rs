@@ -1,5 +1,5 @@
-//! The first look at a matrix on the device, and the classes that its deflation regions are made of (kernels/dpcg:
-//! survey.cuh, classes.cuh).
+//! Inspection of a matrix on the device (kernels/dpcg/survey.cuh), and the classes of cells from which deflation
+//! regions are formed (kernels/dpcg/classes.cuh).
 
 use super::arrays::lists;
 use super::components::Components;
@@ -20,38 +20,39 @@ use crate::runtime::team::Team;
 use std::cell::OnceCell;
 use std::mem::offset_of;
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const SURVEY: &str = "the inspection of the matrix";
 
-/// Cells that may find a class of their own before a thread sees that there are too many: those of all threads.
+/// Largest number of cells that may create classes before the threads notice that there are too many: all threads at
+/// once.
 const MOST_AT_ONCE: usize = 1 << 17;
 
-/// Numbers of the extents of a group.
+/// Numbers per group: lowest and highest index in each of three directions.
 const EXTENTS: usize = 6;
 
-/// What it takes on the device.
+/// Memory and arguments of the inspection.
 pub struct Surveyor {
     memory: Memory,
     arguments: SurveyArgs,
     classes: ClassArgs,
     findings: Pinned<CellFindings>,
-    /// Of the matrix that was surveyed.
+    /// Components of the inspected matrix.
     pub components: Components,
-    /// The caller's labels, where there are some.
+    /// The caller's labels, if there are any.
     labels: Option<Memory>,
-    /// The coarsest grid of each group, where that was asked for.
+    /// For each group, the coarsest grid that has points in it; allocated when hidden groups are counted.
     seen: Option<Memory>,
-    /// Room for extents.
+    /// Host buffer for the extents.
     extents: Vec<u32>,
-    /// Vectors of the classes that were found last, or [`NONE`].
+    /// Region of each class that was found last, or [`NONE`].
     vectors: Vec<u16>,
 }
 
 impl Surveyor {
-    /// For the matrix of `source`.
+    /// Allocates the memory for the matrix of `source`.
     pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
         let n = source.of.count();
-        // A table that is never full.
+        // The hash table has at least twice as many slots as classes, so it is never full.
         let slots = (2 * n.min(MOST_AT_ONCE)).next_power_of_two();
         let most = n.min(usize::from(NONE));
         let sizes = [
@@ -90,7 +91,7 @@ impl Surveyor {
             first_heavy: keys + 12 * slots as u64,
             of_class,
             place,
-            // Roots are not needed any more when classes are asked for.
+            // The roots are no longer needed when classes are searched.
             slot_of: component,
             classes,
             numbers,
@@ -114,7 +115,7 @@ impl Surveyor {
         })
     }
 
-    /// Makes the arrays at `input`, center first, those of `source`. Returns what was seen.
+    /// Copies the arrays at `input`, center first, to `source`. Returns the findings.
     pub fn take(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
         *self.findings = CellFindings::none();
         stream.send_start(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
@@ -128,7 +129,7 @@ impl Surveyor {
         Ok(&self.findings)
     }
 
-    /// Surveys the matrix that was taken.
+    /// Inspects the matrix that `take` has copied: components, strong groups, contrast and directions to coarsen.
     pub fn survey(&mut self, stream: &Stream, source: &Source, zero_row_sum: f64) -> Result<Survey> {
         let a = SurveyArgs { zero_row_sum, ..self.arguments };
         stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
@@ -160,7 +161,8 @@ impl Surveyor {
         })
     }
 
-    /// Groups that coarse grids do not see.
+    /// Returns the number of hidden groups: a coarse grid has several points in the group, and the next coarser grid
+    /// has none.
     fn hidden(&mut self, stream: &Stream, of: Cells) -> Result<usize> {
         let bytes = 4 * of.count();
         let seen = match self.seen.take() {
@@ -176,7 +178,7 @@ impl Surveyor {
         Ok(self.see(stream)?.hidden as usize)
     }
 
-    /// Of so many groups, where those are not too many.
+    /// Returns the smallest extent of a strong group in cells. Returns 0 if there are too many groups.
     fn thinnest(&self, source: &Source, groups: usize) -> usize {
         if groups > MOST_GROUPS {
             return 0;
@@ -187,14 +189,14 @@ impl Surveyor {
         self.extents.chunks(EXTENTS).take(groups).filter_map(of_group).min().unwrap_or(0)
     }
 
-    /// Finds the regions of the matrix that was surveyed, but for those of cells, which
-    /// [`Self::number_cells`] says.
+    /// Finds the deflation regions of the inspected matrix. The regions of the cells are computed by
+    /// [`Self::number_cells`].
     pub fn find_regions(&mut self, stream: &Stream, of: Cells, choice: &Choice) -> Result<Regions> {
         check(of, choice)?;
         let level_set = choice.kind == Kind::LevelSet;
         let labelled = level_set && choice.labels.is_some();
         if self.components.list().count() > usize::from(NONE) && !labelled {
-            // Each has a class, and keys have no room for so many with boxes.
+            // Each component has a class, and keys have no bits for so many components and boxes.
             return Err(too_many(choice));
         }
         self.classes = ClassArgs {
@@ -223,7 +225,7 @@ impl Surveyor {
         self.number_classes(&found, level_set, choice.keep_all)
     }
 
-    /// Numbers the vectors of classes that are in no order.
+    /// Numbers the regions of the classes, which the device returns in any order.
     fn number_classes(&mut self, found: &[CellClass], level_set: bool, keep_all: bool) -> Result<Regions> {
         let mut order = collected(0..found.len(), SURVEY)?;
         order.sort_unstable_by_key(|&k| found[k].first);
@@ -242,7 +244,7 @@ impl Surveyor {
         Ok(regions)
     }
 
-    /// The caller's labels to the device; 0: there are none.
+    /// Copies the caller's labels to the device. Returns 0 if there are none.
     fn send_labels(&mut self, stream: &Stream, labels: Option<&[i32]>) -> Result<Address> {
         let Some(labels) = labels else { return Ok(0) };
         let memory = match self.labels.take() {
@@ -254,8 +256,8 @@ impl Surveyor {
         Ok(self.labels.insert(memory).address)
     }
 
-    /// The region of each cell, in 16 bits, to `regions`; `none` to cells in no region, and to a plane of them before
-    /// and after.
+    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region receive `none`, as does one plane
+    /// before and one after the box.
     pub fn number_cells(&self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
         let number = |&vector: &u16| if vector == NONE { none } else { vector };
         stream.send(self.classes.numbers, &collected(self.vectors.iter().map(number), SURVEY)?)?;
@@ -263,31 +265,32 @@ impl Surveyor {
         launch::number_cells(stream, &ClassArgs { regions, none: i32::from(none), ..self.classes })
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         let lists = [&self.labels, &self.seen].into_iter().flatten().map(|memory| memory.bytes);
         self.memory.bytes + self.components.bytes() + lists.sum::<usize>()
     }
 }
 
-/// What a factorization is made of: the matrix, and what is known of it.
+/// Input of a factorization: the matrix and the results of its inspection.
 pub struct Made<'a> {
     pub source: &'a Source,
-    /// The host's copy of the matrix, from when it is asked for.
+    /// The host's copy of the matrix, made when it is needed.
     pub kept: &'a OnceCell<Kept>,
     pub setup: &'a Setup,
-    /// Components, and regions of cells.
+    /// Components of the matrix and classes of its cells.
     pub surveyor: &'a Surveyor,
+    /// Deflation regions; none without deflation.
     pub regions: Option<&'a Regions>,
 }
 
 impl<'a> Made<'a> {
-    /// The matrix, in the memory of the host.
+    /// Returns the matrix in host memory.
     pub fn on_host(&self, stream: &Stream) -> Result<SevenPoints<'a>> {
         on_host(self.kept, self.source, stream)
     }
 
-    /// Its components there, those that the device has found.
+    /// Returns the components in host memory, equal to those that the device has found.
     pub fn components_on_host(&self, stream: &Stream, team: &mut Team) -> Result<CellComponents> {
         let components = &self.surveyor.components;
         if components.is_whole() {
@@ -298,7 +301,7 @@ impl<'a> Made<'a> {
     }
 }
 
-/// The host's copy of the matrix, made where there is none.
+/// Returns the host's copy of the matrix, and makes it if necessary.
 pub fn on_host<'k>(kept: &'k OnceCell<Kept>, source: &Source, stream: &Stream) -> Result<SevenPoints<'k>> {
     if kept.get().is_none() {
         let _ = kept.set(source.keep(stream)?);

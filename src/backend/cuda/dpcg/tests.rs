@@ -1,4 +1,4 @@
-//! What the device finds in a matrix, and sums over labelled cells, against what the host finds.
+//! Compares the inspection of a matrix and the sums over labelled cells on the device with the host's.
 
 use super::arrays::{Pool, Room};
 use super::cell_grids::{Made, make};
@@ -17,7 +17,7 @@ use crate::runtime::number::Real;
 use bytemuck::AnyBitPattern;
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 
-/// A matrix with its labels.
+/// A matrix with the labels of its cells.
 struct System {
     cells: Cells,
     center: Vec<f64>,
@@ -26,7 +26,7 @@ struct System {
 }
 
 impl System {
-    /// Bubbles in each octant have a label of their own; cells in a liquid none.
+    /// A two-phase problem. The bubbles of each octant have one label; cells in the liquid have none.
     fn of(set: &str, [nx, ny, nz]: [usize; 3], contrast: f64) -> Self {
         let problem = TwoPhase::new(set, [nx, ny, nz], contrast);
         let cells = Cells { nx, ny, nz };
@@ -37,7 +37,7 @@ impl System {
         Self { cells, center: problem.center, forward, labels }
     }
 
-    /// Every coupling is strong with this probability; labels anywhere.
+    /// A matrix whose couplings are strong with probability `part`, with random labels.
     fn random([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
         let (cells, mut random) = (Cells { nx, ny, nz }, SplitMix(seed));
         let (n, size, steps) = (cells.count(), cells.size(), cells.steps());
@@ -56,7 +56,8 @@ impl System {
         Self { cells, center, forward, labels }
     }
 
-    /// Without the couplings of these cells, which keep a center, and those to the other side of walls.
+    /// Removes the couplings of solid cells, which keep a center, and the couplings between cells with different
+    /// `beyond`.
     fn cut(mut self, solid: impl Fn([usize; 3]) -> bool, beyond: impl Fn([usize; 3]) -> usize) -> Self {
         let (size, steps) = (self.cells.size(), self.cells.steps());
         for c in 0..self.cells.count() {
@@ -78,22 +79,22 @@ impl System {
         self
     }
 
-    /// Solid with this probability.
+    /// Removes the couplings of random cells; a cell is chosen with probability `part`.
     fn with_land(self, part: f64, seed: u64) -> Self {
         let (cells, mut random) = (self.cells, SplitMix(seed));
         let land: Vec<bool> = (0..cells.count()).map(|_| random.unit() < part).collect();
         self.cut(|[i, j, k]| land[(k * cells.ny + j) * cells.nx + i], |_| 0)
     }
 
-    /// Rows of these cells have sums.
+    /// Gives the rows of these cells a positive row sum.
     fn with_sums(mut self, of: impl Fn([usize; 3]) -> bool) -> Self {
         let cells = self.cells;
         (0..cells.count()).filter(|&c| of(cells.place(c))).for_each(|c| self.center[c] *= 1.01);
         self
     }
 
-    /// Random couplings; this part of them is none, so that there are several components, and cells alone. Some rows of
-    /// the first half are more than their couplings.
+    /// Random couplings, a fraction `part` of them zero, so that there are several components and uncoupled cells. Some
+    /// rows of the first half have a positive row sum.
     fn broken([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
         let mut system = Self::random([nx, ny, nz], 0.0, seed);
         let (mut random, n, steps) = (SplitMix(seed), system.cells.count(), system.cells.steps());
@@ -126,7 +127,7 @@ impl System {
     }
 }
 
-/// Regions that were found, with those of cells.
+/// Returns the regions that were found, with the region of each cell.
 fn regions(cuda: &mut Cuda, found: Result<RegionCount>) -> Result<Regions> {
     found?;
     let (source, surveyor) = (cuda.source.as_ref().unwrap(), cuda.surveyor.as_ref());
@@ -144,7 +145,7 @@ fn regions(cuda: &mut Cuda, found: Result<RegionCount>) -> Result<Regions> {
     Ok(regions)
 }
 
-/// Components, and labels of the singular ones.
+/// Compares the components, and the labels of the singular ones.
 fn same_components(cuda: &mut Cuda, of_box: Cells, expected: &CellComponents, what: &str) {
     let found = &cuda.surveyor.as_ref().unwrap().components;
     let (list, expected_list) = (found.list(), expected.list());
@@ -185,7 +186,7 @@ fn same(found: Result<Regions>, expected: Result<Regions>, what: &str) {
     }
 }
 
-/// Surveys a matrix on both sides, and finds all kinds of regions.
+/// Inspects a matrix on host and device, and compares all kinds of regions.
 fn compare(cuda: &mut Cuda, system: &System, what: &str) {
     let (a, view) = (system.points(), system.view());
     let (mut host, expected) = Found::of(&a, ZERO_ROW_SUM).unwrap();
@@ -193,7 +194,7 @@ fn compare(cuda: &mut Cuda, system: &System, what: &str) {
     assert_eq!(center_max, system.center.iter().copied().fold(0.0, f64::max));
     let found = cuda.survey(ZERO_ROW_SUM).unwrap();
     same_components(cuda, system.cells, &host.components, what);
-    // Three quotients, in one order and rounded once each.
+    // Three quotients, added in one order and rounded once each.
     assert!((found.row_sum - expected.row_sum).abs() <= 1e-15 * expected.row_sum, "{what}");
     assert_eq!(Survey { row_sum: expected.row_sum, ..found }, expected, "{what}");
     let boxes = [3, 2, 2];
@@ -242,7 +243,7 @@ fn a_device_finds_what_the_host_finds() {
     }
 }
 
-/// Bubbles that a coarse grid has points in and the next one has not, a few and many.
+/// Bubbles that are hidden: a coarse grid has several points in a bubble, and the next grid has none.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_hidden_bubbles() {
@@ -255,7 +256,7 @@ fn a_device_counts_hidden_bubbles() {
     }
 }
 
-/// Tanks, obstacles, ponds, and cells without couplings.
+/// Components separated by walls, obstacles and land, and cells without couplings.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_finds_components() {
@@ -302,7 +303,7 @@ fn a_device_finds_components() {
     }
 }
 
-/// Where values are not looked at, what is no number joins nothing, on the host and on the device.
+/// Without a test for finite values, a NaN couples no cells, on the host and on the device.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_takes_what_is_no_number() {
@@ -318,12 +319,12 @@ fn a_device_takes_what_is_no_number() {
     same_components(&mut cuda, system.cells, &expected, "no numbers");
 }
 
-/// More components than there are numbers for regions: only labels may leave most of them out.
+/// More components than region numbers: an error, unless labels leave most of the components out.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_components() {
     let mut cuda = Cuda::new(0, 2).unwrap();
-    // All regular: slots of as many labels take an emulated device minutes to sort.
+    // All components are regular, because an emulated device takes minutes to sort slots of so many labels.
     let pairs = System::random([2, 260, 260], 0.0, 1).cut(|_| false, |at| at[1] + 260 * at[2]);
     let mut system = pairs.with_sums(|_| true);
     system.labels = (0..system.cells.count() as i32).map(|c| if c % 40_000 == 7 { c } else { -1 }).collect();
@@ -343,7 +344,7 @@ fn a_device_counts_components() {
     }
 }
 
-/// More labels than there are numbers for regions, and as many.
+/// As many labels as region numbers, and more.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_labels() {
@@ -375,7 +376,8 @@ fn fetched<T: AnyBitPattern + Default>(stream: &Stream, count: usize, from: Addr
     values
 }
 
-/// Grids of cell-centred multigrid: the host's matrices bit by bit with zeros around them, and its inverse.
+/// Grids of cell coarsening: matrices are bitwise identical to the host's with zeros around them, and the inverse
+/// agrees.
 fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coarsest: usize, what: &str) {
     let expected = Hierarchy::<T>::new(&system.points(), coarsest).unwrap();
     cuda.load(&system.view(), true).unwrap();
@@ -402,7 +404,8 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         assert_eq!(differ, None, "{what}: {:?}", grid.of);
     }
     if single {
-        // Rounded centers hardly tell which cell of a singular component is left out.
+        // With rounded centers, the cell of a singular component that is removed is almost arbitrary, so inverses
+        // differ.
         return;
     }
     let n = inverse.n();
@@ -414,7 +417,7 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         column[cell] = 1.0;
         expected.coarsest.solve(&mut column);
         let off = found.iter().zip(&column).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        // Rounding, times a condition of at most some thousands times the contrast of 1e3.
+        // Rounding, times a condition number of some thousands, times the contrast of 1e3.
         assert!(off <= 1e-9 * largest, "{what}: {off:e} off in column {cell} of the inverse, {largest:e}");
     }
 }
@@ -442,7 +445,7 @@ fn a_device_makes_the_grids_of_the_host() {
     }
 }
 
-/// Cells of labels 0 .. count, which is none, in runs of up to `longest`.
+/// Returns random labels 0 .. count in runs of at most `longest` cells; `count` means no label.
 fn random_labels(cells: usize, count: u32, longest: f64, random: &mut SplitMix) -> Vec<u32> {
     let mut labels = Vec::new();
     while labels.len() < cells {
@@ -452,7 +455,7 @@ fn random_labels(cells: usize, count: u32, longest: f64, random: &mut SplitMix) 
     labels
 }
 
-/// Sums by label, of whole numbers: they add up to the same in any order. `wide`: labels of 32 bits.
+/// Compares sums by label of whole numbers, whose sums are exact in any order. `wide`: labels have 32 bits.
 fn compare_sums(cuda: &Cuda, size: [usize; 3], (count, longest, wide): (u32, f64, bool), random: &mut SplitMix) {
     let ([nx, ny, nz], what) = (size, format!("{size:?} {count} {longest} {wide}"));
     let cells = Cells { nx, ny, nz };
@@ -488,7 +491,7 @@ fn compare_sums(cuda: &Cuda, size: [usize; 3], (count, longest, wide): (u32, f64
     assert_eq!([sum, magnitudes], expected[worst][..2], "{what}");
     let ratio = |of: &[f64; 4]| of[0].abs() / of[1].max(f64::MIN_POSITIVE);
     assert!(expected.iter().all(|of| ratio(of) <= ratio(&expected[worst])), "{what}");
-    // A mean and its square are rounded; all terms are positive. A label may have no cells.
+    // A mean and its square are rounded, and all terms are positive. A label may have no cells.
     let squares = expected.iter().filter(|of| of[3] > 0.0).map(|[sum, _, inverses, n]| (sum / n).powi(2) * inverses);
     let (square, found) = (squares.sum::<f64>(), labelled.constant_square(stream, v_at, center_at).unwrap());
     assert!((found - square).abs() <= 1e-14 * square, "{what}: {found} {square}");
@@ -507,14 +510,14 @@ fn a_device_adds_by_label() {
         ([41, 29, 7], 5, 200.0, false),
         ([33, 32, 3], 20, 1.0, true),
         ([64, 40, 4], 655, 12.0, false),
-        // All cells of a chunk have labels of their own, or nearly so.
+        // Almost all cells of a chunk have different labels.
         ([64, 17, 1], 3000, 1.0, true),
     ] {
         compare_sums(&cuda, size, (count, longest, wide), &mut random);
     }
 }
 
-/// Aggregates of another program (tests/golden/README.md): how many there are is exact.
+/// Numbers of aggregates equal those of an independent program (tests/golden/README.md).
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn golden_aggregates_of_cells() {
@@ -526,7 +529,7 @@ fn golden_aggregates_of_cells() {
         }
         let (set, contrast) = row[1]["set=".len()..].split_once(" con=").unwrap();
         let system = System::of(&set.replace(' ', ";"), [16; 3], contrast.parse().unwrap());
-        // None are kept from the system before.
+        // A new backend per system, so that no aggregates of the previous system are reused.
         let mut cuda = Cuda::new(0, 1).unwrap();
         cuda.load(&system.view(), true).unwrap();
         cuda.survey(ZERO_ROW_SUM).unwrap();

@@ -1,5 +1,5 @@
-//! Multigrid with vertex coarsening on the device, on grids of `coarsening`: sweeps of the finest grid
-//! (kernels/dpcg/finest.cuh) around the cycle of the others (kernels/dpcg/vertex.cuh).
+//! V-cycle of multigrid with vertex coarsening (Dendy 1982) on the grids of coarsening.rs. kernels/dpcg/finest.cuh has
+//! the sweeps on the finest grid, kernels/dpcg/vertex.cuh the cycle on the coarser grids.
 
 use super::arrays::Pool;
 use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
@@ -17,40 +17,42 @@ use crate::runtime::heap::boxed;
 use crate::runtime::number::Real;
 use bytemuck::{Pod, Zeroable};
 
-/// For errors.
+/// What a failed allocation was for; part of its error message.
 const GRIDS: &str = "the grids of multigrid";
 
-/// Arrays of `vectors`.
+/// Indices of the arrays in `vectors`; the second x is at X + 1.
 const R: usize = 0;
 const X: usize = 1;
 
-/// More grids than a box of 2^32 cells has: each is at most as large as the one before by two thirds. As in
-/// kernels/dpcg/vertex.cuh.
+/// More grids than a box of 2^32 cells can have, since a grid has at most 2/3 of the points of the previous grid. The
+/// same constant is in kernels/dpcg/vertex.cuh.
 const MOST_GRIDS: usize = 64;
 
-/// The preconditioner.
+/// The preconditioner: one V-cycle that starts from zero.
 pub struct Vertex {
     sweeps: usize,
     single: bool,
-    /// What the matrix is multiplied by.
+    /// Factor of the matrix, a power of two.
     scale: f64,
     grids: Vec<Grid>,
-    /// Of the coarsest one.
+    /// Inverse of the coarsest matrix.
     inverse: Dense,
     finest: VertexGrid,
-    /// Tiles of a sweep from zero, and of the others.
+    /// Tiles of a sweep from zero, and of other sweeps.
     tiles: [SweepTiles; 2],
     cycle: VertexCycleArgs,
     together: Together,
-    /// Of the coarsest grid r and x in f64; the list of grids, and the counts of the barrier.
+    /// r and x of the coarsest grid in f64, the list of grids, and the counters of the barrier.
     memory: Memory,
-    /// The solver's r and z.
+    /// The solver's r.
     r: Address,
+    /// The solver's z.
     z: Address,
 }
 
 impl Grid {
-    /// `coarse` without its extents: what the next grid has. `of_solver`: vectors where it has none of its own.
+    /// Returns the grid's arguments. `coarse` contains the addresses of the next grid. `of_solver` replaces the vectors
+    /// of a grid without its own.
     fn level(&self, coarse: VertexGrid, of_solver: [Address; 3]) -> VertexGrid {
         let [r, x, other_x] = self.vectors.as_ref().map_or(of_solver, |own| [R, X, X + 1].map(|k| own.at(k)));
         VertexGrid {
@@ -72,8 +74,8 @@ impl Grid {
 }
 
 impl Vertex {
-    /// For a matrix that is multiplied by `scale`; `T`: the numbers of the cycle. `of_solver`: r, q and z. In double
-    /// precision the finest grid has no vectors but these, and q is spent by a cycle.
+    /// Makes the preconditioner for `scale` times the matrix; the cycle computes in `T`. `of_solver`: r, q and z. In
+    /// f64 the finest grid uses these vectors, and a cycle overwrites q.
     pub fn new<T: Real + Pod>(
         pool: &mut Pool,
         stream: &Stream,
@@ -86,7 +88,7 @@ impl Vertex {
         let single = size_of::<T>() == 4;
         let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
         let n = inverse.n();
-        // Behind the coarsest solution are zeros, as behind others.
+        // Zeros must follow the coarsest solution, as they follow other vectors.
         let behind = grids.last().map_or(0, |grid| grid.coarse.nx as usize * (grid.coarse.ny as usize + 1) + 1);
         let sizes = [8 * n, 8 * (n + behind), MOST_GRIDS * size_of::<VertexGrid>(), 16];
         let (memory, [r, x, list, barrier]) = pool.lists(stream, sizes, GRIDS)?;
@@ -130,16 +132,16 @@ impl Vertex {
         boxed(Self { sweeps, single, scale, grids, inverse, finest, tiles, cycle, together, memory, r: of_r, z }, GRIDS)
     }
 
-    /// Its memory, for another one.
+    /// Returns the memory to the pool.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
         self.grids.into_iter().try_for_each(|grid| grid.give(pool))?;
         self.inverse.give(pool)?;
         pool.give(self.memory)
     }
 
-    /// z = M^-1 r, and <r, z>. In a loop |r| is among the scalars.
+    /// Computes z = M^-1 r and <r, z>. In a loop, |r| is known from the scalars.
     pub fn apply(&self, stream: &Stream, scale: &Scale, sum: Sum) -> Result<()> {
-        // Nothing is rounded in double precision.
+        // In f64 nothing is rounded, so no scaling factor is needed.
         if self.single && sum.in_loop == 0 {
             scale.find(stream, self.r, self.finest.cells.count())?;
         }
@@ -156,7 +158,7 @@ impl Vertex {
         };
         let single = self.single;
         launch::sweep_from_zero(stream, single, &FinestSweepArgs { tiles: self.tiles[0], from: 1, ..of })?;
-        // Which x of the finest grid is there.
+        // Index of the finest grid's current x.
         let mut from = 0;
         for _ in 1..self.sweeps {
             launch::sweep_finest(stream, single, &FinestSweepArgs { from, ..of })?;
@@ -178,7 +180,8 @@ impl Vertex {
         Ok(())
     }
 
-    /// The grids below the finest one: in a launch, or step by step where blocks do not start together.
+    /// Executes the cycle below the finest grid in one launch, or in one launch per step if the blocks cannot be
+    /// resident together.
     fn solve_coarse(&self, stream: &Stream, sum: Sum) -> Result<()> {
         let all = VertexCycleArgs { sum, ..self.cycle };
         if self.together.blocks > 0 {
@@ -188,12 +191,12 @@ impl Vertex {
         (0..steps).try_for_each(|step| launch::vertex_cycle_step(stream, self.single, &VertexCycleArgs { step, ..all }))
     }
 
-    /// Zeros in all vectors.
+    /// Zeros all vectors.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().filter_map(|grid| grid.vectors.as_ref()).try_for_each(|vectors| vectors.clear(stream))
     }
 
-    /// Bytes of device memory.
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.grids.iter().map(Grid::bytes).sum::<usize>() + self.inverse.bytes() + self.memory.bytes
     }
