@@ -101,9 +101,11 @@ impl Row {
 pub struct Source<'a> {
     pub matrix: &'a Matrix,
     pub layout: &'a Layout,
+    /// Whether CG runs on S1.
     pub schur: bool,
     /// A row sum of at most this fraction of the center is set to zero.
     pub zero_row_sum: f64,
+    /// Power of two by which couplings and row sums are multiplied.
     pub scale: f64,
 }
 

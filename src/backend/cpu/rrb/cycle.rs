@@ -95,6 +95,7 @@ impl<'a, F: Format> Sections<'a, F> {
         }
     }
 
+    /// Computes the downward sweep through both levels of grid q; passes the kept values to the next grid.
     fn descend_grid(&mut self, q: usize) {
         let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
         if self.fuses(q) {
@@ -121,6 +122,7 @@ impl<'a, F: Format> Sections<'a, F> {
         }
     }
 
+    /// Computes the upward sweep through both levels of grid q.
     fn ascend_grid(&mut self, q: usize) {
         let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
         // Waits until the coarser grid is complete.

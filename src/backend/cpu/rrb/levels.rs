@@ -58,6 +58,7 @@ pub struct PackedGrid<F: Format> {
 pub struct RecursionGrid<F: Format> {
     pub excess: Four<F::Stored>,
     pub corners: Corners<F::Stored>,
+    /// Residual, direction, product with the direction, and solution of the inner iterations.
     pub r: Four<F::Real>,
     pub d: Four<F::Real>,
     pub q: Four<F::Real>,

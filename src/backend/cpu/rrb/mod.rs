@@ -75,6 +75,7 @@ pub struct Cpu {
     domain: Option<Domain>,
 }
 
+/// Current factorization.
 enum Solver {
     /// No factorization exists.
     Empty,
@@ -127,6 +128,7 @@ impl Cpu {
         }
     }
 
+    /// Starts a team of `members` threads, unless the current team has this size.
     fn make_team(&mut self, members: usize) -> Result<()> {
         if self.team.as_ref().map_or(0, Team::members) != members {
             self.team = None;

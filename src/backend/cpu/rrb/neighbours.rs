@@ -45,10 +45,12 @@ pub struct Distant<T = f64> {
     pub north: Area<T>,
 }
 
+/// Indices of straight neighbours in `Rows`.
 pub const WEST: usize = 0;
 pub const EAST: usize = 1;
 pub const SOUTH: usize = 2;
 pub const NORTH: usize = 3;
+/// Indices of diagonal neighbours in `Rows`.
 pub const SOUTHWEST: usize = 0;
 pub const SOUTHEAST: usize = 1;
 pub const NORTHWEST: usize = 2;

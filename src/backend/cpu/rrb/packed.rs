@@ -105,8 +105,11 @@ pub struct Packed<F: Format> {
     pub zero_row_sum: f64,
     /// Levels in natural storage below the grids stored by colour; thread 0 alone works on these levels.
     natural: Mutex<NaturalLevels>,
+    /// Right-hand side, scaled; b1 in its black part if CG runs on S1.
     pub b: Four,
+    /// Solution, scaled like b.
     pub x: Four,
+    /// Residual r, direction p and product q = A p or S1 p of CG.
     pub r: Four<F::Vector>,
     pub p: Four<F::Vector>,
     pub q: Four<F::Vector>,

@@ -260,6 +260,7 @@ impl Runs {
         Sums::new(domain, owned, 2)
     }
 
+    /// Finds the runs on `colours`, row by row.
     fn find(&mut self, layout: &Layout, components: &Components, colours: &[Colour]) -> Result<()> {
         self.runs.clear();
         self.row_start.clear();
@@ -300,6 +301,7 @@ impl Runs {
         self.sort_by_component(components.singular())
     }
 
+    /// Sorts the runs by component (counting sort) and counts the nodes of each component.
     fn sort_by_component(&mut self, components: usize) -> Result<()> {
         reset(&mut self.component_start, components + 1, RUNS)?;
         reset(&mut self.count, components, RUNS)?;

@@ -1,7 +1,7 @@
 //! Fused sweeps: both levels of a grid in one pass over its rows. E denotes the eliminated nodes of a level:
 //!
 //! ```text
-//!     down    b_K <- y_K - A_KE (D^-1 y_E)       D^-1 y_E only in the row buffers; rho += y_E' D^-1 y_E
+//!     down    y_K <- y_K - A_KE (D^-1 y_E),    rho <- rho + y_E' D^-1 y_E    (D^-1 y_E only in row buffers)
 //!     up      z_E = D^-1 (y_E - A_EK z_K)
 //! ```
 //!

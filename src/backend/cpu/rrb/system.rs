@@ -20,8 +20,11 @@ pub const WORTH_A_TEAM: usize = 8192;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     pub grid: Grid,
+    /// Number of levels before the coarsest system.
     pub levels: usize,
+    /// Number of grids that are stored by colour.
     pub grids: usize,
+    /// Row padding and border width in values.
     pub block: usize,
     /// Whether CG runs on S1.
     pub schur: bool,

@@ -478,6 +478,7 @@ impl<F: Format> PivotRow<'_, F> {
         self.form_one_by_one(kept, lumped, setup, node)
     }
 
+    /// Computes the pivots one by one, with all checks.
     fn form_one_by_one(
         self,
         kept: Rows<F::Stored>,

@@ -23,7 +23,8 @@
 //!
 //! - A formula writes rows of its thread. `coarse` also writes rows of the next grid, which no thread uses before a
 //!   barrier.
-//! - A formula reads rows of other threads only if a barrier follows their completion and precedes the next write.
+//! - A formula reads a row of another thread only after a barrier that follows the completion of the row. Another
+//!   barrier precedes the next write of the row.
 //!
 //! This module contains the order of the formulas, and `formulas` the formulas.
 

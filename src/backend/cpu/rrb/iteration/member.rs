@@ -117,6 +117,7 @@ impl<'a, F: Format> Member<'a, F> {
         self.sum_rows(|row| colours.iter().map(|&colour| of(colour, row)).sum())
     }
 
+    /// Returns the sum of `of_row` over all rows.
     pub(super) fn sum_rows(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
         let noted = self.reduction();
         self.note(noted, |row| [of_row(row)]);
@@ -130,6 +131,7 @@ impl<'a, F: Format> Member<'a, F> {
         max_abs(noted.all(Some(self.me))[0])
     }
 
+    /// Returns <a, b> over all rows of the colours.
     pub(super) fn dot<R: Real + Number>(&self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
         // SAFETY: rows of this thread, which only this thread writes.
         self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
