@@ -324,7 +324,7 @@ fn a_matrix_comes_back() {
         Team::new(1).unwrap().run(|me| drop(share(me)), share).unwrap().unwrap();
         let (found_grid, mut found) = k.natural_matrix().unwrap().unwrap();
         assert_eq!((found_grid.nx, found_grid.ny), (nx, ny));
-        // Couplings that point out of the grid are not stored.
+        // Couplings that point out of the grid are never read.
         let mut given = given;
         for arrays in [&mut given, &mut found] {
             (0..ny).for_each(|j| arrays[1][j * nx + nx - 1] = 0.0);
