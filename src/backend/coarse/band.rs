@@ -1,7 +1,7 @@
-//! The exact factor of what the eliminations leave (report, 2.7).
+//! Direct solver for the coarsest system of RRB (report 16-06, equation 2.7; docs/theory/rrb.md, coarsest system).
 //!
 //! Nodes are numbered line by line along the shorter side, so that the envelope is a band. With n nodes and half
-//! bandwidth w the factorization costs n w^2 / 2 multiply-adds, an application 2 n w.
+//! bandwidth w, the factorization costs n w^2 / 2 multiply-adds, and a solve costs 2 n w multiply-adds.
 
 use super::envelope::{Candidate, Envelope};
 use crate::backend::steps::rrb::{Pivot, PivotNode};
@@ -11,26 +11,26 @@ use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
 
 const WHAT: &str = "the exact factor";
 
-/// Neighbours that a half stencil couples a node to: east, north, northeast, northwest.
+/// Offsets (di, dj) of the neighbours in a half stencil: east, north, northeast, northwest.
 const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
-/// The same on black nodes: two columns east, two rows north, and the diagonals.
+/// Offsets of the neighbours in a skew half stencil on black nodes: two columns east, two rows north, two diagonals.
 const SKEW: [(isize, isize); 4] = [(2, 0), (0, 2), (1, 1), (-1, 1)];
 
-/// The factor.
+/// Numbering of the nodes, and the factor.
 pub struct Band {
-    /// Number of the node at an index of a ringed array, counted from 1; 0: no node.
+    /// Number of the node at each index of a ringed array, counted from 1; 0 if there is no node.
     number: Vec<u32>,
-    /// Index in a ringed array, and (i, j), of node k.
+    /// Index of node k in a ringed array; `node` contains (i, j) of node k.
     place: Vec<usize>,
     node: Vec<(usize, usize)>,
-    /// Differences between the indices of a node and of its neighbours.
+    /// Index of a neighbour in a ringed array, minus the index of the node.
     steps: [isize; 4],
     factor: Envelope,
     z: Vec<f64>,
 }
 
 impl Band {
-    /// Numbers the nodes.
+    /// Numbers the nodes and allocates the factor.
     pub fn new(remainder: Remainder) -> Result<Self> {
         let (grid, n) = (remainder.grid, remainder.nodes());
         let mut place = zeroed(n, WHAT)?;
@@ -58,8 +58,8 @@ impl Band {
         Ok(Self { number, place, node, steps, factor: Envelope::new(&first)?, z: zeroed(n, WHAT)? })
     }
 
-    /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context` describes node (i, j) for
-    /// pivots that are refused or replaced.
+    /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context` describes node (i, j) if its
+    /// pivot is rejected or replaced.
     pub fn factorize(&mut self, a: &HalfStencil, context: impl Fn(usize, usize) -> PivotNode) -> Result<()> {
         let Self { number, place, node, steps, factor, .. } = self;
         factor.clear();
@@ -87,7 +87,7 @@ impl Band {
         self.z.iter().zip(&self.place).for_each(|(v, &place)| z[place] = *v);
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.factor.bytes() + 32 * self.place.len() + 4 * self.number.len()
     }
@@ -99,7 +99,7 @@ mod tests {
     use crate::error::Place;
     use crate::grid::levels::Grid;
 
-    /// A matrix with random couplings where there are nodes, and row sums of `excess`.
+    /// Returns a matrix with random couplings between the nodes of the grid, and row sums `excess`.
     fn half_stencil(grid: Grid, skew: bool, excess: f64) -> HalfStencil {
         let mut state = 7_u64;
         let mut coupling = || {
@@ -138,10 +138,10 @@ mod tests {
             let (mut b, mut z) = (vec![0.0; ring_len(grid)], vec![0.0; ring_len(grid)]);
             let count = band.place.len();
             for (k, &place) in band.place.iter().enumerate() {
-                // Sums to zero.
+                // b sums to zero, so that the singular system is compatible.
                 b[place] = if k + 1 == count && count % 2 == 1 { 0.0 } else { 1.0 - 2.0 * (k % 2) as f64 };
             }
-            // Twice: nothing of the first matrix stays.
+            // The second factorization must not depend on the first one.
             for _ in 0..2 {
                 band.factorize(&a, context).unwrap();
                 z.copy_from_slice(&b);
@@ -173,7 +173,7 @@ mod tests {
             let error = band.factorize(&a, context).unwrap_err();
             assert_eq!(error.matrix_place(), Some(Place::node(1, 4, 3)));
         }
-        // A matrix that is not refused after one that was.
+        // After a rejected matrix, the factorization of a valid matrix succeeds.
         for j in [3, 35] {
             a.diagonal[ring_index(grid.nx, 4, j)] = 0.1;
         }

@@ -1,5 +1,6 @@
-//! Direct solver for the coarsest matrix of a hierarchy and for the coarse matrix E of deflation: an order of the rows
-//! with a small envelope, and the factor within it. The solution of a singular component has mean zero.
+//! Direct solver for the coarsest matrix of a hierarchy and for the coarse matrix E of deflation. The rows are ordered
+//! for a small envelope, and L D L^T is computed within this envelope. On a singular component, the solution has mean
+//! zero.
 
 use super::envelope::Envelope;
 use crate::backend::aggregation::{Couplings, Means};
@@ -11,10 +12,10 @@ use std::sync::{Mutex, PoisonError};
 
 const WHAT: &str = "the direct solver of the coarsest system";
 
-/// Number of right-hand sides that are solved together: four vector registers, and 1000 rows fit in the cache.
+/// Number of right-hand sides per block solve. They fill four vector registers, and 1000 rows fit in the cache.
 const TOGETHER: usize = 32;
 
-/// Order and factor of a matrix.
+/// Row order and factor of a matrix.
 pub struct Direct {
     /// Row k of the factor is row `row[k]` of the matrix.
     row: Vec<u32>,
@@ -24,8 +25,9 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Factorizes a matrix with its rows in the order `row`. `accepted` computes 1 / d of a row and its pivot d, or
-    /// returns an error; with 1 / d = 0, the row is zero in every solution. `means`: singular components of the matrix.
+    /// Factorizes a matrix with its rows in the order `row`. `accepted` receives a row and its pivot d, and returns the
+    /// inverse of d or an error. If it returns 0, the row is zero in every solution. `means` describes the singular
+    /// components.
     pub fn of(
         c: &Couplings,
         row: Vec<u32>,
@@ -64,7 +66,7 @@ impl Direct {
         self.row.len().div_ceil(TOGETHER)
     }
 
-    /// Appends the columns of some groups in the order of the factor. Means are not removed.
+    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. Means are not removed.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let n = self.row.len();
         let mut x = zeroed(n * TOGETHER, WHAT)?;
@@ -84,13 +86,13 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns A^-1 by rows, from the columns of all groups.
+    /// Returns A^-1 by rows. `columns` contains the columns of all groups.
     pub fn inverse<'a>(&self, columns: impl Iterator<Item = &'a [f64]>) -> Result<Vec<f64>> {
         let n = self.row.len();
         let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
         let columns = columns.flat_map(|columns| columns.chunks_exact(n.max(1)));
         for (&r, column) in self.row.iter().zip(columns) {
-            // A is symmetric: columns are rows.
+            // A is symmetric, so each column is also a row.
             inverse[r as usize * n..][..n].copy_from_slice(column);
         }
         Ok(inverse)
@@ -120,7 +122,7 @@ pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
 /// Breadth-first search. Rows of a level are sorted by degree.
 struct Search<'a> {
     matrix: &'a Couplings,
-    /// Number of the search that found a row; 0: not found.
+    /// Number of the last search that found each row; 0 if none did.
     found: Vec<u32>,
     searches: u32,
 }
@@ -130,7 +132,8 @@ impl Search<'_> {
         (self.matrix.ptr[i as usize + 1] - self.matrix.ptr[i as usize], i)
     }
 
-    /// Appends the rows that are connected to `root`. Returns where the last level begins, and the number of levels.
+    /// Appends the rows that are connected to `root`, level by level. Returns the position in `order` at which the last
+    /// level begins, and the number of levels after the root.
     fn spread(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
         self.searches += 1;
         self.found[root as usize] = self.searches;
@@ -156,8 +159,8 @@ impl Search<'_> {
     }
 }
 
-/// The order of Cuthill and McKee (1969), reversed (George and Liu 1981, chapter 4), from ends that are far apart
-/// (Gibbs, Poole and Stockmeyer 1976).
+/// Returns the reverse Cuthill-McKee order. In each component, the root is a pseudo-peripheral row: breadth-first
+/// searches continue from a row of the last level until the number of levels no longer increases.
 pub fn envelope_order(matrix: &Couplings) -> Result<Vec<u32>> {
     let mut search = Search { matrix, found: zeroed(matrix.rows(), WHAT)?, searches: 0 };
     let mut order = Vec::new();
@@ -188,18 +191,18 @@ mod tests {
     use super::*;
     use rrbsolver_problems::two_phase::SplitMix;
 
-    /// A random graph of `n` rows in pieces of up to `piece` rows, of which every second has no row sums.
+    /// Returns a random matrix of `n` rows with components of up to `piece` rows. Every second component is singular.
     fn matrix(n: usize, piece: usize, generator: &mut SplitMix) -> Couplings {
         let mut a = vec![vec![0.0; n]; n];
         let end = |i: usize| n.min((i / piece + 1) * piece);
         for (i, j) in (0..n).flat_map(|i| (i + 1..end(i)).map(move |j| (i, j))) {
-            // A path through the piece keeps it in one.
+            // A path connects all rows of the component.
             if j == i + 1 || generator.unit() < 0.2 {
                 a[i][j] = 0.1 + generator.unit();
                 a[j][i] = a[i][j];
             }
         }
-        // Rows in an order that hides the pieces.
+        // A random permutation mixes the rows of the components.
         let mut at: Vec<usize> = (0..n).collect();
         (1..n).for_each(|i| at.swap(i, (generator.unit() * (i + 1) as f64) as usize));
         let mut c = Couplings::with_room(n, n * n).unwrap();
@@ -229,7 +232,7 @@ mod tests {
             let mut b: Vec<f64> = (0..n).map(|_| generator.unit() - 0.5).collect();
             let mut x = b.clone();
             direct.solve(&mut x);
-            // Of what sums to zero on singular pieces, with means of zero there.
+            // On singular components, x must solve the system for b minus its mean, and x must have mean zero.
             let (mut rest, mut means) = (x.clone(), means());
             means.iter_mut().for_each(|means| means.remove(&mut b));
             means.iter_mut().for_each(|means| means.remove(&mut rest));

@@ -1,14 +1,16 @@
-//! L D L^T within the envelope of a symmetric matrix in row-sum form (George and Liu 1981, chapter 4; report, 2.7).
+//! Factorization L D L^T within the envelope of a symmetric matrix in row-sum form (report 16-06, equation 2.7;
+//! docs/theory/rrb.md, coarsest system).
 //!
-//! With a_kl the couplings of node k to later nodes and s_k the sum of row k over the nodes that are left,
+//! Let a_kl be the couplings of node k to later nodes, and s_k the row sum of node k after the elimination of earlier
+//! nodes. The elimination of node k computes
 //!
 //! ```text
 //! d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.
 //! ```
 //!
-//! Diagonals are not stored. If no coupling is positive and no row sum is negative, there is no cancellation. The last
-//! pivot of a component whose rows all sum to zero is exactly zero; if 1 / d_k is set to zero, node k is zero in every
-//! solution.
+//! Diagonals are not stored. If no coupling is positive and no row sum is negative, no digits cancel. If all rows of a
+//! component sum to zero, the last pivot of this component is exactly zero. If 1 / d_k is set to zero, node k is zero
+//! in every solution.
 //!
 //! The envelope of a row consists of the columns from its first coupling to the diagonal. If column k is in the
 //! envelopes of w_k rows, the factorization costs sum w_k^2 / 2 multiply-adds, and a solve costs two per entry.
@@ -17,14 +19,15 @@ use crate::error::{Result, zeroed};
 use crate::isa::for_each_isa;
 use crate::runtime::reduce::{dot, sum};
 
-/// Number of nodes per block of the elimination: later rows are loaded and stored once per block.
+/// Number of nodes per block of the elimination. Later rows are loaded and stored once per block.
 const TOGETHER: usize = 4;
-/// Doubles in the widest vector register.
+/// Number of doubles in the widest vector register.
 const LANES: usize = 8;
 const WHAT: &str = "the exact factor of the coarsest system";
 
 for_each_isa! {
-    /// Subtracts `factors` times the columns before it from column `at`, of `length` numbers. Returns its sum.
+    /// Subtracts `factors` times the previous columns of the block from column `at`, which has `length` entries.
+    /// Returns the sum of the resulting column.
     fn settle_column(columns: &mut [f64], stride: usize, at: usize, length: usize, factors: [f64; 4]) -> f64 {
         let (before, own) = columns.split_at_mut(at * stride);
         let own = &mut own[LANES..][..length];
@@ -34,7 +37,9 @@ for_each_isa! {
         sum(own)
     }
 
-    /// Eliminates a block of nodes from the rows behind it, as in `gather`, and from their row sums `excess`.
+    /// Eliminates a block of nodes k from the later rows i: l_ik = a_ik / d_k, a_ij -= l_ik a_kj, s_i -= l_ik s_k. The
+    /// array `excess` contains s_i, `inverse` contains 1 / d_k, and `sums` contains s_k. For `rows`, `start` and
+    /// `columns` see `gather`.
     fn eliminate(
         rows: &mut [f64],
         start: &[usize],
@@ -45,7 +50,7 @@ for_each_isa! {
         sums: [f64; 4],
     ) {
         let column = |at: usize| &columns[at * stride..][..LANES + excess.len()];
-        // Of one length for all, which is then checked once.
+        // The slices have equal length, so the compiler checks bounds only once.
         let [c0, c1, c2, c3] = [column(0), column(1), column(2), column(3)];
         let factors = |i: usize| [c0[i] * inverse[0], c1[i] * inverse[1], c2[i] * inverse[2], c3[i] * inverse[3]];
         for (i, excess) in (LANES..).zip(excess) {
@@ -59,8 +64,8 @@ for_each_isa! {
                 continue;
             }
             if l != [0.0; TOGETHER] {
-                // Columns behind the block to the diagonal, and before them so many as fill whole vectors: those stay
-                // as they are.
+                // Updates the columns from the block to the diagonal. The range is extended to the left to whole
+                // vectors; there, `columns` is zero, so that the entries do not change.
                 let n = i.next_multiple_of(LANES);
                 let (row, first) = (&mut rows[end - n..end], LANES + i - n);
                 let (m0, m1) = (&c0[first..][..n], &c1[first..][..n]);
@@ -70,7 +75,7 @@ for_each_isa! {
                 }
             }
             match room {
-                // Of a length that the compiler knows.
+                // The length is a compile-time constant.
                 TOGETHER => rows[end - i - TOGETHER..][..TOGETHER].copy_from_slice(&l),
                 _ => rows[end - i - room..end - i].copy_from_slice(&l[TOGETHER - room..]),
             }
@@ -93,7 +98,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes x = (L D L^T)^-1 x for `width` right-hand sides, stored node by node, which are zero before node
+    /// Computes x = (L D L^T)^-1 x for `width` right-hand sides, stored node by node. They must be zero before node
     /// `from`. `width` is not a constant, so that the compiler vectorizes over the right-hand sides.
     fn solve_together(x: &mut [f64], width: usize, rows: &[f64], start: &[usize], inverse: &[f64], from: usize) {
         for k in from..inverse.len() {
@@ -117,8 +122,9 @@ for_each_isa! {
     }
 }
 
-/// Copies the columns of a block, zero outside the envelope, of the rows behind it: `start` is where each of these
-/// begins and the next one after them. Columns are `stride` apart, behind `LANES` zeros each.
+/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. `start`
+/// contains the offsets at which these rows begin, and the end of the last row. The columns are `stride` entries apart,
+/// and `LANES` zeros precede each column.
 fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c0, rest) = columns.split_at_mut(stride);
     let (c1, rest) = rest.split_at_mut(stride);
@@ -128,7 +134,7 @@ fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
         match (end - bounds[0]).saturating_sub(i) {
             0 => {}
             room @ 1..TOGETHER => row[TOGETHER - room..].copy_from_slice(&rows[end - i - room..end - i]),
-            // Of a length that the compiler knows.
+            // The length is a compile-time constant.
             _ => row.copy_from_slice(&rows[end - i - TOGETHER..][..TOGETHER]),
         }
         let i = LANES + i;
@@ -136,36 +142,37 @@ fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     }
 }
 
-/// A pivot before its use.
+/// Pivot d_k = s_k - sum_l a_kl that the caller accepts or rejects.
 pub struct Candidate {
-    /// Number of its node.
+    /// Number of the node.
     pub k: usize,
-    /// s_k and the sum of the couplings to later nodes: d_k is their difference.
+    /// s_k; `couplings` is the sum of the couplings to later nodes, sum_l a_kl.
     pub excess: f64,
     pub couplings: f64,
     /// The node has no couplings to later nodes.
     pub is_last: bool,
 }
 
-/// The matrix, then its factor.
+/// Matrix before `factorize`, factor afterwards.
 pub struct Envelope {
-    /// Columns of row k from the first one to the diagonal are at start[k] .. start[k + 1], behind `LANES` numbers that
-    /// belong to no row.
+    /// Row k, from its first column to the column before the diagonal, is stored at start[k] .. start[k + 1]. The first
+    /// `LANES` values belong to no row.
     start: Vec<usize>,
-    /// Row `end[k]` and later ones have no entries in columns 0 to k.
+    /// Rows `end[k]` and later have no entries in columns 0 to k.
     end: Vec<u32>,
     /// Couplings, then L.
     rows: Vec<f64>,
-    /// s: that of the matrix, and from the elimination of a node on its last value.
+    /// Row sums s_k: of the matrix before `factorize`, at the elimination of node k afterwards.
     excess: Vec<f64>,
-    /// 1 / d.
+    /// 1 / d_k.
     inverse: Vec<f64>,
-    /// The columns of a block.
+    /// Workspace for the columns of one block.
     columns: Vec<f64>,
 }
 
 impl Envelope {
-    /// Allocates rows whose first coupling to an earlier node is in column `first[k]`; `first[k]` = k: there is none.
+    /// Allocates the envelope. `first[k]` is the column of the first coupling of row k to an earlier node, or k if
+    /// there is no such coupling.
     pub fn new(first: &[u32]) -> Result<Self> {
         let n = first.len();
         let (mut start, mut end): (Vec<usize>, Vec<u32>) = (zeroed(n + 1, WHAT)?, zeroed(n, WHAT)?);
@@ -195,19 +202,19 @@ impl Envelope {
         self.rows.fill(0.0);
     }
 
-    /// Sets the coupling of two nodes, whose row has room for it.
+    /// Sets the coupling of two nodes. The coupling must be in the envelope.
     pub fn couple(&mut self, k: usize, l: usize, value: f64) {
         let (low, high) = (k.min(l), k.max(l));
         self.rows[self.start[high + 1] - (high - low)] = value;
     }
 
-    /// Sets the sum of row k.
+    /// Sets the row sum s_k.
     pub fn set_excess(&mut self, k: usize, value: f64) {
         self.excess[k] = value;
     }
 
-    /// Factorizes. `accepted` computes 1 / d of each pivot in turn, or returns an error. With 1 / d = 0, the node is
-    /// zero in every solution.
+    /// Factorizes the matrix. `accepted` returns 1 / d_k of each pivot in turn, or an error. If it returns 0, the node
+    /// is zero in every solution.
     pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
         let (n, stride) = (self.inverse.len(), self.columns.len() / TOGETHER);
         for block in (0..n).step_by(TOGETHER) {
@@ -238,7 +245,7 @@ impl Envelope {
         Ok(())
     }
 
-    /// Couplings of the nodes of a block to later ones of it.
+    /// Returns the couplings between the nodes of a block: entry [k][l] for k < l.
     fn couplings_within(&self, block: usize, count: usize) -> [[f64; TOGETHER]; TOGETHER] {
         let mut own = [[0.0; TOGETHER]; TOGETHER];
         (1..count).for_each(|behind| {
@@ -248,7 +255,7 @@ impl Envelope {
         own
     }
 
-    /// The same once the block is eliminated: L.
+    /// Stores the entries of L between the nodes of a block after its elimination, l_lk = own[k][l] / d_k.
     fn store_within(&mut self, block: usize, count: usize, own: &[[f64; TOGETHER]; TOGETHER]) {
         (1..count).for_each(|behind| {
             let row = &mut self.rows[self.start[block + behind]..self.start[block + behind + 1]];
@@ -264,7 +271,7 @@ impl Envelope {
         backward(x, &self.rows, &self.start);
     }
 
-    /// Solves for `width` right-hand sides, stored node by node, which are zero before node `from`.
+    /// Solves in place for `width` right-hand sides, stored node by node. They must be zero before node `from`.
     pub fn solve_together(&self, x: &mut [f64], width: usize, from: usize) {
         solve_together(x, width, &self.rows, &self.start, &self.inverse, from);
     }
@@ -280,7 +287,7 @@ mod tests {
     use super::*;
     use rrbsolver_problems::two_phase::SplitMix;
 
-    /// A dense symmetric matrix: couplings of 0 or about -1 within the envelope, random row sums.
+    /// Dense symmetric matrix. Couplings within the envelope are 0 or between -1.5 and -0.5; row sums are random.
     struct System {
         first: Vec<u32>,
         couplings: Vec<Vec<f64>>,
@@ -302,7 +309,7 @@ mod tests {
 
         fn factor(&self) -> Envelope {
             let mut factor = Envelope::new(&self.first).unwrap();
-            // Of the first matrix nothing stays.
+            // Nonzero old values: the factor must not depend on them.
             factor.rows.fill(7.0);
             factor.columns.fill(0.0);
             factor.clear();
@@ -326,7 +333,7 @@ mod tests {
             (0..x.len()).map(row).collect()
         }
 
-        /// Gauss with the largest pivot of each column.
+        /// Gaussian elimination with partial pivoting.
         fn solve(&self, b: &[f64]) -> Vec<f64> {
             let n = b.len();
             let mut a: Vec<Vec<f64>> = self.couplings.clone();
@@ -399,7 +406,7 @@ mod tests {
         }
     }
 
-    /// The sums of the rows are A times ones, also where they are far below rounding of the diagonals.
+    /// A 1 = s, even if the row sums s are far below the rounding error of the diagonal.
     #[test]
     fn row_sums_below_rounding_are_kept() {
         for (name, mut system) in systems() {
@@ -413,8 +420,8 @@ mod tests {
         }
     }
 
-    /// Pieces whose rows sum to zero end with a pivot that is exactly zero; right-hand sides that sum to zero on each
-    /// of them are solved for.
+    /// If all rows of a component sum to zero, its last pivot is exactly zero. The solve is exact for right-hand sides
+    /// that sum to zero on each of these components.
     #[test]
     fn null_vectors_have_pivots_of_zero() {
         let mut generator = SplitMix(7);

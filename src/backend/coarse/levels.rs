@@ -1,9 +1,17 @@
-//! The levels of the RRB factorization over natural storage: the papers' S1, one plain loop per formula.
+//! Levels of the RRB factorization in natural storage, with one loop per formula (report 16-06, section 2.2;
+//! docs/theory/rrb.md, row-sum form).
 //!
-//! Grid q holds a 9-point half stencil in excess form (`straight`). Level 2q + 1 lumps and eliminates its
-//! red nodes; what is left couples black nodes along the diagonals and at distance two (`skew`). Level
-//! 2q + 2 does the same to the black nodes that are not kept; what is left is the half stencil of grid
-//! q + 1. (Report, section 2.2.)
+//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1 lumps and eliminates the red nodes
+//! of this grid. The remaining matrix couples black nodes along the diagonals and at distance two (`skew`).
+//! Level 2q + 2 lumps and eliminates the black nodes that are not in grid q + 1. The remaining matrix is the half
+//! stencil of grid q + 1.
+//!
+//! For an eliminated node k with the row sum s_k, a level computes
+//!
+//! ```text
+//! s~_k = s_k - (1 - omega) sum_l a_kl (dropped l),   d_k = s~_k - sum_l a_kl (kept l),
+//! a_bb' -= a_bk a_kb' / d_k,   s_b -= a_bk s~_k / d_k   for the neighbours b, b' that remain.
+//! ```
 
 use super::band::Band;
 use crate::backend::steps::cycle;
@@ -16,50 +24,50 @@ use crate::grid::stencil::{HalfStencil, ring_index, ring_len, ring_stride};
 use crate::runtime::reduce::dot;
 use std::ops::Range;
 
-/// One grid and its two levels.
+/// One grid and the two levels that eliminate its nodes.
 pub struct NaturalGrid {
     grid: Grid,
     embedding: Embedding,
-    /// The matrix on all nodes; excess form.
+    /// Matrix on all nodes in row-sum form; `diagonal` contains the row sums.
     pub straight: HalfStencil,
-    /// The matrix on black nodes after the odd level: couplings to (i + 2, j), (i, j + 2) and the diagonals.
+    /// Matrix on the black nodes after the odd level: couplings to (i + 2, j), (i, j + 2) and the diagonal neighbours.
     pub skew: HalfStencil,
-    /// 1 / d of the nodes that this grid eliminates.
+    /// 1 / d_k of the eliminated nodes.
     pub inverse_pivot: Vec<f64>,
-    /// excess / d of those.
+    /// s~_k / d_k of the eliminated nodes.
     handed_on: Vec<f64>,
-    /// Right-hand side in, solution out.
+    /// Right-hand side before a sweep, solution after the sweep.
     pub z: Vec<f64>,
 }
 
-/// Levels `first_level + 1` to `levels`, and the exact factor of the remainder.
+/// Levels `first_level + 1` to `levels`, and the exact factor of the coarsest system.
 pub struct NaturalLevels {
-    /// From the finest down to the remainder's.
+    /// Grids from the finest one to the grid of the coarsest system.
     pub grids: Vec<NaturalGrid>,
     first_level: usize,
     levels: usize,
     remainder: Remainder,
     band: Band,
-    /// First grid of each section, and what recursions need there.
+    /// Sections of the cycle.
     sections: Vec<Section>,
-    /// 0 where the first grid recurses, else 1.
+    /// First section that begins with a recursion: 0 if the first grid is a recursion grid, else 1.
     first_recursion: usize,
     recursion: Recursion,
-    /// The cycle was chosen, not asked for.
+    /// The cycle was selected automatically.
     chosen: bool,
-    /// Format and unit of what is stored.
+    /// Storage format of M, and the power of two that scales the stored values.
     stored: (Storage, f64),
-    /// On black nodes of the first grid alone, from the second level on.
+    /// The sweeps begin with the second level, on the black nodes of the first grid.
     schur: bool,
 }
 
-/// A section of the cycle; the vectors of its first grid where that recurses.
+/// Section of the cycle: its first grid, and four vectors on this grid if it is a recursion grid.
 struct Section {
     start: usize,
     vectors: [Vec<f64>; 4],
 }
 
-/// Places in `Section::vectors`; z is the grid's own.
+/// Indices in `Section::vectors`. The vector z is `NaturalGrid::z`.
 const R: usize = 0;
 const D: usize = 1;
 const Q: usize = 2;
@@ -69,24 +77,24 @@ fn black_parity(grid: Grid) -> usize {
     (grid.ox() + grid.oy()) % 2
 }
 
-/// Nodes (i, j) of the colour that the odd level eliminates.
+/// Returns the red nodes (i, j), which the odd level eliminates.
 pub fn red_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
     let black = black_parity(grid);
     (0..grid.ny).flat_map(move |j| ((j + black + 1) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
-/// Nodes that the odd level leaves.
+/// Returns the black nodes (i, j), which remain after the odd level.
 pub fn black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
     let black = black_parity(grid);
     (0..grid.ny).flat_map(move |j| ((j + black) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
-/// Black nodes that the even level eliminates.
+/// Returns the black nodes that the even level eliminates.
 fn dropped_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
     (1 - grid.oy()..grid.ny).step_by(2).flat_map(move |j| (1 - grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
 }
 
-/// Nodes of the next grid.
+/// Returns the nodes of the next grid.
 fn kept_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
     (grid.oy()..grid.ny).step_by(2).flat_map(move |j| (grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
 }
@@ -105,8 +113,8 @@ impl NaturalGrid {
         })
     }
 
-    /// Lumps and eliminates the red nodes. `exact_center`: the red centers are given (first level of a
-    /// 5-point matrix, where nothing is lumped).
+    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the caller's centers, which are the
+    /// pivots of the first level of a 5-point matrix. This level drops no couplings.
     fn eliminate_red(
         &mut self,
         level: usize,
@@ -141,8 +149,8 @@ impl NaturalGrid {
                 (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
             let lumped = (1.0 - setup.black_keeps()) * setup.lost() * corners(c);
             s.diagonal[c] = a.diagonal[c] - lumped - handed;
-            // a - sum over the common red neighbours r of a_br a_rb' / d_r; products as (a / d) a, so that no
-            // scale of A overflows.
+            // a_bb' - sum_r a_br a_rb' / d_r over the common red neighbours r. Products are computed as (a / d) a, so
+            // that they do not overflow for any scaling of A.
             s.northeast[c] = setup.black_keeps() * a.northeast[c]
                 - (a.east[c] * h[east]) * a.north[east]
                 - (a.north[c] * h[north]) * a.east[north];
@@ -155,7 +163,7 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Lumps and eliminates the black nodes that are not kept; writes the half stencil of the next grid.
+    /// Lumps and eliminates the black nodes that are not in the next grid; computes the half stencil of the next grid.
     fn eliminate_dropped(
         &mut self,
         level: usize,
@@ -204,8 +212,8 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// q = A d, A as it was before these levels and as it is stored, in excess form: sum of a_ij (d_j - d_i) + excess
-    /// d_i.
+    /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is the matrix before the levels of this grid.
+    /// `kept` rounds its entries to the storage format.
     fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
@@ -219,7 +227,8 @@ impl NaturalGrid {
         }
     }
 
-    /// The center of A as it was before these levels and as it is stored.
+    /// Returns the center s_i - sum_j a_ij of the matrix before the levels of this grid. `kept` rounds its entries to
+    /// the storage format.
     fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
         let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
@@ -227,7 +236,7 @@ impl NaturalGrid {
         kept(a.diagonal[c]) - (straight + (below + (kept(a.northwest[c]) + kept(a.northeast[c]))))
     }
 
-    /// y_r = r_r / d_r, r_b -= A_br y_r.
+    /// Computes y_r = D_r^-1 z_r and z_b = z_b - A_br y_r for red nodes r and black nodes b.
     fn forward_red(&mut self) {
         let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid) {
@@ -241,7 +250,7 @@ impl NaturalGrid {
         }
     }
 
-    /// z_r = y_r - A_rb z_b / d_r.
+    /// Computes z_r = y_r - D_r^-1 A_rb z_b.
     fn backward_red(&mut self) {
         let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid) {
@@ -252,7 +261,7 @@ impl NaturalGrid {
         }
     }
 
-    /// The same from dropped to kept nodes.
+    /// Computes y_e = D_e^-1 z_e and z_k = z_k - A_ke y_e for nodes e of the even level and nodes k of the next grid.
     fn forward_dropped(&mut self) {
         let (a, z, n) = (&self.skew, &mut self.z, ring_stride(self.grid.nx));
         for (i, j) in dropped_nodes(self.grid) {
@@ -275,20 +284,20 @@ impl NaturalGrid {
     }
 }
 
-/// Sum of coupling times value over the four diagonal neighbours.
+/// Returns sum_j a_cj z_j over the four diagonal neighbours j of c.
 fn diagonal_sum(a: &HalfStencil, z: &[f64], c: usize, n: usize) -> f64 {
     let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
     (a.northeast[sw] * z[sw] + a.northwest[se] * z[se]) + (a.northwest[c] * z[nw] + a.northeast[c] * z[ne])
 }
 
-/// Center of a row in excess form, before lumping.
+/// Returns the center before lumping: row sum minus couplings.
 fn pivot_center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
     excess - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped
 }
 
 impl NaturalLevels {
-    /// Room for levels `first_level + 1 ..= levels` from `grid` on, which lies as `embedding` says. `schur`: sweeps
-    /// are on black nodes alone, from the second level on.
+    /// Allocates levels `first_level + 1 ..= levels`, beginning with `grid`. `embedding` maps nodes of `grid` to the
+    /// caller's grid. With `schur`, sweeps begin with the second level, on black nodes only.
     pub fn new(
         grid: Grid,
         embedding: Embedding,
@@ -331,13 +340,13 @@ impl NaturalLevels {
         })
     }
 
-    /// The half stencil (excess form) to fill before `factorize`.
+    /// Returns the half stencil (row-sum form) to fill before `factorize`.
     pub fn input(&mut self) -> &mut HalfStencil {
         &mut self.grids[0].straight
     }
 
-    /// Eliminates level by level. `exact`: the centers of A for the first level (see
-    /// [`NaturalGrid::eliminate_red`]), and where to put S1, whose couplings M may round afterwards.
+    /// Factorizes level by level, then factorizes the coarsest system. `exact` contains the centers of A for the first
+    /// level (see [`NaturalGrid::eliminate_red`]) and receives S1 before the couplings of M are rounded.
     pub fn factorize(
         &mut self,
         setup: &Setup,
@@ -367,7 +376,7 @@ impl NaturalLevels {
         Ok(())
     }
 
-    /// M z = z in place in `grids[0].z`.
+    /// Solves M u = z in place in `grids[0].z`.
     pub fn apply(&mut self) {
         let recursion = self.recursion;
         if self.first_recursion == 0 {
@@ -377,17 +386,17 @@ impl NaturalLevels {
         }
     }
 
-    /// The cycle in use.
+    /// Returns the current cycle and its eigenvalue bounds.
     pub fn recursion(&self) -> &Recursion {
         &self.recursion
     }
 
-    /// Sets it, where the choice was made on finer grids.
+    /// Sets the cycle that was selected on finer grids.
     pub fn set_kind(&mut self, kind: Kind) {
         self.recursion.kind = kind;
     }
 
-    /// Goes over to the V-cycle where the cycle was chosen. Whether that changes anything.
+    /// Switches to the V-cycle if the cycle was selected automatically. Returns whether the cycle changes.
     pub fn fall_back(&mut self) -> bool {
         let changes = self.chosen && self.recursion.kind != Kind::V;
         if changes {
@@ -396,7 +405,7 @@ impl NaturalLevels {
         changes
     }
 
-    /// All vectors zero, after a run that met numbers too large.
+    /// Sets all vectors to zero. Needed after an overflow, because infinities would remain in the vectors.
     pub fn clear_vectors(&mut self) {
         for grid in &mut self.grids {
             grid.z.fill(0.0);
@@ -406,18 +415,18 @@ impl NaturalLevels {
         }
     }
 
-    /// Grids of section k, the next one's first included.
+    /// Returns the grids of section k, without the first grid of the next section.
     fn section(&self, k: usize) -> Range<usize> {
         self.sections[k].start..self.sections.get(k + 1).map_or(self.grids.len(), |next| next.start)
     }
 
-    /// The first grid of section k and its vectors.
+    /// Returns the first grid of section k and the vectors of the recursion.
     fn inner(&mut self, k: usize) -> (&mut NaturalGrid, &mut [Vec<f64>; 4]) {
         let section = &mut self.sections[k];
         (&mut self.grids[section.start], &mut section.vectors)
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         self.grids.iter().map(|g| 13 * 8 * g.z.len()).sum::<usize>()
             + self.sections.iter().map(|s| 4 * 8 * s.vectors[R].len()).sum::<usize>()
@@ -528,7 +537,7 @@ impl CycleSteps for NaturalLevels {
     }
 }
 
-/// Calls `copy` with the places of each kept node on its grid and on the next.
+/// Calls `copy` for each node of the next grid, with its index on this grid and its index on the next grid.
 fn copy_kept(grid: Grid, mut copy: impl FnMut(usize, usize)) {
     let coarse = grid.coarse();
     for (i, j) in kept_nodes(grid) {

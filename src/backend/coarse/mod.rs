@@ -1,4 +1,4 @@
-//! The coarsest grids: natural storage and the exact factor.
+//! Coarse grids and coarse matrices: RRB levels in natural storage, direct solvers, and the matrix E of deflation.
 
 pub mod band;
 pub mod deflation;

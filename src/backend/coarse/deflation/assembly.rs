@@ -1,4 +1,6 @@
-//! E from the couplings of A between regions, over blocks of rows of cells whose number depends on nothing.
+//! Assembly of the coarse matrix E = Z^T A Z from the couplings of A between regions (docs/theory/dpcg.md, the coarse
+//! matrix E). The grid is divided into a fixed number of blocks of rows of cells. E is therefore bitwise identical for
+//! any number of threads.
 
 use crate::backend::aggregation::Couplings;
 use crate::error::{Result, collected, extend, insert, zeroed};
@@ -8,22 +10,23 @@ use crate::grid::regions::{NONE, Regions};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// For errors.
+/// Name of the allocation in error messages.
 pub const COARSE_MATRIX: &str = "the coarse matrix of deflation";
 
-/// Blocks of rows of cells: enough for the members of any team, few enough for sums over them.
+/// Number of blocks of rows of cells. It is large enough to occupy many threads, and small enough that sums over blocks
+/// are cheap.
 pub const BLOCKS: usize = 64;
 
-/// Rows j + ny k of a block.
+/// Returns the rows of a block. Row j + ny k consists of the cells with the indices j and k.
 fn block_rows(cells: Cells, block: usize) -> Range<usize> {
     let rows = cells.ny * cells.nz;
     rows * block / BLOCKS..rows * (block + 1) / BLOCKS
 }
 
-/// What a block adds to an entry of E.
+/// Contribution of one block to one entry of E.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
-    /// Row, column and block, in the order in which entries are added: 16, 16 and 32 bits.
+    /// Row, column and block, with 16, 16 and 32 bits. Sorting by this key fixes the order of additions.
     key: u64,
     value: f64,
 }
@@ -38,22 +41,22 @@ impl Entry {
     }
 }
 
-/// The sum of couplings from cells of one region to cells of another one that has not been added yet.
+/// Sum of consecutive couplings between two regions, before its addition to the part.
 #[derive(Clone, Copy, Default)]
 struct Pending {
     pair: (u16, u16),
     sum: f64,
 }
 
-/// Couplings of vectors, row < column, and row sums, row = column, of one block.
+/// Part of E from one block: couplings between two vectors (row < column) and row sums (row = column).
 #[derive(Default)]
 struct Part {
     sums: HashMap<u32, f64>,
 }
 
 impl Part {
-    /// A coupling from a cell of region r to one of another region s: added together with those that follow it from r
-    /// to s.
+    /// Adds a coupling between a cell of region r and a cell of another region s. Consecutive couplings between the
+    /// same two regions are summed in `pending` first.
     fn couple(&mut self, pending: &mut Pending, r: u16, s: u16, coupling: f64) -> Result<()> {
         if pending.pair != (r, s) {
             self.finish(pending)?;
@@ -67,14 +70,14 @@ impl Part {
         let ((r, s), sum) = (pending.pair, std::mem::take(&mut pending.sum));
         match [r, s] {
             _ if sum == 0.0 => Ok(()),
-            // The coupling of a vector to none is a part of its row sum.
+            // A coupling between a region with a vector and cells without one contributes to the row sum.
             [NONE, NONE] => Ok(()),
             [NONE, one] | [one, NONE] => self.add(one, one, -sum),
             [r, s] => self.add(r, s, sum),
         }
     }
 
-    /// Adds to the coupling of two vectors, or to the row sum of one that is not `NONE`.
+    /// Adds `value` to the coupling of vectors r and s, or to the row sum if r = s. Neither may be `NONE`.
     fn add(&mut self, r: u16, s: u16, value: f64) -> Result<()> {
         let key = u32::from(r.min(s)) << 16 | u32::from(r.max(s));
         if let Some(sum) = self.sums.get_mut(&key) {
@@ -85,7 +88,7 @@ impl Part {
     }
 }
 
-/// Adds what a block of rows contributes to E: its couplings to the east, north and top, and the sums of its rows.
+/// Appends the contributions of a block to E: its couplings to the east, north and top, and its row sums.
 pub fn assemble_block(
     a: &SevenPoints,
     components: &CellComponents,
@@ -98,7 +101,8 @@ pub fn assemble_block(
     let of = |row: usize| &regions.of[row * nx..][..nx];
     let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
     let mut excess = zeroed(nx, COARSE_MATRIX)?;
-    // Along x a border lies at the same column in many rows, across x it goes along a row.
+    // Couplings along x cross a region boundary at the same column in many rows. Couplings in y and z cross a boundary
+    // at consecutive cells of a row.
     let (mut along_x, mut across_x) = (zeroed(nx, COARSE_MATRIX)?, Pending::default());
     for row in block_rows(a.cells, block) {
         let own = of(row);
@@ -130,10 +134,10 @@ pub fn assemble_block(
     )
 }
 
-/// The sums of the rows of A.
+/// Adds the row sums of A in one row of cells to the row sums of E.
 fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
     let mut start = 0;
-    // Consecutive cells of a region together.
+    // Consecutive cells of the same region are summed first.
     for cells in of.chunk_by(|r, s| r == s) {
         let sum: f64 = excess[start..start + cells.len()].iter().sum();
         if sum != 0.0 && cells[0] != NONE {
@@ -144,9 +148,9 @@ fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
     Ok(())
 }
 
-/// E of `n` vectors: sums of entries with the same row and column, in the order of their blocks.
+/// Returns E for `n` vectors. Entries with equal row and column are summed in the order of their blocks.
 pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
-    // Keys differ: blocks are a part of them.
+    // All keys differ, because they include the block. The unstable sort is therefore deterministic.
     entries.sort_unstable_by_key(|entry| entry.key);
     let mut sums = 0;
     for k in 0..entries.len() {
@@ -173,7 +177,7 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
         (matrix.col[next[r]], matrix.a[next[r]]) = (s as u32, -value);
         next[r] += 1;
     };
-    // Entries left of the diagonal come first, and both halves by column: rows are sorted.
+    // Entries left of the diagonal are stored first, and both triangles are sorted by column. Each row is then sorted.
     let couplings = || sums.iter().filter(|e| e.row() != e.column());
     couplings().for_each(|entry| set(entry.column(), entry.row(), entry.value));
     couplings().for_each(|entry| set(entry.row(), entry.column(), entry.value));
@@ -186,7 +190,7 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
     Ok(matrix)
 }
 
-/// g = E t
+/// Computes g = E t.
 pub fn multiply(matrix: &Couplings, t: &[f64], g: &mut [f64]) {
     for (r, g) in g.iter_mut().enumerate() {
         *g = matrix.row(r).fold(matrix.diagonal[r] * t[r], |sum, (s, a)| sum - a * t[s]);

@@ -1,19 +1,21 @@
-//! The coarse matrix of deflation, E = Z^T A Z, and its solvers (Tang, Nabben, Vuik and Erlangga 2009).
+//! Coarse matrix E = Z^T A Z of deflation, and solvers for systems with E (Tang, Nabben, Vuik and Erlangga 2009;
+//! docs/theory/dpcg.md).
 //!
 //! ```text
 //! P = I - A Z E^-1 Z^T,   E_rs = sum over cells i in r, j in s of a_ij
 //! ```
 //!
-//! Columns of Z are one on a region, so that of A's couplings only those between regions count, and of its rows their
-//! sums: with e_i the sum of row i of A, zero in singular components,
+//! A column of Z is one on a region and zero elsewhere. E therefore depends only on the couplings of A between regions
+//! and on the row sums e_i of A, which are zero in singular components:
 //!
 //! ```text
 //! E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r.
 //! ```
 //!
-//! E is stored in row-sum form: the row sum of r is the sum of e_i less the couplings to cells of no region.
+//! E is stored in row-sum form. The row sum of r is the sum of e_i, minus the couplings to cells without a region.
 //!
-//! Where all vectors are kept and add up to a null vector u of A, E is singular; E + c u u^T is not. P is the same.
+//! If all vectors are kept and add up to a null vector u of A, E is singular. E + c u u^T is regular and results in the
+//! same projection P.
 
 mod assembly;
 
@@ -29,23 +31,24 @@ use crate::isa::for_each_isa;
 use crate::runtime::reduce::{dot, max_abs};
 use assembly::{COARSE_MATRIX, multiply, sum_entries};
 
-/// How far E may be from well conditioned, as max E_rr max |E^-1_rs|: the error of A Z E^-1 g is that of rounding times
-/// this, whereas that of a solve by the factor is not (Higham 2002, sections 10.1 and 14.1). Exceeded where rows hardly
-/// have sums, and by bubbles in pieces at contrasts below 1e-6.
+/// Largest max_r E_rr max_rs |E^-1_rs| for which the inverse of E is used. The product with the inverse multiplies the
+/// rounding error of A Z E^-1 g by this number; a solve with the factor does not. The limit is exceeded if row sums of
+/// E are tiny, or if bubbles are divided into several regions at contrasts below 1e-6.
 pub const LARGEST_CONDITION: f64 = 1e8;
 
-/// How systems with E are solved.
+/// Method for systems with E.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
-    /// By its inverse, k^2 numbers for k vectors, where that is accurate enough; else by its factor.
+    /// Product with the dense inverse, k^2 numbers for k vectors. The factor replaces an inverse that is too
+    /// inaccurate.
     Inverse,
-    /// By its factor, within its envelope.
+    /// Factorization L D L^T within the envelope of E.
     Cholesky,
-    /// By conjugate gradients preconditioned by its diagonal.
+    /// Conjugate gradients, preconditioned with the diagonal of E.
     Cg,
 }
 
-/// E, and what solves systems with it.
+/// E and a solver for systems with E.
 pub struct CoarseMatrix {
     matrix: Couplings,
     shift: Shift,
@@ -59,14 +62,15 @@ enum Method {
     Cg { inverse_diagonal: Vec<f64>, tolerance: f64 },
 }
 
-/// The vectors that a solve works on: as many as there are deflation vectors, and null vectors that those add up to.
+/// Workspace of `solve`: vectors with one entry per deflation vector, and means with one entry per null vector.
 pub struct Scratch {
     vectors: [Vec<f64>; 3],
     means: [Vec<f64>; 2],
 }
 
 impl CoarseMatrix {
-    /// Makes E of a matrix and its regions. `tolerance`: of conjugate gradients, |r| relative to the first one.
+    /// Assembles and factorizes E for a matrix and its regions. `tolerance` is the relative tolerance of conjugate
+    /// gradients, |r| <= tolerance |g|.
     pub fn new(
         a: &SevenPoints,
         components: &CellComponents,
@@ -86,8 +90,8 @@ impl CoarseMatrix {
         Ok(coarse)
     }
 
-    /// The same of the entries of all blocks of rows, in any order; but for the inverse, in whose place is the factor
-    /// that it is made of.
+    /// Factorizes E. `entries` contains the entries of all blocks of rows, in any order. For `Solver::Inverse`,
+    /// computes the factor; `columns` and `invert` then compute the inverse.
     pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
         let matrix = sum_entries(entries, regions.count)?;
         let shift = Shift::new(&matrix, regions)?;
@@ -104,7 +108,7 @@ impl CoarseMatrix {
         Ok(Self { matrix, shift, method })
     }
 
-    /// A member's part of the columns of the inverse, by the factor.
+    /// Computes the columns of the inverse that belong to thread `member` of `members`. Empty without a factor.
     pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
         let mut columns = Vec::new();
         if let Method::Cholesky(factor) = &self.method {
@@ -114,8 +118,8 @@ impl CoarseMatrix {
         Ok(columns)
     }
 
-    /// Makes the inverse of the parts of all members, in order, in place of the factor; where E is so ill-conditioned
-    /// that the product with its inverse would lose too much, the factor stays.
+    /// Replaces the factor by the inverse. `columns` contains the columns of all threads in order. The factor remains
+    /// if the condition of E exceeds `LARGEST_CONDITION`.
     pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
         if let Method::Cholesky(factor) = &self.method {
             let mut inverse = factor.inverse(columns)?;
@@ -128,12 +132,12 @@ impl CoarseMatrix {
         Ok(())
     }
 
-    /// Deflation vectors.
+    /// Returns the number of deflation vectors.
     pub fn count(&self) -> usize {
         self.matrix.rows()
     }
 
-    /// How systems are solved: an inverse that would lose too many digits has given way to the factor.
+    /// Returns the method in use: `Cholesky` instead of `Inverse` if the inverse was too inaccurate.
     pub fn solver(&self) -> Solver {
         match self.method {
             Method::Inverse(_) => Solver::Inverse,
@@ -142,18 +146,18 @@ impl CoarseMatrix {
         }
     }
 
-    /// The inverse row by row, where there is one.
+    /// Returns the inverse by rows, if it is the method in use.
     pub fn inverse(&self) -> Option<&[f64]> {
         if let Method::Inverse(inverse) = &self.method { Some(inverse) } else { None }
     }
 
-    /// g = E t, without the shift.
+    /// Computes g = E t, without the shift.
     #[cfg(test)]
     pub fn multiply(&self, t: &[f64], g: &mut [f64]) {
         multiply(&self.matrix, t, g);
     }
 
-    /// Room for `solve`.
+    /// Allocates the workspace of `solve`.
     pub fn scratch(&self) -> Result<Scratch> {
         let needed = match self.method {
             Method::Inverse(_) | Method::Cholesky(_) => [0; 3],
@@ -167,7 +171,7 @@ impl CoarseMatrix {
         Ok(Scratch { vectors, means: [zeroed(nulls, COARSE_MATRIX)?, zeroed(nulls, COARSE_MATRIX)?] })
     }
 
-    /// t = E^-1 g, or (E + c u u^T)^-1 g.
+    /// Computes t = E^-1 g, or t = (E + c u u^T)^-1 g if E is singular.
     pub fn solve(&self, g: &[f64], t: &mut [f64], scratch: &mut Scratch) {
         match &self.method {
             Method::Inverse(inverse) => multiply_rows(inverse, g, t),
@@ -185,7 +189,8 @@ impl CoarseMatrix {
         }
     }
 
-    /// t from zero until |r| <= tolerance |g| or no step is gained by rounding (Hestenes and Stiefel 1952).
+    /// Solves for t by conjugate gradients (Hestenes and Stiefel 1952), starting from zero. Stops if |r| <= tolerance
+    /// |g| or if the step length is not finite.
     fn conjugate_gradients(
         &self,
         inverse_diagonal: &[f64],
@@ -199,12 +204,12 @@ impl CoarseMatrix {
         r.copy_from_slice(g);
         let enough = tolerance * tolerance * dot(g, g);
         let mut rho_before = 0.0;
-        // Far more than exact arithmetic takes.
+        // In exact arithmetic, as many iterations as there are vectors suffice.
         for iteration in 0..=2 * g.len() {
             if dot(r, r) <= enough {
                 break;
             }
-            // z = D^-1 r lies in q.
+            // z = D^-1 r is stored in q.
             for ((z, r), d) in q.iter_mut().zip(&*r).zip(inverse_diagonal) {
                 *z = d * r;
             }
@@ -227,7 +232,7 @@ impl CoarseMatrix {
         }
     }
 
-    /// Bytes of all arrays.
+    /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
         let method = match &self.method {
             Method::Inverse(values) | Method::Cg { inverse_diagonal: values, .. } => 8 * values.capacity(),
@@ -237,8 +242,8 @@ impl CoarseMatrix {
     }
 }
 
-/// Factorizes E. A pivot that is at most a small fraction of its diagonal is rounding: its vector depends on the others
-/// and is zero in every solution.
+/// Factorizes E. If a pivot is at most 1e-14 of its diagonal entry, it is rounding error: the vector depends linearly
+/// on the others and is zero in every solution.
 fn factor(matrix: &Couplings) -> Result<Direct> {
     const NEGLIGIBLE: f64 = 1e-14;
     Direct::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
@@ -257,7 +262,7 @@ fn not_positive(d: f64, diagonal: f64, vector: usize) -> Error {
 }
 
 for_each_isa! {
-    /// t_r = sum_s inverse_rs g_s, of as many rows as there are values in t.
+    /// Computes t_r = sum_s inverse_rs g_s for all rows r of t.
     fn multiply_rows(inverse: &[f64], g: &[f64], t: &mut [f64]) {
         for (t, row) in t.iter_mut().zip(inverse.chunks_exact(g.len().max(1))) {
             *t = dot(row, g);
@@ -265,19 +270,21 @@ for_each_isa! {
     }
 }
 
-/// Null vectors u of A that deflation vectors add up to: E u = 0. With E^+ the pseudo-inverse and k = u^T u,
+/// Shift c u u^T for each null vector u of E, a sum of deflation vectors with E u = 0. With the pseudo-inverse E^+ and
+/// k = u^T u,
 ///
 /// ```text
 /// (E + c u u^T)^-1 g = E^+ (g - u u^T g / k) + u u^T g / (c k^2),
 /// ```
 ///
-/// and E^+ of a vector without a part along u is the solution with a zero at one vector, less its mean. A lone vector,
-/// all of u, has E = 0, and A Z has nothing of it: its t is zero.
+/// For a vector orthogonal to u, E^+ gives the solution with a zero at one deflation vector, minus the mean of this
+/// solution. If u is a single deflation vector, its row of E and its column of A Z are zero. Its entry of t is then
+/// zero.
 #[derive(Default)]
 struct Shift {
-    /// Which of them, counted from 1, a vector is a part of.
+    /// Null vector to which each deflation vector belongs, counted from 1; 0 if none.
     of: Vec<u32>,
-    /// k and c of each.
+    /// k of each null vector; the next field contains c.
     size: Vec<f64>,
     c: Vec<f64>,
 }
@@ -296,24 +303,24 @@ impl Shift {
                 shift.c[of as usize - 1] += matrix.diagonal[r];
             }
         }
-        // c u u^T is about as large as E: the mean of its diagonal over k.
+        // c is the mean diagonal entry of E divided by k, so that c u u^T and E have similar magnitude.
         shift.c.iter_mut().zip(&shift.size).for_each(|(c, k)| *c /= k * k);
         Ok(shift)
     }
 
-    /// 1 / (c k), zero of a lone vector.
+    /// Returns 1 / (c k), or zero if the null vector is a single deflation vector.
     fn inverse(&self, null: usize) -> f64 {
         let c = self.c[null] * self.size[null];
         if c > 0.0 { 1.0 / c } else { 0.0 }
     }
 
-    /// Of E + c u u^T.
+    /// Returns diagonal entry r of E + c u u^T.
     fn diagonal(&self, matrix: &Couplings, r: usize) -> f64 {
         let c = self.of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
         matrix.diagonal[r] + c
     }
 
-    /// means = u^T v / k
+    /// Computes means = u^T v / k for each null vector u.
     fn means(&self, v: &[f64], means: &mut [f64]) {
         means.fill(0.0);
         for (v, &of) in v.iter().zip(&self.of) {
@@ -326,7 +333,7 @@ impl Shift {
         }
     }
 
-    /// v += u values
+    /// Computes v = v + sum over the null vectors u of value(u) u.
     fn add(&self, v: &mut [f64], values: impl Fn(usize) -> f64) {
         for (v, &of) in v.iter_mut().zip(&self.of) {
             if of > 0 {
@@ -335,24 +342,25 @@ impl Shift {
         }
     }
 
-    /// v -= u u^T v / k; what is taken away stays in `means`.
+    /// Computes v = v - u u^T v / k. Stores the subtracted means in `means`.
     fn remove_means(&self, v: &mut [f64], means: &mut [f64]) {
         self.means(v, means);
         self.add(v, |null| -means[null]);
     }
 
-    /// t += u u^T g / (c k^2), with the means of g.
+    /// Computes t = t + u u^T g / (c k^2). `means` contains the means of g.
     fn add_along(&self, t: &mut [f64], means: &[f64]) {
         self.add(t, |null| means[null] * self.inverse(null));
     }
 
-    /// q += c u u^T p
+    /// Computes q = q + c u u^T p.
     fn add_product(&self, p: &[f64], q: &mut [f64], means: &mut [f64]) {
         self.means(p, means);
         self.add(q, |null| self.c[null] * self.size[null] * means[null]);
     }
 
-    /// From the inverse with a zero at one vector, G, to (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2).
+    /// Transforms G to (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2). G is the inverse with a zero at one
+    /// deflation vector.
     fn complete(&self, inverse: &mut [f64]) -> Result<()> {
         let n = self.of.len();
         let mut means = zeroed(self.size.len(), COARSE_MATRIX)?;
