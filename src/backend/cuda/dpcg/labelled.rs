@@ -16,8 +16,8 @@ const NUMBERS: usize = 4;
 
 /// Lists of cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Memory of the labels and of the slots. Sizes are rounded up to a power of two, so that other labels can reuse
-    /// the memory.
+    /// Memory of the labels and of the slots. The number of slots is rounded up to a power of two, so that other
+    /// labels can reuse the memory.
     memory: [Memory; 2],
     /// Memory of the labels, if this object owns them.
     own: Option<Memory>,

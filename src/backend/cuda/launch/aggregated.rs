@@ -1,4 +1,5 @@
-//! What CG of `rrb` runs on as couplings, and vectors to and from their rows: kernels/rrb/aggregated.cuh.
+//! Kernels that extract the couplings of S1 or A for aggregation, and copy vectors to and from its rows
+//! (kernels/rrb/aggregated.cuh).
 
 use super::aggregation::{BLOCK, Couplings, row_blocks};
 use super::declare::Address;
@@ -8,7 +9,7 @@ use crate::error::Result;
 use bytemuck::AnyBitPattern;
 
 structures! {
-    /// The nodes that CG works on: every `step`-th of a row, the first one in the first row.
+    /// The nodes that CG works on: every `step`-th node of a row, in row 0 from node `first` on.
     Numbers { g: Geometry, step: i32, first: i32 }
     CouplingsArgs {
         n: Numbers, m: Matrix, d: Address, far: Address, excess: Address, scale: f64, c: Couplings, place: Address,
@@ -22,14 +23,14 @@ structures! {
 
 plain_kernels! {
     AggregatedNumber from AFTER, in AGGREGATED:
-    /// Couplings and excess of S1, or of A.
+    /// Computes couplings and row sums of S1 or of A.
     TakeCouplings take_couplings(CouplingsArgs) = "rrb_agg_couplings_f64", |a| row_blocks(a.c.rows), BLOCK;
 }
 
 real_kernels! {
     RowsNumber from AFTER + AGGREGATED.len(), in AGGREGATED_REAL:
-    /// A vector to the rows.
+    /// Copies a vector stored by colour to the rows.
     TakeResidual take_residual(RowsArgs) = "rrb_agg_take", |a| row_blocks(a.rows);
-    /// And back.
+    /// Copies a vector from the rows to the storage by colour.
     GiveSolution give_solution(RowsArgs) = "rrb_agg_give", |a| row_blocks(a.rows);
 }

@@ -1,5 +1,5 @@
-//! The kernels of aggregation (kernels/aggregation), the first ones in the modules of the families that have it: what
-//! they take, and their launches.
+//! Kernels of the aggregation multigrid (docs/theory/aggregation.md; kernels/aggregation). They are the first kernels
+//! in the modules of the families that use it.
 
 use super::declare::Address;
 use super::inverse::InverseArgs;
@@ -7,37 +7,39 @@ use crate::backend::cuda::driver::{Argument, Kernel, Stream};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
-/// Threads of a block, and blocks of a launch at most: kernels/aggregation.
+/// Threads per block (kernels/aggregation).
 pub const BLOCK: (u32, u32) = (256, 1);
+/// Largest number of blocks of a launch.
 const MOST_BLOCKS: u32 = 1056;
-/// Values of a part of a sum of those before each.
+/// Values per part of a prefix sum.
 pub const PART: usize = 2048;
 
-/// Rows of a coarsest matrix at most, and threads of the block that looks for its singular components.
+/// Largest number of rows of a coarsest matrix, and threads of the block that searches its singular components.
 pub const MOST_PINNED: u32 = 1024;
-/// Rows of a slice of a level where a thread has one.
+/// Rows per slice of a level where one thread processes a row (sliced ELLPACK).
 pub const SLICE: u32 = 32;
-/// Threads that share a row, and a row that is a warp's.
+/// Threads that share a row.
 pub const LANES: u32 = 8;
+/// Threads of a warp, where a warp processes a row.
 const WARP: u32 = 32;
 
-/// Blocks of a launch over so many rows.
+/// Returns the blocks of a launch with one thread per row.
 pub fn row_blocks(rows: u32) -> u32 {
     rows.div_ceil(BLOCK.0).clamp(1, MOST_BLOCKS)
 }
 
-/// The same with so many threads a row.
+/// Returns the blocks of a launch with `threads` threads per row.
 fn blocks_of(rows: u32, threads: u32) -> u32 {
     rows.div_ceil(BLOCK.0 / threads).clamp(1, MOST_BLOCKS)
 }
 
 entries! {
-    /// The matrix of a level while levels are made.
+    /// The matrix of a level during the setup: couplings a_ij = -s_ij, row sums and diagonal.
     Couplings {
         first: Address, length: Address, col: Address, a: Address, excess: Address, diagonal: Address, rows: u32,
         unused: u32
     }
-    /// The same as the cycle reads it, with vectors.
+    /// The matrix of a level in the storage of the cycle, with the vectors.
     Level {
         first: Address, entries: Address, excess: Address, step: Address, aggregate: Address, nodes: Address,
         r: Address, start: Address, c: Address, z: Address, rows: u32, width: u16, twice: u16, lanes: u32, unused: u32
@@ -71,7 +73,7 @@ structures! {
 }
 
 impl ScanArgs {
-    /// A block each.
+    /// Returns the number of blocks: one per part.
     fn blocks(&self) -> u32 {
         self.count.div_ceil(PART as u32).clamp(1, MOST_BLOCKS)
     }
@@ -79,57 +81,62 @@ impl ScanArgs {
 
 plain_kernels! {
     Number from 0, in PLAIN:
-    /// Before the first round: rows that the smoother alone does have themselves as partners.
+    /// Before the first round: a row on which only the smoother acts becomes its own partner.
     SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
-    /// Free rows point.
+    /// Each unpaired row points at its unpaired neighbour with the smallest key.
     Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
-    /// Those that point at each other match: to two nodes, or to four or eight, whose union is tested.
+    /// Matches rows that point at each other, to aggregates of two nodes.
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Matches pairs to aggregates of at most four nodes, whose quality is tested.
     MatchFour match_four(PairArgs) = "agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Matches aggregates of four to aggregates of at most eight nodes, whose quality is tested.
     MatchEight match_eight(PairArgs) = "agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// The first rows of pairs, and those alone.
+    /// Marks the first row of each pair, and the rows without partner.
     MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
-    /// Aggregates by their numbers.
+    /// Numbers the aggregates.
     Enumerate number_pairs(NumberArgs) = "agg_number_f64", |a| row_blocks(a.rows), BLOCK;
-    /// Aggregates of an earlier matrix that do not suit this one, of four nodes at most and of eight.
+    /// Tests whether aggregates of an earlier matrix, of at most four nodes, suit this matrix.
     SuitFour suit_four(SuitArgs) = "agg_suit_4_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Tests whether aggregates of an earlier matrix, of at most eight nodes, suit this matrix.
     SuitEight suit_eight(SuitArgs) = "agg_suit_8_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Sums of the values before each: of parts, over parts, within parts.
+    /// Prefix sums: sums the values of each part.
     SumParts sum_parts(ScanArgs) = "agg_sum_parts_f64", |a| a.blocks(), BLOCK;
+    /// Prefix sums: scans the sums of the parts.
     ScanParts scan_parts(ScanArgs) = "agg_scan_parts_f64", |_a| 1, BLOCK;
+    /// Prefix sums: scans the values within each part.
     ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK;
-    /// Room for coarse rows.
+    /// Computes an upper bound of the length of each coarse row.
     MakeRoom make_room(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
-    /// P' S P.
+    /// Computes the Galerkin matrix P^T S P.
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
-    /// The coarsest matrix as a square.
+    /// Stores the coarsest matrix as a dense matrix.
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Without one unknown of each singular component.
+    /// Removes one unknown of each singular component from the dense matrix.
     LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_PINNED, 1);
-    /// The inverse without means over singular components.
+    /// Subtracts the means over singular components from the inverse.
     TakeMeans take_means(MeansArgs) = "agg_take_means_f64", |a| a.rows.max(1), BLOCK;
-    /// A step of its inversion.
+    /// Executes a step of the inversion of the coarsest matrix.
     InvertCoarsest invert_coarsest(InverseArgs) = "agg_invert_step_f64", |a| a.blocks(), BLOCK;
 }
 
 real_kernels! {
     RealNumber from PLAIN.len(), in REAL:
-    /// Lengths of rows, and the bound of eigenvalues.
+    /// Computes the lengths of the rows and a bound of the eigenvalues.
     TakeLengths take_lengths(TakeArgs) = "agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
-    /// The matrix for the cycle.
+    /// Stores the matrix in the format of the cycle.
     TakeRows take_rows(TakeArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES);
-    /// A level down.
+    /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates.
     Descend descend(DescendArgs) = "agg_descend",
         |a| blocks_of(a.coarse.rows, if a.fine.lanes == 1 { u32::from(a.coarse.width) } else { WARP });
-    /// A level up.
+    /// Second half of the cycle on a level: adds the coarse solution and smooths.
     Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.k.rows, a.k.lanes);
-    /// r less a part of A c.
+    /// Computes r minus a multiple of A c.
     Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.k.rows, a.k.lanes);
-    /// An inverse in the precision of the cycle.
+    /// Rounds an inverse to the precision of the cycle.
     Narrow narrow_inverse(NarrowArgs) = "agg_narrow", |a| row_blocks(a.count);
-    /// The coarsest level.
+    /// Solves the coarsest system with its inverse.
     Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.k.rows, WARP);
 }
 
-/// How many they are: the number of a family's first own kernel.
+/// Number of these kernels, which is the number of a family's first own kernel.
 pub(super) const COUNT: usize = PLAIN.len() + REAL.len();

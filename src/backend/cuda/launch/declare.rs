@@ -1,13 +1,13 @@
-//! How kernels and what they take are declared; their tiles.
+//! Macros that declare kernels and their argument structures, and the tile size.
 
 /// An address in device memory; 0: none.
 pub type Address = u64;
 
-/// Threads across and down a tile, and in a block: kernels/rrb/storage.cuh.
+/// Threads per tile and thread block, across and down (kernels/rrb/storage.cuh).
 pub const TILE: (u32, u32) = (32, 8);
 pub const THREADS: u32 = TILE.0 * TILE.1;
 
-/// Structures that kernels take, fields in the order of kernels/.
+/// Defines structures that kernels receive; fields are in the order of kernels/.
 macro_rules! structures {
     ($($(#[doc = $doc:literal])* $name:ident { $($field:ident: $type:ty),* })*) => {
         $(
@@ -16,14 +16,14 @@ macro_rules! structures {
         #[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
         pub struct $name { $(pub $field: $type),* }
 
-        // SAFETY: `repr(C)`, and by `AnyBitPattern` of numbers alone. Kernels read fields, never bytes between or after
-        // them; the driver copies all bytes, as it does from a structure of C.
+        // SAFETY: `repr(C)`, and `AnyBitPattern` allows only fields that are numbers. Kernels read fields, never the
+        // padding between or after them. The driver copies all bytes, as it does for a C structure.
         unsafe impl Argument for $name {}
         )*
     };
 }
 
-/// The same without a byte between fields, for lists that the host sends, and for arrays.
+/// Defines structures without padding, for lists that the host sends and for array elements.
 macro_rules! entries {
     ($($(#[doc = $doc:literal])* $name:ident { $($field:ident: $type:ty),* })*) => {
         $(
@@ -35,9 +35,10 @@ macro_rules! entries {
     };
 }
 
-/// Kernels in one format, each over so many blocks of so many threads: their numbers from the first one's on, a list of
-/// this order, and a function that launches each, with what the launch needs beside what the kernel takes. `or`: a
-/// second form, for grids with tiles whose rows are the same.
+/// Defines kernels with one number format, and a function per kernel that launches it. `$numbers` numbers the kernels
+/// from `$first` on, and `$list` lists them in this order. Each kernel has a number of blocks and threads per block.
+/// `or`: a second variant, for grids with uniform tiles. `shared`: bytes of dynamic shared memory. `behind`: whether
+/// the kernel may begin before the previous kernel ends.
 macro_rules! plain_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident
@@ -55,14 +56,14 @@ macro_rules! plain_kernels {
             $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
             let (kernel, name) = ($first + kernel as usize, concat!("kernel ", $symbol));
             let (shared, behind) = (0 $(+ $bytes)?, false $(|| $behind)?);
-            // SAFETY: this is the structure that the kernel takes; its addresses are those of arrays laid out for the
-            // extents in it, or of the caller's arrays, whose size the caller promised.
+            // SAFETY: `$arguments` is the structure that the kernel takes. Its addresses are those of arrays allocated
+            // for the extents in it, or of the caller's arrays, whose size the caller has promised.
             unsafe { stream.launch(kernel, $blocks, $block, shared, behind, $a, name) }
         })*
     };
 }
 
-/// The same with each kernel in three formats of M.
+/// Defines kernels with one variant for each of the three storage formats of M.
 macro_rules! format_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
@@ -84,13 +85,13 @@ macro_rules! format_kernels {
             let kernel = $numbers::$number;
             $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
             let kernel = $first + 3 * kernel as usize + $s as usize;
-            // SAFETY: as above; the arrays were laid out for this format.
+            // SAFETY: as in `plain_kernels`; the arrays were allocated for this format.
             unsafe { stream.launch(kernel, $blocks, $block, 0, false, $a, concat!("kernel ", $symbol)) }
         })*
     };
 }
 
-/// The same with each kernel in f64 and in f32.
+/// Defines kernels with one variant in f64 and one in f32.
 macro_rules! real_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
@@ -106,13 +107,14 @@ macro_rules! real_kernels {
         pub fn $name(stream: &Stream, single: bool, $a: &$arguments) -> Result<()> {
             let kernel = $first + 2 * $numbers::$number as usize + usize::from(single);
             let block = [BLOCK $(, $block)?];
-            // SAFETY: as above; the arrays were laid out for these numbers.
+            // SAFETY: as in `plain_kernels`; the arrays were allocated for these numbers.
             unsafe { stream.launch(kernel, $blocks, block[block.len() - 1], 0, false, $a, concat!("kernel ", $symbol)) }
         })*
     };
 }
 
-/// The same of cooperative kernels: all blocks run at once, with grid-wide barriers.
+/// Defines cooperative kernels in three formats. All their blocks are resident at the same time, so grid-wide barriers
+/// are possible.
 macro_rules! cooperative_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal;)*) => {
@@ -128,11 +130,11 @@ macro_rules! cooperative_kernels {
         $($(#[doc = $doc])*
         pub fn $name(stream: &Stream, storage: Storage, together: Together, a: &$arguments) -> Result<()> {
             let kernel = $first + 3 * $numbers::$number as usize + storage as usize;
-            // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
+            // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_together`).
             unsafe { stream.launch_together(kernel, together, (CLUSTER_THREADS, 1), a, concat!("kernel ", $symbol)) }
         })*
 
-        /// Numbers of the cooperative kernels, in this format.
+        /// Returns the numbers of the cooperative kernels in this format.
         pub fn cooperative_kernels(storage: Storage) -> [usize; $list.len() / 3] {
             [$($first + 3 * $numbers::$number as usize + storage as usize),*]
         }

@@ -1,4 +1,5 @@
-//! The kernels of `dpcg`: what they take, and their launches.
+//! Kernels of `dpcg`: argument structures and launches. The files in kernels/dpcg describe the fields of the
+//! structures.
 
 use super::aggregation::{COUNT, Couplings};
 use super::declare::Address;
@@ -7,79 +8,87 @@ use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream, Together};
 use crate::error::Result;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
-/// Threads of all blocks, and blocks of a launch at most: kernels/dpcg/box.cuh.
+/// Threads of most blocks (kernels/dpcg/box.cuh).
 const CELL_THREADS: u32 = 256;
 const BLOCK: (u32, u32) = (CELL_THREADS, 1);
+/// Largest number of blocks of a launch.
 pub const MOST_CELL_BLOCKS: u32 = 528;
-/// Six for each of 132 multiprocessors: kernels/dpcg/labelled.cuh.
+/// Six blocks for each of 132 multiprocessors (kernels/dpcg/labelled.cuh).
 const MOST_SLOT_BLOCKS: u32 = 792;
-/// Threads of a block of the cycle below the finest grid: kernels/dpcg/vertex.cuh.
+/// Threads per block of the cycle below the finest grid (kernels/dpcg/vertex.cuh).
 pub const VERTEX_CYCLE_THREADS: u32 = 1024;
-/// Threads of a tile at most, and points of a brick of the restriction: kernels/dpcg/finest.cuh.
+/// Largest number of threads of a sweep's tile (kernels/dpcg/finest.cuh).
 const TILE_THREADS: u32 = 768;
+/// Points of a brick of the restriction in x, y and z (kernels/dpcg/finest.cuh).
 const BRICK: [i32; 3] = [16, 4, 4];
-/// Cells of a row of a tile at most, so that two tiles have a row of 128.
+/// Largest width of a tile in cells, so that a row of 128 cells has two tiles.
 const TILE_WIDTH: u32 = 64;
-/// Blocks of a sweep that run at once, for the choice of tiles.
+/// Multiprocessors of an H100: blocks of a sweep that run at once, for the choice of tiles.
 const AT_ONCE: u32 = 132;
 
-/// Blocks of a launch over so many cells.
+/// Returns the blocks of a launch with one thread per cell.
 pub fn cell_blocks(count: i64) -> u32 {
     (count.max(1) as u64).div_ceil(u64::from(CELL_THREADS)).min(u64::from(MOST_CELL_BLOCKS)) as u32
 }
 
-/// Cells whose sums by label are one value each, and those of a segment of these; unknowns of a coarsest grid and of E
-/// at most: kernels/dpcg.
+/// Cells of a chunk; the cells of a chunk with one label have one partial sum (kernels/dpcg/labelled.cuh).
 pub const CHUNK: i64 = 1024;
+/// Cells of a segment of a chunk.
 pub const SEGMENT: i64 = 16;
+/// Largest number of unknowns of a coarsest grid (kernels/dpcg/dense.cuh).
 pub const MOST_UNKNOWNS: u32 = 1024;
+/// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
 pub const MOST_VECTORS: u32 = 4096;
 
-/// Blocks of a launch with one for each chunk of so many cells.
+/// Returns the blocks of a launch with one block per chunk of cells.
 fn chunk_blocks(cells: i64) -> u32 {
     cell_blocks((cells.max(1) + CHUNK - 1) / CHUNK * i64::from(CELL_THREADS))
 }
 
-/// Blocks of a launch with lanes for each slot of so many cells: all at once, fewer where there are fewer chunks.
+/// Returns the blocks of a launch over the slots of `cells` cells. All blocks are resident; fewer are launched if there
+/// are fewer chunks.
 fn slot_blocks(cells: i64) -> u32 {
     (cells.max(1) as u64).div_ceil(CHUNK as u64).min(u64::from(MOST_SLOT_BLOCKS)) as u32
 }
 
-/// Blocks of a launch with a warp for each of so many items.
+/// Returns the blocks of a launch with one warp per item.
 fn warp_blocks(count: u32) -> u32 {
     cell_blocks(32 * i64::from(count))
 }
 
 entries! {
-    /// Extents.
+    /// Extents of a box of cells.
     CellBox { nx: i32, ny: i32, nz: i32, unused: i32 }
-    /// The caller's array: its address, values from one row and from one plane to the next.
+    /// The caller's array: address, and values from one row and from one plane to the next.
     CellArray { values: Address, ld: i64, plane: i64 }
-    /// The matrix, at its first cell.
+    /// Addresses of the matrix's first cell.
     CellMatrix { center: Address, east: Address, north: Address, top: Address }
-    /// What becomes of a sum over all cells; `partial` = 0: there is none.
+    /// Use of a sum over all cells; there is no sum if `partial` is 0.
     Sum { partial: Address, scalars: Address, to: Address, how: i32, in_loop: i32, conditional: u64 }
-    /// A component: its first cell, how many, and whether the sum of a row is not zero.
+    /// A component: its first cell, its number of cells, and whether one of its rows has a nonzero row sum.
     CellComponent { first: u32, cells: u32, regular: u32 }
-    /// A class of cells: its first one, that in no strong group, how many, whether its phase is none, its component.
+    /// A class of cells: its first cell, its first cell outside strong groups, its number of cells, whether it has no
+    /// phase, and its component.
     CellClass { first: u32, first_heavy: u32, cells: u32, unlabelled: i32, component: u32 }
-    /// What is found in a matrix; magnitudes by their bits.
+    /// Results of the inspection of a matrix. Magnitudes are stored as bits of f64.
     CellFindings {
         unusual: u64, center_max: u64, smallest: [u64; 3], largest: [u64; 3], outward: [u64; 3], first_outward: u64,
         row_sum: u64, strength: [f64; 3], alone: u64, components: u64, regular: u64, groups: u64, classes: u64,
         hidden: u64, ticket: u32, unused: u32
     }
-    /// Labels of cells, of 16 bits or wide, from `count` on none; `of` = 0: all cells have label 0.
+    /// Labels of cells, of 16 bits, or 32 if `wide`; values from `count` on mean no label. If `of` is 0, all cells have
+    /// label 0.
     CellLabels { of: Address, wide: i32, count: u32 }
-    /// Where weights lie: kernels/dpcg/vertex.cuh.
+    /// Index arithmetic of the interpolation weights (kernels/dpcg/vertex.cuh).
     Strides { of: [i64; 3], next: [i64; 3] }
 }
 
-/// Columns of a tile of the fused passes, and blocks of them at most, one for each of 132 multiprocessors.
+/// Columns of a tile of the fused passes, in x and y.
 const FUSED_TILE: (u32, u32) = (32, 16);
+/// Largest number of blocks of the fused passes: one for each of 132 multiprocessors.
 const MOST_FUSED_BLOCKS: u32 = 132;
 
-/// Terms of a Neumann series, after the first, that the fused passes have.
+/// Largest order of a Neumann series in the fused passes.
 pub const MOST_FUSED_ORDER: usize = 2;
 
 impl FusedArgs {
@@ -90,7 +99,7 @@ impl FusedArgs {
         u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
     }
 
-    /// In pieces with which the blocks have the least to do, planes beside a piece included.
+    /// Chooses the planes per piece that minimize the planes per block, including `beside` additional planes per piece.
     pub fn in_pieces(mut self, beside: u32) -> Self {
         let nz = self.cells.nz as u32;
         let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + beside);
@@ -103,7 +112,7 @@ impl FusedArgs {
         self.pieces(self.chunk as u32).min(u64::from(MOST_FUSED_BLOCKS)) as u32
     }
 
-    /// Threads of a block: columns of a tile, and beside it.
+    /// Returns the threads of a block: one per column of the tile and of `order` + 2 further rows and columns.
     fn block(order: u32) -> (u32, u32) {
         let beside = order + 2;
         (((FUSED_TILE.0 + beside) * (FUSED_TILE.1 + beside)).next_multiple_of(32), 1)
@@ -111,26 +120,27 @@ impl FusedArgs {
 }
 
 impl CellFindings {
-    /// Before anything was seen.
+    /// Returns the values before any inspection.
     pub fn none() -> Self {
         Self { smallest: [u64::MAX; 3], first_outward: u64::MAX, ..Self::default() }
     }
 }
 
-/// Strong groups whose extents are noted: kernels/dpcg/survey.cuh.
+/// Largest number of strong groups whose extents are stored (kernels/dpcg/survey.cuh).
 pub const MOST_GROUPS: usize = 1000;
 
-/// What becomes of a sum: it is kept, or decides on an iteration as <r, M^-1 r> or as <p, A p>.
+/// Use of a sum: it is stored, or it updates the scalars as rho = <r, M^-1 r> or ends the iteration with sigma = <p, P
+/// A p>.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     Kept = 0,
     Rho = 1,
     LastSigma = 2,
-    /// As <Z^T q, t>, which <p, q> is larger by.
+    /// <Z^T q, t> = <p, q> - <p, P A p> ends the iteration.
     LastPart = 3,
 }
 
-/// What sums over labelled cells add.
+/// Terms of the sums over labelled cells: v, |v|, or 1 / v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Values = 0,
@@ -139,14 +149,14 @@ pub enum Added {
 }
 
 impl CellBox {
-    /// Cells.
+    /// Returns the number of cells.
     pub fn count(&self) -> i64 {
         i64::from(self.nx) * i64::from(self.ny) * i64::from(self.nz)
     }
 }
 
 impl SweepTiles {
-    /// For a sweep that needs so many rows around a tile.
+    /// Returns the tiles of a sweep that needs `halo` rows around a tile.
     pub fn of(cells: CellBox, halo: u32) -> Self {
         let [nx, ny, nz] = [cells.nx, cells.ny, cells.nz].map(|n| n as u32);
         let share = |n: u32, most: u32| n.div_ceil(n.div_ceil(most));
@@ -154,7 +164,8 @@ impl SweepTiles {
         let pairs = width / 2 + 2;
         let height = share(ny, TILE_THREADS / pairs - 2 * halo);
         let (across, down) = (nx.div_ceil(width), ny.div_ceil(height));
-        // A tile has three planes more than its own; as many at once as an H100 has multiprocessors.
+        // A tile is extended by three planes. The number of tiles in z minimizes the planes that a multiprocessor
+        // processes.
         let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(AT_ONCE));
         let cost = |deep: &u32| rounds(*deep) * u64::from(nz.div_ceil(*deep) + 3);
         let deep = (1..=nz.min(AT_ONCE)).min_by_key(cost).unwrap_or(1);
@@ -173,7 +184,7 @@ impl SweepTiles {
 }
 
 impl Strides {
-    /// Of the weights towards a coarse grid, and how many there are.
+    /// Returns the strides of the weights for a coarse grid, and the number of weights.
     pub fn of(coarse: CellBox, coarsened: [bool; 3]) -> (Self, usize) {
         let [x, y, z] = coarsened.map(|is| if is { 3 } else { 1 });
         let (row, rows) = (i64::from(coarse.nx), x * y * z - 1);
@@ -183,19 +194,19 @@ impl Strides {
 }
 
 impl CoarseningArgs {
-    /// Of a plane of the coarse grid.
+    /// Returns the number of points in a plane of the coarse grid.
     fn coarse_plane(&self) -> i64 {
         i64::from(self.coarse.nx) * i64::from(self.coarse.ny)
     }
 
-    /// Cubes of a slab.
+    /// Returns the number of cubes of a slab.
     fn cubes(&self) -> i64 {
         i64::from(self.cube_planes) * self.coarse_plane()
     }
 }
 
 impl RestrictFinestArgs {
-    /// From one of the two x of a grid.
+    /// Restricts the residual of x number `from`.
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
         let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
@@ -211,7 +222,7 @@ structures! {
     CellProductArgs { cells: CellBox, m: CellMatrix, v: Address, b: Address, out: Address, sum: Sum }
     VectorArgs { count: i64, a: Address, b: Address, out: Address, other: Address, factor: f64, sum: Sum }
     TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address, r: Address, sum: Sum }
-    /// Of the two passes of an iteration: kernels/dpcg/fused.cuh.
+    /// Arguments of the two passes of an iteration (kernels/dpcg/fused.cuh).
     FusedArgs {
         cells: CellBox, m: CellMatrix, r: [Address; 2], p: [Address; 2], q: Address, x: Address, v: Address,
         region: Address, t: Address, norm_partial: Address, chunk: i32, unused: i32, sum: Sum
@@ -221,7 +232,7 @@ structures! {
         cells: CellBox, input: [CellArray; 4], to: [Address; 4], zero_row_sum: f64, component: Address, group: Address,
         extents: Address, partial: Address, findings: Address, seen: Address, grids: i32, step: i32
     }
-    /// Components of a matrix with several.
+    /// Components of a matrix with several components.
     CellComponentArgs {
         cells: CellBox, m: CellMatrix, zero_row_sum: f64, root: Address, number: Address, chunk_start: Address,
         components: Address, singular: Address, labels: Address, none: u32, unused: u32
@@ -235,7 +246,7 @@ structures! {
     CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64, sum: Sum }
     CellLargestArgs { count: i64, v: Address, scalars: Address }
     ScaleArgs { count: i64, v: Address, partial: Address, scales: Address, scalars: Address }
-    /// What cells of one label are listed by.
+    /// Lists of the cells by label.
     ListArgs {
         labels: CellLabels, cells: i64, chunk_slots: Address, chunk_items: Address, slots: Address, items: Address,
         slot_label: Address, label_start: Address, place: Address, cells_of: Address
@@ -245,18 +256,17 @@ structures! {
         labels: CellLabels, of: i64, slots: Address, items: Address, place: Address, label_start: Address,
         cells: Address, sums: Address, totals: Address, g: Address, v: Address, restore: i32, added: i32, sum: Sum
     }
-    /// E = Z^T A Z.
+    /// Computation of E = Z^T A Z.
     GalerkinArgs {
         cells: CellBox, m: CellMatrix, region: Address, singular: CellLabels, scale: f64, sums: Address,
         null_of: Address, matrix: Address, diagonal: Address, n: i32, unused: i32
     }
-    /// A step of the inversion of a dense matrix.
-    /// Its null vectors, and its condition.
+    /// Null vectors of a dense matrix, the completion of its inverse, and its condition (kernels/dpcg/dense.cuh).
     NullArgs {
         from: Address, to: Address, diagonal: Address, null_of: Address, nulls: Address, shift: Address,
         largest: Address, n: i32, add: i32
     }
-    /// The coarsest grid of multigrid.
+    /// The dense matrix of the coarsest grid of multigrid.
     CoarsestArgs {
         cells: CellBox, c: Address, c_stride: i64, center: Address, factor: f64, excess: Address, matrix: Address,
         diagonal: Address, null_of: Address, nulls: Address
@@ -265,7 +275,7 @@ structures! {
     DeflatedArgs {
         cells: CellBox, m: CellMatrix, region: Address, t: Address, v: Address, p: Address, sum: Sum
     }
-    /// From a grid of vertex-coarsened multigrid to the next.
+    /// Setup of the next grid of vertex coarsening.
     CoarseningArgs {
         fine: CellBox, coarse: CellBox, coarsened: [i32; 3], which: i32, m: CellMatrix, scale: f64, c: Address,
         c_stride: i64, diagonal: Address, inverse: Address, excess: Address, weights: Address, narrow: Address,
@@ -276,13 +286,13 @@ structures! {
 }
 
 entries! {
-    /// A grid of vertex-coarsened multigrid, and the way to the next one.
+    /// A grid of vertex coarsening, and the transfer to the next grid.
     VertexGrid {
         cells: CellBox, coarse: CellBox, coarsened: [i32; 3], wide: i32, c: Address, c_stride: i64, per_coupling: f64,
         diagonal: Address, inverse: Address, weights: Address, strides: Strides, r: Address, x: [Address; 2],
         coarse_r: Address, coarse_start: Address, coarse_inverse: Address, coarse_x: Address
     }
-    /// SweepTiles of a sweep on the finest grid.
+    /// Tiles of a sweep on the finest grid.
     SweepTiles {
         pairs: u32, rows: u32, width: u32, height: u32, depth: u32, across: u32, down: u32, count: u32
     }
@@ -301,9 +311,9 @@ structures! {
 }
 
 structures! {
-    /// The matrix as couplings for aggregation.
+    /// Couplings of the matrix for aggregation.
     CellCouplingsArgs { cells: CellBox, m: CellMatrix, scale: f64, zero_row_sum: f64, c: Couplings }
-    /// A vector to its cycle, and back.
+    /// Copies of a vector to and from the cycle of aggregation.
     CellCycleArgs {
         count: i64, r: Address, z: Address, scales: Address, step: Address, of_r: Address, start: Address,
         of_z: Address, factor: f64, sum: Sum
@@ -311,20 +321,20 @@ structures! {
 }
 
 entries! {
-    /// A grid of cell-centred multigrid.
+    /// A grid of cell coarsening.
     CellArgs {
         cells: CellBox, center: Address, forward: [Address; 3], r: Address, x: Address, colour: i32, from_zero: i32
     }
 }
 
 structures! {
-    /// From one to the next.
+    /// Setup of the next grid of cell coarsening.
     CellGridArgs {
         cells: CellBox, coarse: CellBox, ratio: [i32; 3], unused: i32, forward: [Address; 3], center: Address,
         excess: Address, coarse_forward: [Address; 3], coarse_excess: Address, factor: f64, zero_row_sum: f64,
         partial: Address, strengths: Address, scalars: Address
     }
-    /// Two of them.
+    /// Transfer between a grid of cell coarsening and the next one.
     PairArgs {
         fine: CellArgs, coarse: CellBox, ratio: [i32; 3], unused: i32, of_coarse: Address, scales: Address, factor: f64
     }
@@ -332,185 +342,205 @@ structures! {
 
 plain_kernels! {
     Number from COUNT, in PLAIN:
-    /// A v.
+    /// Computes A v.
     CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// b - A v.
+    /// Computes b - A v.
     CellResidual cell_residual(CellProductArgs) = "dpcg_residual_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// <f a, f b>.
+    /// Computes <f a, f b>.
     CellDot cell_dot(VectorArgs) = "dpcg_dot_f64", |a| cell_blocks(a.count), BLOCK;
-    /// out += f a.
+    /// Computes out += f a.
     CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
-    /// out = a + f out.
+    /// Computes out = a + f out.
     CellDirect cell_direct(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
-    /// r -= alpha P A p and v = D^-1 K r, and with the rest of the series p and A p.
+    /// Forward pass: computes r -= alpha P A p and v = D^-1 r, with <r, r> and <r, M^-1 r>. The digit is the order of
+    /// the series.
     Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
+    /// Forward pass with a Neumann series of order 1.
     Descend1 descend_1(FusedArgs) = "dpcg_descend_1_f64", |a| a.blocks(), FusedArgs::block(1);
+    /// Forward pass with a Neumann series of order 2.
     Descend2 descend_2(FusedArgs) = "dpcg_descend_2_f64", |a| a.blocks(), FusedArgs::block(2);
+    /// Backward pass: computes z = v, x += alpha p, p = z + beta p and q = A p, with <p, q>.
     Ascend0 ascend_0(FusedArgs) = "dpcg_ascend_0_f64", |a| a.blocks(), FusedArgs::block(0);
+    /// Backward pass with a Neumann series of order 1.
     Ascend1 ascend_1(FusedArgs) = "dpcg_ascend_1_f64", |a| a.blocks(), FusedArgs::block(1);
+    /// Backward pass with a Neumann series of order 2.
     Ascend2 ascend_2(FusedArgs) = "dpcg_ascend_2_f64", |a| a.blocks(), FusedArgs::block(2);
-    /// r -= alpha q.
+    /// Computes r -= alpha q and <r, r>.
     AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// x += alpha p, p = z + beta p, of a loop.
+    /// Computes x += alpha p and p = z + beta p in a loop.
     CellAdvance cell_advance(VectorArgs) = "dpcg_advance_f64", |a| cell_blocks(a.count), BLOCK;
-    /// D^-1 v.
+    /// Computes D^-1 v.
     OverCenter over_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// D^-1 (v - L from).
+    /// Computes D^-1 (v - L from).
     Lower lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// v - D^-1 L^T from.
+    /// Computes v - D^-1 L^T from.
     Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Largest magnitudes of the caller's arrays.
+    /// Finds the largest magnitudes of the caller's arrays.
     CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Takes the caller's matrix.
+    /// Copies the caller's matrix and tests its entries.
     TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// What is made of rows, and runs of joined cells.
+    /// Computes row sums and strengths, and joins coupled cells within warps to runs.
     LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Joins runs.
+    /// Joins the runs to components and strong groups.
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Roots of all cells.
+    /// Replaces each parent by its root.
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Extents of strong groups.
+    /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Groups that coarse grids do not see.
+    /// Counts the groups that are hidden from coarse grids.
     HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Components that begin in chunks of cells: how many, or which; the component of each cell.
+    /// Counts, or lists, the components whose first cell is in each chunk.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
         |a| chunk_blocks(a.cells.count()), BLOCK;
+    /// Stores the component of each cell.
     CellComponentNumbers number_components(CellComponentArgs) = "dpcg_number_components_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Labels of singular components.
+    /// Stores the number of each cell's singular component.
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Classes of cells.
+    /// Finds the class of each cell.
     ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Collects the classes from the hash table.
     GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slots)), BLOCK;
-    /// Regions of cells.
+    /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
-    /// From the caller's array.
+    /// Copies the caller's array to a vector, times a factor.
     CellLoad cell_load(CellTransferArgs) = "dpcg_load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// And back.
+    /// Copies a vector to the caller's array, times a factor.
     CellStore cell_store(CellTransferArgs) = "dpcg_store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// max |v|.
+    /// Computes max |v|.
     CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
-    /// A power of two near it.
+    /// Computes a power of two near max |v|.
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Slots of chunks of cells with their items: how many, or which.
+    /// Counts, or lists, the slots of each chunk of cells and their items.
     ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cells), BLOCK;
-    /// Sums of those before each.
+    /// Computes exclusive prefix sums in place.
     Scan scan(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK;
-    /// Places of slots by label.
+    /// Sorts the slots by label.
     SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
-    /// Sums over cells of one label in a chunk.
+    /// Sums the cells of each slot.
     SlotSums slot_sums(LabelledArgs) = "dpcg_slot_sums_f64", |a| slot_blocks(a.of), BLOCK;
-    /// Sums of these, label by label.
+    /// Sums the slots of each label.
     LabelSums label_sums(LabelledArgs) = "dpcg_label_sums_f64",
         |a| a.labels.count.clamp(1, MOST_CELL_BLOCKS), BLOCK;
-    /// v less its means.
+    /// Subtracts the mean of each label from v.
     CellShift cell_shift(LabelledArgs) = "dpcg_shift_f64", |a| cell_blocks(a.of), BLOCK;
-    /// Remembers the means.
+    /// Stores the means.
     CellKeepMeans cell_keep_means(LabelledArgs) = "dpcg_keep_means_f64",
         |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
-    /// Exact sums of the couplings between regions.
+    /// Sums the couplings between regions exactly.
     AddCouplings add_couplings(GalerkinArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// E of them.
+    /// Rounds these sums to E.
     TakeCoarseMatrix take_coarse_matrix(GalerkinArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
-    /// A step of an inversion: the first block has the next pivots.
+    /// Executes a step of the inversion of a dense matrix.
     InvertStep invert_step(InverseArgs) = "dpcg_invert_step_f64", |a| a.blocks(), BLOCK;
-    /// What is added along null vectors.
+    /// Computes the shift c of each null vector.
     FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
-    /// Rows less their means over null vectors, as columns.
+    /// Subtracts from each row its means over the null vectors, and transposes.
     TakeMeans take_means(NullArgs) = "dpcg_take_means_f64", |a| a.n.max(1) as u32, BLOCK;
-    /// Largest entries of an inverse and of its matrix.
+    /// Finds the largest entries of an inverse and of its matrix.
     FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
         |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;
-    /// The matrix of the coarsest grid of multigrid, of couplings in f64 or in f32; of cells.
+    /// Stores the matrix of the coarsest grid of vertex coarsening densely, from conductances in f64.
     SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// As `spread_coarsest`, from conductances in f32.
     SpreadCoarsestShort spread_coarsest_short(CoarsestArgs) = "dpcg_spread_coarsest_f32", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// Stores the matrix of the coarsest grid of cell coarsening densely, from couplings in f64.
     SpreadCells spread_cells(CoarsestArgs) = "dpcg_spread_cells_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// As `spread_cells`, from couplings in f32.
     SpreadCellsShort spread_cells_short(CoarsestArgs) = "dpcg_spread_cells_f32", |_a| 1, (MOST_UNKNOWNS, 1);
-    /// A product with an inverse, of values in f64 or in f32.
+    /// Multiplies a vector in f64 by a dense inverse.
     Dense dense(DenseArgs) = "dpcg_dense_f64", |a| warp_blocks(a.n as u32), BLOCK;
+    /// Multiplies a vector in f32 by a dense inverse.
     DenseShort dense_short(DenseArgs) = "dpcg_dense_f32", |a| warp_blocks(a.n as u32), BLOCK;
-    /// v - A Z t.
+    /// Computes v = v - A Z t.
     SubtractDeflated subtract_deflated(DeflatedArgs) = "dpcg_subtract_deflated_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// v + Z t.
+    /// Computes v = v + Z t.
     AddDeflated add_deflated(DeflatedArgs) = "dpcg_add_deflated_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// A residual of the caller's grid to the first coarse one in f32; and a coarse solution back.
+    /// Restricts a residual of the caller's grid to the first coarse grid in f32.
     RestrictCellsTo restrict_cells_to(PairArgs) = "dpcg_restrict_cells_to_f32",
         |a| cell_blocks(a.coarse.count()), BLOCK;
+    /// Interpolates a solution in f32 to the caller's grid.
     InterpolateCellsFrom interpolate_cells_from(PairArgs) = "dpcg_interpolate_cells_from_f32",
         |a| cell_blocks(a.fine.cells.count()), BLOCK;
-    /// What the caller's rows are more than their couplings, and strengths of directions.
+    /// Computes row sums and the strengths of the directions on the caller's grid.
     LookAtFinest look_at_finest(CellGridArgs) = "dpcg_look_at_finest_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// The first coarse matrix, in f32.
+    /// Computes the first coarse matrix, in f32.
     CoarsenCellsTo coarsen_cells_to(CellGridArgs) = "dpcg_coarsen_cells_to_f32",
         |a| cell_blocks(a.coarse.count()), BLOCK;
-    /// Couplings and excess for aggregation.
+    /// Computes couplings and row sums for aggregation.
     CellCouplings cell_couplings(CellCouplingsArgs) = "dpcg_agg_couplings_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
 }
 
 real_kernels! {
     RealNumber from COUNT + PLAIN.len(), in REAL:
-    /// A sweep of Gauss-Seidel on the finest grid: from x = 0, from x, from x + P of the coarse solution; the last two
-    /// as the last one.
+    /// Gauss-Seidel sweep on the finest grid from x = 0.
     FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
+    /// Sweep from the stored x.
     Sweep sweep_finest(FinestSweepArgs) = "dpcg_sweep", |a| a.tiles.blocks(), in a.tiles.block();
+    /// Sweep from x plus the interpolated coarse solution.
     Corrected sweep_corrected(FinestSweepArgs) = "dpcg_sweep_corrected", |a| a.tiles.blocks(), in a.tiles.block();
+    /// Last sweep from the stored x, which writes z.
     LastSweep last_sweep(FinestSweepArgs) = "dpcg_last_sweep", |a| a.tiles.blocks(), in a.tiles.block();
+    /// Last sweep from x plus the interpolated coarse solution, which writes z.
     LastCorrected last_sweep_corrected(FinestSweepArgs) = "dpcg_last_sweep_corrected",
         |a| a.tiles.blocks(), in a.tiles.block();
-    /// The residual there, to the next grid.
+    /// Restricts the residual of the finest grid to the next grid.
     RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
-    /// A step of the cycle below the finest grid.
+    /// Executes a step of the cycle below the finest grid.
     CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| AT_ONCE, in (VERTEX_CYCLE_THREADS, 1);
-    /// Row sums and smoother of the finest grid; in single precision conductances, too.
+    /// Computes row sums and the smoother of the finest grid; in single precision also conductances.
     TakeConductances take_conductances(CoarseningArgs) = "dpcg_take_conductances", |a| cell_blocks(a.fine.count());
-    /// Strengths of directions on the finest grid, and on another one.
+    /// Computes the strengths of the directions on the finest grid.
     FinestStrengths finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
+    /// Computes the strengths of the directions on a coarse grid.
     Strengths strengths(CoarseningArgs) = "dpcg_strengths", |a| cell_blocks(a.fine.count());
-    /// Weights of the interpolation.
+    /// Computes interpolation weights from the finest grid.
     FinestWeights finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(3 * a.coarse.count());
+    /// Computes interpolation weights from a coarse grid.
     Weights weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(3 * a.coarse.count());
-    /// P^T A P of a slab.
+    /// Computes P^T A P in the cubes of a slab, from the finest grid.
     FinestProduct finest_product(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.cubes());
+    /// Computes P^T A P in the cubes of a slab, from a coarse grid.
     Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cubes());
-    /// The coarse grid of it.
+    /// Sums the cubes to the coarse matrix, and computes its smoother.
     TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse",
         |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
-    /// A half-sweep of Gauss-Seidel on cells.
+    /// Executes a Gauss-Seidel half-sweep for the cells of one colour.
     RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
-    /// The residual to the next grid.
+    /// Restricts the residual to the next grid.
     RestrictCells restrict_cells(PairArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
-    /// And its solution back.
+    /// Adds the interpolated solution of the next grid.
     InterpolateCells interpolate_cells(PairArgs) = "dpcg_interpolate_cells", |a| cell_blocks(a.fine.cells.count());
-    /// The next matrix.
+    /// Computes the matrix of the next grid.
     CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
-    /// Its centers, and strengths of directions.
+    /// Computes the centers of a grid and the strengths of its directions.
     LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
-    /// A vector to the cycle of aggregation, and back.
+    /// Copies a vector to the cycle of aggregation.
     TakeCells take_cells(CellCycleArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
+    /// Copies a vector from the cycle of aggregation.
     GiveCells give_cells(CellCycleArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
 }
 
-/// The number of the cycle below the finest grid.
+/// Returns the number of the cooperative kernel of the cycle below the finest grid.
 fn vertex_cycle_kernel(single: bool) -> usize {
     COUNT + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
-/// Blocks of it that run at once; none where the device does not start them together.
+/// Returns the launch shape of this kernel. `blocks` is 0 if the device does not support cooperative launches.
 pub fn vertex_cycle_together(device: &Device, single: bool) -> Result<Together> {
     let blocks = device.together(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
     Ok(Together { blocks, cluster: 1, shared: 0, further: 0 })
 }
 
-/// All of its steps.
+/// Launches the whole cycle below the finest grid.
 pub fn vertex_cycle(stream: &Stream, single: bool, together: Together, a: &VertexCycleArgs) -> Result<()> {
-    // SAFETY: as above; all blocks run at once (`Stream::launch_together`).
+    // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_together`).
     unsafe {
         stream.launch_together(vertex_cycle_kernel(single), together, (VERTEX_CYCLE_THREADS, 1), a, "kernel dpcg_cycle")
     }

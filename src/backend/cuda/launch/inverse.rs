@@ -1,11 +1,13 @@
-//! What a step of an inversion takes: kernels/common/inverse.cuh.
+//! Arguments of a step of the dense inversion (kernels/common/inverse.cuh): Gauss-Jordan elimination by blocks of
+//! `PIVOTS` unknowns.
 
 use super::declare::Address;
 use crate::backend::cuda::driver::Argument;
 use bytemuck::AnyBitPattern;
 
-/// Unknowns of a step, and along a tile of the matrix.
+/// Number of unknowns that a step eliminates.
 pub const PIVOTS: i32 = 32;
+/// Rows and columns of a tile of the matrix.
 const SIDE: u32 = 64;
 
 structures! {
@@ -13,13 +15,13 @@ structures! {
 }
 
 impl InverseArgs {
-    /// A block for each tile; the first pivots are one block's.
+    /// Returns the number of blocks: one per tile, or one for the first block of pivots (step -1).
     pub(super) fn blocks(&self) -> u32 {
         if self.step < 0 { 1 } else { (self.n as u32).div_ceil(SIDE).pow(2) }
     }
 
-    /// All steps of an inversion of n x n values in the first of two buffers; `launch` does each. The inverse is in
-    /// the first one at the end. `pivots`: room for two blocks of them.
+    /// Launches all steps of the inversion of an n x n matrix in the first of two buffers. The inverse is in the first
+    /// element of `buffers` afterwards. `pivots`: memory for two blocks of pivots.
     pub fn all_steps(
         (buffers, diagonal, pivots, n): (&mut [Address; 2], Address, Address, usize),
         launch: impl Fn(&Self) -> crate::error::Result<()>,

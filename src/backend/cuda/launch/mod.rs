@@ -1,5 +1,6 @@
-//! The kernels: their argument structures as in kernels/, and one function each that launches it, by family. Argument
-//! order and launch shapes are fixed here and nowhere else; lengths were fixed where the arrays were laid out.
+//! Launches of the kernels, by family. Each kernel has an argument structure, as in kernels/, and a function that
+//! launches it. Argument order and launch shape are fixed here and nowhere else; array lengths are fixed where the
+//! arrays are allocated. The files in kernels/ describe the fields of the structures.
 
 use crate::backend::cuda::driver::Module;
 
@@ -27,7 +28,7 @@ pub static DPCG: Module = Module {
     shared: &[aggregation::PLAIN, aggregation::REAL],
     kernels: &[dpcg::PLAIN, dpcg::REAL],
 };
-/// The kernels of `rrb`.
+/// The kernels of `rrb` for one device.
 pub static RRB: Module = ON_ONE;
 const ON_ONE: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
@@ -36,7 +37,7 @@ const ON_ONE: Module = Module {
     shared: &[aggregation::PLAIN, aggregation::REAL],
     kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, aggregated::AGGREGATED, aggregated::AGGREGATED_REAL],
 };
-/// The same for grids whose rows several devices have: kernels/rrb/divided.cuh.
+/// The kernels of `rrb` for grids whose rows are distributed among several devices (kernels/rrb/divided.cuh).
 pub static RRB_DIVIDED: Module =
     Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")), oldest: 8, ..ON_ONE };
 /// The kernels of `smoother`.

@@ -1,60 +1,87 @@
-//! What kernels of the preconditioner and of the fused iteration take.
+//! Argument structures of the kernels of the preconditioner and of the fused iteration (kernels/rrb/levels.cuh,
+//! cycle.cuh, fused.cuh).
 
 use super::geometry::{Geometry, Level};
 use crate::backend::cuda::driver::Argument;
 use crate::backend::cuda::launch::Address;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
-/// Grids at most that one kernel goes over.
+/// Largest number of grids of one cooperative kernel.
 pub const MOST_GRIDS: usize = 10;
 
 entries! {
-    /// A step of the preconditioner; kinds and flags are those of kernels/rrb/storage.cuh.
+    /// A step of the preconditioner, as in kernels/rrb/program.cuh.
     Op { kind: i32, grid: i32, flags: i32, partial: i32, alpha: f64, beta: f64 }
 }
 
-/// `Op::kind`.
+/// Values of `Op::kind`: kinds of steps.
 pub mod kind {
+    /// Forward half on the first grid of S1, with r -= alpha q in the loop.
     pub const DESCEND_FIRST: i32 = 0;
+    /// Forward half on a grid.
     pub const DESCEND: i32 = 1;
+    /// Product with the inverse of the coarsest system.
     pub const REMAINDER: i32 = 2;
+    /// Backward half on a grid.
     pub const ASCEND: i32 = 3;
+    /// q = A_l d on a recursion grid.
     pub const MULTIPLY_INNER: i32 = 4;
+    /// d = z + beta d on a recursion grid.
     pub const DIRECT_INNER: i32 = 5;
+    /// u = u + alpha d on a recursion grid.
     pub const ADVANCE_INNER: i32 = 6;
+    /// Backward half on the first grid of S1, with p, q and, where due, x.
     pub const ADVANCE_FIRST: i32 = 7;
-    /// The unfused way up the first grid: launched alone.
+    /// Backward half on the first grid of S1 to z, without the steps of CG. Never part of a kernel with several steps.
     pub const ASCEND_FIRST: i32 = 9;
 }
 
-/// `Op::flags`.
+/// Bits of `Op::flags`; kernels/rrb/program.cuh explains them.
 pub mod flag {
+    /// Forward: r = right-hand side.
     pub const KEEP: i32 = 1;
+    /// Forward: also q = right-hand side.
     pub const KEEP_TOO: i32 = 2;
+    /// The step computes a partial sum of <r, M^-1 r>.
     pub const RHO: i32 = 4;
+    /// The step has the last of these partial sums and updates the scalars.
     pub const UPDATE: i32 = 8;
+    /// Backward or as a step: d = z, or with `WITH_BETA` d = z + beta d.
     pub const DIRECTED: i32 = 16;
+    /// With `DIRECTED`: d = z + beta d.
     pub const WITH_BETA: i32 = 32;
+    /// u = alpha d instead of u = u + alpha d.
     pub const FIRST_STEP: i32 = 64;
+    /// Backward: z = u.
     pub const TAKE: i32 = 128;
+    /// Product: stores q = A d.
     pub const STORE: i32 = 256;
+    /// Product or step: r -= alpha q, z = r.
     pub const GO_ON: i32 = 512;
+    /// Backward: also updates u.
     pub const ADVANCED: i32 = 1024;
+    /// Only the blocks of the first cluster execute the step.
     pub const CLUSTER_ONLY: i32 = 2048;
+    /// A barrier of the cluster follows.
     pub const CLUSTER_BARRIER: i32 = 4096;
+    /// No barrier follows; the next step has one.
     pub const NO_BARRIER: i32 = 8192;
+    /// The last partial sum of rho in this kernel.
     pub const PART: i32 = 16384;
+    /// The data are in the shared memory of the cluster.
     pub const IN_CLUSTER: i32 = 65536;
+    /// The first step in shared memory; its z is in device memory.
     pub const ENTERS: i32 = 131_072;
+    /// Forward: z_b2 = kept / d; the couplings of b2 are ignored.
     pub const ALONE: i32 = 262_144;
-    /// Not for kernels: `StepArgs::beside`.
+    /// Set by the host only, for `StepArgs::beside`; kernels do not read this bit.
     pub const BESIDE: i32 = 524_288;
 }
 
 structures! {
-    /// The remainder's product.
+    /// The product with the coarsest system's inverse.
     Rest { g: Geometry, inverse: Address, r: Address, z: Address, n: i32 }
-    /// The end of the way down.
+    /// The scalar update at the end of the forward half.
     ScalarArgs {
         scalars: Address, rho_partial: Address, norm_partial: Address, rho_count: i32, norm_count: i32,
         how: i32

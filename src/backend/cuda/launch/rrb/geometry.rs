@@ -1,42 +1,52 @@
-//! Grids as kernels see them.
+//! Geometry of grids as kernels receive it (kernels/rrb/storage.cuh).
 
 use crate::backend::cuda::driver::{Argument, Blocks};
 use crate::backend::cuda::launch::{Address, TILE};
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
-/// Places across and down a patch: kernels/rrb/storage.cuh.
+/// Number of (I, J) per direction in a patch (kernels/rrb/storage.cuh).
 const PATCH: u32 = 8;
-/// Blocks of a launch at most.
+/// Largest number of blocks of a launch. Constant, so that sums have the same order on all devices.
 pub const MOST_BLOCKS: u32 = 528;
 
+/// Extents of a grid and layout of its planes. Entry (I, J) of a plane has the index (J + 1) stride + block + I.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 pub struct Geometry {
+    /// Nodes of the grid in x.
     pub nx: i32,
+    /// Nodes of the grid in y.
     pub ny: i32,
+    /// Number of I.
     pub cx: i32,
+    /// Number of J.
     pub cy: i32,
+    /// 0 or 1: node i has i + shift_x = 2 I or 2 I + 1.
     pub shift_x: i32,
+    /// 0 or 1: node j has j + shift_y = 2 J or 2 J + 1.
     pub shift_y: i32,
+    /// Values from one row to the next.
     pub stride: i32,
+    /// Zeros before the first entry of a row.
     pub block: i32,
+    /// Values from one plane to the next.
     pub plane: i64,
-    /// A byte for each tile: 1 where one row of each colour stands for those of all its places, and of those around it.
-    /// 0: not used.
+    /// Address of a byte per tile: 1 if all rows of the matrix in the tile and around it are equal, for each colour. 0
+    /// if not used.
     pub uniform: Address,
-    /// Several devices, or one in their place, have rows of it (kernels/rrb/divided.cuh): its parts begin so many rows
-    /// apart. 0: it is not divided.
+    /// Rows from one part to the next if the rows are distributed (kernels/rrb/divided.cuh); 0 if they are not.
     pub part_rows: i32,
-    /// The first so many devices have rows of it.
+    /// Number of devices that own rows, from the first device on.
     pub sharers: i32,
 }
 
-/// Parts of a divided grid, and rows at multiples of which they begin: kernels/rrb/divided.cuh.
+/// Number of parts of a distributed grid (kernels/rrb/divided.cuh).
 pub const PARTS: usize = 8;
+/// Parts begin at multiples of this number of rows.
 pub const PART_ROWS: usize = 16;
 
 impl Geometry {
-    /// Tiles, and patches of kernels/rrb/uniform.cuh.
+    /// Returns the numbers of tiles and of patches (kernels/rrb/uniform.cuh).
     pub fn tiles_and_patches(&self) -> (usize, usize) {
         let of = |columns: u32, rows: u32| {
             (self.cx as u32).div_ceil(columns) as usize * (self.cy as u32).div_ceil(rows) as usize
@@ -44,32 +54,32 @@ impl Geometry {
         (of(TILE.0, TILE.1), of(PATCH, PATCH))
     }
 
-    /// Blocks of a launch over the compute area.
+    /// Returns the blocks of a launch over all (I, J).
     pub fn blocks(&self) -> Blocks {
         self.on_all(tiles(self.cx as usize, self.cy as usize))
     }
 
-    /// The same over the caller's rows.
+    /// Returns the blocks of a launch over the caller's rows.
     pub fn blocks_by_rows(&self) -> Blocks {
         self.on_all(tiles(self.nx as usize, self.ny as usize))
     }
 
-    /// So many blocks, on each device where it is divided.
+    /// Returns `count` blocks, on each device if the grid is distributed.
     pub fn on_all(&self, count: u32) -> Blocks {
         Blocks { count, divided: self.is_divided() }
     }
 
-    /// Parts of its sums: a number from each block of a launch for each.
+    /// Returns the number of parts of a sum. Each block of a launch computes one value per part.
     pub fn parts(&self) -> usize {
         if self.is_divided() { PARTS } else { 1 }
     }
 
-    /// It is divided.
+    /// Returns whether the rows are distributed.
     pub fn is_divided(&self) -> bool {
         self.part_rows != 0
     }
 
-    /// First row of a part. The middle one begins in the middle.
+    /// Returns the first row of a part. Part 4 of 8 begins in the middle.
     pub fn first_row(&self, part: usize) -> usize {
         let pieces = (self.cy as usize).div_ceil(PART_ROWS);
         let (middle, away) = (pieces / 2, part.abs_diff(PARTS / 2) * self.part_rows as usize / PART_ROWS);
@@ -81,18 +91,19 @@ impl Geometry {
         }
     }
 
-    /// For what one device does with it.
+    /// Returns the geometry for kernels that one device executes for all rows.
     pub fn whole(self) -> Self {
         Self { part_rows: 0, ..self }
     }
 
-    /// Tiles of so many rows.
+    /// Returns the number of tiles with `rows` rows.
     fn big_tiles(&self, rows: i32) -> usize {
         (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
     }
 
-    /// Rows of a tile where what lies around it is computed twice (kernels/rrb/fused.cuh): those with which most blocks
-    /// are at work most of the time. Where each has many tiles, the first are as good as others.
+    /// Returns the tile height of the backward half on the first grid, which computes the values around a tile twice
+    /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). If a block has more than two tiles
+    /// of 16 rows, the height is 16.
     pub fn big_rows(&self) -> i32 {
         if self.is_divided() {
             return BIG_ROWS[0];
@@ -103,30 +114,32 @@ impl Geometry {
         if rounds(BIG_ROWS[0]) > 2 { BIG_ROWS[0] } else { best }
     }
 
-    /// Of the pass before it, which begins where that has ended: the same, where a block has few tiles of them.
+    /// Returns the tile height of the forward half on the first grid. The forward half begins with the tiles at which
+    /// the backward half ended. Both halves use the same height if a block has at most 8 tiles. Otherwise, the forward
+    /// half uses the height of a standard tile.
     pub fn big_rows_down(&self) -> i32 {
         let rows = self.big_rows();
         let few = self.big_tiles(rows) <= 8 * MOST_BLOCKS as usize;
         if few { rows } else { TILE.1 as i32 }
     }
 
-    /// Blocks that go over tiles of so many rows.
+    /// Returns the blocks of a launch over tiles with `rows` rows.
     pub fn first_blocks(&self, rows: i32) -> Blocks {
         self.on_all(self.big_tiles(rows).clamp(1, MOST_BLOCKS as usize) as u32)
     }
 }
 
-/// What there is, the first on large grids.
+/// Available tile heights; the first one is used on large grids.
 const BIG_ROWS: [i32; 3] = [16, 8, 24];
 
-/// Blocks of a launch over nx x ny values.
+/// Returns the blocks of a launch over nx x ny values.
 pub fn tiles(nx: usize, ny: usize) -> u32 {
     let tiles = nx.div_ceil(TILE.0 as usize) * ny.div_ceil(TILE.1 as usize);
     tiles.clamp(1, MOST_BLOCKS as usize) as u32
 }
 
 structures! {
-    /// One grid as the factorization works on it, in f64.
+    /// One grid during the factorization, in f64.
     Grid {
         g: Geometry, h: Address, s: Address, d: Address, excess: Address, corners: Address, far: Address,
         short_h: Address, short_s: Address, short_d: Address, kept_excess: Address, kept_corners: Address,
@@ -137,7 +150,7 @@ structures! {
 
 entries! {
     Kept { g: Geometry, to: Address, from: Address, nx: i32, ny: i32 }
-    /// One grid as sweeps and cycles work on it.
+    /// One grid during sweeps and cycles.
     Level {
         g: Geometry, h: Address, s: Address, d: Address, z: Address, y: Address, excess: Address,
         corners: Address, black: Address, r: Address, direction: Address, q: Address, u: Address, kept: Kept

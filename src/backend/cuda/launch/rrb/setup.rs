@@ -1,4 +1,4 @@
-//! What kernels of a factorization take, and what they find.
+//! Argument structures of the kernels of the factorization, and their findings.
 
 use super::geometry::{Geometry, Grid, Matrix};
 use crate::backend::cuda::driver::Argument;
@@ -7,35 +7,50 @@ use crate::backend::storage::Storage;
 use crate::grid::anisotropy::WINDOWS;
 use bytemuck::{AnyBitPattern, Pod, Zeroable};
 
-/// Nodes of a line of the remainder at most: kernels/rrb/remainder.cuh.
+/// Largest number of nodes of a line of the coarsest system (kernels/rrb/remainder.cuh).
 pub const LINE: usize = 32;
 
-/// What the first look at the matrix and the eliminations find.
+/// Results of the inspection of a matrix and of the eliminations. Magnitudes are stored as bits of f64.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub struct Findings {
+    /// Smallest index (5 j + array) nx + i of a non-finite entry; u64::MAX if there is none.
     pub not_finite: u64,
+    /// Smallest index j nx + i of a refused center; u64::MAX if there is none.
     pub bad_center: u64,
+    /// Number of positive couplings.
     pub positive: u64,
     pub center_max: u64,
     pub center_min: u64,
     pub coupling_max: u64,
+    /// Number of east or north couplings that are zero.
     pub uncoupled: u64,
+    /// Numbers of couplings that point out of the grid, per array.
     pub outward: [u64; 4],
+    /// Index of the first of these, as in `not_finite`.
     pub first_outward: u64,
+    /// 1 if a coupled row has a nonzero row sum.
     pub excess: u64,
+    /// Smallest (level << 40) + node of the finest grid with a refused pivot; u64::MAX if there is none.
     pub bad_pivot: u64,
+    /// Number of components of at least two nodes.
     pub components: u64,
+    /// Number of these with a nonzero row sum.
     pub regular_components: u64,
+    /// Largest entry of the coarsest system's inverse.
     pub remainder_inverse: u64,
+    /// Largest pivot of the coarsest system.
     pub remainder_pivot: u64,
+    /// Number of tiles with equal rows, per grid.
     pub uniform: [u64; MOST_LEFT],
+    /// Largest sum_j |a_ij| / c_i of the matrix that remains after each grid.
     pub coupling: [u64; MOST_LEFT],
+    /// Anisotropy of each window.
     pub window: [[f64; WINDOWS]; WINDOWS],
 }
 
 impl Findings {
-    /// Before anything was seen.
+    /// Values before any inspection.
     pub const NONE: Self = Self {
         not_finite: u64::MAX,
         bad_center: u64::MAX,
@@ -57,7 +72,7 @@ impl Findings {
         window: [[1.0; WINDOWS]; WINDOWS],
     };
 
-    /// Before a factorization of the matrix that was looked at.
+    /// Resets the findings of a factorization, but keeps those of the matrix.
     pub fn forget_factorization(&mut self) {
         self.bad_pivot = Self::NONE.bad_pivot;
         (self.remainder_inverse, self.remainder_pivot) = (0, 0);
@@ -65,11 +80,11 @@ impl Findings {
     }
 }
 
-/// Grids whose remains are looked at for weak couplings, and their tiles for rows that are the same.
+/// Largest number of grids that are tested for weak remaining couplings and for tiles with equal rows.
 pub const MOST_LEFT: usize = 16;
 
 structures! {
-    /// How M is stored, for the factorization.
+    /// The storage format of M, for the factorization.
     Format { unit: f64, per_unit: f64, storage: i32 }
 }
 
@@ -115,7 +130,8 @@ structures! {
 }
 
 entries! {
-    /// Of the remainder's lines, while they are eliminated; its inverse, and the same in f32, where sweeps are.
+    /// Arrays of the coarsest system's lines during their elimination, its inverse, and the inverse in f32 for f32
+    /// sweeps.
     Lines {
         own: Address, left: Address, right: Address, onward: Address, left_excess: Address, right_excess: Address,
         inverse_pivot: Address, inverse: Address, narrow: Address
@@ -123,18 +139,18 @@ entries! {
 }
 
 impl LinesArgs {
-    /// A line has as many nodes as rows along the shorter side allow.
+    /// Returns the number of lines. A line consists of as many rows along the shorter side as `LINE` nodes allow.
     pub fn lines(&self) -> i32 {
         let row = self.nx.min(self.ny);
         (self.n as u32).div_ceil((LINE as i32 / row * row) as u32) as i32
     }
 
-    /// Lines that go with this step.
+    /// Returns the number of lines that this step eliminates.
     pub(super) fn gone(&self) -> u32 {
         ((self.lines() + self.step) / (2 * self.step)) as u32
     }
 
-    /// Lines that are left after it.
+    /// Returns the number of lines that remain after this step.
     pub(super) fn stayed(&self) -> u32 {
         (self.lines() / (2 * self.step)) as u32
     }
