@@ -51,7 +51,8 @@ fn noise(a: &Stencil) -> Vec<f64> {
     b
 }
 
-/// At most 25 iterations to 1e-6, with a small mass and singular, and the same bits by any team.
+/// Systems with a small mass term and singular systems need at most 25 iterations to 1e-6. The results are bitwise
+/// identical for any number of threads.
 #[test]
 fn aggregation_on_bathymetries() {
     let stored = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");

@@ -55,7 +55,7 @@ fn a_contest_has_counts_residuals_and_ratios() {
     assert!(printed.contains("| in-house MIC(0)-CG") && printed.contains("GB/s: copy"));
 }
 
-/// Two phases by dpcg_ and by the in-house ICCG, and a sentence on what is no geometry.
+/// Solves a two-phase system with `dpcg_` and the in-house ICCG. An unknown geometry causes an error message.
 #[test]
 fn two_phases_have_counts_and_residuals() {
     let options =
@@ -241,7 +241,7 @@ fn a_suite_has_every_system() {
     assert!(printed.contains("| swan_river, 620 x 420 |") && printed.contains("| in-house MIC(0)-CG |"), "{printed}");
 }
 
-/// By drivers that are compiled, or a sentence on what is missing.
+/// Runs the compiled hypre driver, or reports what is missing.
 #[test]
 fn hypre_is_a_peer_where_it_is_found() {
     let line = ["suite", "-n", "24", "--peer", "hypre", "-o", "", "-r", "1"];

@@ -28,7 +28,7 @@ fn well(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// One sentence in one line, with all of `words`, and status 2.
+/// Checks for status 2 and an error message of one line that contains all of `words`.
 #[track_caller]
 fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
     let output = run(folder, arguments);
@@ -97,7 +97,7 @@ fn info_tells_and_draws() {
     assert!(!well(&folder, &["info", "line.mtx", "--no-picture"]).contains('│'));
 }
 
-/// What no method takes is told once.
+/// If no method supports the matrix, `compare` prints one error message instead of a table.
 #[test]
 fn compare_has_no_table_of_refusals() {
     let folder = folder("compare_zero");
@@ -201,7 +201,7 @@ fn options_and_outputs_that_cannot_be() {
     fs::write(folder.join("plane.raw"), raw([3, 2, 1])).unwrap();
     refused(&folder, &["solve", "plane.raw", "--options", "colour=red"], &["colour"]);
     refused(&folder, &["solve", "plane.raw", "--options", "max_iter=-1"], &["max_iter", "-1"]);
-    // Told before the solve, which may be long.
+    // An invalid output path is reported before the solve, which may take long.
     let output = run(&folder, &["solve", "plane.raw", "--write", "none/x.mtx"]);
     assert!(!String::from_utf8(output.stdout).unwrap().contains("converged"));
     refused(&folder, &["solve", "plane.raw", "--write", "none/x.mtx"], &["cannot write none/x.mtx"]);

@@ -1,5 +1,5 @@
-//! The loop and its policies on a family of a few unknowns: what rounding does to a residual that is recurred, the
-//! family does on purpose and much more.
+//! Tests of the PCG loop and its decisions on a small tridiagonal system. The system introduces large errors into the
+//! recurred residual on purpose, in place of rounding errors.
 
 use super::decisions::*;
 use super::*;
@@ -12,29 +12,30 @@ const P: usize = VectorId::P.0;
 const Q: usize = VectorId::Q.0;
 const Z: usize = VectorId::Z.0;
 
-/// Coefficients on a line, a_i,i+1 = -1, and M = diag(A).
+/// Tridiagonal matrix with a_i,i+1 = -1, and M = diag(A).
 struct Line {
     center: Vec<f64>,
     /// x, b, r, p, q, z.
     v: [Vec<f64>; 6],
     r_old: Vec<f64>,
-    /// x + (1 + error) alpha p: where the recurred residual vanishes, b - A x is -error times that at the start.
+    /// Each update is x = x + (1 + error) alpha p. When the recurred residual is zero, b - A x is -error times its
+    /// value at the start.
     error: f64,
-    /// Replaces its residual, as CG in single precision does.
+    /// Replaces the residual, as for CG in single precision.
     single: bool,
-    /// Times that it did.
+    /// Number of residual replacements.
     replaced: usize,
-    /// M is another one in every second step: a beta for that.
+    /// M alternates between two matrices; `flexible` selects the flexible beta.
     changes: bool,
     flexible: bool,
-    /// A residual that is recurred is no less than this.
+    /// Lower limit of the norm of the recurred residual.
     noise: f64,
-    /// M contracts at any coefficients.
+    /// M reduces the error quickly for all coefficients (`PcgSteps::contracts_quickly`).
     contracts: bool,
     steps: usize,
-    /// M is negative after so many steps.
+    /// M is negative definite after this number of applications.
     definite_for: usize,
-    /// A constant vector Z is deflated: P = 1 - A Z (Z'AZ)^-1 Z'.
+    /// Deflates the constant vector Z: P = I - A Z (Z'AZ)^-1 Z'.
     deflated: bool,
     stop_at: usize,
     history: Vec<f64>,
@@ -67,7 +68,7 @@ impl Line {
         }
     }
 
-    /// Well conditioned.
+    /// Returns a well-conditioned system of 30 unknowns.
     fn easy(error: f64) -> Self {
         Self { error, ..Self::new(30, |_| 4.0) }
     }
@@ -77,7 +78,7 @@ impl Line {
         (0..v.len()).map(|i| self.center[i] * v[i] - at(i.checked_sub(1)) - at(Some(i + 1))).collect()
     }
 
-    /// v = P v, where Z is deflated.
+    /// Computes v = P v if Z is deflated.
     fn project(&self, v: &mut [f64]) {
         if self.deflated {
             let az = self.times(&vec![1.0; v.len()]);
@@ -86,7 +87,7 @@ impl Line {
         }
     }
 
-    /// |b - A x|, of what is there.
+    /// Returns |b - A x| for the current x.
     fn true_norm(&self) -> f64 {
         let ax = self.times(&self.v[X]);
         self.v[B].iter().zip(&ax).map(|(b, ax)| (b - ax) * (b - ax)).sum::<f64>().sqrt()
@@ -126,7 +127,7 @@ impl Line {
     }
 }
 
-/// Norms of the iterates that were offered to the caller.
+/// Norms of the iterates that PCG passed to the caller.
 struct Offered(Vec<f64>);
 
 impl Caller<Line> for Offered {
@@ -245,7 +246,7 @@ fn a_loop_without_error_needs_no_policy() {
     let mut line = Line::easy(0.0);
     let solved = line.solve_to(1e-10);
     assert_eq!(solved.end.reason, StopReason::Converged);
-    // Its one restart is the confirmation, which tells the recomputed norm.
+    // The only restart is the confirmation. `norm` is the recomputed norm.
     assert_eq!((solved.restarts, solved.offered.len(), line.replaced), (1, 0, 0));
     assert_eq!(solved.end.norm, line.true_norm());
     assert_eq!(line.history.len(), solved.end.iterations);
@@ -260,7 +261,7 @@ fn restarts_take_away_what_the_recurrence_lost() {
     assert!(line.true_norm() <= line.test(1e-8).threshold);
 }
 
-/// Without `MOST_RESTARTS` six of them would come to 1e-13.
+/// Six restarts would reduce the residual to 1e-13, but `MOST_RESTARTS` ends the solve before.
 #[test]
 fn restarts_are_few() {
     let mut line = Line::easy(1e-2);
@@ -269,7 +270,8 @@ fn restarts_are_few() {
     assert!(close(solved.end.norm, line.true_norm()));
 }
 
-/// Every restart leaves six tenths of the residual. Without `WORTH` there would be as many as may be.
+/// Every restart reduces the residual only to 60 %, so `WORTH` ends the solve. Otherwise, PCG would restart
+/// `MOST_RESTARTS` times.
 #[test]
 fn restarts_end_where_they_gain_little() {
     let mut line = Line::easy(0.6);
@@ -277,7 +279,7 @@ fn restarts_end_where_they_gain_little() {
     assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, 2));
 }
 
-/// A recurred residual that stands still above the threshold. Without `stands_still` the loop goes on to `max_iter`.
+/// The recurred residual stagnates above the threshold. Without `stands_still`, PCG would iterate up to `max_iter`.
 #[test]
 fn a_residual_that_stands_still_is_recomputed() {
     for contracts in [false, true] {
@@ -306,7 +308,7 @@ fn restarts_of_several_runs_count_together() {
     }
 }
 
-/// A run that restarts twice must halve its residual.
+/// From the second restart of a run on, each restart must halve the residual.
 #[test]
 fn restarts_that_gain_little_end_the_run() {
     let mut at = somewhere();
@@ -322,7 +324,7 @@ fn restarts_that_gain_little_end_the_run() {
     }
 }
 
-/// Every restart makes it worse by half: the first x is the one that the caller is left with.
+/// Every restart increases the residual by 50 %. The caller keeps the first x.
 #[test]
 fn the_best_iterate_is_kept() {
     let mut line = Line::easy(1.5);
@@ -348,7 +350,7 @@ fn what_is_told_is_confirmed() {
         let mut line = Line::easy(error);
         let test = Test { norm, max_iter: 4, ..line.test(1e-14) };
         let end = line.solve(&test).unwrap().end;
-        // M = 4 everywhere.
+        // M = 4 I, so the preconditioned norm is half the 2-norm.
         let unit = if norm == Norm::True2 { 1.0 } else { 0.5 };
         assert_eq!((end.iterations, end.reason), (4, StopReason::MaxIter));
         assert!(close(end.norm, unit * line.true_norm()), "{norm:?}: {:e} {:e}", end.norm, line.true_norm());
@@ -370,7 +372,8 @@ fn the_observer_stops_the_loop() {
     assert!(close(end.norm, line.true_norm()));
 }
 
-/// A residual that is replaced in time meets the test when it is looked at; one that is not misses it.
+/// With residual replacement, the recomputed residual satisfies the test at its first confirmation. Without
+/// replacement, it fails.
 #[test]
 fn residual_replacement_saves_restarts() {
     let mut recurred = Line::easy(1e-6);
@@ -381,19 +384,19 @@ fn residual_replacement_saves_restarts() {
     assert!(replaced.replaced >= 2 && without.restarts >= 2, "{} {}", replaced.replaced, without.restarts);
 }
 
-/// Within a run, with rho = <r, r> = 1.
+/// Returns a state within a run, with rho = <r, r> = 1.
 fn somewhere() -> State {
     State { rho: 1.0, sigma: 1.0, largest_rho: 1.0, ..State::new(Line::easy(0.0).test(1e-14), 1.0, 7) }
 }
 
-/// After a start from `from`.
+/// Returns `from` after a start.
 fn started(from: State) -> State {
     let mut at = from;
     at.begin();
     at
 }
 
-/// The last column of the table in `decisions`.
+/// Checks the last column of the table in `decisions`.
 #[test]
 fn codes_lead_to_the_same_next_step_in_every_state() {
     let end = |at: &State, code| match at.next(code) {
@@ -431,13 +434,13 @@ fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
     assert!(State { rho: fallen, ..at }.is_replacement_due(), "r'M^-1 r has fallen");
     assert!(!State { iterations: 6 + EVERY, ..at }.is_replacement_due());
     assert!(State { iterations: 7 + EVERY, ..at }.is_replacement_due(), "many iterations");
-    // The test is met before rounding counts.
+    // CG converges before rounding errors matter.
     let near = State { test: Test { threshold: 1.1 * NEAR.sqrt(), ..at.test }, ..at };
     assert!(!State { norm2: fallen, ..near }.is_replacement_due());
     assert!(State { rho: fallen, ..near }.is_replacement_due(), "of r'M^-1 r that says nothing");
 }
 
-/// A fall counts from the largest <r, r> since the last replacement.
+/// The decrease of <r, r> is relative to its largest value since the last replacement.
 #[test]
 fn residual_replacement_looks_at_the_largest() {
     let mut line = Line { single: true, ..Line::easy(0.0) };
@@ -449,7 +452,7 @@ fn residual_replacement_looks_at_the_largest() {
     iterate(&mut line, &mut at);
     assert!(line.replaced == 0 && at.norm2 > 1e6, "{:e}", at.norm2);
     assert!(State { norm2: 1e-3, rho: 1.0, ..at }.is_replacement_due());
-    // After a replacement it is that of the replaced residual, and x has the step.
+    // After a replacement, the largest value is <r, r> of the recomputed residual. x includes the update.
     at.iterations += EVERY;
     iterate(&mut line, &mut at);
     assert_eq!(line.replaced, 1);
@@ -458,7 +461,8 @@ fn residual_replacement_looks_at_the_largest() {
     assert!(!State { norm2: 0.5 * exact.norm2, rho: exact.rho, ..at }.is_replacement_due());
 }
 
-/// What a replacement leads to that found <r, r> = `norm2` in place of 1, before `before`, with rho = `rho` after 1.
+/// Returns the decision after a replacement. The recomputed <r, r> is `norm2`, the recurred value is 1, and the value
+/// at the previous replacement is `before`. rho changes from 1 to `rho`.
 fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
     let mut at = State { norm2: before, beta, ..started(State { norm2: before, ..somewhere() }) };
     let replaced = at.replace(1.0, norm2);
@@ -487,7 +491,7 @@ fn turns_make_a_new_direction() {
     assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta has told");
     assert_eq!(direction(1.0, 1.0, rho, 0.0), Some(true), "p was z");
 
-    // Away from a replacement that is not the start.
+    // <r, r> is much larger than at the previous replacement, which must not be the start.
     let mut at = started(State { norm2: 1e-6, ..somewhere() });
     at.iterations = 8;
     assert!(!at.replace(1.0, 1.0).led_away, "from the start itself");
@@ -522,7 +526,7 @@ fn squares_that_are_rounding_are_no_breakdown() {
     assert!(explains(&Test { definite: true, ..test }, &at, SQUARE, -1.0), "M is known");
     assert!(!explains(&Test { definite: true, ..test }, &at, ENERGY, -1.0), "of A that says nothing");
 
-    // p'Ap of terms that are 1 / eps times as large.
+    // The terms of p'Ap are about 1 / epsilon times larger than p'Ap.
     line.v[P].fill(1.0);
     let terms = 2.0 * test.center_max * 30.0;
     let energy = |part: f64| -part * terms * ROUNDINGS * f64::EPSILON;
@@ -542,8 +546,8 @@ fn an_indefinite_matrix_is_a_breakdown() {
     assert!(matches!(line.solve(&test), Err(Error::Breakdown { .. })));
 }
 
-/// A breakdown names the last iteration that the observer was told of: in the papers' norm that where r'M^-1 r is not
-/// positive has no residual.
+/// A breakdown names the last iteration that was reported to the observer. With the preconditioned norm, the iteration
+/// with a nonpositive r'M^-1 r has no residual norm and is not reported.
 #[test]
 fn a_breakdown_names_an_iteration_that_was_told() {
     for norm in [Norm::True2, Norm::Preconditioned] {
@@ -557,8 +561,7 @@ fn a_breakdown_names_an_iteration_that_was_told() {
     }
 }
 
-/// M that is another one in every second step asks for a flexible beta: with rho / rho_old it takes 65 iterations for
-/// 33.
+/// If M alternates between two matrices, the flexible beta needs 33 iterations. The standard rho / rho_old needs 65.
 #[test]
 fn a_family_may_have_a_flexible_beta() {
     let mut plain = Line { changes: true, ..Line::new(30, |_| 3.0) };
@@ -568,8 +571,8 @@ fn a_family_may_have_a_flexible_beta() {
     assert!(3 * flexible.iterations < 2 * plain.iterations, "{} {}", flexible.iterations, plain.iterations);
 }
 
-/// A constant that is nearly in the null space is deflated: q = P A p, r = P (b - A x), and x + Z (Z'AZ)^-1 Z'(b - A x)
-/// solves.
+/// The constant vector is nearly in the null space and is deflated: q = P A p, r = P (b - A x). The solution is
+/// x + Z (Z'AZ)^-1 Z'(b - A x).
 #[test]
 fn a_family_may_project_its_operator() {
     let n = 40;
@@ -584,6 +587,6 @@ fn a_family_may_project_its_operator() {
     let ax = deflated.times(&deflated.v[X]);
     let shift = deflated.v[B].iter().zip(&ax).map(|(b, ax)| b - ax).sum::<f64>() / energy;
     deflated.v[X].iter_mut().for_each(|x| *x += shift);
-    // Rounding of A x beside x of 1e9.
+    // Rounding error of A x for x of magnitude 1e9.
     assert!(deflated.true_norm() <= 1e-6 * shift.abs() * 4.0, "{:e} {shift:e}", deflated.true_norm());
 }

@@ -1,4 +1,5 @@
-//! The methods in numbered vectors on systems of the golden table, with counts of its rows (golden/sparse.csv).
+//! Tests of the Krylov methods for general matrices. Iteration counts are compared with the golden table
+//! (golden/sparse.csv).
 
 use super::bicg::bicg;
 use super::bicgstab::bicgstab;
@@ -11,7 +12,7 @@ use crate::backend::steps::vectors::{KrylovSteps, SweepSteps, VectorId, VectorSt
 use crate::error::{Error, Result};
 use crate::report::StopReason;
 
-/// Rows of (column, value), ascending; M = |diagonal|, its sign kept, or none.
+/// Rows of (column, value) with ascending columns. `m` is the diagonal, its magnitude, or `None` for M = I.
 struct System {
     rows: Vec<Vec<(usize, f64)>>,
     m: Option<Vec<f64>>,
@@ -32,7 +33,7 @@ fn unit(state: u64) -> f64 {
     (splitmix(state) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Center, east, west, north, south on n x n points, x fastest.
+/// Returns the 5-point matrix on n x n points, x fastest. `legs` are center, east, west, north and south.
 fn five_points(n: usize, legs: [f64; 5]) -> Vec<Vec<(usize, f64)>> {
     let row = |p: usize| {
         let (i, j) = (p % n, p / n);
@@ -96,7 +97,7 @@ fn blocks3(n: usize) -> Vec<Vec<(usize, f64)>> {
 }
 
 impl System {
-    /// b = A times ones, x = 0.
+    /// Returns a system with b = A 1 and x = 0.
     fn new(rows: Vec<Vec<(usize, f64)>>, jacobi: bool, absolute: bool, own: usize) -> Self {
         let n = rows.len();
         let center = |(i, row): (usize, &Vec<(usize, f64)>)| {
@@ -230,7 +231,7 @@ impl KrylovSteps for System {
 }
 
 impl SweepSteps for System {
-    /// Gauss-Seidel in the order of the rows.
+    /// One Gauss-Seidel sweep in the order of the rows.
     fn sweep(&mut self, _sweep: usize) {
         for (i, row) in self.rows.iter().enumerate() {
             let (mut sum, mut center) = (self.vectors[1][i], 0.0);
@@ -261,7 +262,7 @@ fn run(s: &mut System, method: &str) -> Result<End> {
     Ok(End { reason, iterations: at.iterations })
 }
 
-/// Iterations without M and with M = diagonal: first and last of the range of the golden row.
+/// Ranges (lowest, highest) of the golden iteration counts, for M = I and for M = diagonal.
 type Counts = [(usize, usize); 2];
 
 fn compare(name: &str, rows: &[Vec<(usize, f64)>], expected: &[(&str, Counts)]) {
@@ -272,9 +273,10 @@ fn compare(name: &str, rows: &[Vec<(usize, f64)>], expected: &[(&str, Counts)]) 
             let mut s = System::new(rows.to_vec(), jacobi, method == "minres", own);
             let end = run(&mut s, method).expect("no breakdown");
             let norm = s.residual().sqrt();
-            // A recurred residual drifts from the true one by rounding of the largest residual met.
+            // The recurred and the true residual differ by rounding errors relative to the largest residual of the run.
             let met = norm <= 1.01 * s.test().threshold;
-            // The table's rule: one less is right where the residual there is within 5 % of the tolerance.
+            // Rule of the golden table: one iteration less than `low` is allowed if the residual of the last iteration
+            // is within 5 % of the tolerance.
             let close = end.iterations + 1 == low && s.told[end.iterations - 1] >= 0.95e-6;
             let counted = (low..=high).contains(&end.iterations) || close;
             if end.reason != StopReason::Converged || !met || !counted {
@@ -340,7 +342,7 @@ fn blocks_take_the_golden_counts() {
     compare("blocks3_24", &blocks3(24), &expected);
 }
 
-/// Rows of the golden table with `converged` -1: the residual passes 1e10.
+/// Rows of the golden table with `converged` = -1: the residual exceeds 1e10.
 #[test]
 fn bicg_diverges_on_convection() {
     for (rows, count) in [(convection(2.0, 1.0), 21), (upwind(10.0, 5.0), 18)] {
@@ -360,7 +362,7 @@ fn a_stop_of_the_observer_ends_every_method() {
     }
 }
 
-/// A skew matrix: <r, A r> = 0 for every r, by which the first iteration divides.
+/// For a skew-symmetric matrix, <r, A r> = 0 for every r. The first iteration would divide by this number.
 #[test]
 fn a_breakdown_ends_as_stagnated() {
     for method in ["bicg", "bicgstab"] {
@@ -371,7 +373,7 @@ fn a_breakdown_ends_as_stagnated() {
     }
 }
 
-/// Fewer rows than shadow vectors: the last residual is rounding of b.
+/// With fewer rows than shadow vectors, the last residual is a rounding error of b.
 #[test]
 fn idr_solves_small_systems() {
     for n in 1..=5 {

@@ -1,5 +1,5 @@
-//! Deflated PCG as in Tang, Nabben, Vuik and Erlangga (2009), in plain loops, against the golden rows; and what the
-//! projection must be.
+//! Tests of deflation: iteration counts of a reference implementation of deflated PCG (Tang, Nabben, Vuik and Erlangga
+//! 2009) against the golden table, and properties of the projection P.
 
 use super::*;
 use crate::grid::cell_components::Strong;
@@ -7,7 +7,7 @@ use crate::grid::cells::Cells;
 use crate::grid::regions::{Choice, Kind, NONE};
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 
-/// A system with zeros where couplings leave the grid.
+/// System in which couplings across the grid boundary are zero.
 struct System {
     cells: Cells,
     center: Vec<f64>,
@@ -27,7 +27,7 @@ impl System {
         SevenPoints { cells: self.cells, center: &self.center, forward: [x, y, z] }
     }
 
-    /// y = A x
+    /// Computes y = A x.
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         for (y, (c, x)) in y.iter_mut().zip(self.center.iter().zip(x)) {
             *y = c * x;
@@ -39,14 +39,14 @@ impl System {
     }
 }
 
-/// y += a x
+/// Computes y_i = y_i + a_i x_i.
 fn add_products(y: &mut [f64], a: &[f64], x: &[f64]) {
     for (y, (a, x)) in y.iter_mut().zip(a.iter().zip(x)) {
         *y += a * x;
     }
 }
 
-/// M^-1 = K^T D^-1 K with K = I - L D^-1 + ... of an order (van der Vorst 1982), by Horner.
+/// Computes M^-1 r = K^T D^-1 K r with K = sum_m (-L D^-1)^m up to `order` (van der Vorst 1982), by Horner's rule.
 fn neumann(a: &System, order: usize, r: &[f64]) -> Vec<f64> {
     let steps = a.cells.steps();
     let over_center =
@@ -73,7 +73,7 @@ fn neumann(a: &System, order: usize, r: &[f64]) -> Vec<f64> {
     u
 }
 
-/// Z, E and A of a deflated solve.
+/// A, the regions that define Z, and E.
 struct Deflation<'a> {
     a: &'a System,
     regions: Regions,
@@ -90,7 +90,7 @@ impl<'a> Deflation<'a> {
         Self { a, regions, matrix }
     }
 
-    /// Z^T v
+    /// Computes Z^T v.
     fn restrict(&self, v: &[f64]) -> Vec<f64> {
         let mut g = vec![0.0; self.regions.count];
         for (&r, v) in self.regions.of.iter().zip(v) {
@@ -101,14 +101,14 @@ impl<'a> Deflation<'a> {
         g
     }
 
-    /// Z E^-1 Z^T v
+    /// Computes Z E^-1 Z^T v.
     fn correct(&self, v: &[f64]) -> Vec<f64> {
         let mut t = vec![0.0; self.regions.count];
         self.matrix.solve(&self.restrict(v), &mut t, &mut self.matrix.scratch().unwrap());
         self.regions.of.iter().map(|&r| if r == NONE { 0.0 } else { t[usize::from(r)] }).collect()
     }
 
-    /// P v = v - A Z E^-1 Z^T v
+    /// Computes P v = v - A Z E^-1 Z^T v.
     fn project(&self, v: &[f64]) -> Vec<f64> {
         let mut w = vec![0.0; v.len()];
         self.a.multiply(&self.correct(v), &mut w);
@@ -120,7 +120,7 @@ fn norm(v: &[f64]) -> f64 {
     dot(v, v).sqrt()
 }
 
-/// Iterations until |r| <= 1e-6 |b|, and the x of that.
+/// Runs deflated PCG until |r| <= 1e-6 |b|. Returns the number of iterations and x.
 fn solve(deflation: &Deflation, order: usize, b: &[f64]) -> (usize, Vec<f64>) {
     let a = deflation.a;
     let n = b.len();
@@ -146,14 +146,14 @@ fn solve(deflation: &Deflation, order: usize, b: &[f64]) -> (usize, Vec<f64>) {
     (iterations, x)
 }
 
-/// A deflation by its golden name: SD-4, LS, LSSD-8p, none, ...
+/// Returns the deflation for a name of the golden table: SD-4, LS, LSSD-8p, none, ...
 fn choice(name: &str) -> Choice<'static> {
     let keep_all = name.ends_with('p');
     let mut parts = name.trim_end_matches('p').split('-');
     let kind = match parts.next().unwrap() {
         "SD" => Kind::Subdomain,
         "LSSD" => Kind::LevelSetSubdomain,
-        // A single box is dropped: nothing is deflated.
+        // The only box has no column in Z, so nothing is deflated.
         "none" => Kind::Subdomain,
         "LS" => Kind::LevelSet,
         other => panic!("{other}"),
@@ -173,7 +173,7 @@ struct Row {
     iterations: usize,
 }
 
-/// The golden rows of jacobi (order 0) and of truncated Neumann series.
+/// Returns the golden rows with Jacobi (order 0) or a truncated Neumann series.
 fn golden() -> Vec<Row> {
     let row = |line: &str| {
         let f: Vec<&str> = line.split(',').collect();
@@ -196,7 +196,7 @@ fn golden() -> Vec<Row> {
     include_str!("../../../../tests/golden/dpcg.csv").lines().skip(1).filter_map(row).collect()
 }
 
-/// What a row of golden counts gives here; empty: as it should.
+/// Solves the system of a golden row. Returns an empty string if the count agrees, or else a description.
 fn check(row: &Row, solver: Solver) -> String {
     let problem = TwoPhase::new(&row.set, [row.n; 3], row.contrast);
     let (a, b) = (System::of(&problem), problem.rhs(&row.rhs));
@@ -205,7 +205,7 @@ fn check(row: &Row, solver: Solver) -> String {
     let (iterations, x) = solve(&deflation, row.order, &b);
     let allowed = if row.iterations <= 100 { 1 } else { row.iterations.div_ceil(100) };
     let residual = problem.relative_residual(&b, &x);
-    // The recurred residual and the true one differ by rounding.
+    // The recurred and the true residual differ by rounding.
     if iterations.abs_diff(row.iterations) <= allowed && residual <= 1.01e-6 {
         return String::new();
     }
@@ -213,7 +213,8 @@ fn check(row: &Row, solver: Solver) -> String {
     format!("{n} {set} {contrast:e} neumann {order} {deflation}: {iterations} for {expected}, residual {residual:e}\n")
 }
 
-/// Rows that take part of a second; all but those of 256^3, which take minutes, where the environment says so.
+/// Checks golden rows that each need less than a second. With `RRBSOLVER_ALL_ROWS`, checks all rows up to 128^3; the
+/// rows of 256^3 need minutes.
 #[test]
 fn golden_counts() {
     let all = std::env::var_os("RRBSOLVER_ALL_ROWS").is_some();
@@ -242,7 +243,7 @@ fn every_coarse_solver_makes_the_same_counts() {
     }
 }
 
-/// Two-phase systems of awkward shapes, and deflations.
+/// Returns two-phase systems of unusual shapes, each with several deflations.
 fn awkward() -> Vec<(System, Choice<'static>)> {
     let mut all = Vec::new();
     let problems = [
@@ -281,13 +282,13 @@ fn the_projection_annihilates_z_and_is_one() {
         let deflation = Deflation::new(&a, &choice, Solver::Inverse);
         let k = deflation.regions.count;
         let mut v = random(a.cells.count());
-        // Of the range of A, where that has less than all vectors: P v of another one is not of it either.
+        // v must be in the range of A. If A is singular and v is not in its range, P v is not in the range either.
         let x = v.clone();
         a.multiply(&x, &mut v);
         let once = deflation.project(&v);
         let twice = deflation.project(&once);
         let size = largest(&v);
-        // Rounding of entries that differ by the contrast.
+        // The entries differ by the contrast, which increases the rounding error.
         let rounding = 1e-11 * size;
         assert!(once.iter().zip(&twice).all(|(p, q)| (p - q).abs() <= rounding), "{:?} {choice:?}", a.cells);
         // Z^T P = 0.
@@ -311,7 +312,7 @@ fn all_vectors_project_as_those_without_the_dropped_one() {
         for solver in [Solver::Inverse, Solver::Cholesky, Solver::Cg] {
             let (dropped, kept) = (Deflation::new(a, &pair[0].1, solver), Deflation::new(b, &pair[1].1, solver));
             let regular = kept.regions.surplus.is_empty();
-            // On regular systems the water of a level set is one vector more.
+            // On regular systems, `keep_all` adds a vector for the heavy phase, so P differs.
             if regular && pair[0].1.kind == Kind::LevelSet {
                 continue;
             }
@@ -328,7 +329,7 @@ fn all_vectors_project_as_those_without_the_dropped_one() {
     }
 }
 
-/// E by its definition.
+/// Computes the columns of E = Z^T A Z from this definition.
 fn coarse_matrix_by_columns(deflation: &Deflation) -> Vec<Vec<f64>> {
     let a = deflation.a;
     let mut w = vec![0.0; a.cells.count()];
@@ -353,10 +354,11 @@ fn the_coarse_matrix_is_that_of_its_definition_and_is_inverted() {
         for (r, column) in expected.iter().enumerate() {
             let mut unit: Vec<f64> = (0..k).map(|s| f64::from(u8::from(s == r))).collect();
             deflation.matrix.multiply(&unit, &mut e);
-            // Sums of so many entries, each rounded.
+            // Bound for the rounding error of a sum over all cells.
             let rounding = 1e-15 * a.cells.count() as f64 * scale;
             assert!(e.iter().zip(column).all(|(e, f)| (e - f).abs() <= rounding), "{:?} {choice:?}", a.cells);
-            // (E + c u u^T) times a column of the inverse; that of a lone vector is zero.
+            // (E + c u u^T) times a column of the inverse is a unit vector. The column is zero if the null vector is a
+            // single deflation vector.
             if deflation.matrix.shift.diagonal(&deflation.matrix.matrix, r) == 0.0 {
                 unit[r] = 0.0;
             }
