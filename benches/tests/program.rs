@@ -70,7 +70,7 @@ fn two_phases_have_counts_and_residuals() {
     assert!(printed.contains("| in-house ICCG(0)") && printed.contains("20 x 20 x 20"), "{printed}");
 }
 
-/// Steps of the textbook: as many as the iterations ask for, and their times no more than the whole.
+/// Unfused steps: their number must match the iterations, and their times must not exceed the total time.
 #[test]
 fn stages_add_up() {
     let papers = "norm=preconditioned reference=initial levels=12 precision=f64 cycle=v";

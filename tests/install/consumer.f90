@@ -1,8 +1,8 @@
-! A Fortran 2018 program as a user would build it against the installed package, with floating-point traps on: solves
-! systems whose solution and smallest eigenvalue are known, and misuses the module. It stops with an error where something
-! is not as documented.
+! A user's Fortran 2018 program, built against the installed package with floating-point traps enabled. It solves
+! systems with a known solution and a known smallest eigenvalue, and tests incorrect calls. It stops with an error if
+! the library does not behave as documented.
 
-! As a module procedure: an internal one would need an executable stack.
+! A module procedure, because an internal procedure as an argument would need an executable stack.
 module watching
    use, intrinsic :: iso_c_binding, only: c_double
    use rrbsolver, only: smoother_patch
@@ -68,7 +68,8 @@ contains
       if (.not. condition) error stop "consumer.f90: failed: " // what
    end subroutine check
 
-   ! y = A x for a constant stencil: c at the node, e east and north, d on both diagonals; zero outside the grid.
+   ! Computes y = A x for a constant stencil: c at the node, e for the four direct neighbours, d for the four diagonal
+   ! neighbours. Values outside the grid are zero.
    function a_times(c, e, d, x) result(y)
       real(c_double), intent(in) :: c, e, d, x(nx, ny)
       real(c_double) :: y(nx, ny), z(0:nx + 1, 0:ny + 1)
@@ -88,12 +89,13 @@ contains
       end do
    end function wanted
 
-   ! The stopping test, recomputed here, and what follows from it: |x - solution| <= |b - A x| / lambda_min(A).
+   ! Checks the stopping test with a recomputed residual, and the error bound |x - solution| <= |b - A x| /
+   ! lambda_min(A).
    subroutine check_solution(c, e, d, b, x, what)
       real(c_double), intent(in) :: c, e, d, b(nx, ny), x(nx, ny)
       character(*), intent(in) :: what
       real(c_double) :: residual, rounding, cos_x, cos_y
-      ! Rounding of nine products and sums with |entries| of a row summing to at most 2 c.
+      ! Bound for the rounding error of nine products and sums; the magnitudes of a row of A sum to at most 2 c.
       rounding = 16*epsilon(c)*2*c*norm2(x)
       residual = norm2(b - a_times(c, e, d, x))
       call check(residual <= rel_tol*norm2(b) + rounding, what // ": residual")
@@ -130,12 +132,12 @@ contains
       call solver%apply(b, y)
       call check(sum(b*y) > 0, "apply")
       call solver%set_stream(c_null_ptr)
-      ! Kinds do not matter, and a created solver may be created again.
+      ! Extents may have any integer kind, and create may be called again for an existing solver.
       call solver%create(3_int64, 2_int64)
-      ! Freed when it goes out of scope.
+      ! The finalizer frees the solver at the end of the scope.
    end subroutine five_points
 
-   ! Padding holds NaN, which the library must neither use nor trap on.
+   ! The padding contains NaN. The library must not use these values, and they must not cause a trap.
    subroutine nine_points_with_padding()
       type(rrb_solver) :: solver
       real(c_double), dimension(ld, ny) :: center, east, north, northeast, northwest, b, x
@@ -180,7 +182,7 @@ contains
       x = 0
       call rrb_solve_once(center, coupling, coupling, b, x, rel_tol, 100, iterations)
       call check_solution(4.0_c_double, -1.0_c_double, 0.0_c_double, b, x, "solve once")
-      ! A positional stat right after iterations is not northeast.
+      ! A positional stat after iterations must not be taken for northeast.
       x = 0
       call rrb_solve_once(center, coupling, coupling, b, x, rel_tol, 100, iterations, status)
       call check(status == RRB_OK, "solve once, positional stat")
@@ -194,7 +196,7 @@ contains
       call check(index(message, "not converged: 1 iteration, relative residual") == 1, message)
    end subroutine one_call
 
-   ! Large and small values: no trap on overflow, and none on denormals.
+   ! Large and small values must not cause a trap, neither by overflow nor by subnormal numbers.
    subroutine scales()
       type(rrb_solver) :: solver
       real(c_double) :: center(nx, ny), coupling(nx, ny), b(nx, ny), x(nx, ny), scaling
@@ -242,7 +244,7 @@ contains
       call check(status == RRB_OK .and. calls == 3 .and. message == "untouched", "no monitor")
    end subroutine watched
 
-   ! A patch that is one block, with its own ghosts: solved by one sweep.
+   ! One patch that consists of one block, with its own ghost cells. One sweep solves it exactly.
    subroutine smoothed()
       type(smoother) :: s
       type(smoother_patch) :: patches(1)
@@ -283,7 +285,7 @@ contains
       call check(fills == 0, "a residual asks the ghost function with -1")
    end subroutine smoothed
 
-   ! Two patches that stay with the library, and addresses in place of patches.
+   ! Two patches whose arrays the library stores between calls, and addresses instead of patch objects.
    subroutine kept()
       type(smoother) :: s
       type(smoother_patch) :: patches(2)
@@ -399,7 +401,7 @@ contains
       call check(status == RRB_ERR_OPTION .and. index(message, "block_jacobi") > 0, "unknown method")
       call s%set(RRB_OPT_METHOD, 7, status)
       call check(status == RRB_ERR_ARGUMENT, "method 7")
-      ! One patch of one cell.
+      ! One patch with one cell.
       u = 1
       f = 0
       patches(1)%u => u
@@ -415,7 +417,7 @@ contains
       call check(status == RRB_ERR_NOT_FINITE .and. index(message, "(5, -5, 0) of patch 1") > 0, "NaN in u: cells as in lower")
       call s%apply(none, 1, status)
       call check(status == RRB_ERR_DIMENSION, "no patches where there is one")
-      ! No patch, and ten thousand.
+      ! No patches, and ten thousand patches.
       allocate (lower(3, 0), extents(3, 0))
       call s%set_patches(lower, extents)
       call s%apply(none, 1)
@@ -470,7 +472,7 @@ contains
       call check(maxval(abs(x)) <= 0, "x is kept")
    end subroutine misused
 
-   ! Without stat, an error ends the program with the sentence.
+   ! Without stat, an error ends the program with the error message.
    subroutine stop_as_allocate_does()
       type(rrb_solver) :: solver
       call solver%create(nx, ny)

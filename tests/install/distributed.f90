@@ -1,5 +1,5 @@
-! One domain over the ranks of MPI, as a user of the installed package would have it: groups of 1, 2, ... of the ranks
-! share a grid, cut in several ways. Exit status 0: all as documented.
+! A user's MPI program for one grid that is distributed over ranks, built against the installed package. Groups of 1, 2,
+! ... ranks solve on the grid with several partitions. Exit status 0: the library behaves as documented.
 program distributed
    use, intrinsic :: iso_c_binding, only: c_double
    use, intrinsic :: ieee_arithmetic, only: ieee_value, ieee_quiet_nan
@@ -9,7 +9,7 @@ program distributed
    implicit none
 
    integer, parameter :: nx = 53, ny = 38
-   ! With these the library chooses nothing.
+   ! With these options, the library makes no automatic selection.
    character(*), parameter :: options = "fusion=off precision=f64 cycle=v rel_tol=1e-9 comm_timeout=20"
    real(c_double), dimension(nx, ny) :: center, east, north, b, expected
    type(rrb_comm) :: none
@@ -27,7 +27,7 @@ program distributed
       call check_bits(group, [1, n])
       call check_bits(group, [n, 1])
       if (n == 4) call check_bits(group, [2, 2])
-      ! One rank without a box.
+      ! One rank owns no box.
       if (n > 1) call check_bits(group, [1, n - 1])
       call MPI_Comm_free(group, ierror)
    end do
@@ -63,7 +63,8 @@ contains
       call solver%solve(b, expected)
    end subroutine solve_alone
 
-   ! The box of a rank among of(1) x of(2) bricks: its lower corner and its extents, (2, 1), or (2, 0) for none.
+   ! Returns the box of a rank in a partition into of(1) x of(2) boxes. The lower corner and the extents have the shape
+   ! (2, 1), or (2, 0) if the rank owns no box.
    subroutine brick(of, rank, lower, extents)
       integer, intent(in) :: of(2), rank
       integer, allocatable, intent(out) :: lower(:, :), extents(:, :)
@@ -76,7 +77,7 @@ contains
       extents(:, 1) = [nx, ny]*(place + 1)/of - lower(:, 1) + 1
    end subroutine brick
 
-   ! The part of an array that is the box of a rank; of size 0 for none.
+   ! Returns the part of an array in the box of a rank. The size is 0 if the rank owns no box.
    function part(array, lower, extents) result(cut)
       real(c_double), intent(in) :: array(nx, ny)
       integer, intent(in) :: lower(:, :), extents(:, :)
@@ -88,7 +89,8 @@ contains
       end if
    end function part
 
-   ! A group solves on these boxes, and rank 0 compares with the solution of one.
+   ! A group of ranks solves on a partition. Rank 0 checks that the result is bitwise identical to the solution of one
+   ! rank.
    subroutine check_bits(group, of)
       integer, intent(in) :: group, of(2)
       type(rrb_comm) :: comm
@@ -109,7 +111,7 @@ contains
       mine = 0
       if (size(lower, 2) == 1) mine(lower(1, 1):lower(1, 1) + extents(1, 1) - 1, &
                                     lower(2, 1):lower(2, 1) + extents(2, 1) - 1) = x
-      ! Where a rank has no box its x is 0: sums are exact.
+      ! Outside its box, each rank contributes 0, so the sums are exact.
       call MPI_Reduce(mine, whole, size(mine), MPI_DOUBLE_PRECISION, MPI_SUM, 0, group, ierror)
       call check(rank /= 0 .or. all(abs(whole - expected) <= 0), "bits of one")
       y = x
@@ -117,7 +119,7 @@ contains
       call check(all(abs(y - own_b) < 1e-5_c_double), "multiply")
       call solver%apply(own_b, y)
 
-      ! A wrong shape, then a value that is no number, of one rank alone: all refuse the call, and go on.
+      ! One rank passes an array of a wrong shape, then a NaN. The call fails on all ranks, and the next call succeeds.
       last = product(of) - 1
       short_one = x(:, 2:)
       if (rank == last) then
@@ -132,11 +134,11 @@ contains
       call check(stat == RRB_ERR_NOT_FINITE .and. index(errmsg, "b holds NaN") > 0, errmsg)
       own_b = part(b, lower, extents)
       call solver%solve(own_b, x)
-      ! The solver is destroyed later, as it leaves the scope.
+      ! The finalizer destroys the solver after this call, at the end of the scope.
       call comm%free()
    end subroutine check_bits
 
-   ! The last rank does not come: the others do not wait for ever.
+   ! The last rank does not take part in a call. The other ranks must not wait forever.
    subroutine check_missing()
       type(rrb_comm) :: comm
       type(rrb_solver) :: solver
@@ -145,7 +147,7 @@ contains
       double precision :: since
       call brick([ranks, 1], rank, lower, extents)
       call comm%from_mpi(MPI_COMM_WORLD)
-      ! A list of another shape on one rank.
+      ! On one rank, lower has a wrong shape.
       if (rank == 0) then
          call solver%create_distributed(nx, ny, lower(1:1, :), extents, comm, stat, errmsg)
          call check(stat == RRB_ERR_DIMENSION .and. index(errmsg, "lower must have the shape") > 0, errmsg)

@@ -1,4 +1,4 @@
-! The ranks of a communicator of use mpi_f08. Exit status 0: all as documented.
+! Distributed solve with a communicator of the module mpi_f08. Exit status 0: the library behaves as documented.
 program distributed_f08
    use, intrinsic :: iso_c_binding, only: c_double
    use mpi_f08
@@ -6,7 +6,7 @@ program distributed_f08
    use rrbsolver_mpi
    implicit none
 
-   ! The entries of a row sum to 1 inside, and to 1 more for each neighbour that it lacks: with b such sums, x = 1.
+   ! The row sums are 1 for interior nodes, plus 1 for each missing neighbour. b contains the row sums, so x = 1.
    integer, parameter :: nx = 20, rows = 6
    real(c_double), dimension(nx, rows) :: center, east, north, b, x
    type(rrb_comm) :: comm
@@ -30,7 +30,7 @@ program distributed_f08
    call solver%set("rel_tol=1e-10")
    call solver%factorize(center, east, north)
    call solver%solve(b, x)
-   ! The smallest eigenvalue is 1: the error is at most the residual, 1e-10 times the norm of b.
+   ! The smallest eigenvalue exceeds 1, so the error is at most the residual, 1e-10 times the norm of b.
    if (any(abs(x - 1) > 1e-6_c_double)) error stop "x is not 1"
    call solver%destroy()
    call comm%free()

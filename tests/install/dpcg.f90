@@ -1,7 +1,7 @@
-! 3D systems by type(dpcg_solver), as a user of the installed package would solve them, with floating-point traps on. It
-! stops with an error where something is not as documented.
+! A user's program for 3D systems with type(dpcg_solver), built against the installed package with floating-point traps
+! enabled. It stops with an error if the library does not behave as documented.
 
-! As a module procedure: an internal one would need an executable stack.
+! A module procedure, because an internal procedure as an argument would need an executable stack.
 module watching_dpcg
    use, intrinsic :: iso_c_binding, only: c_double
    implicit none
@@ -28,7 +28,8 @@ program dpcg_consumer
    integer, parameter :: nx = 12, ny = 9, nz = 10
    real(c_double), parameter :: rel_tol = 1e-8_c_double
 
-   ! A bubble of a thousandth of the density in a closed box: harmonic means of 1/density at faces.
+   ! A bubble in a closed box. Its density is 1/1000 of the density of the liquid. Couplings are harmonic means of
+   ! 1/density at the faces.
    real(c_double), dimension(nx, ny, nz) :: center, east, north, top, solution, b, x, y
    integer(c_int32_t) :: labels(nx, ny, nz)
 
@@ -85,7 +86,8 @@ contains
       w(:, :, 2:) = w(:, :, 2:) + top(:, :, :nz - 1)*v(:, :, :nz - 1)
    end function a_times
 
-   ! The stopping test, recomputed here: rounding of seven products with |entries| of a row of at most 12000.
+   ! Checks the stopping test with a recomputed residual. The second term bounds the rounding error of seven products;
+   ! the magnitudes of a row of A sum to at most 12000.
    subroutine check_solution(v, what)
       real(c_double), intent(in) :: v(nx, ny, nz)
       character(*), intent(in) :: what
@@ -113,7 +115,7 @@ contains
       call check(norm2(y - b) <= 1e-12_c_double*norm2(b), "multiply")
       call solver%apply(b, y)
       call check(norm2(y) > 0, "apply")
-      ! A created solver may be created again; kinds of integers do not matter.
+      ! Create may be called again for an existing solver. Extents may have any integer kind.
       call solver%create(3_int64, 2_int64, 1_int64)
       call dpcg_solve_once(center, east, north, top, b, x, rel_tol, 300, n)
       call check(n == 0, "a guess that meets the test")
@@ -152,7 +154,7 @@ contains
       call check_solution(x, "without regions")
    end subroutine with_regions
 
-   ! Ghost cells around the arrays hold NaN, which the library must neither use nor trap on.
+   ! The ghost cells contain NaN. The library must not use these values, and they must not cause a trap.
    subroutine with_padding()
       type(dpcg_solver) :: solver
       integer, parameter :: ld = nx + 2, rows = ny + 3
@@ -193,7 +195,7 @@ contains
       call check(status == RRB_ERR_ARGUMENT .and. index(message, "a multiple of leading_dimension = 14") > 0, "planes")
    end subroutine with_padding
 
-   ! Sections of larger arrays are copied by the compiler.
+   ! The compiler copies noncontiguous sections of larger arrays.
    subroutine with_sections()
       type(dpcg_solver) :: solver
       real(c_double), allocatable :: all(:, :, :, :)

@@ -1,12 +1,12 @@
-! Sparse matrices by type(sparse_solver), as a user of the installed package would hold them. Exit status 0: all as
-! documented.
+! A user's program for sparse matrices with type(sparse_solver), built against the installed package. Exit status 0: the
+! library behaves as documented.
 program sparse
    use, intrinsic :: iso_c_binding, only: c_double, c_int32_t, c_int64_t
    use, intrinsic :: iso_fortran_env, only: int64
    use rrbsolver
    implicit none
 
-   ! [10 . 20 .] [. 30 . 40] [50 . 60 70] [. . . 80]
+   ! Sample matrix with the rows [10 . 20 .] [. 30 . 40] [50 . 60 70] [. . . 80].
    integer, parameter :: row_ptr(5) = [1, 3, 5, 8, 9], col(8) = [1, 3, 2, 4, 1, 3, 4, 4]
    real(c_double), parameter :: values(8) = [10, 20, 30, 40, 50, 60, 70, 80], x(4) = [1, 10, 100, 1000]
    type(sparse_solver) :: a, b
@@ -34,7 +34,7 @@ program sparse
    call b%create_csc(2_int64, 1_int64, [1_int64, 3_int64], [2_int64, 1_int64], [3.0_c_double, 4.0_c_double])
    call b%multiply([1.0_c_double], y(1:2))
    call check(equal(y(1:2), [4, 3]), "by columns, indices of 8 bytes")
-   ! Half of a symmetric matrix.
+   ! One triangle of a symmetric matrix.
    call b%create_coo(2, 2, [1, 1, 2], [1, 2, 2], values(1:3))
    call b%factorize()
    call b%get(RRB_INFO_TRIANGLE, number)
@@ -44,7 +44,7 @@ program sparse
    call a%multiply(x, y)
    solution = 0
    call a%solve(y, solution)
-   ! The condition of the sample is below 10: the error is at most that times the residual.
+   ! The condition number of the sample is below 10, so the relative error is at most 10 times the relative residual.
    call check(all(abs(solution - x) < 1e-8_c_double), "solve")
    call a%get(RRB_INFO_SOLVER, number)
    call check(number == RRB_SOLVER_IDR, "the method in use")
@@ -87,7 +87,7 @@ program sparse
 
 contains
 
-   ! Sums of whole numbers are exact.
+   ! Sums of integers are exact.
    logical function equal(a, b)
       real(c_double), intent(in) :: a(:)
       integer, intent(in) :: b(:)

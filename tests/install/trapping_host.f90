@@ -1,5 +1,6 @@
-! A Fortran host that traps invalid operations, divisions by zero, overflows and underflows (-ffpe-trap): closed basins with
-! 30 % land, every format and cycle. Halting modes and exception flags are as before after every call and in the monitor.
+! A Fortran host that traps invalid operations, divisions by zero, overflows and underflows (-ffpe-trap). It solves on
+! closed basins with 30 % land, with every storage format and cycle. After every call and in the monitor, halting modes
+! and exception flags must be unchanged.
 module watch
    use, intrinsic :: ieee_arithmetic
    use, intrinsic :: iso_c_binding, only: dp => c_double
@@ -67,12 +68,12 @@ program trapping_host
    print '(a,i0,a)', 'trapping host: ', calls, ' iterations, all as before'
    call quiet()
 contains
-   ! What the host itself has raised is not asked for.
+   ! Clears the flags that the host itself has raised.
    subroutine quiet()
       call ieee_set_flag(ieee_all, .false.)
    end subroutine quiet
 
-   ! In [0, 100).
+   ! Returns a pseudorandom integer from 0 to 99.
    integer function random_percent()
       seed = iand(seed*1103515245_int64 + 12345_int64, 2147483647_int64)
       random_percent = int(mod(seed/65536_int64, 100_int64))
