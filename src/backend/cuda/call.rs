@@ -10,7 +10,7 @@ use crate::grid::cells::Cells;
 use crate::report::Observer;
 use std::time::Instant;
 
-/// What a failed allocation in this file was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const PLANES: &str = "a list of planes";
 
 /// State of one call.
@@ -31,8 +31,7 @@ pub struct Call<'a> {
     pub(super) seconds_transfer: &'a mut f64,
 }
 
-/// An array on the device, or its copy there, whose rows and planes are contiguous.
-/// Returns the array's description: the caller's device array if `device` is nonzero, else its staged copy.
+/// Returns the layout of the caller's device array if `device` is nonzero, else of the staged copy at `staged`.
 /// A staged copy has contiguous rows and planes.
 pub fn place(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize)) -> CellArray {
     let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, of.nx, of.plane()) };
@@ -143,7 +142,7 @@ pub trait Attempts {
         f(self).map_err(|error| *self.failed() = Some(error)).ok()
     }
 
-    /// Called before each step that does its own work; by default nothing.
+    /// Runs before each step that launches its own kernels. By default nothing happens.
     fn begin_step(&mut self) {}
 
     /// Runs a step without a result.

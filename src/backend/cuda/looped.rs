@@ -1,6 +1,6 @@
-//! The PCG loop on a device, for all families. This file has the scalars that device and host share, the CUDA graphs
-//! that repeat iterations, and the function (`run`) that launches the loop and reads its result. A family implements
-//! `Looped` with its steps. The device takes the decisions of the loop: kernels/common/scalars.cuh.
+//! The PCG loop on a device, for all families: the scalars that device and host share, and the CUDA graphs that repeat
+//! iterations. `run` launches the loop and reads its result. A family implements `Looped` with its steps. The device
+//! takes the decisions of the loop (kernels/common/scalars.cuh).
 
 use super::driver::{Device, Loop, Pinned, Stream};
 use super::launch::{Address, RING, ReportArgs, Scalars, Step};

@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// The same check for an array in the caller's order.
+    /// In the caller's order, each of two devices owns exactly its half of the rows.
     #[test]
     fn devices_have_rows_of_the_caller() {
         let g = Geometry { nx: 8191, ny: 8191, cx: 4096, cy: 4096, part_rows: 512, sharers: 2, ..Geometry::default() };

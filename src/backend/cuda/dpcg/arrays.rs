@@ -5,7 +5,7 @@ use crate::backend::cuda::launch::{Address, CellBox};
 use crate::error::{Error, Result, push};
 use crate::grid::cells::Cells;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const LIST: &str = "a list of memory";
 
 /// Arrays of equal length with zeros before and after each (kernels/dpcg/box.cuh).
@@ -90,7 +90,7 @@ pub struct Pool {
     kept: Vec<Memory>,
     /// Zeroed memory of the solver's vectors, usable as workspace during a factorization.
     lent: Room,
-    /// Number of its first bytes that were overwritten.
+    /// Number of bytes of `lent`, from the first one, that were overwritten.
     written: usize,
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Result, push};
 use crate::grid::cells::Cells;
 use crate::grid::components::ZERO_ROW_SUM;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const GRIDS: &str = "the grids of multigrid";
 
 /// A coarse grid.

@@ -13,7 +13,7 @@ use crate::backend::reference::dpcg::vertex::transfer::{SEMI, coarse_cells, dire
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const GRIDS: &str = "the grids of multigrid";
 
 /// A grid with a smoother, and the transfer to the next coarser grid.

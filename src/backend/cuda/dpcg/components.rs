@@ -10,7 +10,7 @@ use crate::error::{Result, collected, zeroed};
 use crate::grid::cell_components::ComponentList;
 use crate::grid::cells::Cells;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const COMPONENTS: &str = "components";
 
 /// Components of the matrix that was inspected last.

@@ -17,7 +17,7 @@ use crate::grid::regions::Regions;
 use crate::runtime::team::Team;
 use std::time::Instant;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const DEFLATION: &str = "deflation vectors";
 
 /// The method that solves systems with E.

@@ -9,7 +9,7 @@ use crate::backend::cuda::launch::{
 };
 use crate::error::Result;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const INVERSE: &str = "the inverse of a coarse matrix";
 
 /// A matrix that is replaced by its inverse.
@@ -100,8 +100,8 @@ impl Dense {
         NullArgs { from, to, diagonal, null_of, nulls, shift, largest, n: self.n as i32, add: i32::from(add) }
     }
 
-    /// Turns the inverse G into the pseudoinverse (I - u u^T / k) G (I - u u^T / k), where k = u^T u, for each null
-    /// vector u. With `shifted` it adds u u^T / (c k^2), the inverse for A + c u u^T.
+    /// Replaces the inverse G by Q G Q with Q = I - u u^T / k and k = u^T u, for each null vector u. This product is
+    /// the pseudoinverse. With `shifted` it adds u u^T / (c k^2), which yields the inverse of A + c u u^T.
     pub fn complete(&mut self, stream: &Stream, shifted: bool) -> Result<()> {
         if shifted {
             launch::find_shifts(stream, &self.null_args(false))?;

@@ -8,7 +8,7 @@ use crate::backend::cuda::launch::{Added, Address, CHUNK, CellLabels, LabelledAr
 use crate::error::{Result, reset};
 use crate::grid::cells::Cells;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const LABELS: &str = "cells by label";
 
 /// Numbers per label: sum, sum of magnitudes, mean, kept mean.

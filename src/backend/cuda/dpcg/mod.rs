@@ -4,7 +4,7 @@
 //! `source` stores the matrix, and `components` finds its connected components. `labelled` computes sums over
 //! components and regions. `survey` inspects a matrix, and `regions` and `deflation` implement the deflation.
 //! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` are preconditioners. `state` holds the
-//! data of a factorization. `fused` executes an iteration in few passes, `run` has the steps of PCG and its loop, and
+//! data of a factorization. `fused` executes an iteration in few passes. `run` has the steps of PCG and its loop.
 //! `ends` has the start and the end of a solve.
 
 mod aggregated;

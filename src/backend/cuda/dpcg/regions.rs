@@ -7,7 +7,7 @@ use crate::backend::cuda::launch::{Address, CellLabels};
 use crate::error::{Result, collected, zeroed};
 use crate::grid::regions::{NONE, Regions};
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const REGIONS: &str = "deflation regions";
 
 /// Bit that marks the removed unknown of a null vector (kernels/dpcg/dense.cuh).

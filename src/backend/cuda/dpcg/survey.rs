@@ -20,7 +20,7 @@ use crate::runtime::team::Team;
 use std::cell::OnceCell;
 use std::mem::offset_of;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const SURVEY: &str = "the inspection of the matrix";
 
 /// Largest number of cells that may create classes before the threads notice that there are too many: all threads at

@@ -26,7 +26,7 @@ struct System {
 }
 
 impl System {
-    /// A two-phase problem. The bubbles of each octant have one label; cells in the liquid have none.
+    /// Returns a two-phase problem. The bubbles of each octant have one label; cells in the liquid have none.
     fn of(set: &str, [nx, ny, nz]: [usize; 3], contrast: f64) -> Self {
         let problem = TwoPhase::new(set, [nx, ny, nz], contrast);
         let cells = Cells { nx, ny, nz };
@@ -37,7 +37,7 @@ impl System {
         Self { cells, center: problem.center, forward, labels }
     }
 
-    /// A matrix whose couplings are strong with probability `part`, with random labels.
+    /// Returns a matrix whose couplings are strong with probability `part`, with random labels.
     fn random([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
         let (cells, mut random) = (Cells { nx, ny, nz }, SplitMix(seed));
         let (n, size, steps) = (cells.count(), cells.size(), cells.steps());
@@ -93,7 +93,7 @@ impl System {
         self
     }
 
-    /// Random couplings, a fraction `part` of them zero, so that there are several components and uncoupled cells. Some
+    /// Returns random couplings, a fraction `part` of them zero, for several components and uncoupled cells. Some
     /// rows of the first half have a positive row sum.
     fn broken([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
         let mut system = Self::random([nx, ny, nz], 0.0, seed);

@@ -17,7 +17,7 @@ use crate::runtime::heap::boxed;
 use crate::runtime::number::Real;
 use bytemuck::{Pod, Zeroable};
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const GRIDS: &str = "the grids of multigrid";
 
 /// Indices of the arrays in `vectors`; the second x is at X + 1.

@@ -129,14 +129,16 @@ impl CellFindings {
 /// Largest number of strong groups whose extents are stored (kernels/dpcg/survey.cuh).
 pub const MOST_GROUPS: usize = 1000;
 
-/// Use of a sum: it is stored, or it updates the scalars as rho = <r, M^-1 r> or ends the iteration with sigma = <p, P
-/// A p>.
+/// Use of a sum over all cells (kernels/dpcg/box.cuh).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
+    /// The sum is stored.
     Kept = 0,
+    /// The sum is rho = <r, M^-1 r> of an iteration and updates the scalars.
     Rho = 1,
+    /// The sum is sigma = <p, P A p> and ends the iteration.
     LastSigma = 2,
-    /// <Z^T q, t> = <p, q> - <p, P A p> ends the iteration.
+    /// The sum is <Z^T q, t> = <p, q> - <p, P A p> and ends the iteration.
     LastPart = 3,
 }
 
@@ -206,7 +208,7 @@ impl CoarseningArgs {
 }
 
 impl RestrictFinestArgs {
-    /// Restricts the residual of x number `from`.
+    /// Returns the arguments that restrict the residual of the x with index `from`.
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
         let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
@@ -352,14 +354,14 @@ plain_kernels! {
     CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes out = a + f out.
     CellDirect cell_direct(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Forward pass: computes r -= alpha P A p and v = D^-1 r, with <r, r> and <r, M^-1 r>. The digit is the order of
-    /// the series.
+    /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. The digit is the order of
+    /// the Neumann series K; K = I for order 0.
     Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
     /// Forward pass with a Neumann series of order 1.
     Descend1 descend_1(FusedArgs) = "dpcg_descend_1_f64", |a| a.blocks(), FusedArgs::block(1);
     /// Forward pass with a Neumann series of order 2.
     Descend2 descend_2(FusedArgs) = "dpcg_descend_2_f64", |a| a.blocks(), FusedArgs::block(2);
-    /// Backward pass: computes z = v, x += alpha p, p = z + beta p and q = A p, with <p, q>.
+    /// Backward pass: computes z = K^T v, x += alpha p, p = z + beta p and q = A p, with <p, q>.
     Ascend0 ascend_0(FusedArgs) = "dpcg_ascend_0_f64", |a| a.blocks(), FusedArgs::block(0);
     /// Backward pass with a Neumann series of order 1.
     Ascend1 ascend_1(FusedArgs) = "dpcg_ascend_1_f64", |a| a.blocks(), FusedArgs::block(1);

@@ -202,8 +202,8 @@ impl Looped for Run<'_> {
         if self.k.may_aggregate { most.min(self.patience - self.looped) } else { most }
     }
 
-    /// A loop that the device has already begun has the limits of its start. If these are not the limits of `at`, the
-    /// start is repeated and the loop begins with the right limits.
+    /// Returns whether the device has already begun the loop with the limits of `at`. If the loop has other limits, the
+    /// start is repeated and no loop runs.
     fn begin(&mut self, at: &State) -> Result<bool> {
         let mut begun = self.is_looping();
         if begun && !has_limits(&self.k.scalars, at) {
@@ -214,8 +214,8 @@ impl Looped for Run<'_> {
         Ok(begun)
     }
 
-    /// Queues the kernels that usually follow the loop. If the loop continues instead, they have only changed x where
-    /// later kernels rewrite it.
+    /// Queues the kernels that usually follow the loop. If the loop continues instead, these kernels change at most
+    /// values of x that later kernels rewrite.
     fn follow(&mut self, test: &Test) -> Result<()> {
         if test.confirms {
             self.k.residual(self.stream, self.source, How::Loop)?;

@@ -1,7 +1,7 @@
 //! RRB-PCG on a CUDA device (docs/theory/rrb.md), with the steps of the `cpu` backend. All levels are stored by colour.
 //!
 //! Setup: `division` distributes rows among several devices. `source` stores A, and `components` counts connected
-//! components. `packed` holds the data of a factorization and `setup` computes them. `aggregated` is the preconditioner
+//! components. `packed` holds the data of a factorization, which `setup` computes. `aggregated` is the preconditioner
 //! by aggregation, which can replace the levels. `projection` computes means over singular components.
 //!
 //! Preconditioner: `program` writes a list of kernels, `schedule` groups them into launches, `launches` runs them, and
@@ -49,7 +49,7 @@ use run::Run;
 use setup::Fetched;
 use source::{Source, SourceShape, Staging};
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const SOLVER: &str = "a solver's lists";
 
 /// The `cuda` backend.

@@ -148,7 +148,7 @@ pub struct Packed {
     /// Sweeps are in f32, but the coarsest system's inverse remains in f64, in a separate kernel (`MOST_FOR_SHORT`).
     pub wide_remainder: bool,
     pub first: SchurArrays,
-    /// See `Shape::reads_once`.
+    /// Whether the cache holds only the data that an iteration reads repeatedly (`Shape::reads_once`).
     pub reads_once: bool,
     pub remainder: Remainder,
     pub rest: RemainderPlaces,
@@ -245,7 +245,7 @@ fn transient_bytes(shape: &Shape) -> Result<usize> {
     Ok(plan.used)
 }
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const LEVELS: &str = "lists of levels";
 /// Largest number of vectors of a grid: z, y, and r, d, q, u of a recursion.
 const MOST_VECTORS: usize = 6;

@@ -10,7 +10,7 @@ use crate::backend::steps::cycle::{Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::error::{Error, Result, collected, push};
 use std::ops::Range;
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 pub(super) const OPS: &str = "the list of steps";
 
 /// Executes recorded steps when a scalar is needed, for the estimates of a cycle's bounds.

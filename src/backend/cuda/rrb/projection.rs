@@ -37,7 +37,7 @@ pub struct Projection {
     seen: Vec<f64>,
 }
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const RUNS: &str = "the runs of singular components";
 
 /// Returns the runs of `colours`, row by row.

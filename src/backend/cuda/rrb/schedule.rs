@@ -9,8 +9,8 @@ use crate::backend::cuda::launch::{Geometry, MOST_BLOCKS, MOST_GRIDS, Op, flag, 
 use crate::backend::steps::cycle::Recursion;
 use crate::error::{Result, extend};
 
-/// Pieces of x += alpha p per block while other blocks execute the steps on small grids. On an H200 a piece takes 1.25
-/// us and the steps about 20 us (docs/benchmarks/gpu.md).
+/// Largest number of pieces of x += alpha p per block while other blocks execute the steps on small grids. On an H200 a
+/// piece takes 1.25 us, and the steps take 20 us (docs/benchmarks/gpu.md).
 const X_ROUNDS: u32 = 16;
 
 /// Blocks of a cluster, in order of preference.

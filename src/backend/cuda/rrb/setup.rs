@@ -30,10 +30,10 @@ use std::mem::offset_of;
 /// Names of the arrays of a matrix, in the order of the kernels.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
-/// Limit for the end of a truncated hierarchy. If every row of the matrix that a grid leaves has sum_j |a_ij| <= WEAK
-/// c_i, diag(A_l) replaces that matrix in M. By Gershgorin's theorem, the eigenvalues of D^-1 A_l are then in [1 -
-/// WEAK, 1 + WEAK]. Waves over the rivers of docs/benchmarks/gpu.md need as many iterations as with all levels; with
-/// 0.6 they need up to 9 instead of 7.
+/// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
+/// sum_j |a_ij| <= WEAK c_i, then D = diag(A_l) replaces A_l in M. By Gershgorin's theorem, the eigenvalues of D^-1 A_l
+/// are then between 1 - WEAK and 1 + WEAK. Waves over the rivers of docs/benchmarks/gpu.md need as many iterations as
+/// with all levels. With a limit of 0.6 they need up to 9 instead of 7.
 const WEAK: f64 = 0.3;
 
 /// Minimum fraction of a grid's tiles with equal rows for which sweeps test for such tiles. On grids without such
@@ -53,7 +53,7 @@ fn uniform_is(wanted: &str) -> bool {
     std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
 }
 
-/// What a failed allocation was for; part of its error message.
+/// Purpose of the allocations, for error messages.
 const ARRAYS: &str = "the list of arrays";
 
 /// Host copy of a matrix whose arrays are on the device.
@@ -553,6 +553,7 @@ impl Packed {
                 target[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
             }
         }
+        // Largest center c_i = s_i - sum_j a_ij; the fetched diagonal contains the row sums s_i.
         let (mut largest, mut center) = (0.0f64, 0.0f64);
         for (i, j) in (0..n).map(|k| (k % grid.nx, k / grid.nx)) {
             let (c, up) = (ring_index(grid.nx, i, j), ring_stride(grid.nx));
@@ -567,6 +568,7 @@ impl Packed {
         natural.factorize(setup, &context, None)?;
         if invert {
             let mut inverse: Vec<f64> = zeroed(n * n, "the inverse of the coarsest system")?;
+            // Column k is the solution for unit vector k. The largest entry of a definite matrix is on the diagonal.
             for (k, column) in inverse.chunks_exact_mut(n).enumerate() {
                 let z = &mut natural.grids[0].z;
                 z.fill(0.0);

@@ -1,5 +1,5 @@
-//! Start of a solve. Either a kernel only inspects the caller's arrays, or all steps before the loop and the loop
-//! itself are queued at once, with b scaled as in the last solve.
+//! Start of a solve. In general, a kernel inspects the caller's arrays first. In fused stages, the start and the loop
+//! are queued at once, with b scaled as in the last solve.
 
 use super::run::{Begun, Origin, Run, Stage, Start, Way};
 use crate::backend::cuda::launch;
@@ -89,8 +89,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Repeats the start from the caller's arrays, which are unchanged, after a loop with other limits has overwritten
-    /// it.
+    /// Repeats the start from the caller's arrays, which are unchanged. A loop with other limits has overwritten the
+    /// results of the previous start.
     pub fn begin_again(&mut self) -> Result<()> {
         self.stream.wait()?;
         let criterion = self.criterion.take();
