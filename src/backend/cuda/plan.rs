@@ -75,6 +75,7 @@ impl Rows {
 }
 
 impl Plan {
+    /// Returns an empty plan of the memory that begins at `base`; use 0 to measure the size.
     pub fn new(base: Address) -> Self {
         Self { base, used: 0, owners: Vec::new() }
     }
@@ -84,6 +85,7 @@ impl Plan {
         self.bytes(8 * count)
     }
 
+    /// Assigns `bytes` bytes. Every address is a multiple of 256 bytes from the base.
     pub fn bytes(&mut self, bytes: usize) -> Address {
         let address = self.base + self.used as u64;
         self.used += bytes.next_multiple_of(256);

@@ -114,6 +114,7 @@ struct Chunk {
 }
 
 impl Chunk {
+    /// Returns the number of pieces that the threads copy.
     fn pieces(&self) -> usize {
         self.count.div_ceil(PIECE)
     }
@@ -163,6 +164,7 @@ impl Copies {
         self.run(stream, jobs, false)
     }
 
+    /// Copies page-locked arrays directly, and the other arrays through the buffers.
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
         for job in jobs.iter().filter(|job| job.locked) {
             job.copy_directly(stream, to_device)?;
@@ -210,6 +212,7 @@ impl Run<'_> {
         chunk
     }
 
+    /// Copies a piece of a chunk between the host array and its buffer, and counts the piece as done.
     fn copy(&self, piece: usize, chunk: usize) {
         let Chunk { job, first, count, first_piece } = self.chunks[chunk];
         let offset = (piece - first_piece) * PIECE;
@@ -267,6 +270,7 @@ impl Run<'_> {
         std::hint::spin_loop();
     }
 
+    /// Returns whether all pieces of a chunk have been copied.
     fn is_done(&self, chunk: usize) -> bool {
         self.done[chunk % BUFFERS].load(Ordering::Acquire) == self.chunks[chunk].pieces()
     }
@@ -342,6 +346,7 @@ impl Carrier {
         8 * self.chunk * BUFFERS
     }
 
+    /// Copies the jobs with the thread team, or with the calling thread alone if they are small.
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
         self.cut(jobs, to_device)?;
         for event in &self.copied {

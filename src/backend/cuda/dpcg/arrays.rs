@@ -69,6 +69,7 @@ impl Padded {
         Room { at: self.memory.address, bytes: self.memory.bytes }
     }
 
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.memory.bytes
     }
@@ -140,6 +141,7 @@ impl Pool {
         Ok(Self { free: self.kept, ..Self::default() })
     }
 
+    /// Returns the bytes of device memory that are not in use.
     pub fn bytes(&self) -> usize {
         self.free.iter().map(|memory| memory.bytes).sum()
     }
@@ -160,6 +162,7 @@ impl Pool {
         }
     }
 
+    /// Removes and returns the first free memory of exactly `bytes` bytes.
     fn found(&mut self, bytes: usize) -> Option<Memory> {
         self.free.iter().position(|memory| memory.bytes == bytes).map(|k| self.free.remove(k))
     }

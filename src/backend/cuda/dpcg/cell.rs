@@ -93,6 +93,8 @@ impl CellCentred {
         PairArgs { fine: *fine, coarse: grid.arguments.cells, ratio, unused: 0, of_coarse, scales, factor }
     }
 
+    /// Restricts the residual of `fine` to coarse grid l: each coarse value is the sum over its fine cells. Only red
+    /// cells contribute, since the last half-sweep has made the residual of black cells zero.
     fn restrict(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
         let a = self.pair(fine, l, self.grids[l].arguments.r, scale);
         if l == 0 && self.single {
@@ -102,6 +104,7 @@ impl CellCentred {
         }
     }
 
+    /// Adds the solution of coarse grid l to x of `fine`: the interpolation is constant on each coarse cell.
     fn interpolate(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
         let a = self.pair(fine, l, self.grids[l].arguments.x, scale);
         if l == 0 && self.single {
@@ -111,6 +114,7 @@ impl CellCentred {
         }
     }
 
+    /// Computes x = A^-1 r on the coarsest grid.
     fn solve_coarsest(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         let &CellArgs { r, x, .. } = grid;
         let (matrix, n) = (self.inverse.matrix(), self.inverse.n() as i32);

@@ -27,6 +27,7 @@ pub struct Grid {
 }
 
 impl Grid {
+    /// Allocates a grid with zeros in all arrays.
     fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, ratio: [usize; 3], value: usize) -> Result<Self> {
         let arrays = Padded::zeroed_in(pool, stream, 6, of.count(), of.plane(), value, GRIDS)?;
         let [center, x, y, z, r, solution] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
@@ -45,6 +46,7 @@ struct Scratch {
 }
 
 impl Scratch {
+    /// Allocates the partial sums, and borrows the row sums from the pool.
     fn new(pool: &mut Pool, stream: &Stream, finest: Cells) -> Result<Self> {
         let sizes = [8 * 3 * MOST_CELL_BLOCKS as usize, 24];
         let (memory, [partial, strengths]) = pool.lists(stream, sizes, GRIDS)?;

@@ -43,10 +43,12 @@ pub struct Conductances {
 }
 
 impl Conductances {
+    /// Describes conductances in memory of their own.
     fn of(own: Padded) -> Self {
         Self { at: own.at(0), stride: own.stride(), per_coupling: 1.0, own: Some(own) }
     }
 
+    /// Describes the conductances of `scale` times the caller's matrix, c = -scale a.
     fn of_matrix(source: &Source, scale: f64) -> Self {
         Self { at: source.m.east, stride: source.stride(), per_coupling: -scale, own: None }
     }
@@ -73,6 +75,7 @@ fn guard(of: Cells) -> usize {
 }
 
 impl Matrix {
+    /// Allocates the matrix of a grid with `offsets` offsets.
     fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
         let own = Padded::zeroed_in(pool, stream, offsets, of.count(), guard(of), value, GRIDS)?;
         Self::with(Conductances::of(own), pool, stream, of, value)
@@ -131,6 +134,7 @@ struct Scratch {
 }
 
 impl Scratch {
+    /// Allocates the partial sums, and borrows the row sums from the pool.
     fn new(pool: &mut Pool, stream: &Stream, finest: Cells) -> Result<Self> {
         let sums = 4 * MOST_CELL_BLOCKS as usize;
         let (memory, [partial, strengths]) = pool.lists(stream, [8 * sums, 32], GRIDS)?;

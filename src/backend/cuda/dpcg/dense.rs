@@ -79,6 +79,7 @@ impl Dense {
         pool.give(self.memory)
     }
 
+    /// Returns the number of unknowns.
     pub fn n(&self) -> usize {
         self.n
     }
@@ -138,6 +139,7 @@ impl Dense {
         launch::dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })
     }
 
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.memory.bytes
     }

@@ -10,6 +10,7 @@ use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::Result;
 
 impl Run<'_> {
+    /// Copies host arrays to the device and inspects the caller's arrays.
     fn see_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
         let (cells, input, scalars) = (self.source.cells, self.call.input, &mut self.k.vectors.scalars);
@@ -19,6 +20,7 @@ impl Run<'_> {
         self.call.inputs(scalars.fetch(self.stream)?)
     }
 
+    /// Returns the arguments of a copy between a vector and a caller's array.
     fn transfer(&self, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
         CellTransferArgs { cells: self.source.cells, array, vector, factor, sum: Sum::default() }
     }
@@ -31,6 +33,7 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Zeros a vector.
     pub fn fill(&self, vector: Address) -> Result<()> {
         self.stream.fill(vector, 0, 8 * self.source.of.count())
     }

@@ -20,6 +20,7 @@ impl State {
         self.is_fused() && self.passes != Passes::AroundCycle
     }
 
+    /// Returns the order of the Neumann series; 0 for Jacobi and multigrid.
     fn order(&self) -> usize {
         if let Passes::Series(order) = self.passes { order } else { 0 }
     }
@@ -56,6 +57,7 @@ impl State {
         self.ascend(stream, source, alone, [energy, part])
     }
 
+    /// Launches the forward pass of the series' order.
     fn descend(&self, stream: &Stream, a: &FusedArgs) -> Result<()> {
         [launch::descend_0, launch::descend_1, launch::descend_2][self.order()](stream, a)
     }
@@ -72,6 +74,7 @@ impl State {
         deflation.solve_with_product(stream, self.vectors.q, part)
     }
 
+    /// Returns the arguments that both passes share.
     fn passes_args(&self, source: &Source) -> FusedArgs {
         let order = self.order();
         let Vectors { x, r, p, q, z, s, other_p, norm_partial, .. } = self.vectors;

@@ -115,6 +115,7 @@ impl Labelled {
         self.sums_of(stream, &LabelledArgs { v, g, sum, ..self.arguments })
     }
 
+    /// Sums the slots, then the labels.
     fn sums_of(&self, stream: &Stream, a: &LabelledArgs) -> Result<()> {
         launch::slot_sums(stream, a)?;
         launch::label_sums(stream, a)

@@ -93,6 +93,7 @@ impl Cuda {
         }
     }
 
+    /// Makes the thread team for the inspection on the host.
     fn make_team(&mut self, cells: Cells) -> Result<()> {
         let members = if cells.count() < WORTH_A_TEAM { 1 } else { self.threads.clamp(1, cells.rows()) };
         if self.team.as_ref().map_or(0, Team::members) != members {

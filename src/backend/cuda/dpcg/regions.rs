@@ -54,6 +54,7 @@ impl RegionNumbers {
         self.numbers.at(0)
     }
 
+    /// Returns the regions as labels of cells.
     pub fn labels(&self) -> CellLabels {
         CellLabels { of: self.at(), wide: 0, count: self.count as u32 }
     }
@@ -63,6 +64,7 @@ impl RegionNumbers {
         pool.give(self.numbers.into_memory())
     }
 
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.numbers.bytes()
     }

@@ -11,6 +11,7 @@ use crate::grid::cells::{CellView, Cells, Kept};
 /// Cell indices have 31 bits, and one bit is used for marks.
 const MOST_CELLS: usize = 1 << 31;
 
+/// Returns an error if cell indices do not fit into 31 bits.
 fn check_numbers(of: Cells) -> Result<()> {
     if of.size().iter().all(|&n| i32::try_from(n).is_ok()) && of.count() <= MOST_CELLS {
         return Ok(());
@@ -35,6 +36,7 @@ impl Source {
         Ok(Self { of, cells: box_of(of), m, arrays })
     }
 
+    /// Returns the addresses of the arrays, center first.
     fn addresses(&self) -> [Address; 4] {
         [self.m.center, self.m.east, self.m.north, self.m.top]
     }
@@ -72,6 +74,7 @@ impl Source {
         self.arrays.stride()
     }
 
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.arrays.bytes()
     }

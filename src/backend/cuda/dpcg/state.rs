@@ -38,6 +38,7 @@ pub enum Passes {
 }
 
 impl Passes {
+    /// Returns which steps are fused with these options.
     pub fn of(setup: &Setup) -> Self {
         match setup.preconditioner {
             Preconditioner::Jacobi if setup.fused => Self::Series(0),
@@ -74,6 +75,7 @@ pub struct Vectors {
 }
 
 impl Vectors {
+    /// Returns the address of a vector of PCG.
     pub fn address(&self, v: VectorId) -> Address {
         [self.x, self.b, self.r, self.p, self.q, self.z][v.0]
     }
@@ -110,6 +112,7 @@ impl Vectors {
         Ok(scale[0])
     }
 
+    /// Returns the bytes of device memory.
     fn bytes(&self) -> usize {
         self.arrays.bytes() + self.memory.bytes
     }
@@ -231,6 +234,7 @@ impl State {
     }
 }
 
+/// Computes the multigrid preconditioner, or none for other preconditioners.
 fn multigrid(
     pool: &mut Pool,
     stream: &Stream,

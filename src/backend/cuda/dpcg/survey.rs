@@ -123,6 +123,7 @@ impl Surveyor {
         self.see(stream)
     }
 
+    /// Waits and returns the findings.
     fn see(&mut self, stream: &Stream) -> Result<&CellFindings> {
         stream.fetch_start(&mut self.findings, self.arguments.findings, size_of::<CellFindings>())?;
         stream.wait()?;

@@ -44,6 +44,7 @@ pub struct Source {
 }
 
 impl Source {
+    /// Returns how the nodes that CG works on are numbered.
     fn numbers(&self) -> Numbers {
         let g = self.g;
         let (step, first) = if self.schur.is_some() { (2, (g.shift_x + g.shift_y) % 2) } else { (1, 0) };
@@ -106,6 +107,7 @@ impl Aggregated {
         self.engine.launched().coarse_levels()
     }
 
+    /// Returns the bytes of device memory.
     pub fn bytes(&self) -> usize {
         self.engine.bytes() + self.place.bytes
     }

@@ -44,6 +44,7 @@ const PADDING: usize = 16;
 const MOST: usize = 32;
 
 impl Division {
+    /// A single device; grids are not divided.
     pub const NONE: Self = Self { devices: 0, from: 0, always: false, short: false };
 
     /// Returns the division for a number of devices. `RRBSOLVER_CUDA_DIVIDE=all` in the environment distributes all
@@ -118,6 +119,7 @@ impl Division {
     }
 }
 
+/// Returns the geometry of a grid that is not divided; the plane length is set later.
 fn geometry(layout: &Layout) -> Geometry {
     Geometry {
         nx: layout.grid.nx as i32,

@@ -49,6 +49,7 @@ struct Now<'a> {
 }
 
 impl Now<'_> {
+    /// Groups the steps into kernels and launches them.
     fn run(&mut self, mut ops: Vec<Op>) -> Result<()> {
         if ops.is_empty() {
             return Ok(());

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 impl Packed {
+    /// Returns the arguments of the scalar update at the end of the forward half.
     fn scalar_args(&self, how: How) -> ScalarArgs {
         ScalarArgs {
             scalars: self.scalars.at,
@@ -55,6 +56,7 @@ impl Packed {
         SchurArgs { v: self.first, partial: self.partial, how: how as i32, conditional }
     }
 
+    /// Returns the arguments of a cooperative kernel for the steps `range`.
     fn cycle_args(&self, range: Range<usize>, how: How) -> CycleArgs {
         let base = self.programs.base;
         let mut grids = [Level::default(); MOST_GRIDS];
@@ -82,6 +84,7 @@ impl Packed {
         }
     }
 
+    /// Returns the arguments of the product with the coarsest system's inverse, in f32 if sweeps store it in f32.
     fn rest_args(&self) -> Rest {
         let narrow = self.short() && !self.wide_remainder;
         let inverse = if narrow { self.rest.lines.narrow } else { self.rest.lines.inverse };
@@ -90,6 +93,7 @@ impl Packed {
         Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
     }
 
+    /// Returns the device address of step n.
     fn op_at(&self, n: usize) -> Address {
         self.ops_at + (n * size_of::<Op>()) as u64
     }
@@ -221,6 +225,7 @@ impl Packed {
         if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
     }
 
+    /// Copies r to the host, computes z = unit A_L^-1 r with the band factorization, and copies z back.
     fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
         let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
         let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };

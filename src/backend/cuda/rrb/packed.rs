@@ -42,6 +42,7 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Returns the shape of a factorization of `a`.
     pub fn new(a: &StencilView, setup: &Setup, division: Division) -> Self {
         Self {
             source: SourceShape::new(a, setup.block, division),
@@ -72,6 +73,7 @@ impl Shape {
         collected(std::iter::once(0).chain(recursions), LEVELS)
     }
 
+    /// Returns whether sweeps compute in f32.
     fn short(&self) -> bool {
         self.storage != Storage::F64
     }
@@ -344,6 +346,7 @@ impl Plans<'_> {
         Ok((grids, grid))
     }
 
+    /// Plans the arrays of the coarsest system with `n` nodes and `len` values per plane.
     fn remainder(&mut self, n: usize, len: usize, kind: &Remainder) -> RemainderPlaces {
         let ((real, _), short, plan) = (self.shape.sizes(), self.shape.short(), &mut self.stays);
         let inverted = if matches!(kind, Remainder::Inverse) { n } else { 0 };
@@ -380,6 +383,7 @@ fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &RemainderPlaces)
     }
 }
 
+/// Plans all arrays of a factorization from address `base` on.
 fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Result<Places> {
     let mut plan = Plan::new(base);
     let rows = &shape.source.division.geometry(&source.layout).1;
@@ -446,6 +450,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
 }
 
 impl Packed {
+    /// Allocates the memory of a factorization.
     pub fn new(stream: &Stream, shape: Shape, source: &Source) -> Result<Self> {
         let device = stream.device();
         // Sweeps use 32-bit indices.

@@ -59,6 +59,7 @@ impl<'a> Steps<'a> {
         Self { alone, ..self }
     }
 
+    /// Returns the grids of section k.
     fn grids(&self, k: usize) -> Range<usize> {
         self.sections[k]..self.sections.get(k + 1).copied().unwrap_or(self.grids)
     }

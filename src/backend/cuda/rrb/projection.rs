@@ -66,6 +66,7 @@ fn find(layout: &Layout, components: &Components, colours: &[Colour]) -> Result<
 }
 
 impl Runs {
+    /// Copies the runs to the device, with an index by component and the number of nodes per component.
     fn new(stream: &Stream, g: Geometry, runs: &[Run], components: usize, means: Address) -> Result<Self> {
         let mut start: Vec<u32> = zeroed(components + 1, RUNS)?;
         let mut nodes: Vec<f64> = zeroed(components, RUNS)?;
@@ -140,10 +141,12 @@ impl Projection {
             + self.means.as_ref().map_or(0, |m| m.bytes)
     }
 
+    /// Returns the arguments of the kernels for the vector v; none if no component is singular.
     fn arguments(&self, nodes: Nodes, v: Address) -> Option<ProjectionArgs> {
         self.sets.as_ref().map(|s| ProjectionArgs { v, ..s[usize::from(nodes == Nodes::System)].arguments })
     }
 
+    /// Computes the sums and means of each component.
     fn sums(&self, stream: &Stream, a: &ProjectionArgs, short: bool) -> Result<()> {
         if short {
             launch::run_sums_short(stream, a)?;

@@ -94,6 +94,7 @@ impl Fetched {
     }
 }
 
+/// Returns the arrays of `a` in the order of the kernels.
 fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
     let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
     collected([a.center, a.east, a.north].into_iter().chain(corners), ARRAYS)
@@ -200,6 +201,7 @@ impl Source {
         of_most(self.findings.window)
     }
 
+    /// Copies A to the storage by colour, as many rows at a time as the staging buffer holds.
     fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
         let views = views(a)?;
         let (nx, ny) = (a.grid.nx, a.grid.ny);
@@ -483,6 +485,7 @@ impl Packed {
         self.project(stream, components)
     }
 
+    /// Returns whether means were computed for the previous matrix or are needed for this one.
     fn projects(&self, components: &Components) -> bool {
         !(self.projection.is_empty() && components.singular() == 0)
     }

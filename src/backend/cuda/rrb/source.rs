@@ -17,6 +17,7 @@ pub struct Staging {
 }
 
 impl Staging {
+    /// Allocates the buffers.
     pub fn new(stream: &Stream, division: &Division, g: &Geometry) -> Result<Self> {
         let rows = Rows::natural(g);
         let place = |base| {
@@ -67,6 +68,7 @@ pub struct Source {
 }
 
 impl Source {
+    /// Allocates the memory of a matrix.
     pub fn new(stream: &Stream, shape: SourceShape) -> Result<Self> {
         let layout = Layout::new(shape.grid, shape.block);
         let (g, rows) = shape.division.geometry(&layout);

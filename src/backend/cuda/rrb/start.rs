@@ -156,6 +156,7 @@ impl Run<'_> {
         self.stream.fill(planes, 0, 32 * self.source.g.plane as usize)
     }
 
+    /// Returns the arguments of a copy between the storage by colour and a caller's array.
     pub fn transfer(&self, colours: Address, natural: CellArray, scale: f64) -> TransferArgs {
         TransferArgs { g: self.source.g, colours, natural: natural.values, ld: natural.ld, scale, guard: 0 }
     }

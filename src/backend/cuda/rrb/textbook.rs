@@ -178,6 +178,7 @@ impl Packed {
         launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars.at })
     }
 
+    /// Returns the arguments of the kernels that eliminate and recover red nodes.
     pub fn reduce_args(&self) -> ReduceArgs {
         let r = [self.first.r_b1[0], self.first.r_b2];
         ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r, scalars: self.scalars.at }
