@@ -20,8 +20,9 @@ const SKEW: [(isize, isize); 4] = [(2, 0), (0, 2), (1, 1), (-1, 1)];
 pub struct Band {
     /// Number of the node at each index of a ringed array, counted from 1; 0 if there is no node.
     number: Vec<u32>,
-    /// Index of node k in a ringed array; `node` contains (i, j) of node k.
+    /// Index of node k in a ringed array.
     place: Vec<usize>,
+    /// (i, j) of node k.
     node: Vec<(usize, usize)>,
     /// Index of a neighbour in a ringed array, minus the index of the node.
     steps: [isize; 4],

@@ -159,8 +159,8 @@ impl Search<'_> {
     }
 }
 
-/// Returns the reverse Cuthill-McKee order. In each component, the root is a pseudo-peripheral row: breadth-first
-/// searches continue from a row of the last level until the number of levels no longer increases.
+/// Returns the reverse Cuthill-McKee order. In each component, the root is a pseudo-peripheral row. It is found by
+/// breadth-first searches, each from a row of the last level, until the number of levels no longer increases.
 pub fn envelope_order(matrix: &Couplings) -> Result<Vec<u32>> {
     let mut search = Search { matrix, found: zeroed(matrix.rows(), WHAT)?, searches: 0 };
     let mut order = Vec::new();

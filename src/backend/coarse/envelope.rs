@@ -146,8 +146,9 @@ fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
 pub struct Candidate {
     /// Number of the node.
     pub k: usize,
-    /// s_k; `couplings` is the sum of the couplings to later nodes, sum_l a_kl.
+    /// Row sum s_k.
     pub excess: f64,
+    /// Sum of the couplings to later nodes, sum_l a_kl.
     pub couplings: f64,
     /// The node has no couplings to later nodes.
     pub is_last: bool,
@@ -155,7 +156,7 @@ pub struct Candidate {
 
 /// Matrix before `factorize`, factor afterwards.
 pub struct Envelope {
-    /// Row k, from its first column to the column before the diagonal, is stored at start[k] .. start[k + 1]. The first
+    /// Row k, from its first column to the column before the diagonal, is stored at `start[k] .. start[k + 1]`. The first
     /// `LANES` values belong to no row.
     start: Vec<usize>,
     /// Rows `end[k]` and later have no entries in columns 0 to k.
@@ -245,7 +246,7 @@ impl Envelope {
         Ok(())
     }
 
-    /// Returns the couplings between the nodes of a block: entry [k][l] for k < l.
+    /// Returns the couplings between the nodes of a block: entry `own[k][l]` for k < l.
     fn couplings_within(&self, block: usize, count: usize) -> [[f64; TOGETHER]; TOGETHER] {
         let mut own = [[0.0; TOGETHER]; TOGETHER];
         (1..count).for_each(|behind| {
@@ -255,7 +256,7 @@ impl Envelope {
         own
     }
 
-    /// Stores the entries of L between the nodes of a block after its elimination, l_lk = own[k][l] / d_k.
+    /// Stores the entries of L between the nodes of a block after its elimination, l_lk = `own[k][l]` / d_k.
     fn store_within(&mut self, block: usize, count: usize, own: &[[f64; TOGETHER]; TOGETHER]) {
         (1..count).for_each(|behind| {
             let row = &mut self.rows[self.start[block + behind]..self.start[block + behind + 1]];

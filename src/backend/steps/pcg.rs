@@ -107,9 +107,9 @@ pub trait PcgSteps: VectorSteps {
     }
 
     /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend cannot.
-    /// The loop replaces the one of `solver::krylov::pcg` and makes the same decisions; x includes all its steps. Sets
-    /// `iterations`, `norm` and `stopped`, and `rho` or `sigma` after a breakdown. Returns the reason for the end;
-    /// `Paused` if the observer stopped the loop, or else if another preconditioner may need less work.
+    /// This loop replaces the loop on the host and makes identical decisions. x includes all its updates. Sets
+    /// `iterations`, `norm` and `stopped`, and `rho` or `sigma` after a breakdown. Returns the code at the end of the
+    /// loop. The code is `Paused` if the observer stopped the loop, or if another preconditioner may need less work.
     fn iterate(&mut self, _at: &mut State) -> Option<Code> {
         None
     }

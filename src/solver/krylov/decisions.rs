@@ -104,13 +104,15 @@ pub(super) const ROUNDINGS: f64 = 64.0;
 /// Result of a residual replacement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replaced {
-    /// The recurred and the recomputed <r, r> differ by more than [`OFF`]; see also [`GAINED`] and [`LED_AWAY`].
+    /// The recurred and the recomputed <r, r> differ by more than the factor [`OFF`].
     pub(super) off: bool,
+    /// <r, r> has fallen by the factor [`GAINED`] since the last replacement.
     pub(super) gained: bool,
+    /// <r, r> has grown by more than the factor [`LED_AWAY`] since the last replacement.
     pub(super) led_away: bool,
 }
 
-/// Returns whether `square` is positive and finite, as it is for a definite matrix.
+/// Returns whether `square` is positive and finite. Squares of a definite matrix satisfy this condition.
 pub(super) fn is_positive(square: f64) -> bool {
     square > 0.0 && square.is_finite()
 }
@@ -401,7 +403,7 @@ mod tests {
         code: i32,
     }
 
-    /// Updates the state, given <r, M^-1 r>, <r, r> and <p, A p>.
+    /// Updates the state for the arguments <r, M^-1 r>, <r, r> and <p, A p>.
     type Decide = unsafe extern "C" fn(*mut Decided, f64, f64, f64);
 
     /// Returns the function of the emulated device, if the emulator is loaded.

@@ -1,5 +1,5 @@
-//! IDR(s) with biorthogonality for general matrices. Residuals lie in nested spaces of decreasing dimension, which are
-//! defined by orthogonality to s fixed shadow vectors.
+//! IDR(s) with biorthogonality for general matrices. Residuals are elements of nested spaces of decreasing dimension.
+//! These spaces are defined by orthogonality to s fixed shadow vectors.
 //!
 //! Source: van Gijzen and Sonneveld, Algorithm 913: an elegant IDR(s) variant that efficiently exploits biorthogonality
 //! properties, ACM TOMS 38 (2011). With right preconditioning, r is the residual of A x = b.
@@ -9,8 +9,8 @@ use crate::backend::steps::vectors::{KrylovSteps, VectorId};
 use crate::error::{Result, reserve, zeroed};
 use crate::report::StopReason;
 
-/// If |cos(t, r)| is below this value, omega is multiplied by `KAPPA` / |cos(t, r)|. A small omega would amplify
-/// rounding errors.
+/// If |cos(t, r)| is below this value, omega is multiplied by `KAPPA` / |cos(t, r)|. With a small omega, the
+/// coefficients of the next cycle would be inaccurate.
 const KAPPA: f64 = 0.7;
 /// State of the generator SplitMix64 before the first shadow vector. The vectors are consecutive parts of one sequence.
 const SEED: u64 = 42;

@@ -461,8 +461,8 @@ fn residual_replacement_looks_at_the_largest() {
     assert!(!State { norm2: 0.5 * exact.norm2, rho: exact.rho, ..at }.is_replacement_due());
 }
 
-/// Returns the decision after a replacement. The recomputed <r, r> is `norm2`, the recurred value is 1, and the value
-/// at the previous replacement is `before`. rho changes from 1 to `rho`.
+/// Returns the decision after a replacement. The recomputed <r, r> is `norm2`, and the recurred value is 1. At the
+/// previous replacement, <r, r> was `before`. rho changes from 1 to `rho`.
 fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
     let mut at = State { norm2: before, beta, ..started(State { norm2: before, ..somewhere() }) };
     let replaced = at.replace(1.0, norm2);

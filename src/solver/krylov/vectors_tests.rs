@@ -275,8 +275,8 @@ fn compare(name: &str, rows: &[Vec<(usize, f64)>], expected: &[(&str, Counts)]) 
             let norm = s.residual().sqrt();
             // The recurred and the true residual differ by rounding errors relative to the largest residual of the run.
             let met = norm <= 1.01 * s.test().threshold;
-            // Rule of the golden table: one iteration less than `low` is allowed if the residual of the last iteration
-            // is within 5 % of the tolerance.
+            // Rule of the golden table: `low` - 1 iterations are allowed if the residual of the last iteration is
+            // within 5 % of the tolerance.
             let close = end.iterations + 1 == low && s.told[end.iterations - 1] >= 0.95e-6;
             let counted = (low..=high).contains(&end.iterations) || close;
             if end.reason != StopReason::Converged || !met || !counted {

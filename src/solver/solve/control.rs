@@ -168,8 +168,9 @@ pub struct Fit {
     pub scale: f64,
     /// Bound for the change of the tested norm of b - A x by rounding of x / scale to subnormal numbers, scaled.
     pub lost: f64,
-    /// max |b| in the caller's unit, and max |center|, for the error message.
+    /// max |b| in the caller's unit, for the error message.
     pub input: f64,
+    /// max |center|, for the error message.
     pub center: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Begin of a solve: loads and scales the caller's b and initial guess, and computes their norms.
+//! Start of a solve: loads and scales the caller's b and initial guess, and computes their norms.
 
 use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite};
 use super::returned::start_again;

@@ -95,9 +95,9 @@ struct Solve<'c> {
     norms: Norms,
     test: Test,
     fit: Fit,
-    /// The solve recomputes the residual of the returned x on the whole grid. If CG runs on S1, the residual of CG
-    /// excludes the rounding errors of the elimination. On a singular system, x is shifted to the means of the guess at
-    /// the end.
+    /// The solve recomputes the residual of the completed x on the whole grid, for three reasons. If CG runs on S1, the
+    /// residual of CG excludes the rounding errors of the elimination. On a singular system, x is shifted to the means
+    /// of the guess at the end. Krylov methods other than PCG test only the recurred residual.
     checks: bool,
     /// Lower limit for the threshold of the recurred residual.
     futile: f64,
@@ -365,9 +365,10 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
     }
 }
 
-/// Solves A x = b if b is in the null space up to rounding. x is the mean of the guess on each component; A x is then
-/// the row sums times this mean, which are almost zero. The guess is returned unchanged if its residual fails the test
-/// but is not larger. `given` is the 2-norm of b before projection, to which residuals are relative.
+/// Solves A x = b if b is in the null space up to rounding. x is the mean of the guess on each component. A x is then
+/// the row sums times this mean, and the row sums are almost zero. The guess is returned unchanged if this x fails the
+/// test and the residual of the guess is not larger. `given` is the 2-norm of b before the projection. Residuals are
+/// relative to this norm.
 fn constant_solution(
     s: &mut dyn SolveSteps,
     c: &Control,

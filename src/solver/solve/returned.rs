@@ -27,8 +27,8 @@ pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) 
     (largest, returned_residual(s, c, scale))
 }
 
-/// Computes the tested norm of b - A x on the whole grid for a completed x. b is loaded from the caller's array, and
-/// its means are subtracted on a singular system. The reduced b1 may be overwritten.
+/// Computes the tested norm of b - A x on the whole grid for a completed x. Loads b from the caller's array. On a
+/// singular system, subtracts the means of b. May overwrite the reduced b1.
 pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
     let square = if c.singular() {
@@ -58,9 +58,10 @@ pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     norm2
 }
 
-/// Computes the preconditioned norm of b - A x for the guess in the caller's array. `far` is the 2-norm of b - A x if
-/// the guess is outside the range of f32 sweeps; b and x are then divided by a power of two near `far`. Overwrites x
-/// and b.
+/// Computes the preconditioned norm of b - A x for the guess in the caller's array. Overwrites x and b.
+///
+/// `far` is the 2-norm of b - A x if this residual is outside the range of f32 sweeps. The system is then divided by a
+/// power of two near `far`.
 pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
     // A fused step might omit the red values of x.

@@ -108,7 +108,8 @@ impl CoarseMatrix {
         Ok(Self { matrix, shift, method })
     }
 
-    /// Computes the columns of the inverse that belong to thread `member` of `members`. Empty without a factor.
+    /// Computes the columns of the inverse that thread number `member` of `members` threads owns. Empty without a
+    /// factor.
     pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
         let mut columns = Vec::new();
         if let Method::Cholesky(factor) = &self.method {
@@ -242,8 +243,8 @@ impl CoarseMatrix {
     }
 }
 
-/// Factorizes E. If a pivot is at most 1e-14 of its diagonal entry, it is rounding error: the vector depends linearly
-/// on the others and is zero in every solution.
+/// Factorizes E. A pivot of at most 1e-14 times its diagonal entry is rounding error. The vector then depends linearly
+/// on the others, and its entry is zero in every solution.
 fn factor(matrix: &Couplings) -> Result<Direct> {
     const NEGLIGIBLE: f64 = 1e-14;
     Direct::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
@@ -284,8 +285,9 @@ for_each_isa! {
 struct Shift {
     /// Null vector to which each deflation vector belongs, counted from 1; 0 if none.
     of: Vec<u32>,
-    /// k of each null vector; the next field contains c.
+    /// k = u^T u of each null vector.
     size: Vec<f64>,
+    /// c of each null vector.
     c: Vec<f64>,
 }
 

@@ -1,5 +1,5 @@
-//! Tests of deflation: iteration counts of a reference implementation of deflated PCG (Tang, Nabben, Vuik and Erlangga
-//! 2009) against the golden table, and properties of the projection P.
+//! Tests of deflation. A reference implementation of deflated PCG (Tang, Nabben, Vuik and Erlangga 2009) must need the
+//! iteration counts of the golden table. Further tests check properties of the projection P.
 
 use super::*;
 use crate::grid::cell_components::Strong;
