@@ -156,8 +156,8 @@ pub struct Candidate {
 
 /// Matrix before `factorize`, factor afterwards.
 pub struct Envelope {
-    /// Row k, from its first column to the column before the diagonal, is stored at `start[k] .. start[k + 1]`. The first
-    /// `LANES` values belong to no row.
+    /// Row k, from its first column to the column before the diagonal, is stored at `start[k] .. start[k + 1]`. `LANES`
+    /// values that belong to no row precede row 0.
     start: Vec<usize>,
     /// Rows `end[k]` and later have no entries in columns 0 to k.
     end: Vec<u32>,

@@ -48,7 +48,7 @@ pub enum Next {
 /// Largest number of restarts per solve. Each restart reduces the rounding errors that the initial guess causes by
 /// about 1e-15. After three restarts, even a guess 1e45 times too large no longer affects the residual.
 pub const MOST_RESTARTS: usize = 3;
-/// Another restart is allowed if the last restart reduced the norm at least by this factor. At the rounding level, a
+/// Another restart is allowed if the last restart reduced the norm to at most this fraction. At the rounding level, a
 /// restart reproduces the previous residual.
 pub const WORTH: f64 = 0.5;
 
@@ -108,7 +108,8 @@ pub(super) struct Replaced {
     pub(super) off: bool,
     /// <r, r> has fallen by the factor [`GAINED`] since the last replacement.
     pub(super) gained: bool,
-    /// <r, r> has grown by more than the factor [`LED_AWAY`] since the last replacement.
+    /// <r, r> has grown by more than the factor [`LED_AWAY`] since the last replacement. False if r was not replaced
+    /// since the start.
     pub(super) led_away: bool,
 }
 

@@ -95,9 +95,9 @@ struct Solve<'c> {
     norms: Norms,
     test: Test,
     fit: Fit,
-    /// The solve recomputes the residual of the completed x on the whole grid, for three reasons. If CG runs on S1, the
-    /// residual of CG excludes the rounding errors of the elimination. On a singular system, x is shifted to the means
-    /// of the guess at the end. Krylov methods other than PCG test only the recurred residual.
+    /// The completed x is tested on the whole grid, for one of three reasons. If CG runs on S1 or with deflation, the
+    /// residual of CG excludes rounding errors of the completion. On a singular system, x is shifted to the means of
+    /// the guess at the end. Krylov methods other than PCG test only the recurred residual.
     checks: bool,
     /// Lower limit for the threshold of the recurred residual.
     futile: f64,
@@ -325,8 +325,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         }
         self.missed = norm;
         at.restarts += 1;
-        // The whole grid has added `added` to the square of the recurred norm. The next run lowers the threshold on S1
-        // by twice this square, but at most to `WORTH` times the threshold.
+        // The square of the recomputed norm exceeds the square of the recurred norm by `added`. The next run subtracts
+        // 2 `added` from the square of its threshold. The new threshold is at least `WORTH` times the caller's
+        // threshold.
         let added = (norm * norm - recurred * recurred).max(0.0);
         let least = WORTH * threshold;
         at.test.threshold = self.wanted((threshold * threshold - 2.0 * added).max(least * least).sqrt());
