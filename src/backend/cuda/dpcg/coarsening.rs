@@ -33,8 +33,8 @@ pub struct Grid {
 /// Conductances c_o(p) = -A(p, p + o), stored offset by offset.
 pub struct Conductances {
     /// Address of the first offset's first value.
-    /// Number of values from one offset to the next.
     pub at: Address,
+    /// Number of values from one offset to the next.
     pub stride: usize,
     /// Conductance per unit of a stored coupling: -scale for the caller's matrix, else 1.
     pub per_coupling: f64,
@@ -125,11 +125,12 @@ impl Grid {
 /// Workspace of the setup: partial sums, row sums of two grids, exact weights and products. The latter three are in the
 /// pool's workspace, the solver's vectors.
 struct Scratch {
-    /// Partial sums, and strengths of the directions with the number of rows.
     memory: Memory,
+    /// Partial sums of the blocks.
     partial: Address,
+    /// Sums of the strengths in x, y and z over all rows, and the number of rows.
     strengths: Address,
-    /// Row sums of grids with even and with odd numbers. Odd grids have fewer points than the finest grid.
+    /// Row sums of grids with even and with odd numbers. No grid has more points than the finest one.
     excess: [Address; 2],
 }
 

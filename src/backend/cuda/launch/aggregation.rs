@@ -89,7 +89,7 @@ plain_kernels! {
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Matches pairs to aggregates of at most four nodes, whose quality is tested.
     MatchFour match_four(PairArgs) = "agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Matches aggregates of four to aggregates of at most eight nodes, whose quality is tested.
+    /// Matches aggregates of at most four nodes to aggregates of at most eight nodes, whose quality is tested.
     MatchEight match_eight(PairArgs) = "agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Marks the first row of each pair, and the rows without partner.
     MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;

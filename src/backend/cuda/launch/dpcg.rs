@@ -13,7 +13,7 @@ const CELL_THREADS: u32 = 256;
 const BLOCK: (u32, u32) = (CELL_THREADS, 1);
 /// Largest number of blocks of a launch.
 pub const MOST_CELL_BLOCKS: u32 = 528;
-/// Six blocks for each of 132 multiprocessors (kernels/dpcg/labelled.cuh).
+/// Largest number of blocks of `slot_sums`: six for each of 132 multiprocessors (kernels/dpcg/labelled.cuh).
 const MOST_SLOT_BLOCKS: u32 = 792;
 /// Threads per block of the cycle below the finest grid (kernels/dpcg/vertex.cuh).
 pub const VERTEX_CYCLE_THREADS: u32 = 1024;
