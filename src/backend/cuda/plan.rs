@@ -62,7 +62,7 @@ impl Rows {
         for (start, device) in rows.starts.iter_mut().zip(1..devices) {
             *start = first(PARTS * device / devices);
         }
-        // The plane length is a multiple of a granule in all formats. No granule holds both rows and the begin of the
+        // The plane length is a multiple of a granule in all formats. No granule holds both rows and the beginning of the
         // next plane.
         let most = GRANULE / SIZES[0];
         rows.plane = len.next_multiple_of(most);

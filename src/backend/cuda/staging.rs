@@ -190,7 +190,9 @@ struct Run<'a> {
     chunks: &'a [Chunk],
     buffers: [*mut f64; BUFFERS],
     to_device: bool,
+    /// Number of pieces of all chunks.
     pieces: usize,
+    /// Number of pieces that were assigned to threads.
     next: AtomicUsize,
     /// Number of chunks whose pieces may be copied.
     open: AtomicUsize,

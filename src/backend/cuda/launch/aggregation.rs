@@ -105,7 +105,7 @@ plain_kernels! {
     ScanParts scan_parts(ScanArgs) = "agg_scan_parts_f64", |_a| 1, BLOCK;
     /// Prefix sums: scans the values within each part.
     ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK;
-    /// Computes an upper bound of the length of each coarse row.
+    /// Computes the memory for each coarse row: as many couplings as the rows of its aggregate have.
     MakeRoom make_room(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
     /// Computes the Galerkin matrix P^T S P.
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;

@@ -131,8 +131,8 @@ fn take_couplings(stream: &Stream, source: &Source, c: Couplings, scale: f64, pl
     }
 }
 
-/// Returns the error for a row whose diagonal entry no positive definite matrix has. In S1 it is reported as a pivot of
-/// level 1, in A as a pivot of level 0.
+/// Returns the error for a row whose diagonal entry no positive definite matrix has. The error names
+/// level 1 for a row of S1, and level 0 for a row of A.
 fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64) -> Result<Error> {
     let mut d = [f64::NAN];
     stream.fetch(&mut d, diagonal)?;

@@ -154,6 +154,7 @@ pub struct Packed {
     pub reads_once: bool,
     pub remainder: Remainder,
     pub rest: RemainderPlaces,
+    /// Grid of the coarsest system.
     pub rest_grid: levels::Grid,
     pub rest_layout: Layout,
     /// Four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes; the
@@ -163,17 +164,22 @@ pub struct Packed {
     pub r: Address,
     pub p: Address,
     pub q: Address,
-    /// Partial sums of the blocks of a launch: any sum; <r, r> of the unfused steps; <r, r> of the fused steps; rho.
+    /// Partial sums of the blocks of a launch.
     pub partial: Address,
+    /// Partial sums of <r, r> in the unfused steps.
     pub norm_partial: Address,
+    /// Partial sums of <r, r> in the fused steps.
     pub fused_norm_partial: Address,
+    /// Partial sums of rho.
     pub rho_partial: Address,
     /// Counters of grid-wide barriers.
     pub barrier_at: Address,
     /// Memory through which several devices synchronize, one granule per device.
     pub meeting: Option<Memory>,
+    /// Address of the steps of the programs.
     pub ops_at: Address,
     pub programs: Programs,
+    /// First grid of each section of the cycle.
     pub sections: Vec<usize>,
     /// Kind, steps and bounds of the cycle in use.
     pub recursion: Recursion,

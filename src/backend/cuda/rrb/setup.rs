@@ -41,7 +41,7 @@ const WEAK: f64 = 0.3;
 const WORTH_UNIFORM: f64 = 0.25;
 
 /// Limit of (largest entry of the coarsest system's inverse) x (largest pivot) for which f32 sweeps store this inverse
-/// in f32. Rounding the inverse's n x n entries, n <= 992, adds a matrix of norm at most 2^-24 sqrt(n) times the
+/// in f32. Rounding the inverse's n x n entries, n <= 992, adds a matrix of norm about 2^-24 sqrt(n) times the
 /// largest entry. This norm must be small compared with the smallest eigenvalue of the inverse, which is about 1 /
 /// (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation and somewhat below
 /// the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed basins.

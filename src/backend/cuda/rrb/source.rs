@@ -56,9 +56,9 @@ pub struct Source {
     pub m: Matrix,
     /// Address of the row sums.
     pub excess: Address,
-    /// Addresses of flags for patches (`same`) and tiles (`uniform`): whether their rows are equal
-    /// (kernels/rrb/uniform.cuh).
+    /// Address of a flag per patch: 1 if its rows are equal (kernels/rrb/uniform.cuh).
     pub same: Address,
+    /// Address of a flag per tile: 1 if all rows in the tile and around it are equal.
     pub uniform: Address,
     /// Whether `excess` still contains the row sums of A; eliminations overwrite them.
     pub summed: bool,

@@ -11,7 +11,7 @@ use crate::backend::steps::solve::Inputs;
 use crate::backend::steps::state::Code;
 use crate::error::Result;
 
-/// If max |x| is below this value and `Criterion::lost` requires a check, the host decides whether x is returned.
+/// If max |x| is below this value, or if `Criterion::lost` requires a check, the host decides whether x is returned.
 /// Values of x may then be subnormal.
 const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 
