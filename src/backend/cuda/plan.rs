@@ -62,8 +62,8 @@ impl Rows {
         for (start, device) in rows.starts.iter_mut().zip(1..devices) {
             *start = first(PARTS * device / devices);
         }
-        // The plane length is a multiple of a granule in all formats. No granule holds both rows and the beginning of the
-        // next plane.
+        // The plane length is a multiple of a granule in all formats. No granule holds both rows and the beginning of
+        // the next plane.
         let most = GRANULE / SIZES[0];
         rows.plane = len.next_multiple_of(most);
         let fits = |plane: usize| SIZES.iter().all(|size| (plane - len) * size >= before(rows.starts[0], *size, 0));
