@@ -173,6 +173,21 @@ fn literals(text: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// Returns the comments of a Rust or CUDA source, adjacent lines joined, with their line numbers.
+fn comments(text: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let mut last = 0;
+    for (line, row) in text.lines().enumerate().map(|(k, row)| (k + 1, row)) {
+        let Some(at) = row.find("// ").or_else(|| row.find("///")).or_else(|| row.find("//!")) else { continue };
+        match found.last_mut() {
+            Some((_, comment)) if last + 1 == line => *comment += &format!("\n{}", &row[at..]),
+            _ => found.push((line, row[at..].to_owned())),
+        }
+        last = line;
+    }
+    found
+}
+
 fn files(folder: &Path, endings: &[&str], into: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries {
@@ -220,6 +235,25 @@ fn what_users_read_has_the_words_of_the_field() {
         } else {
             find(&words(&text, 1))
         };
+        let name = path.strip_prefix(root).unwrap().display();
+        complaints.extend(found.iter().map(|f| format!("{name}:{}: `{}`: write {}", f.line, f.phrase, f.write)));
+    }
+    assert!(complaints.is_empty(), "{} phrases\n{}", complaints.len(), complaints.join("\n"));
+}
+
+#[test]
+fn comments_have_the_words_of_the_field() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut sources, mut complaints) = (Vec::new(), Vec::new());
+    ["src", "kernels", "tests", "benches", "tools"]
+        .iter()
+        .for_each(|part| files(&root.join(part), &["rs", "cu", "cuh"], &mut sources));
+    // This file has the phrases themselves.
+    sources.retain(|path| !path.ends_with("tests/glossary.rs"));
+    assert!(sources.len() > 300, "the files were found");
+    for path in sources {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let found = comments(&text).iter().flat_map(|(line, text)| find(&words(text, *line))).collect::<Vec<_>>();
         let name = path.strip_prefix(root).unwrap().display();
         complaints.extend(found.iter().map(|f| format!("{name}:{}: `{}`: write {}", f.line, f.phrase, f.write)));
     }
