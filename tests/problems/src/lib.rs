@@ -490,7 +490,9 @@ pub fn side_by_side(nx: usize, ny: usize, nine_point: bool, factor: f64) -> Sten
 /// The equation that a variational Boussinesq wave model solves in every time step for the vertical structure psi of
 /// its flow (parabolic profile):
 ///
-///     M psi - div(N grad psi) = -div(h D grad phi), M = 4/3 h, h D = 2/3 h^2, N = 8/15 h^3.
+/// ```text
+/// M psi - div(N grad psi) = -div(h D grad phi), M = 4/3 h, h D = 2/3 h^2, N = 8/15 h^3.
+/// ```
 ///
 /// The cells are squares of side `cell` [m] with closed outer edges; phi is the surface potential. `depth` [m] is given
 /// at the nodes. Nodes with depth 0 or less are land; their rows are decoupled, with the center of a node of depth
