@@ -230,8 +230,8 @@ fn random_systems() {
     if alone.is_none() && cases >= 2000 {
         let too_few = |class: &String, least: u64| counts.get(class).copied().unwrap_or(0) < least;
         let features = KINDS.iter().chain(FEATURES).map(|name| (*name).to_owned());
-        let missed: Vec<String> = features.filter(|name| too_few(name, cases / 200)).collect();
-        assert!(missed.is_empty(), "features of fewer than {} cases: {missed:?}", cases / 200);
+        let missed: Vec<String> = features.filter(|name| too_few(name, cases / 100)).collect();
+        assert!(missed.is_empty(), "features of fewer than {} cases: {missed:?}", cases / 100);
         let missed: Vec<String> = results().into_iter().filter(|name| too_few(name, cases / 1000)).collect();
         assert!(missed.is_empty(), "results of fewer than {} cases: {missed:?}", cases / 1000);
     }
