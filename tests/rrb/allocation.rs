@@ -376,11 +376,12 @@ fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
 /// Matrices for which levels are used alternate with others for which aggregation is used: the memory of the handle
 /// does not grow.
 fn refactorizing_between_levels_and_aggregation_holds_no_more() {
+    const ROUNDS: usize = 40;
     let (mild, strong) = (aniso(131, 10.0), aniso(131, 100.0));
     for threads in [1, 3] {
         let solver = Solver::of(&mild, &format!("backend=cpu threads={threads}"));
-        let mut held = Vec::new();
-        for _ in 0..4 {
+        let mut held = Vec::with_capacity(ROUNDS);
+        for _ in 0..ROUNDS {
             for (a, cycle) in [(&strong, 4), (&mild, 1)] {
                 solver.factorize(a).unwrap();
                 assert_eq!(solver.int(key::INFO_CYCLE), cycle);
@@ -388,8 +389,10 @@ fn refactorizing_between_levels_and_aggregation_holds_no_more() {
             held.push((solver.int(key::INFO_BYTES_HOST), live()));
         }
         assert!(held.iter().all(|of| of.0 == held[0].0), "{held:?}");
-        // Arrays begin in different cache sets, so that equal arrays may differ by a page in all.
-        assert!(held[2..].iter().all(|of| of.1 <= held[1].1 + 8192), "{held:?}");
+        // Successive arrays begin in different cache sets, so that equal arrays may differ by a page. The starts repeat
+        // after eight rounds, and the largest value does not grow.
+        let largest = |of: &[(i64, i64)]| of.iter().map(|of| of.1).max();
+        assert!(largest(&held[ROUNDS / 2..]) <= largest(&held[..ROUNDS / 2]), "{held:?}");
     }
 }
 
