@@ -2413,8 +2413,6 @@ rrb_status sparse_create_from(int32_t format,
  * - A gzip file may consist of several gzip members.
  * - The call reads a file of more than 1 MB with the default number of threads. With `RRBSOLVER_NUM_THREADS=1`, the
  *   call starts no threads.
- * - The process terminates if there is not enough memory to count the cores or to format a warning about
- *   `RRBSOLVER_OPTIONS`.
  * - The call needs at most 32 times the memory of the uncompressed text, plus 1 MB, plus 8 bytes per row.
  *
  * Required:

@@ -445,10 +445,28 @@ fn placed(reason: &str, place: Option<Place>) -> String {
 
 /// Formats a number: plainly for moderate magnitudes, with an exponent otherwise.
 #[must_use]
-pub fn written(value: f64) -> String {
-    let magnitude = value.abs();
-    let plain = magnitude == 0.0 || !magnitude.is_finite() || (1e-5..1e16).contains(&magnitude);
-    if plain { format!("{value}") } else { format!("{value:e}") }
+pub fn written(value: f64) -> impl fmt::Display {
+    struct Written(f64);
+    impl fmt::Display for Written {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let (value, magnitude) = (self.0, self.0.abs());
+            let plain = magnitude == 0.0 || !magnitude.is_finite() || (1e-5..1e16).contains(&magnitude);
+            if plain { write!(f, "{value}") } else { write!(f, "{value:e}") }
+        }
+    }
+    Written(value)
+}
+
+/// Items with a separator between them. `Display` allocates no memory of its own.
+pub struct List<I>(pub &'static str, pub I);
+
+impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for List<I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.1.clone().enumerate().try_for_each(|(p, item)| {
+            let separator = if p == 0 { "" } else { self.0 };
+            write!(f, "{separator}{item}")
+        })
+    }
 }
 
 /// Returns the end of the error message about a quantity that must be positive.

@@ -2,7 +2,7 @@
 
 use crate::error::{Result, formatted, push};
 use crate::isa::{ISA_VARIABLE, complaint};
-use crate::runtime::team::cores_now;
+use crate::runtime::cores::cores_now;
 use std::ffi::CStr;
 use std::fmt;
 
@@ -48,11 +48,16 @@ pub fn options() -> Result<Option<String>> {
 /// Name of the memory of warnings, in error messages.
 const WARNINGS: &str = "warnings about environment variables";
 
+/// Appends a warning.
+pub fn warn(warnings: &mut Vec<String>, text: fmt::Arguments) -> Result<()> {
+    push(warnings, formatted(text, WARNINGS)?, WARNINGS)
+}
+
 /// Returns warnings about ignored values of all variables. Wrong entries inside `RRBSOLVER_OPTIONS` are reported
 /// elsewhere.
 pub fn complaints() -> Result<Vec<String>> {
     let mut warnings = Vec::new();
-    let mut warn = |text: fmt::Arguments| push(&mut warnings, formatted(text, WARNINGS)?, WARNINGS);
+    let mut warn = |text: fmt::Arguments| warn(&mut warnings, text);
     for name in [OPTIONS_VARIABLE, ISA_VARIABLE, THREAD_VARIABLES[0]] {
         let shown = name.to_str().unwrap_or_default();
         let of_value = |value: &CStr| {

@@ -167,23 +167,19 @@ impl<C: Core> Base<C> {
         let mut complaints = environment::complaints()?;
         if let Some(text) = environment::options()? {
             let own = next.clone();
-            let mut refused = None;
-            let mut complain = |e: &Error| match e {
-                Error::NoMemory(memory) => refused = Some(*memory),
-                e => complaints.push(format!("RRBSOLVER_OPTIONS: {e}")),
+            let mut complain = |e: Error| match e {
+                Error::NoMemory(_) => Err(e),
+                e => environment::warn(&mut complaints, format_args!("RRBSOLVER_OPTIONS: {e}")),
             };
-            next.set_text_leniently(&text, &mut complain);
+            next.set_text_leniently(&text, &mut complain)?;
             if next.log() != own.log() {
                 match self.open_log(&next) {
                     Ok(opened) => log = opened,
                     Err(e) => {
-                        complain(&e);
+                        complain(e)?;
                         next.take_log(&own);
                     }
                 }
-            }
-            if let Some(memory) = refused {
-                return Err(Error::NoMemory(memory));
             }
         }
         Ok(Changed { options: next, log, complaints })

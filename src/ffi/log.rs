@@ -1,12 +1,14 @@
 //! Log lines, written to the library-wide callback, stderr, or a file. Formatting allocates no heap memory, because
 //! lines are written during a solve.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, MESSAGE, Result, formatted};
 use crate::ffi::guard::callback;
 use crate::ffi::line::Line;
 use crate::ffi::rrb_log_fn;
+use crate::runtime::file;
 use libc::{c_char, c_void};
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::Write as _;
@@ -169,10 +171,18 @@ impl Log {
         match target {
             "callback" => Ok(Self::Callback),
             "stderr" => Ok(Self::Stderr),
-            path => match File::options().append(true).create(true).open(path) {
-                Ok(file) => Ok(Self::File(file)),
-                Err(e) => Err(Error::Io(format!("log file {path} cannot be opened: {e}"))),
-            },
+            path => {
+                let name = formatted(format_args!("{path}\0"), "the path of the log")?;
+                let name = CStr::from_bytes_until_nul(name.as_bytes()).unwrap_or_default();
+                match file::open_to_append(name) {
+                    Ok(file) => Ok(Self::File(file)),
+                    Err(e) => {
+                        let reason = file::Reason(&e);
+                        let message = format_args!("log file {path} cannot be opened: {reason}");
+                        Err(Error::Io(formatted(message, MESSAGE)?))
+                    }
+                }
+            }
         }
     }
 

@@ -3,10 +3,12 @@
 
 mod auto_rules;
 mod choices;
+mod range;
 mod table;
 mod values;
 
 pub use auto_rules::{AutoRule, auto_rules, limits};
 pub use choices::*;
+pub use range::AllowedRange;
 pub use table::*;
 pub use values::Options;

@@ -10,7 +10,7 @@ use super::choices::{
     Format, Fusion, Lumping, Memory, Method, Norm, NullSpace, Ordering, Parallel, Precision, Preconditioner, Reference,
     Remainder, Solver, StopReason, Transfer, Transpose, Triangle, Vector,
 };
-use crate::error::Error;
+use crate::error::{Error, List, MESSAGE, formatted};
 
 /// A family of functions with its own handle type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,17 +102,17 @@ impl Family {
     }
 
     /// Returns the error about an option or result (`what`) that this family lacks and `others` have.
-    pub(super) fn foreign(self, what: &str, name: &str, key: i32, others: &[Self]) -> Error {
-        let reason = match Self::home(key) {
-            None => self.instead().to_owned(),
-            Some(_) => format!("it belongs to {}", prefixes(others)),
+    pub(super) fn foreign(self, what: &str, name: &str, key: i32, others: impl Iterator<Item = Self> + Clone) -> Error {
+        let start = format_args!("{} has no {what} {name}", self.prefix());
+        let message = match Self::home(key) {
+            None => formatted(format_args!("{start}: {}", self.instead()), MESSAGE),
+            Some(_) => {
+                let others = List(" and ", others.map(Self::prefix));
+                formatted(format_args!("{start}: it belongs to {others}"), MESSAGE)
+            }
         };
-        Error::Option(format!("{} has no {what} {name}: {reason}", self.prefix()))
+        message.map_or_else(|error| error, Error::Option)
     }
-}
-
-fn prefixes(families: &[Family]) -> String {
-    families.iter().map(|f| f.prefix()).collect::<Vec<_>>().join(" and ")
 }
 
 /// Returns `doc`, and lists the exceptions: families that lack a common key, or further families of a family's key.
@@ -221,8 +221,8 @@ impl OptionEntry {
     }
 
     /// Returns the families that have the option.
-    pub(super) fn families(&self) -> Vec<Family> {
-        self.serves.iter().flat_map(|(families, _)| families.iter().copied()).collect()
+    pub(super) fn families(&self) -> impl Iterator<Item = Family> + Clone {
+        self.serves.iter().flat_map(|(families, _)| families.iter().copied())
     }
 
     /// Returns the description, including the families that lack the option.
@@ -631,29 +631,6 @@ pub static ARGUMENTS: &[ArgumentEntry] = &[
     ArgumentEntry { prefix: "FILE", choices: FileFormat::NAMES, doc: "argument file_format of sparse_write" },
 ];
 
-pub(super) fn choice_list(names: &[(&str, i64)]) -> String {
-    let all: Vec<&str> = names.iter().map(|&(n, _)| n).collect();
-    format!("one of {}", all.join(", "))
-}
-
-/// Returns the allowed range in words, for error messages and the documentation.
-#[must_use]
-pub fn allowed_range(kind: &Kind) -> String {
-    match *kind {
-        Kind::Int { min, max, multiple, .. } => {
-            let multiple = if multiple > 1 { format!("a multiple of {multiple} ") } else { String::new() };
-            if max == i64::MAX { format!("{multiple}>= {min}") } else { format!("{multiple}in [{min}, {max}]") }
-        }
-        Kind::Real { min, max, open, .. } => match (open, max == f64::MAX) {
-            (true, _) => format!("in ({min}, {max})"),
-            (false, true) => format!(">= {min} and finite"),
-            (false, false) => format!("in [{min}, {max}]"),
-        },
-        Kind::Choice(names) => choice_list(names),
-        Kind::Text { range, .. } => range.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -669,18 +646,18 @@ mod tests {
             serves: &[(RRB, SWITCH_OFF), (SMOOTHER, int(1, 0, 2))],
             doc: "steps",
         };
-        assert_eq!(STEPS.families(), [Family::Rrb, Family::Smoother]);
+        assert!(STEPS.families().eq([Family::Rrb, Family::Smoother]));
         assert_eq!(STEPS.kind(Family::Rrb), Some(SWITCH_OFF));
         assert_eq!(STEPS.kind(Family::Smoother), Some(int(1, 0, 2)));
         assert_eq!(STEPS.meaning(), "steps (also in smoother_)");
-        let error = Family::Smoother.foreign("option", STEPS.name, STEPS.key, &STEPS.families());
+        let error = Family::Smoother.foreign("option", STEPS.name, STEPS.key, STEPS.families());
         assert_eq!(error.to_string(), "smoother_ has no option steps: it belongs to rrb_ and smoother_");
     }
 
     /// The reason why a family lacks a common option depends on the family.
     #[test]
     fn each_family_has_its_own_reason() {
-        let said = |family: Family| family.foreign("option", "steps", 150, &[]).to_string();
+        let said = |family: Family| family.foreign("option", "steps", 150, std::iter::empty()).to_string();
         assert_eq!(
             said(Family::Smoother),
             "smoother_ has no option steps: smoother_apply runs a given number of sweeps and tests no tolerance"

@@ -1,9 +1,11 @@
 //! Option values of a handle, which are set by key or by text.
 
 use super::choices::{Choice, Devices, Lumping};
-use super::table::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range, choice_list, opt};
-use crate::error::{Error, Result, formatted, written};
+use super::range::range_error;
+use super::table::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, opt};
+use crate::error::{Error, List, MESSAGE, Result, formatted, written};
 use crate::runtime::heap::Counted;
+use std::fmt;
 
 /// Values of all options of one handle.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,10 +112,12 @@ impl Options {
     fn position(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
         let Some((p, o)) = OPTIONS.iter().enumerate().find(|(_, o)| o.key == key) else {
             let nearest = self.known().map(|(_, o)| o).min_by_key(|o| o.key.abs_diff(key));
-            let hint = nearest.map_or_else(String::new, |o| format!("RRB_OPT_{} = {}", o.constant, o.key));
-            return Err(Error::Option(format!("unknown option key {key}; did you mean {hint}?")));
+            let (constant, nearest) = nearest.map_or(("", 0), |o| (o.constant, o.key));
+            return Err(refusal(format_args!(
+                "unknown option key {key}; did you mean RRB_OPT_{constant} = {nearest}?"
+            )));
         };
-        let kind = o.kind(self.family).ok_or_else(|| self.family.foreign("option", o.name, o.key, &o.families()))?;
+        let kind = o.kind(self.family).ok_or_else(|| self.family.foreign("option", o.name, o.key, o.families()))?;
         Ok((p, o, kind))
     }
 
@@ -133,10 +137,10 @@ impl Options {
             Kind::Int { min, max, multiple, .. } => (min..=max).contains(&value) && value % multiple == 0,
             Kind::Choice(names) => names.iter().any(|&(_, number)| number == value),
             Kind::Real { .. } => return self.set_real(key, value as f64),
-            Kind::Text { .. } => return Err(Error::Option(format!("{} is a text option: use set_options", o.name))),
+            Kind::Text { .. } => return Err(refusal(format_args!("{} is a text option: use set_options", o.name))),
         };
         if !fits {
-            return Err(range_error(o, kind, value.to_string()));
+            return Err(range_error(o, kind, value));
         }
         self.ints[p] = value;
         Ok(())
@@ -146,7 +150,7 @@ impl Options {
     pub fn set_real(&mut self, key: i32, value: f64) -> Result<()> {
         let (p, o, kind) = self.position(key)?;
         let Kind::Real { min, max, open, .. } = kind else {
-            return Err(Error::Option(format!("{} is not a real option: use set_int or set_options", o.name)));
+            return Err(refusal(format_args!("{} is not a real option: use set_int or set_options", o.name)));
         };
         let inside = if open { value > min && value < max } else { value >= min && value <= max };
         if !ordinary(value) || !inside {
@@ -163,13 +167,13 @@ impl Options {
                 return error;
             }
             if let Some(r) = RESULTS.iter().find(|r| r.key == key) {
-                return self.family.foreign("result", r.name, r.key, r.families);
+                return self.family.foreign("result", r.name, r.key, r.families.iter().copied());
             }
             let option = self.known().map(|(_, o)| o.key.abs_diff(key)).min();
             let known = RESULTS.iter().filter(|r| r.families.contains(&self.family));
             match known.min_by_key(|r| r.key.abs_diff(key)) {
                 Some(r) if Some(r.key.abs_diff(key)) < option => {
-                    Error::Option(format!("unknown key {key}; did you mean RRB_INFO_{} = {}?", r.constant, r.key))
+                    refusal(format_args!("unknown key {key}; did you mean RRB_INFO_{} = {}?", r.constant, r.key))
                 }
                 _ => error,
             }
@@ -181,8 +185,8 @@ impl Options {
         let (p, o, kind) = self.readable(key)?;
         match kind {
             Kind::Int { .. } | Kind::Choice(_) => Ok(self.ints[p]),
-            Kind::Real { .. } => Err(Error::Option(format!("{} is real: use get_real", o.name))),
-            Kind::Text { .. } => Err(Error::Option(format!("{} is text and cannot be read back", o.name))),
+            Kind::Real { .. } => Err(refusal(format_args!("{} is real: use get_real", o.name))),
+            Kind::Text { .. } => Err(refusal(format_args!("{} is text and cannot be read back", o.name))),
         }
     }
 
@@ -205,28 +209,26 @@ impl Options {
     }
 
     /// Applies the valid entries of `RRBSOLVER_OPTIONS` that this family has. Passes an error for each wrong entry to
-    /// `complain`.
-    pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(&Error)) {
+    /// `complain`, whose own error ends the call.
+    pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(Error) -> Result<()>) -> Result<()> {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
             if OPTIONS.iter().any(|o| o.name == name && o.kind(self.family).is_none()) {
                 continue;
             }
             if ["leading_dimension", "leading_plane", "memory"].contains(&name) {
-                complain(&Error::Option(format!(
-                    "{name} describes the arrays of the program: only the program can set it"
-                )));
-                continue;
-            }
-            if let Err(e) = self.set_entry(entry) {
-                complain(&e);
+                let reason = "describes the arrays of the program: only the program can set it";
+                complain(refusal(format_args!("{name} {reason}")))?;
+            } else if let Err(e) = self.set_entry(entry) {
+                complain(e)?;
             }
         }
+        Ok(())
     }
 
     fn set_entry(&mut self, entry: &str) -> Result<()> {
         let Some((name, value)) = entry.split_once('=') else {
-            return Err(Error::Option(format!("'{entry}' is not of the form name=value")));
+            return Err(refusal(format_args!("'{entry}' is not of the form name=value")));
         };
         let (name, value) = if self.family == Family::Sparse { solver_shorthand(name, value) } else { (name, value) };
         if name == "eps" && self.family == Family::Sparse {
@@ -239,34 +241,36 @@ impl Options {
     fn set_named(&mut self, name: &str, value: &str) -> Result<()> {
         let Some((p, o)) = OPTIONS.iter().enumerate().find(|(_, o)| o.name == name) else {
             let nearest = nearest_name(name, self.known().map(|(_, o)| o.name));
-            return Err(Error::Option(format!("unknown option '{name}'; did you mean '{nearest}'?")));
+            return Err(refusal(format_args!("unknown option '{name}'; did you mean '{nearest}'?")));
         };
         let kind = self.position(o.key)?.2;
         match kind {
             Kind::Int { .. } => match value.parse::<i64>() {
                 Ok(v) => self.set_int(o.key, v),
-                Err(_) => Err(range_error(o, kind, format!("'{value}'"))),
+                Err(_) => Err(range_error(o, kind, format_args!("'{value}'"))),
             },
             Kind::Real { .. } => match value.parse::<f64>() {
                 // The error message shows the text of the caller, because 1e-400 would be shown as 0.
-                Ok(v) if underflows(value, v) => Err(real_error(o, kind, value.to_owned(), true)),
-                Ok(v) => self.set_real(o.key, v).map_err(|_| real_error(o, kind, value.to_owned(), !ordinary(v))),
-                Err(_) => Err(range_error(o, kind, format!("'{value}'"))),
+                Ok(v) if underflows(value, v) => Err(real_error(o, kind, value, true)),
+                Ok(v) => self.set_real(o.key, v).map_err(|_| real_error(o, kind, value, !ordinary(v))),
+                Err(_) => Err(range_error(o, kind, format_args!("'{value}'"))),
             },
             Kind::Choice(names) => self.set_choice(p, names, value),
             Kind::Text { .. } if o.key == opt::DEVICES => {
                 self.ints[p] = Devices::parse(value)
                     .ok_or_else(|| {
                         let most = Devices::MOST;
-                        let allowed = format!("none, or up to {most} different CUDA ordinals below 255, as 0+1");
-                        Error::Option(format!("{name} must be {allowed}, got '{value}'"))
+                        refusal(format_args!(
+                            "{name} must be none, or up to {most} different CUDA ordinals below 255, as 0+1, \
+                             got '{value}'"
+                        ))
                     })?
                     .number();
                 Ok(())
             }
             Kind::Text { .. } => {
                 if value.is_empty() {
-                    return Err(Error::Option(format!("{name} must be callback, stderr or a path, got nothing")));
+                    return Err(refusal(format_args!("{name} must be callback, stderr or a path, got nothing")));
                 }
                 let path = |value| Counted::new(formatted(value, LOG_TARGET)?, LOG_TARGET);
                 self.log = if value == "callback" { None } else { Some(path(value)?) };
@@ -285,10 +289,8 @@ impl Options {
         }
         let Some(&(_, number)) = names.iter().find(|&&(n, _)| n == value) else {
             let nearest = nearest_name(value, names.iter().map(|&(n, _)| n));
-            return Err(Error::Option(format!(
-                "{name} must be {}, got '{value}'; did you mean '{nearest}'?",
-                choice_list(names)
-            )));
+            let all = List(", ", names.iter().map(|&(n, _)| n));
+            return Err(refusal(format_args!("{name} must be one of {all}, got '{value}'; did you mean '{nearest}'?")));
         };
         self.ints[p] = number;
         Ok(())
@@ -324,18 +326,9 @@ fn entries(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || c == ',').filter(|e| !e.is_empty())
 }
 
-fn range_error(o: &OptionEntry, kind: Kind, value: String) -> Error {
-    let range = allowed_range(&kind);
-    let allowed = match kind {
-        Kind::Int { multiple, .. } if multiple > 1 => format!("be {range}"),
-        Kind::Int { .. } | Kind::Real { .. } if range.starts_with("in") => format!("lie {range}"),
-        Kind::Choice(names) => {
-            let all: Vec<String> = names.iter().map(|(n, v)| format!("{v} ({n})")).collect();
-            format!("be one of {}", all.join(", "))
-        }
-        _ => format!("be {range}"),
-    };
-    Error::range(o.name, value, allowed)
+/// Creates the error for a wrong key, name or choice.
+fn refusal(message: fmt::Arguments) -> Error {
+    formatted(message, MESSAGE).map_or_else(|error| error, Error::Option)
 }
 
 /// Returns whether a value is zero or normal. No caller intends other values as a tolerance: the bits of a Fortran
@@ -352,9 +345,9 @@ fn underflows(text: &str, value: f64) -> bool {
 
 /// Returns the range error for a real value that the caller wrote as `text`. With `strange`, the message asks whether
 /// the value has double precision.
-fn real_error(o: &OptionEntry, kind: Kind, text: String, strange: bool) -> Error {
+fn real_error(o: &OptionEntry, kind: Kind, text: impl fmt::Display, strange: bool) -> Error {
     let question = if strange { ": is it double precision?" } else { "" };
-    range_error(o, kind, text + question)
+    range_error(o, kind, format_args!("{text}{question}"))
 }
 
 /// Returns the name with the smallest edit distance.
@@ -362,25 +355,32 @@ fn nearest_name<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> &'a str
     names.min_by_key(|n| edit_distance(word, n)).unwrap_or("")
 }
 
+/// Number of characters that [`edit_distance`] compares. No name is longer.
+const COMPARED: usize = 40;
+
 /// Returns the edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string
 /// alignment).
 fn edit_distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut d = vec![vec![0; b.len() + 1]; a.len() + 1];
-    for i in 0..=a.len() {
-        for j in 0..=b.len() {
-            if i == 0 || j == 0 {
-                d[i][j] = i + j;
-                continue;
+    // Row i holds the distances of the first i characters of a; three rows are kept.
+    let mut rows = [[0; COMPARED + 1]; 3];
+    rows[0] = std::array::from_fn(|j| j);
+    let mut before = None;
+    for (i, of_a) in a.chars().take(COMPARED).enumerate() {
+        let [above, two_above] = [rows[0], rows[1]];
+        let mut row = [i + 1; COMPARED + 1];
+        let mut left = None;
+        for (j, of_b) in b.chars().take(COMPARED).enumerate() {
+            let replaced = above[j] + usize::from(of_a != of_b);
+            row[j + 1] = replaced.min(above[j + 1] + 1).min(row[j] + 1);
+            if before == Some(of_b) && left == Some(of_a) {
+                row[j + 1] = row[j + 1].min(two_above[j - 1] + 1);
             }
-            let replaced = d[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            d[i][j] = replaced.min(d[i - 1][j] + 1).min(d[i][j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                d[i][j] = d[i][j].min(d[i - 2][j - 2] + 1);
-            }
+            left = Some(of_b);
         }
+        rows = [row, above, two_above];
+        before = Some(of_a);
     }
-    d[a.len()][b.len()]
+    rows[0][b.chars().take(COMPARED).count()]
 }
 
 #[cfg(test)]
@@ -520,12 +520,16 @@ mod tests {
     fn lenient_text_keeps_what_is_right() {
         let mut o = Options::new(Family::Rrb);
         let mut complaints = Vec::new();
-        o.set_text_leniently("max_iter=7 nonsense rel_tol=2", |e| complaints.push(e.to_string()));
+        let mut complain = |e: Error| {
+            complaints.push(e.to_string());
+            Ok(())
+        };
+        o.set_text_leniently("max_iter=7 nonsense rel_tol=2", &mut complain).unwrap();
         assert_eq!(o.int(opt::MAX_ITER), 7);
-        assert_eq!(complaints.len(), 2, "{complaints:?}");
         // Only the program itself can know the layout of its arrays.
         let mut o = Options::new(Family::Dpcg);
-        o.set_text_leniently("leading_plane=100 levels=3 order=4", |e| complaints.push(e.to_string()));
-        assert_eq!((o.int(opt::LEADING_PLANE), o.int(opt::ORDER), complaints.len()), (0, 4, 3), "{complaints:?}");
+        o.set_text_leniently("leading_plane=100 levels=3 order=4", &mut complain).unwrap();
+        assert_eq!((o.int(opt::LEADING_PLANE), o.int(opt::ORDER)), (0, 4));
+        assert_eq!(complaints.len(), 3, "{complaints:?}");
     }
 }

@@ -36,6 +36,11 @@ pub fn open_to_write(path: &CStr) -> Result<File> {
     opened(path, libc::O_WRONLY, 0)
 }
 
+/// Opens a file for appending. Creates it if it does not exist.
+pub fn open_to_append(path: &CStr) -> Result<File> {
+    opened(path, libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT, 0o666)
+}
+
 /// Creates a file. Fails with the kind `AlreadyExists` if the name is in use.
 pub fn create_new(path: &CStr) -> Result<File> {
     opened(path, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL, 0o666)

@@ -1,6 +1,7 @@
 //! Services without mathematics that all families use: thread teams, memory, reductions of fixed shape, vector lanes,
 //! and the floating-point mode.
 
+pub mod cores;
 pub mod file;
 pub mod heap;
 pub mod lanes;

@@ -3,13 +3,14 @@
 //! entry and would keep the calling thread out of the work.
 
 use crate::error::{Error, Result, collected, reserve};
+use crate::runtime::cores::cores_at_start;
 use crate::runtime::heap::Counted;
 use crate::runtime::thread::Thread;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 thread_local! {
@@ -19,17 +20,6 @@ thread_local! {
 /// Returns whether the calling thread was created by a team.
 pub fn is_team_thread() -> bool {
     IS_MEMBER.get()
-}
-
-/// Returns the number of cores that this process may use: its affinity mask, limited by the quota of a container.
-pub fn cores_now() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-/// Returns [`cores_now`], determined once: the query reads files, which allocates memory without reporting failure.
-fn cores() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(cores_now)
 }
 
 /// Yields the core of this thread to other ready threads.
@@ -243,7 +233,7 @@ impl Team {
         let shared = Shared {
             barrier: Barrier {
                 members,
-                may_spin: members <= cores(),
+                may_spin: members <= cores_at_start(),
                 arrived: AtomicUsize::new(0),
                 round: AtomicUsize::new(0),
                 broken: AtomicBool::new(false),

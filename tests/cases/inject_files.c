@@ -121,6 +121,11 @@ static void fill_large(void)
         end += sprintf(end, "1 2 1.5\n");
 }
 
+/* Values with a warning each, of every kind. `levels` belongs to another family, which is no reason for a warning. */
+#define WARNINGS                                                                                                       \
+    "max_iter=77 levels=3 relative_tol=1 max_iter=1e400 block_size=0 rel_tol=1e-400 rel_tol=x backend=cdua "           \
+    "solver=cgg nonsense memory=host log= log=/no/folder/of/this/name"
+
 static const read_case READ[] = {
     {"many.mtx", large, NULL, 0},
     {"grid.mtx", NULL, NULL, 0},
@@ -130,7 +135,7 @@ static const read_case READ[] = {
     {"half.mtx", NULL, NULL, 0},
     {"half.rb", NULL, NULL, 0},
     {"sorted.mtx", GENERAL "2 3 2\n1 3 1.5D2\n2 1 -2.5-1\n", NULL, 0},
-    {"unsorted.mtx", GENERAL "% c\n\n3 3 5\n3 1 1\n1 1 2\n3 1 .5\n2 2 0\n1 3 4\n", "max_iter=77 levels=3", 0},
+    {"unsorted.mtx", GENERAL "% c\n\n3 3 5\n3 1 1\n1 1 2\n3 1 .5\n2 2 0\n1 3 4\n", WARNINGS, 0},
     {"lower.mtx", SYMMETRIC "3 3 4\n1 1 1\n3 2 1\n3 1 2\n2 2 1\n", NULL, 0},
     {"both.mtx", SYMMETRIC "3 3 3\n1 1 1\n3 2 1\n1 3 2\n", NULL, 0},
     {"skew.mtx", "%%MATRIXMARKET Matrix coordinate REAL skew-symmetric\n2 2 1\n2 1 3\n", NULL, 0},
@@ -206,11 +211,6 @@ static void read_case_of(uint64_t expected)
     }
     if (r->lines)
         rrbsolver_set_log(logged, NULL);
-    if (r->text == large) {
-        /* Counting the cores, once per process, allocates memory that cannot fail. */
-        must(sparse_read(path_of(r->name), &h), RRB_OK, "read");
-        sparse_destroy(&h);
-    }
     results->solutions.lines = 0;
     refuse(0);
     if (watched(sparse_read(path_of(r->name), &h))) {

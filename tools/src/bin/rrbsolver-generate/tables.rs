@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, anyhow};
 use std::fmt::Write as _;
 
 use rrbsolver::error::STATUSES;
-use rrbsolver::options::{AutoRule, Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, allowed_range, auto_rules};
+use rrbsolver::options::{AllowedRange, AutoRule, Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, auto_rules};
 
 use crate::docs::{Block, blocks_text};
 use crate::wrap;
@@ -135,7 +135,7 @@ fn option_row(o: &OptionEntry, family: Option<Family>) -> String {
     for (p, (families, kind)) in o.serves.iter().enumerate() {
         let range = match kind {
             Kind::Choice(names) => choices(names),
-            kind => allowed_range(kind),
+            kind => AllowedRange(kind).to_string(),
         };
         let whose: Vec<_> = families.iter().filter(|_| p > 0).map(|f| f.prefix()).collect();
         ranges.push(if p == 0 { range } else { format!("{}: {range}", whose.join(", ")) });

@@ -1,0 +1,62 @@
+//! Allowed ranges of options in words. `Display` allocates no memory, so that error messages can report its lack.
+
+use super::table::{Kind, OptionEntry};
+use crate::error::{Error, List, MESSAGE, formatted};
+use std::fmt;
+
+/// The allowed range in words, for error messages and the documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct AllowedRange<'a>(pub &'a Kind);
+
+impl AllowedRange<'_> {
+    /// Returns whether the text is "in" and an interval.
+    #[must_use]
+    pub fn is_interval(&self) -> bool {
+        match *self.0 {
+            Kind::Int { max, multiple, .. } => multiple <= 1 && max != i64::MAX,
+            Kind::Real { max, open, .. } => open || max != f64::MAX,
+            Kind::Choice(_) | Kind::Text { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for AllowedRange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self.0 {
+            Kind::Int { min, max, multiple, .. } => {
+                if multiple > 1 {
+                    write!(f, "a multiple of {multiple} ")?;
+                }
+                if max == i64::MAX { write!(f, ">= {min}") } else { write!(f, "in [{min}, {max}]") }
+            }
+            Kind::Real { min, max, open: true, .. } => write!(f, "in ({min}, {max})"),
+            Kind::Real { min, max: f64::MAX, .. } => write!(f, ">= {min} and finite"),
+            Kind::Real { min, max, .. } => write!(f, "in [{min}, {max}]"),
+            Kind::Choice(names) => write!(f, "one of {}", List(", ", names.iter().map(|&(n, _)| n))),
+            Kind::Text { range, .. } => f.write_str(range),
+        }
+    }
+}
+
+/// Returns the error for a value outside the range of an option.
+pub(super) fn range_error(o: &OptionEntry, kind: Kind, value: impl fmt::Display) -> Error {
+    let range = AllowedRange(&kind);
+    let allowed = match kind {
+        Kind::Choice(names) => {
+            formatted(format_args!("be one of {}", List(", ", names.iter().copied().map(Numbered))), MESSAGE)
+        }
+        _ if range.is_interval() => formatted(format_args!("lie {range}"), MESSAGE),
+        _ => formatted(format_args!("be {range}"), MESSAGE),
+    };
+    allowed.map_or_else(|error| error, |allowed| Error::range(o.name, value, allowed))
+}
+
+/// A choice as "1 (v)".
+struct Numbered((&'static str, i64));
+
+impl fmt::Display for Numbered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, number) = self.0;
+        write!(f, "{number} ({name})")
+    }
+}
