@@ -1,9 +1,10 @@
-//! Compiles the kernels of each family into a fatbin that the library embeds (src/backend/cuda/launch/), and names the
-//! shared library.
+//! Compiles the kernels of each family into a fatbin that the library embeds (src/backend/cuda/launch/), translates the
+//! structures that kernels receive to Rust, and names the shared library.
 //!
 //! nvcc is that of `CUDA_HOME`, of the folder .cuda that scripts/setup fills, or of the PATH, in that order.
 //! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -31,6 +32,7 @@ fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librrbsolver.so.{major}");
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let out = |unit: &str| folder.join(unit).with_extension("fatbin");
+    write_arguments(&folder);
     match std::env::var("RRBSOLVER_CUDA").as_deref() {
         Ok("off") => {
             UNITS.iter().for_each(|(unit, _)| std::fs::write(out(unit), b"").expect("OUT_DIR can be written"));
@@ -90,4 +92,193 @@ fn start(nvcc: &Path, unit: &str, architectures: &[u32], out: &Path) -> Child {
 fn end(nvcc: &Path, unit: &str, mut child: Child) {
     let status = child.wait().expect("a child of this program");
     assert!(status.success(), "{} ended with {status} on kernels/.../{unit}.cu", nvcc.display());
+}
+
+/// Headers whose structures the host uses, per module of src/backend/cuda/launch/.
+const HEADERS: [(&str, &[&str]); 5] = [
+    ("aggregation", &["aggregation"]),
+    ("dpcg", &["dpcg"]),
+    ("inverse", &["common/inverse.cuh"]),
+    ("rrb", &["rrb", "common/scalars.cuh"]),
+    ("smoother", &["smoother"]),
+];
+
+/// Writes OUT_DIR/MODULE.rs: translates the structures that kernels receive from their declarations in kernels/, for the
+/// macros of src/backend/cuda/launch/declare.rs. These are the structures whose names end in `Args`, and the structures
+/// of their fields.
+fn write_arguments(folder: &Path) {
+    for (module, headers) in HEADERS {
+        let mut all = BTreeMap::new();
+        for path in headers.iter().flat_map(|header| sources(&Path::new("kernels").join(header))) {
+            read_structures(&path, &mut all);
+        }
+        let mut wanted: Vec<String> = all.keys().filter(|name| name.ends_with("Args")).cloned().collect();
+        let mut text = String::new();
+        let mut at = 0;
+        while at < wanted.len() {
+            let name = wanted[at].clone();
+            let fields = flat(&all, &name);
+            for target in fields.iter().map(|field| &field.target) {
+                if all.contains_key(target) && !wanted.contains(target) {
+                    wanted.push(target.clone());
+                }
+            }
+            let kind = if layout(&all, &name).2 { "structures" } else { "entries" };
+            let fields: Vec<String> = fields.iter().map(|field| format!("{}: {}", field.name, field.rust())).collect();
+            text += &format!("{kind}! {{ {name} {{ {} }} }}\n", fields.join(", "));
+            at += 1;
+        }
+        std::fs::write(folder.join(module).with_extension("rs"), text).expect("OUT_DIR can be written");
+    }
+}
+
+/// Returns a header, or the sources of a folder.
+fn sources(path: &Path) -> Vec<PathBuf> {
+    let Ok(folder) = std::fs::read_dir(path) else { return vec![path.to_owned()] };
+    folder.map(|entry| entry.expect("kernels can be read").path()).collect()
+}
+
+/// A field of a structure: its type without template arguments, and whether it is a pointer to that.
+struct Field {
+    name: String,
+    target: String,
+    pointer: bool,
+    lengths: Vec<String>,
+}
+
+impl Field {
+    /// Returns the type in Rust.
+    fn rust(&self) -> String {
+        let element =
+            if self.pointer { "Address" } else { number(&self.target).map_or(&*self.target, |(rust, _)| rust) };
+        self.lengths.iter().rev().fold(element.to_owned(), |of, length| format!("[{of}; {length}]"))
+    }
+}
+
+/// Returns the type of a number in Rust, and its size in bytes.
+fn number(name: &str) -> Option<(&'static str, usize)> {
+    Some(match name {
+        "int" | "int32_t" => ("i32", 4),
+        "unsigned" | "uint32_t" => ("u32", 4),
+        "int64_t" => ("i64", 8),
+        "uint64_t" | "unsigned long long" => ("u64", 8),
+        "uint16_t" => ("u16", 2),
+        "double" => ("f64", 8),
+        _ => return None,
+    })
+}
+
+/// Structures by name: the base structure, if any, and the own fields.
+type Structures = BTreeMap<String, (Option<String>, Vec<Field>)>;
+
+/// Returns the fields of a structure, those of its base first.
+fn flat<'a>(all: &'a Structures, name: &str) -> Vec<&'a Field> {
+    let (base, own) = &all[name];
+    base.iter().flat_map(|base| flat(all, base)).chain(own).collect()
+}
+
+/// Returns the size in bytes, the alignment, and whether the structure contains padding. An array whose length is a named
+/// constant counts as one element: its elements are structures of whole words.
+fn layout(all: &Structures, name: &str) -> (usize, usize, bool) {
+    let (mut size, mut most, mut padded) = (0, 1, false);
+    for field in flat(all, name) {
+        let (bytes, align, inner) = match number(&field.target) {
+            _ if field.pointer => (8, 8, false),
+            Some((_, bytes)) => (bytes, bytes, false),
+            // Structures of other modules have whole words.
+            None if !all.contains_key(&field.target) => (8, 8, false),
+            None => layout(all, &field.target),
+        };
+        let count: usize = field.lengths.iter().filter_map(|length| length.parse::<usize>().ok()).product();
+        padded |= inner || size % align != 0;
+        (size, most) = (size.next_multiple_of(align) + bytes * count, most.max(align));
+    }
+    (size.next_multiple_of(most), most, padded || size % most != 0)
+}
+
+/// Adds the structures that a source declares to `all`.
+fn read_structures(path: &Path, all: &mut Structures) {
+    println!("cargo:rerun-if-changed={}", path.display());
+    let text = std::fs::read_to_string(path).expect("kernels can be read");
+    let tokens = tokens(&text);
+    let mut at = 0;
+    while at + 2 < tokens.len() {
+        at += 1;
+        if tokens[at - 1] != "struct" {
+            continue;
+        }
+        let opens = at + tokens[at..].iter().position(|t| t == "{" || t == ";" || t == ")").unwrap_or(0);
+        if tokens[opens] != "{" {
+            continue;
+        }
+        // `alignas(..) Name`, `Name : Base`.
+        let base = (tokens[opens - 2] == ":").then(|| tokens[opens - 1].clone());
+        let name = tokens[if base.is_some() { opens - 3 } else { opens - 1 }].clone();
+        let (fields, end) = read_fields(&tokens, opens + 1);
+        at = end;
+        let twice = all.insert(name.clone(), (base, fields)).is_some();
+        assert!(!(twice && name.ends_with("Args")), "{name} is declared twice");
+    }
+}
+
+/// Splits a text into names, numbers and single characters, without comments and preprocessor lines.
+fn tokens(text: &str) -> Vec<String> {
+    let mut tokens = Vec::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let mut rest = line.split("//").next().unwrap_or("").trim_start();
+        while let Some(first) = rest.chars().next() {
+            let word = |c: char| c.is_alphanumeric() || c == '_';
+            let end = if word(first) { rest.find(|c| !word(c)).unwrap_or(rest.len()) } else { first.len_utf8() };
+            tokens.push(rest[..end].to_owned());
+            rest = rest[end..].trim_start();
+        }
+    }
+    tokens
+}
+
+/// Returns the fields of a structure whose first token is at `at`, and the index of its end. Skips functions and types.
+fn read_fields(tokens: &[String], mut at: usize) -> (Vec<Field>, usize) {
+    let mut fields = Vec::new();
+    while tokens[at] != "}" {
+        let start = at;
+        let mut depth = 0;
+        loop {
+            depth += i32::from(tokens[at] == "{") - i32::from(tokens[at] == "}");
+            at += 1;
+            // A function ends with its body, a type with a semicolon after it.
+            let body = tokens[at - 1] == "}" && tokens[at] != ";";
+            if depth == 0 && (tokens[at - 1] == ";" || body) {
+                break;
+            }
+        }
+        let statement = &tokens[start..at - 1];
+        let skipped = ["using", "static", "struct", "enum", "template"].contains(&&*statement[0]);
+        if !skipped && !statement.iter().any(|token| token == "(" || token == "&") {
+            read_declarations(statement, &mut fields);
+        }
+    }
+    (fields, at)
+}
+
+/// Adds the fields of one declaration, for example `const unsigned *a, *b[2]`.
+fn read_declarations(statement: &[String], fields: &mut Vec<Field>) {
+    let mut words: Vec<&str> = statement.iter().map(|token| &**token).filter(|token| *token != "const").collect();
+    if words[0] == "typename" {
+        words.remove(0);
+    }
+    let mut end = if words.starts_with(&["unsigned", "long", "long"]) { 3 } else { 1 };
+    while words[end] == ":" {
+        end += 3;
+    }
+    let target = if end == 3 && words[1] == "long" { words[..3].join(" ") } else { words[end - 1].to_owned() };
+    if words[end] == "<" {
+        end += 1 + words[end..].iter().position(|word| *word == ">").expect("closed template arguments");
+    }
+    for declarator in words[end..].split(|word| *word == ",") {
+        let pointer = declarator[0] == "*";
+        let name = declarator[usize::from(pointer)].to_owned();
+        let lengths = declarator[usize::from(pointer) + 1..].split(|word| *word == "[").skip(1);
+        let lengths = lengths.map(|length| length[..length.len() - 1].join(" ")).collect();
+        fields.push(Field { name, target: target.clone(), pointer, lengths });
+    }
 }

@@ -31,7 +31,8 @@
     AGGREGATION_KERNEL(FAMILY##_agg_spread_f64, SpreadArgs, aggregation::THREADS, spread_rows)                         \
     AGGREGATION_KERNEL(FAMILY##_agg_leave_out_f64, SpreadArgs, aggregation::MOST_PINNED, leave_out)                    \
     AGGREGATION_KERNEL(FAMILY##_agg_take_means_f64, MeansArgs, aggregation::THREADS, take_means)                       \
-    extern "C" __global__ void __launch_bounds__(inverse::THREADS) FAMILY##_agg_invert_step_f64(inverse::Args a) {     \
+    extern "C" __global__ void __launch_bounds__(inverse::THREADS)                                                     \
+        FAMILY##_agg_invert_step_f64(inverse::InverseArgs a) {                                                         \
         inverse::step(a);                                                                                              \
     }                                                                                                                  \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_take_lengths, TakeArgs, aggregation::THREADS, take_lengths)                    \

@@ -17,7 +17,7 @@ constexpr int PIVOTS = 32, SIDE = 64;
 // A pivot of at most this fraction of its diagonal entry is a rounding error. Row and column of its unknown become
 // zero.
 constexpr double ZERO_PIVOT = 1e-14;
-struct Args {
+struct InverseArgs {
     const double *from;
     double *to;
     const double *diagonal;
@@ -73,7 +73,7 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
 }
 
 // One step of the elimination, one thread block per tile of SIDE x SIDE. Step -1 needs one thread block.
-__device__ inline void step(const Args &a) {
+__device__ inline void step(const InverseArgs &a) {
     __shared__ double pivots[PIVOTS][PIVOTS + 1], across[PIVOTS][SIDE], along[SIDE][PIVOTS + 1];
     const int n = a.n, tiles = (n + SIDE - 1) / SIDE, t = threadIdx.x, x = t % 16, y = t / 16;
     // The first thread block has the tile with the next pivots.

@@ -9,8 +9,8 @@
 namespace dpcg {
 
 struct CellCouplingsArgs {
-    Box box;
-    Matrix m;
+    CellBox cells;
+    CellMatrix m;
     double scale;             // power of two by which the matrix is multiplied
     double zero_row_sum;      // row sums below this fraction of the center count as zero
     aggregation::Couplings c; // allocated for six couplings per row
@@ -19,8 +19,8 @@ struct CellCouplingsArgs {
 // Converts the matrix, one thread per cell, with ascending columns. Couplings that leave the box are zero, and are
 // omitted.
 __device__ inline void take_couplings(const CellCouplingsArgs &a) {
-    const int64_t n = a.box.north(), t = a.box.top();
-    over_cells(a.box.count(), [&](int64_t c) {
+    const int64_t n = a.cells.north(), t = a.cells.top();
+    over_cells(a.cells.count(), [&](int64_t c) {
         const int64_t beside[6] = {c - t, c - n, c - 1, c + 1, c + n, c + t};
         const double entries[6] = {fixed(a.m.top[c - t]), fixed(a.m.north[c - n]), fixed(a.m.east[c - 1]),
             fixed(a.m.east[c]), fixed(a.m.north[c]), fixed(a.m.top[c])};

@@ -22,7 +22,7 @@ constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
 constexpr int WARPS = THREADS / 32;
 
-struct Box {
+struct CellBox {
     int nx, ny, nz, unused;
     __device__ int64_t count() const { return int64_t(nx) * ny * nz; }
     __device__ int64_t north() const { return nx; }
@@ -36,7 +36,7 @@ template <class F> __device__ inline void over_cells(int64_t count, F f) {
 }
 
 // Calls f(c, i, j, k) for the cells of this thread.
-template <class F> __device__ inline void over_places(const Box &box, F f) {
+template <class F> __device__ inline void over_places(const CellBox &box, F f) {
     over_cells(box.count(), [&](int64_t c) {
         const unsigned row = unsigned(c) / unsigned(box.nx);
         f(c, int(unsigned(c) - row * unsigned(box.nx)), int(row % unsigned(box.ny)), int(row / unsigned(box.ny)));
@@ -44,7 +44,7 @@ template <class F> __device__ inline void over_places(const Box &box, F f) {
 }
 
 // Calls f(c) for the cells of this thread with colour (i + j + k) % 2.
-template <class F> __device__ inline void over_colour(const Box &box, int colour, F f) {
+template <class F> __device__ inline void over_colour(const CellBox &box, int colour, F f) {
     const unsigned half = unsigned(box.nx + 1) / 2;
     over_cells(int64_t(half) * box.ny * box.nz, [&](int64_t item) {
         const unsigned row = unsigned(item) / half;
@@ -55,14 +55,14 @@ template <class F> __device__ inline void over_colour(const Box &box, int colour
 }
 
 // An array of the caller: element (i, j, k) is values[k plane + j ld + i].
-struct Array {
+struct CellArray {
     double *values;
     int64_t ld, plane;
     __device__ double *at(int i, int j, int k) const { return values + k * plane + j * ld + i; }
 };
 
 // Pointers to the first cell of the matrix arrays.
-struct Matrix {
+struct CellMatrix {
     const double *center, *east, *north, *top;
 };
 
@@ -78,14 +78,14 @@ struct Sum {
     double *partial; // a value per block; null: there is no sum
     Scalars *scalars;
     double *to; // target for KEPT
-    int use, in_loop;
+    int how, in_loop;
     uint64_t conditional; // handle of the WHILE node; 0: none
 };
 
 // Returns whether the loop of a recorded graph has ended. If so, the last kernel of the iteration sets `done`.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
-    if (s.use >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
+    if (s.how >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
         s.scalars->done = 1;
         if (s.conditional) set_loop(s.conditional, *s.scalars);
     }
@@ -97,10 +97,10 @@ __device__ inline void finish_sum(const Sum &s, double sum) {
     if (!s.partial) return;
     sum_blocks(sum, s.partial, &s.scalars->ticket, [&](double all) {
         Scalars &now = *s.scalars;
-        if (s.use == RHO) {
+        if (s.how == RHO) {
             update(now, now.ring, all, now.norm2, LOOP);
-        } else if (s.use >= LAST_SIGMA) {
-            end_of_iteration(now, s.use == LAST_PART ? now.sigma - all : all, LOOP);
+        } else if (s.how >= LAST_SIGMA) {
+            end_of_iteration(now, s.how == LAST_PART ? now.sigma - all : all, LOOP);
             if (s.conditional) set_loop(s.conditional, now);
         } else {
             *s.to = all;
@@ -127,7 +127,7 @@ __device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, 
 struct Around {
     double a[6], v[6];
 };
-__device__ inline Around around(const Box &box, const Matrix &m, const double *v, int64_t c) {
+__device__ inline Around around(const CellBox &box, const CellMatrix &m, const double *v, int64_t c) {
     const int64_t n = box.north(), t = box.top();
     return {{fixed(m.east[c - 1]), fixed(m.east[c]), fixed(m.north[c - n]), fixed(m.north[c]), fixed(m.top[c - t]),
                 fixed(m.top[c])},

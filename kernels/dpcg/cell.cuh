@@ -10,7 +10,7 @@
 namespace dpcg {
 
 struct CellArgs {
-    Box box;
+    CellBox cells;
     const void *center, *forward[3];
     const void *r;
     void *x;
@@ -21,7 +21,7 @@ struct CellArgs {
 // Returns r - (A - D) x in a cell.
 template <class T> __device__ inline T without_center(const CellArgs &a, int64_t c) {
     const T *x = static_cast<const T *>(a.x);
-    const int64_t steps[3] = {1, a.box.north(), a.box.top()};
+    const int64_t steps[3] = {1, a.cells.north(), a.cells.top()};
     T value = static_cast<const T *>(a.r)[c];
 #pragma unroll
     for (int d = 0; d < 3; ++d) {
@@ -36,7 +36,7 @@ template <class T> __device__ inline T without_center(const CellArgs &a, int64_t
 template <class T> __device__ inline void relax_cells(const CellArgs &a) {
     const T *center = static_cast<const T *>(a.center), *r = static_cast<const T *>(a.r);
     T *x = static_cast<T *>(a.x);
-    over_colour(a.box, a.colour, [&](int64_t c) {
+    over_colour(a.cells, a.colour, [&](int64_t c) {
         const T value = a.from_zero ? r[c] : without_center<T>(a, c);
         x[c] = value / center[c];
     });
@@ -44,7 +44,7 @@ template <class T> __device__ inline void relax_cells(const CellArgs &a) {
 
 struct PairArgs {
     CellArgs fine;
-    Box coarse;
+    CellBox coarse;
     int ratio[3];
     int unused;
     void *of_coarse;
@@ -60,11 +60,11 @@ template <class T, class Coarse> __device__ inline void restrict_cells(const Pai
     const double per_scale = a.scales ? a.scales[0] : 1.0;
     over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
         Coarse sum = 0;
-        for (int fk = k * a.ratio[2]; fk < min((k + 1) * a.ratio[2], f.box.nz); ++fk) {
-            for (int fj = j * a.ratio[1]; fj < min((j + 1) * a.ratio[1], f.box.ny); ++fj) {
-                for (int fi = i * a.ratio[0]; fi < min((i + 1) * a.ratio[0], f.box.nx); ++fi) {
+        for (int fk = k * a.ratio[2]; fk < min((k + 1) * a.ratio[2], f.cells.nz); ++fk) {
+            for (int fj = j * a.ratio[1]; fj < min((j + 1) * a.ratio[1], f.cells.ny); ++fj) {
+                for (int fi = i * a.ratio[0]; fi < min((i + 1) * a.ratio[0], f.cells.nx); ++fi) {
                     if ((fi + fj + fk) % 2 != 0) continue;
-                    const int64_t p = (int64_t(fk) * f.box.ny + fj) * f.box.nx + fi;
+                    const int64_t p = (int64_t(fk) * f.cells.ny + fj) * f.cells.nx + fi;
                     const T residual = without_center<T>(f, p) - center[p] * x[p];
                     sum += Coarse(double(residual) * per_scale);
                 }
@@ -79,7 +79,7 @@ template <class T, class Coarse> __device__ inline void interpolate_cells(const 
     T *x = static_cast<T *>(a.fine.x);
     const Coarse *of_coarse = static_cast<const Coarse *>(a.of_coarse);
     const double factor = a.scales ? a.factor * a.scales[1] : a.factor;
-    over_places(a.fine.box, [&](int64_t p, int i, int j, int k) {
+    over_places(a.fine.cells, [&](int64_t p, int i, int j, int k) {
         const int64_t c = (int64_t(k / a.ratio[2]) * a.coarse.ny + j / a.ratio[1]) * a.coarse.nx + i / a.ratio[0];
         x[p] += T(double(of_coarse[c]) * factor);
     });

@@ -9,7 +9,7 @@
 namespace dpcg {
 
 struct CellGridArgs {
-    Box box, coarse;
+    CellBox cells, coarse;
     int ratio[3];
     int unused;
     const void *forward[3]; // of the fine grid
@@ -29,10 +29,10 @@ struct CellGridArgs {
 // sum gets the center 1. On all grids, computes the strengths of the directions. The smoother solves a cell without
 // couplings, so its row sum is set to zero for the coarse grids.
 template <class T, bool FINEST> __device__ inline void look_at_cells(const CellGridArgs &a) {
-    const int64_t steps[3] = {1, a.box.north(), a.box.top()};
+    const int64_t steps[3] = {1, a.cells.north(), a.cells.top()};
     T *center = static_cast<T *>(a.center);
     double strengths[3] = {0.0, 0.0, 0.0};
-    over_cells(a.box.count(), [&](int64_t c) {
+    over_cells(a.cells.count(), [&](int64_t c) {
         double part[3];
         for (int d = 0; d < 3; ++d) {
             const T *forward = static_cast<const T *>(a.forward[d]) + c;
@@ -64,12 +64,12 @@ template <class Fine, class T> __device__ inline void coarsen_cells(const CellGr
     over_places(a.coarse, [&](int64_t c, int I, int J, int K) {
         // The last fine cells in each direction, also limited to the box.
         const int last[3] = {(I + 1) * a.ratio[0] - 1, (J + 1) * a.ratio[1] - 1, (K + 1) * a.ratio[2] - 1};
-        const int end[3] = {min(last[0], a.box.nx - 1), min(last[1], a.box.ny - 1), min(last[2], a.box.nz - 1)};
+        const int end[3] = {min(last[0], a.cells.nx - 1), min(last[1], a.cells.ny - 1), min(last[2], a.cells.nz - 1)};
         double sums[3] = {0.0, 0.0, 0.0}, excess = 0.0;
         for (int k = K * a.ratio[2]; k <= end[2]; ++k) {
             for (int j = J * a.ratio[1]; j <= end[1]; ++j) {
                 for (int i = I * a.ratio[0]; i <= end[0]; ++i) {
-                    const int64_t p = (int64_t(k) * a.box.ny + j) * a.box.nx + i;
+                    const int64_t p = (int64_t(k) * a.cells.ny + j) * a.cells.nx + i;
                     const bool at_face[3] = {i == last[0], j == last[1], k == last[2]};
                     excess += a.excess[p] * a.factor;
                     for (int d = 0; d < 3; ++d) {

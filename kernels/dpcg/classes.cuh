@@ -9,7 +9,7 @@
 
 namespace dpcg {
 
-struct Class {
+struct CellClass {
     uint32_t first, first_heavy; // first cell; first cell outside strong groups, or all ones
     uint32_t cells;
     int32_t unlabelled; // the class has no phase
@@ -17,8 +17,8 @@ struct Class {
 };
 
 struct ClassArgs {
-    Box box;
-    Matrix m;
+    CellBox cells;
+    CellMatrix m;
     const uint32_t *component; // component of each cell (components.cuh); null: a single component
     const uint32_t *group;     // parent of each cell (survey.cuh)
     const int32_t *labels; // the caller's labels; null: strong groups are the phases
@@ -28,14 +28,14 @@ struct ClassArgs {
     int dilation;     // labels also apply to coupled neighbours
     int slots, guard; // size of the table; cells before and after `regions`
     uint64_t *keys;
-    uint32_t *first, *first_heavy, *cells; // of each slot, as in Class
+    uint32_t *first, *first_heavy, *of_class; // of each slot, as in Class
     uint32_t *place;                       // number of the class of each slot, in the order of insertion
     uint32_t *slot_of;                     // slot of each cell
-    Class *classes;
+    CellClass *classes;
     const uint16_t *numbers; // region number of each class, in the order of `place`
     uint16_t *regions;       // region of each cell
     int none, unused;        // region number of cells without region
-    Findings *findings;
+    CellFindings *findings;
 };
 
 constexpr uint64_t NO_KEY = ~0ull;
@@ -44,7 +44,7 @@ constexpr uint32_t NO_SLOT = ~0u, MOST_CLASSES = 65535;
 // Returns the smallest label among the neighbours to which a cell is coupled. -1, no label, is the largest as an
 // unsigned number.
 __device__ inline int32_t label_beside(const ClassArgs &a, int64_t c) {
-    const int64_t step[3] = {1, a.box.north(), a.box.top()};
+    const int64_t step[3] = {1, a.cells.north(), a.cells.top()};
     const double *forward[3] = {a.m.east, a.m.north, a.m.top};
     uint32_t smallest = ~0u;
     for (int d = 0; d < 3; ++d) {
@@ -78,9 +78,9 @@ __device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
     if (component == NO_COMPONENT) return NO_KEY;
     const uint32_t phase = phase_of(a, c);
     if (a.labelled && phase == 0) return NO_KEY;
-    const uint32_t row = uint32_t(c) / unsigned(a.box.nx), k = row / unsigned(a.box.ny);
-    const uint32_t x = box_of(uint32_t(c) - row * a.box.nx, a.boxes[0], a.box.nx);
-    const uint32_t y = box_of(row - k * a.box.ny, a.boxes[1], a.box.ny), z = box_of(k, a.boxes[2], a.box.nz);
+    const uint32_t row = uint32_t(c) / unsigned(a.cells.nx), k = row / unsigned(a.cells.ny);
+    const uint32_t x = box_of(uint32_t(c) - row * a.cells.nx, a.boxes[0], a.cells.nx);
+    const uint32_t y = box_of(row - k * a.cells.ny, a.boxes[1], a.cells.ny), z = box_of(k, a.boxes[2], a.cells.nz);
     return uint64_t(component * boxes_of(a) + (z * a.boxes[1] + y) * a.boxes[0] + x) << 32 | phase;
 }
 
@@ -111,7 +111,7 @@ __device__ inline void note_first(uint32_t *first, int64_t c) {
 
 // Determines the class of each cell.
 __device__ inline void classify(const ClassArgs &a) {
-    const int64_t count = a.box.count();
+    const int64_t count = a.cells.count();
     over_segments(count, [&](int64_t c) {
         const uint64_t key = c < count ? key_of(a, c) : NO_KEY;
         const int heavy = c < count && !in_group(a.group, c), before = lane() > 0 ? lane() - 1 : 0;
@@ -123,7 +123,7 @@ __device__ inline void classify(const ClassArgs &a) {
         uint32_t slot = NO_SLOT;
         if (!goes_on && key != NO_KEY) {
             slot = slot_of(a, key);
-            atomicAdd(a.cells + slot, unsigned(run_length(starts)));
+            atomicAdd(a.of_class + slot, unsigned(run_length(starts)));
             note_first(a.first + slot, c);
             if (heavy) note_first(a.first_heavy + slot, c);
         }
@@ -137,14 +137,14 @@ __device__ inline void gather_classes(const ClassArgs &a) {
     over_cells(a.slots, [&](int64_t slot) {
         if (a.keys[slot] == NO_KEY || a.place[slot] >= MOST_CLASSES) return;
         const uint64_t key = a.keys[slot];
-        a.classes[a.place[slot]] = {a.first[slot], a.first_heavy[slot], a.cells[slot], uint32_t(key) == 0,
+        a.classes[a.place[slot]] = {a.first[slot], a.first_heavy[slot], a.of_class[slot], uint32_t(key) == 0,
             uint32_t(key >> 32) / boxes_of(a)};
     });
 }
 
 // Writes the region of each cell, and of the guard cells.
 __device__ inline void number_cells(const ClassArgs &a) {
-    const int64_t count = a.box.count();
+    const int64_t count = a.cells.count();
     over_cells(count + 2 * int64_t(a.guard), [&](int64_t place) {
         const int64_t c = place - a.guard;
         const uint32_t slot = c >= 0 && c < count ? a.slot_of[c] : NO_SLOT;

@@ -21,10 +21,10 @@ constexpr double ZERO_ROW_SUM = 1e-6;
 constexpr double DAMPING = 0.8;
 
 struct CoarseningArgs {
-    Box fine, coarse;
+    CellBox fine, coarse;
     int coarsened[3];
     int which;        // number of odd indices of the points
-    Matrix m;         // the caller's matrix
+    CellMatrix m;         // the caller's matrix
     double scale;     // factor of the caller's matrix
     void *c;          // conductances of the fine grid, or couplings: conductance_of
     int64_t c_stride; // distance between the conductances of successive offsets
@@ -62,7 +62,7 @@ template <bool FINEST> __device__ inline Offset offset_of_number(int k) {
 }
 
 // Returns the distance in memory of an offset.
-__device__ inline int64_t step_of_offset(const Box &box, const Offset &o) {
+__device__ inline int64_t step_of_offset(const CellBox &box, const Offset &o) {
     return o.d[0] + o.d[1] * box.north() + o.d[2] * box.top();
 }
 
@@ -212,7 +212,7 @@ struct CubeMatrix {
 // each with one edge of each offset.
 template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
     constexpr int LANES = FINEST ? 1 : 8, CORNERS = 8 / LANES;
-    const Box &coarse = a.coarse;
+    const CellBox &coarse = a.coarse;
     const T *c = static_cast<const T *>(a.c);
     const int size[3] = {a.fine.nx, a.fine.ny, a.fine.nz};
     const int64_t cubes = a.cube_planes * coarse.top(), first = a.cubes_from * coarse.top();
@@ -329,7 +329,7 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
 }
 
 struct CoarsestArgs {
-    Box box;
+    CellBox cells;
     const void *c; // conductances; with 7 points couplings, the negative conductances
     int64_t c_stride;
     const void *center; // 7 points: the centers
@@ -345,12 +345,12 @@ struct CoarsestArgs {
 template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     __shared__ unsigned root[MOST_UNKNOWNS], regular[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS];
     __shared__ unsigned moved, nulls;
-    const int n = int(a.box.count()), p = threadIdx.x;
+    const int n = int(a.cells.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);
     // Calls f(q, conductance) for the neighbours of p.
     auto each = [&](auto f) {
         for (int k = 0; p < n && k < (SEVEN ? 3 : 13); ++k) {
-            const int step = int(step_of_offset(a.box, offset_of_number<SEVEN>(k)));
+            const int step = int(step_of_offset(a.cells, offset_of_number<SEVEN>(k)));
             const double sign = SEVEN ? -a.factor : 1.0;
             const double up = sign * c[k * a.c_stride + p], down = sign * c[k * a.c_stride + p - step];
             if (up != 0.0) f(p + step, up);

@@ -10,19 +10,19 @@
 
 namespace dpcg {
 
-struct Component {
+struct CellComponent {
     uint32_t first, cells; // the first cell, and the number of cells
     uint32_t regular;      // 1: the component has a nonzero row sum
 };
 
-struct ComponentArgs {
-    Box box;
-    Matrix m;
+struct CellComponentArgs {
+    CellBox cells;
+    CellMatrix m;
     double zero_row_sum;
     const uint32_t *root;     // root of each cell
     uint32_t *number;         // component of each cell; NO_COMPONENT initially, and for cells without component
     uint32_t *chunk_start;    // components that begin in each chunk; after the scan, in all previous chunks
-    Component *components;    // null: the components are only counted
+    CellComponent *components;    // null: the components are only counted
     const uint32_t *singular; // number of each component among the singular components; `none` for regular components
     uint32_t *labels;         // singular component of each cell
     uint32_t none, unused;
@@ -31,9 +31,9 @@ struct ComponentArgs {
 constexpr uint32_t NO_COMPONENT = ~0u;
 
 // Counts the components that begin in each chunk, or lists them; one block per chunk.
-__device__ inline void list_components(const ComponentArgs &a) {
+__device__ inline void list_components(const CellComponentArgs &a) {
     constexpr int EACH = CHUNK / THREADS;
-    const int64_t count = a.box.count();
+    const int64_t count = a.cells.count();
     for (int64_t chunk = blockIdx.x; chunk * CHUNK < count; chunk += gridDim.x) {
         const int64_t first = chunk * CHUNK + EACH * threadIdx.x;
         unsigned begins = 0;
@@ -58,8 +58,8 @@ __device__ inline void list_components(const ComponentArgs &a) {
 
 // Numbers all cells, and collects the data of the components by runs of a warp's cells. The roots have their numbers
 // already, so no entry is read and written in this kernel.
-__device__ inline void number_components(const ComponentArgs &a) {
-    const int64_t count = a.box.count();
+__device__ inline void number_components(const CellComponentArgs &a) {
+    const int64_t count = a.cells.count();
     over_segments(count, [&](int64_t c) {
         uint32_t own = NO_COMPONENT;
         if (c < count) {
@@ -67,7 +67,7 @@ __device__ inline void number_components(const ComponentArgs &a) {
             own = a.number[root];
             if (root != uint32_t(c)) a.number[c] = own;
         }
-        const MatrixRow row = own == NO_COMPONENT ? MatrixRow{} : row_of(a.box, a.m, c);
+        const MatrixRow row = own == NO_COMPONENT ? MatrixRow{} : row_of(a.cells, a.m, c);
         const uint32_t sums = __ballot_sync(ALL_LANES, fabs(row.sum()) > a.zero_row_sum * row.center);
         const uint32_t before = __shfl_sync(ALL_LANES, own, lane() > 0 ? lane() - 1 : 0);
         const uint32_t starts = __ballot_sync(ALL_LANES, lane() == 0 || own != before);
@@ -80,8 +80,8 @@ __device__ inline void number_components(const ComponentArgs &a) {
 }
 
 // Labels the cells of singular components.
-__device__ inline void label_singular(const ComponentArgs &a) {
-    over_cells(a.box.count(), [&](int64_t c) {
+__device__ inline void label_singular(const CellComponentArgs &a) {
+    over_cells(a.cells.count(), [&](int64_t c) {
         const uint32_t number = a.number[c];
         a.labels[c] = number == NO_COMPONENT ? a.none : a.singular[number];
     });
@@ -89,6 +89,6 @@ __device__ inline void label_singular(const ComponentArgs &a) {
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_list_components_f64, ComponentArgs, list_components)
-DPCG_KERNEL(dpcg_number_components_f64, ComponentArgs, number_components)
-DPCG_KERNEL(dpcg_label_singular_f64, ComponentArgs, label_singular)
+DPCG_KERNEL(dpcg_list_components_f64, CellComponentArgs, list_components)
+DPCG_KERNEL(dpcg_number_components_f64, CellComponentArgs, number_components)
+DPCG_KERNEL(dpcg_label_singular_f64, CellComponentArgs, label_singular)

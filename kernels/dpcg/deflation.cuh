@@ -13,10 +13,10 @@
 namespace dpcg {
 
 struct GalerkinArgs {
-    Box box;
-    Matrix m;
+    CellBox cells;
+    CellMatrix m;
     const uint16_t *region; // region of each cell; n: no region
-    Labels singular;        // singular component of each cell
+    CellLabels singular;        // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
     unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): r < s: of -a_ij; r = s: of e_i
     const uint32_t *null_of;  // null vectors, see dense.cuh
@@ -60,8 +60,8 @@ constexpr double ROUNDING = 8.0 * 0x1p-52;
 
 // Adds the couplings between different regions, and the row sums, to the words of E. One thread per cell.
 __device__ inline void add_couplings(const GalerkinArgs &a) {
-    const int64_t n = a.box.north(), t = a.box.top(), side = a.n + 1;
-    over_cells(a.box.count(), [&](int64_t c) {
+    const int64_t n = a.cells.north(), t = a.cells.top(), side = a.n + 1;
+    over_cells(a.cells.count(), [&](int64_t c) {
         const int r = a.region[c], none = a.n;
         auto couple = [&](int64_t step, double coupling) {
             const int s = a.region[c + step];

@@ -14,7 +14,7 @@ constexpr int MOST_UNKNOWNS = 1024, MOST_VECTORS = 4096;
 // Bit of `null_of` for the removed unknown. The other bits are the number of the null vector, from 1 on; 0: none.
 constexpr uint32_t LEFT_OUT = 1u << 31;
 
-using InverseArgs = inverse::Args;
+using inverse::InverseArgs;
 __device__ inline void invert_step(const InverseArgs &a) { inverse::step(a); }
 
 struct NullArgs {

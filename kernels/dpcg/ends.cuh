@@ -4,25 +4,25 @@
 
 namespace dpcg {
 
-struct InspectArgs {
-    Box box;
-    Array input, output; // output.values may be null
+struct CellInspectArgs {
+    CellBox cells;
+    CellArray input, output; // output.values may be null
     Scalars *scalars;
 };
 
 // Computes max |input|, max |output|, and the first entry that is not finite. The order is row by row, and in a row
 // input before output.
-__device__ inline void inspect(const InspectArgs &a) {
+__device__ inline void inspect(const CellInspectArgs &a) {
     uint64_t largest[2] = {0, 0};
-    over_places(a.box, [&](int64_t, int i, int j, int k) {
+    over_places(a.cells, [&](int64_t, int i, int j, int k) {
         for (int which = 0; which < 2; ++which) {
-            const Array &array = which == 0 ? a.input : a.output;
+            const CellArray &array = which == 0 ? a.input : a.output;
             if (!array.values) continue;
             const uint64_t m = magnitude(*array.at(i, j, k));
             largest[which] = max(largest[which], m);
             if (m >= 0x7ff0000000000000ull) {
-                const uint64_t row = uint64_t(k) * a.box.ny + j;
-                atomic_max(&a.scalars->not_finite, ~((row * 2 + which) * a.box.nx + i));
+                const uint64_t row = uint64_t(k) * a.cells.ny + j;
+                atomic_max(&a.scalars->not_finite, ~((row * 2 + which) * a.cells.nx + i));
             }
         }
     });
@@ -30,18 +30,18 @@ __device__ inline void inspect(const InspectArgs &a) {
     note_largest(&a.scalars->largest_guess, largest[1]);
 }
 
-struct TransferArgs {
-    Box box;
-    Array array;
+struct CellTransferArgs {
+    CellBox cells;
+    CellArray array;
     double *vector; // null: zeros
     double factor;
     Sum sum;
 };
 
 // Computes vector = factor array; sum = <vector, vector>.
-__device__ inline void load(const TransferArgs &a) {
+__device__ inline void load(const CellTransferArgs &a) {
     double sum = 0.0;
-    over_places(a.box, [&](int64_t c, int i, int j, int k) {
+    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
         const double v = a.factor * *a.array.at(i, j, k);
         a.vector[c] = v;
         sum += v * v;
@@ -50,20 +50,20 @@ __device__ inline void load(const TransferArgs &a) {
 }
 
 // Computes array = factor vector, or zero.
-__device__ inline void store(const TransferArgs &a) {
-    over_places(a.box, [&](int64_t c, int i, int j, int k) {
+__device__ inline void store(const CellTransferArgs &a) {
+    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
         *a.array.at(i, j, k) = a.vector ? a.factor * a.vector[c] : 0.0;
     });
 }
 
-struct LargestArgs {
+struct CellLargestArgs {
     int64_t count;
     const double *v;
     Scalars *scalars;
 };
 
 // Computes max |v_i| in the scalars, which contain zero initially.
-__device__ inline void largest(const LargestArgs &a) {
+__device__ inline void largest(const CellLargestArgs &a) {
     uint64_t largest = 0;
     over_cells(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
     note_largest(&a.scalars->largest, largest);
@@ -107,8 +107,8 @@ __device__ inline void scale(const ScaleArgs &a) {
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_inspect_f64, InspectArgs, inspect)
-DPCG_KERNEL(dpcg_load_f64, TransferArgs, load)
-DPCG_KERNEL(dpcg_store_f64, TransferArgs, store)
-DPCG_KERNEL(dpcg_largest_f64, LargestArgs, largest)
+DPCG_KERNEL(dpcg_inspect_f64, CellInspectArgs, inspect)
+DPCG_KERNEL(dpcg_load_f64, CellTransferArgs, load)
+DPCG_KERNEL(dpcg_store_f64, CellTransferArgs, store)
+DPCG_KERNEL(dpcg_largest_f64, CellLargestArgs, largest)
 DPCG_KERNEL(dpcg_scale_f64, ScaleArgs, scale)

@@ -28,13 +28,17 @@ enum Start {
     CORRECTED // x + P times the coarse solution
 };
 
-struct SweepArgs {
-    Level k;
-    int colour; // the colour that is updated first
-    int from;   // which x is read; the sweep writes the other
+struct SweepTiles {
     int pairs, rows;          // of a tile, including its extension
     int width, height, depth; // cells of a tile without its extension
-    int across, down, tiles;  // tiles of a plane, and all tiles
+    int across, down, count;  // tiles of a plane, and all tiles
+};
+
+struct FinestSweepArgs {
+    VertexGrid k;
+    int colour; // the colour that is updated first
+    int from;   // which x is read; the sweep writes the other
+    SweepTiles tiles;
     const double *wide; // r in f64
     double *z;          // s factor x, written by the last sweep
     double factor;
@@ -43,7 +47,7 @@ struct SweepArgs {
 };
 
 // Returns the power of two s that divides the residual. In a loop |r| is known, and s satisfies s^2 <= |r|^2 < 4 s^2.
-template <class T> __device__ inline double scale_of(const SweepArgs &a) {
+template <class T> __device__ inline double scale_of(const FinestSweepArgs &a) {
     if constexpr (OF_SOLVER<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];
     const int64_t exponent = int64_t(magnitude(a.sum.scalars->norm2) >> 52);
@@ -71,15 +75,15 @@ template <class T> struct Given {
 
 // Column of a thread's pair through the planes.
 template <class T, Start START> struct Column {
-    const SweepArgs &a;
+    const FinestSweepArgs &a;
     int i, j;
     bool in_low, in_high; // whether each cell is inside the grid
     bool own;             // whether the pair is inside the tile
     double per_scale;
 
     __device__ bool in(int q) const { return q ? in_high : in_low; }
-    __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.k.box.nz; }
-    __device__ uint32_t place(int k, int q) const { return (uint32_t(k) * a.k.box.ny + j) * a.k.box.nx + i + q; }
+    __device__ bool has(int k, int q) const { return in(q) && k >= 0 && k < a.k.cells.nz; }
+    __device__ uint32_t place(int k, int q) const { return (uint32_t(k) * a.k.cells.ny + j) * a.k.cells.nx + i + q; }
     // Returns the conductance of an offset at the cell `before` cells before p.
     __device__ T c(int offset, int64_t before, uint32_t p) const {
         const T *of = static_cast<const T *>(a.k.c) + offset * a.k.c_stride - before;
@@ -95,7 +99,7 @@ template <class T, Start START> struct Column {
         v.inverse = fixed(static_cast<const T *>(a.k.inverse)[p]);
         v.c[0] = c(0, 1, p);
         v.c[1] = c(0, 0, p);
-        v.c[2] = c(1, a.k.box.north(), p);
+        v.c[2] = c(1, a.k.cells.north(), p);
         v.c[3] = c(1, 0, p);
         v.c[4] = bottom;
         v.c[5] = c(2, 0, p);
@@ -109,7 +113,7 @@ template <class T, Start START> struct Column {
         const uint32_t p = place(k, q);
         v.x = static_cast<const T *>(a.k.x[a.from])[p];
         if (START == CORRECTED) {
-            const Level &g = a.k;
+            const VertexGrid &g = a.k;
             const Strides &s = g.strides;
             const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
             const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
@@ -135,19 +139,20 @@ template <class T, Start START> struct Column {
 
 // Executes a sweep on a tile; returns this thread's part of <r, z>.
 template <class T, Start START, bool LAST>
-__device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, T (&planes)[2][2][TILE_THREADS]) {
-    const int t = threadIdx.x, row = t / a.pairs, lane = t - row * a.pairs;
+__device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double scale, T (&planes)[2][2][TILE_THREADS]) {
+    const int t = threadIdx.x, row = t / a.tiles.pairs, lane = t - row * a.tiles.pairs;
     const int halo = START == ZERO ? 1 : 2;
-    const int tx = tile % a.across, ty = tile / a.across % a.down, low = tile / (a.across * a.down) * a.depth;
-    const int high = min(low + a.depth, a.k.box.nz);
-    const int i = tx * a.width + 2 * lane - 2, j = ty * a.height + row - halo;
-    const bool there = row < a.rows && j >= 0 && j < a.k.box.ny && i >= 0;
-    const Column<T, START> column{a, i, j, there && i < a.k.box.nx, there && i + 1 < a.k.box.nx,
-        lane > 0 && lane + 1 < a.pairs && row >= halo && row < halo + a.height, 1.0 / scale};
+    const int tx = tile % a.tiles.across, ty = tile / a.tiles.across % a.tiles.down;
+    const int low = tile / (a.tiles.across * a.tiles.down) * a.tiles.depth;
+    const int high = min(low + a.tiles.depth, a.k.cells.nz);
+    const int i = tx * a.tiles.width + 2 * lane - 2, j = ty * a.tiles.height + row - halo;
+    const bool there = row < a.tiles.rows && j >= 0 && j < a.k.cells.ny && i >= 0;
+    const Column<T, START> column{a, i, j, there && i < a.k.cells.nx, there && i + 1 < a.k.cells.nx,
+        lane > 0 && lane + 1 < a.tiles.pairs && row >= halo && row < halo + a.tiles.height, 1.0 / scale};
     // At the edge of the tile, a thread reads its own value. The wrong result does not affect the cells inside the
     // tile.
-    const int west = lane > 0 ? t - 1 : t, east = lane + 1 < a.pairs && row < a.rows ? t + 1 : t;
-    const int south = row > 0 ? t - a.pairs : t, north = row + 1 < a.rows ? t + a.pairs : t;
+    const int west = lane > 0 ? t - 1 : t, east = lane + 1 < a.tiles.pairs && row < a.tiles.rows ? t + 1 : t;
+    const int south = row > 0 ? t - a.tiles.pairs : t, north = row + 1 < a.tiles.rows ? t + a.tiles.pairs : t;
     // In plane k, the first colour is at q and the second at 1 - q. In plane k - 1 it is the reverse. The coupling of a
     // colour to the bottom is thus the coupling of the other colour to the top.
     int q = (a.colour + j + low - 1) & 1;
@@ -217,12 +222,12 @@ __device__ inline double sweep_tile(const SweepArgs &a, int tile, double scale, 
 }
 
 // Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour.
-template <class T, Start START, bool LAST> __device__ inline void sweep(const SweepArgs &a) {
+template <class T, Start START, bool LAST> __device__ inline void sweep(const FinestSweepArgs &a) {
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;
     if (!is_met(a.sum)) {
         const double scale = START == ZERO || LAST ? scale_of<T>(a) : 1.0;
-        for (int tile = blockIdx.x; tile < a.tiles; tile += gridDim.x) {
+        for (int tile = blockIdx.x; tile < a.tiles.count; tile += gridDim.x) {
             __syncthreads();
             sum += sweep_tile<T, START, LAST>(a, tile, scale, planes);
         }
@@ -234,8 +239,8 @@ template <class T, Start START, bool LAST> __device__ inline void sweep(const Sw
 constexpr int BRICK_X = 16, BRICK_Y = 4, BRICK_Z = 4;
 static_assert(BRICK_X * BRICK_Y * BRICK_Z == THREADS, "a thread for each");
 
-struct RestrictArgs {
-    Level k;
+struct RestrictFinestArgs {
+    VertexGrid k;
     int from;          // which x is read
     int across, down;  // bricks per direction
     int unused;
@@ -244,11 +249,11 @@ struct RestrictArgs {
 
 // Computes r = P^T (r - A x) of the next coarser grid, and its first smoothing step. The residual of cells with odd i +
 // j + k is zero, since they were updated last.
-template <class T> __device__ inline void restrict_finest(const RestrictArgs &a) {
+template <class T> __device__ inline void restrict_finest(const RestrictFinestArgs &a) {
     if (is_met(a.sum)) return;
     __shared__ T residuals[(2 * BRICK_X + 1) * (2 * BRICK_Y + 1) * (2 * BRICK_Z + 1)];
-    const Level &g = a.k;
-    const Box &fine = g.box;
+    const VertexGrid &g = a.k;
+    const CellBox &fine = g.cells;
     const T *x = static_cast<const T *>(g.x[a.from]);
     const int brick = blockIdx.x;
     const int I = brick % a.across * BRICK_X, J = brick / a.across % a.down * BRICK_Y;
@@ -280,11 +285,11 @@ template <class T> __device__ inline void restrict_finest(const RestrictArgs &a)
 
 #define DPCG_SWEEP(NAME, START, LAST)                                                                                  \
     extern "C" __global__ void __launch_bounds__(dpcg::TILE_THREADS) NAME##_f32(                                       \
-        const __grid_constant__ dpcg::SweepArgs a) {                                                                   \
+        const __grid_constant__ dpcg::FinestSweepArgs a) {                                                             \
         dpcg::sweep<float, dpcg::START, LAST>(a);                                                                      \
     }                                                                                                                  \
     extern "C" __global__ void __launch_bounds__(dpcg::TILE_THREADS) NAME##_f64(                                       \
-        const __grid_constant__ dpcg::SweepArgs a) {                                                                   \
+        const __grid_constant__ dpcg::FinestSweepArgs a) {                                                             \
         dpcg::sweep<double, dpcg::START, LAST>(a);                                                                     \
     }
 DPCG_SWEEP(dpcg_sweep_from_zero, ZERO, false)
@@ -292,5 +297,5 @@ DPCG_SWEEP(dpcg_sweep, GIVEN, false)
 DPCG_SWEEP(dpcg_sweep_corrected, CORRECTED, false)
 DPCG_SWEEP(dpcg_last_sweep, GIVEN, true)
 DPCG_SWEEP(dpcg_last_sweep_corrected, CORRECTED, true)
-DPCG_KERNEL(dpcg_restrict_finest_f32, RestrictArgs, restrict_finest<float>)
-DPCG_KERNEL(dpcg_restrict_finest_f64, RestrictArgs, restrict_finest<double>)
+DPCG_KERNEL(dpcg_restrict_finest_f32, RestrictFinestArgs, restrict_finest<float>)
+DPCG_KERNEL(dpcg_restrict_finest_f64, RestrictFinestArgs, restrict_finest<double>)

@@ -39,8 +39,8 @@ template <int ORDER> struct Tile {
 };
 
 struct FusedArgs {
-    Box box;
-    Matrix m;
+    CellBox cells;
+    CellMatrix m;
     double *r[2], *p[2]; // the same r twice if no neighbours of r are read
     double *q, *x;
     double *v;              // null: not computed, in a loop
@@ -64,24 +64,25 @@ struct TileColumn {
 // Returns the column of this thread. `before`: number of columns before the tile.
 template <int ORDER> __device__ inline TileColumn column_of(const FusedArgs &a, int piece, int before) {
     using T = Tile<ORDER>;
-    const int across = (a.box.nx + ACROSS - 1) / ACROSS, down = (a.box.ny + DOWN - 1) / DOWN;
+    const int across = (a.cells.nx + ACROSS - 1) / ACROSS, down = (a.cells.ny + DOWN - 1) / DOWN;
     const int row = piece / across, t = threadIdx.x;
     TileColumn col;
     col.di = t % T::WIDTH - before;
     col.dj = t / T::WIDTH - before;
     col.at = T::WIDTH + t;
     const int i = (piece - row * across) * ACROSS + col.di, j = row % down * DOWN + col.dj;
-    col.c = int64_t(j) * a.box.nx + i;
-    col.inside = t < T::WIDTH * T::HEIGHT && unsigned(i) < unsigned(a.box.nx) && unsigned(j) < unsigned(a.box.ny);
+    col.c = int64_t(j) * a.cells.nx + i;
+    col.inside = t < T::WIDTH * T::HEIGHT && unsigned(i) < unsigned(a.cells.nx) && unsigned(j) < unsigned(a.cells.ny);
     col.own = col.inside && unsigned(col.di) < unsigned(ACROSS) && unsigned(col.dj) < unsigned(DOWN);
     col.k0 = row / down * a.chunk;
-    col.k1 = min(col.k0 + a.chunk, a.box.nz);
+    col.k1 = min(col.k0 + a.chunk, a.cells.nz);
     return col;
 }
 
 // Returns the number of pieces of all tiles.
 __device__ inline int pieces_of(const FusedArgs &a) {
-    return (a.box.nx + ACROSS - 1) / ACROSS * ((a.box.ny + DOWN - 1) / DOWN) * ((a.box.nz + a.chunk - 1) / a.chunk);
+    return (a.cells.nx + ACROSS - 1) / ACROSS * ((a.cells.ny + DOWN - 1) / DOWN) *
+        ((a.cells.nz + a.chunk - 1) / a.chunk);
 }
 
 // Data of a cell: its matrix row without the coupling to the plane below, and two values. Zeros outside the box.
@@ -93,7 +94,7 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
     cell.east = fixed(a.m.east[c]);
     cell.west = fixed(a.m.east[c - 1]);
     cell.north = fixed(a.m.north[c]);
-    cell.south = fixed(a.m.north[c - a.box.north()]);
+    cell.south = fixed(a.m.north[c - a.cells.north()]);
     cell.top = fixed(a.m.top[c]);
 }
 
@@ -124,7 +125,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double deflated[2][T::ROOM], terms[ORDER > 2 ? ORDER : 2][T::ROOM];
     if (is_over(a.sum)) return;
-    const int64_t top = a.box.top();
+    const int64_t top = a.cells.top();
     const bool start = !a.sum.in_loop, deflates = a.region && !start;
     const int parity = start ? 0 : a.sum.scalars->parity;
     const double alpha = start ? 0.0 : a.sum.scalars->alpha, *r_old = a.r[parity];
@@ -210,7 +211,7 @@ __device__ inline void advance_residual(const FusedArgs &a) {
     if (is_over(a.sum)) return;
     const double alpha = a.sum.scalars->alpha;
     double norm2 = 0.0, *to = a.r[0];
-    over_cells(a.box.count(), [&](int64_t c) {
+    over_cells(a.cells.count(), [&](int64_t c) {
         const double r = to[c] - alpha * a.q[c];
         to[c] = r;
         norm2 += r * r;
@@ -222,13 +223,13 @@ __device__ inline void advance_residual(const FusedArgs &a) {
 template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double directions[2][T::ROOM], terms[ORDER > 0 ? ORDER : 1][T::ROOM];
-    const int64_t top = a.box.top();
+    const int64_t top = a.cells.top();
     const bool start = !a.sum.in_loop;
     const int direction = start ? 1 : int(a.sum.scalars->direction);
     const double alpha = a.sum.scalars->alpha, beta = start ? 0.0 : a.sum.scalars->beta, *p_old = a.p[direction];
     double *p_new = a.p[direction ^ 1], sigma = 0.0;
     if (is_over(a.sum)) {
-        over_cells(a.box.count(), [&](int64_t c) { a.x[c] += alpha * p_old[c]; });
+        over_cells(a.cells.count(), [&](int64_t c) { a.x[c] += alpha * p_old[c]; });
         return;
     }
     int turn = 0;
@@ -246,7 +247,7 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
         };
         const bool has_x = !start && col.own;
         const auto x_of = [&](int k, int64_t c) { return has_x && k >= col.k0 && k < col.k1 ? a.x[c] : 0.0; };
-        const int last = min(col.k1 + ORDER, a.box.nz - 1);
+        const int last = min(col.k1 + ORDER, a.cells.nz - 1);
         int64_t c = col.c + last * top;
         // Values of the plane above, and q without the term of the plane below.
         double above[ORDER > 0 ? ORDER : 1] = {}, p_above = 0.0, q_above = 0.0;

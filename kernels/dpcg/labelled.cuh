@@ -20,7 +20,7 @@ constexpr int GROUP = 8;
 constexpr int SUMMING = 6;
 
 // Labels of the cells.
-struct Labels {
+struct CellLabels {
     const void *of; // null: all cells have label 0
     int wide;       // 32-bit labels, else 16-bit
     uint32_t count; // cells with a label from here on are not summed
@@ -38,7 +38,7 @@ struct alignas(8) Slot {
 };
 
 struct ListArgs {
-    Labels labels;
+    CellLabels labels;
     int64_t cells;
     uint32_t *chunk_slots, *chunk_items; // counts of each chunk; after the scan, first index and end
     Slot *slots;                         // null: slots and items are only counted
@@ -198,7 +198,7 @@ __device__ inline void sort_slots(const ListArgs &a) {
 enum Added { VALUES, MAGNITUDES, INVERSES };
 
 struct LabelledArgs {
-    Labels labels;
+    CellLabels labels;
     int64_t of; // cells
     const Slot *slots;
     const uint32_t *items, *place, *label_start;
@@ -295,7 +295,7 @@ __device__ inline void keep_means(const LabelledArgs &a) {
 
 struct DenseArgs {
     const double *matrix; // by rows
-    const double *in;
+    const double *input;
     double *out;
     int n, unused;
     uint64_t *clock; // accumulates the nanoseconds of the first block; may be null
@@ -307,7 +307,7 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     const uint64_t started = a.clock ? nanoseconds() : 0;
     double product = 0.0;
-    const In *in = reinterpret_cast<const In *>(a.in);
+    const In *in = reinterpret_cast<const In *>(a.input);
     const int warps = blockDim.x / 32;
     for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
         const double *entries = a.matrix + int64_t(row) * a.n;
@@ -324,8 +324,8 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
 }
 
 struct DeflatedArgs {
-    Box box;
-    Matrix m;
+    CellBox cells;
+    CellMatrix m;
     const uint16_t *region; // region of each cell; guard cells: the region with t = 0
     const double *t;
     double *v;
@@ -336,9 +336,9 @@ struct DeflatedArgs {
 // Computes v = v - A Z t, which is P v for t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009); sum = <p, v>.
 __device__ inline void subtract_deflated(const DeflatedArgs &a) {
     if (is_over(a.sum)) return;
-    const int64_t n = a.box.north(), t = a.box.top();
+    const int64_t n = a.cells.north(), t = a.cells.top();
     double sum = 0.0;
-    over_cells(a.box.count(), [&](int64_t c) {
+    over_cells(a.cells.count(), [&](int64_t c) {
         const uint16_t *r = a.region + c;
         const Around near = {{fixed(a.m.east[c - 1]), fixed(a.m.east[c]), fixed(a.m.north[c - n]),
                                  fixed(a.m.north[c]), fixed(a.m.top[c - t]), fixed(a.m.top[c])},
@@ -352,7 +352,7 @@ __device__ inline void subtract_deflated(const DeflatedArgs &a) {
 
 // Computes v = v + Z t.
 __device__ inline void add_deflated(const DeflatedArgs &a) {
-    over_cells(a.box.count(), [&](int64_t c) { a.v[c] += a.t[a.region[c]]; });
+    over_cells(a.cells.count(), [&](int64_t c) { a.v[c] += a.t[a.region[c]]; });
 }
 
 } // namespace dpcg

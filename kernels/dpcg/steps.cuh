@@ -6,21 +6,21 @@
 
 namespace dpcg {
 
-struct ProductArgs {
-    Box box;
-    Matrix m;
+struct CellProductArgs {
+    CellBox cells;
+    CellMatrix m;
     const double *v, *b;
     double *out;
     Sum sum;
 };
 
 // Computes out = A v; sum = <v, A v>.
-__device__ inline void multiply(const ProductArgs &a) {
+__device__ inline void multiply(const CellProductArgs &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
-    over_cells(a.box.count(), [&](int64_t c) {
+    over_cells(a.cells.count(), [&](int64_t c) {
         const double here = a.v[c];
-        const double q = fixed(a.m.center[c]) * here + sum_of_products(around(a.box, a.m, a.v, c));
+        const double q = fixed(a.m.center[c]) * here + sum_of_products(around(a.cells, a.m, a.v, c));
         a.out[c] = q;
         sum += here * q;
     });
@@ -28,10 +28,10 @@ __device__ inline void multiply(const ProductArgs &a) {
 }
 
 // Computes out = b - A v; sum = <out, out>.
-__device__ inline void residual(const ProductArgs &a) {
+__device__ inline void residual(const CellProductArgs &a) {
     double sum = 0.0;
-    over_cells(a.box.count(), [&](int64_t c) {
-        const Around near = around(a.box, a.m, a.v, c);
+    over_cells(a.cells.count(), [&](int64_t c) {
+        const Around near = around(a.cells, a.m, a.v, c);
         const double r = residual_of_row(a.b[c], fixed(a.m.center[c]), a.v[c], near.a, near.v);
         a.out[c] = r;
         sum += r * r;
@@ -86,8 +86,8 @@ __device__ inline void advance(const VectorArgs &a) {
 }
 
 struct TriangleArgs {
-    Box box;
-    Matrix m;
+    CellBox cells;
+    CellMatrix m;
     const double *v, *from;
     double *to;
     const double *r; // r in the sum <r, to>
@@ -97,7 +97,7 @@ struct TriangleArgs {
 // Computes to = D^-1 v; sum = <r, to> if there is a sum.
 __device__ inline void over_center(const TriangleArgs &a) {
     double sum = 0.0;
-    over_cells(a.box.count(), [&](int64_t c) {
+    over_cells(a.cells.count(), [&](int64_t c) {
         const double z = a.v[c] / fixed(a.m.center[c]);
         a.to[c] = z;
         if (a.sum.partial) sum += a.r[c] * z;
@@ -107,8 +107,8 @@ __device__ inline void over_center(const TriangleArgs &a) {
 
 // Computes to = D^-1 (v - L from): one step of Horner's rule for K = sum of (-L D^-1)^m (van der Vorst 1982).
 __device__ inline void lower(const TriangleArgs &a) {
-    const int64_t n = a.box.north(), t = a.box.top();
-    over_cells(a.box.count(), [&](int64_t c) {
+    const int64_t n = a.cells.north(), t = a.cells.top();
+    over_cells(a.cells.count(), [&](int64_t c) {
         const double sum = fixed(a.m.east[c - 1]) * a.from[c - 1] + fixed(a.m.north[c - n]) * a.from[c - n] +
             fixed(a.m.top[c - t]) * a.from[c - t];
         a.to[c] = (a.v[c] - sum) / fixed(a.m.center[c]);
@@ -117,9 +117,9 @@ __device__ inline void lower(const TriangleArgs &a) {
 
 // Computes to = v - D^-1 L^T from: one step of Horner's rule for K^T; sum = <r, to> if there is a sum.
 __device__ inline void upper(const TriangleArgs &a) {
-    const int64_t n = a.box.north(), t = a.box.top();
+    const int64_t n = a.cells.north(), t = a.cells.top();
     double all = 0.0;
-    over_cells(a.box.count(), [&](int64_t c) {
+    over_cells(a.cells.count(), [&](int64_t c) {
         const double sum = fixed(a.m.east[c]) * a.from[c + 1] + fixed(a.m.north[c]) * a.from[c + n] +
             fixed(a.m.top[c]) * a.from[c + t];
         const double z = a.v[c] - sum / fixed(a.m.center[c]);
@@ -131,8 +131,8 @@ __device__ inline void upper(const TriangleArgs &a) {
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_multiply_f64, ProductArgs, multiply)
-DPCG_KERNEL(dpcg_residual_f64, ProductArgs, residual)
+DPCG_KERNEL(dpcg_multiply_f64, CellProductArgs, multiply)
+DPCG_KERNEL(dpcg_residual_f64, CellProductArgs, residual)
 DPCG_KERNEL(dpcg_dot_f64, VectorArgs, dot)
 DPCG_KERNEL(dpcg_add_scaled_f64, VectorArgs, add_scaled)
 DPCG_KERNEL(dpcg_direct_f64, VectorArgs, direct)

@@ -15,7 +15,7 @@
 namespace dpcg {
 
 // Results of the survey. Magnitudes are stored as bit patterns.
-struct Findings {
+struct CellFindings {
     uint64_t unusual; // an entry is not finite, or a center is not a positive normal number
     uint64_t center_max;
     uint64_t smallest[3], largest[3]; // nonzero couplings of each direction
@@ -31,17 +31,17 @@ struct Findings {
 };
 
 struct SurveyArgs {
-    Box box;
-    Array input[4]; // center, east, north, top: the caller's arrays, or the copies
+    CellBox cells;
+    CellArray input[4]; // center, east, north, top: the caller's arrays, or the copies
     double *to[4];
     double zero_row_sum; // row sums below this fraction of the center count as zero
     uint32_t *component, *group; // parent of each cell
     uint32_t *extents;           // of the first MOST_GROUPS groups
     double *partial;             // 3 values per block
-    Findings *findings;
+    CellFindings *findings;
     uint32_t *seen;   // root of each group: coarsest grid with points in the group, and their number
     int grids, step;  // number of coarse grids; step of `hidden`
-    __device__ Matrix matrix() const { return {to[0], to[1], to[2], to[3]}; }
+    __device__ CellMatrix matrix() const { return {to[0], to[1], to[2], to[3]}; }
 };
 
 // Largest number of groups whose extents are stored.
@@ -97,12 +97,12 @@ __device__ inline void note_smallest(uint64_t *place, uint64_t v) {
 
 // Copies the arrays; entries that leave the box become zero.
 __device__ inline void take(const SurveyArgs &a) {
-    Findings &f = *a.findings;
-    const int size[3] = {a.box.nx, a.box.ny, a.box.nz};
+    CellFindings &f = *a.findings;
+    const int size[3] = {a.cells.nx, a.cells.ny, a.cells.nz};
     uint64_t center_max = 0, smallest[3], largest[3] = {0, 0, 0}, first_outward = ~0ull;
     unsigned outward[3] = {0, 0, 0}, unusual = 0;
     for (int d = 0; d < 3; ++d) smallest[d] = ~0ull;
-    over_places(a.box, [&](int64_t c, int i, int j, int k) {
+    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
         const double center = *a.input[0].at(i, j, k);
         a.to[0][c] = center;
         center_max = max(center_max, magnitude(center));
@@ -142,7 +142,7 @@ constexpr int COMPONENTS = 0, GROUPS = 1;
 __device__ inline Forest forest_of(const SurveyArgs &a, int which) {
     if (which == COMPONENTS) return {a.component, {0.0, 0.0, 0.0}};
     Forest groups = {a.group, {0.0, 0.0, 0.0}};
-    const Findings &f = *a.findings;
+    const CellFindings &f = *a.findings;
     for (int d = 0; d < 3; ++d)
         if (f.smallest[d] != ~0ull) groups.limit[d] = STRONG * __longlong_as_double(f.smallest[d]);
     return groups;
@@ -157,7 +157,7 @@ struct MatrixRow {
         return sum;
     }
 };
-__device__ inline MatrixRow row_of(const Box &box, const Matrix &m, int64_t c) {
+__device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int64_t c) {
     const int64_t n = box.north(), t = box.top();
     return {fixed(m.center[c]), {fixed(m.east[c]), fixed(m.north[c]), fixed(m.top[c])},
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
@@ -170,10 +170,10 @@ __device__ inline uint32_t run_start(int64_t c, bool joined) {
 
 // Computes row sums and statistics of the rows, and joins the cells of each segment to runs.
 __device__ inline void look(const SurveyArgs &a) {
-    Findings &f = *a.findings;
+    CellFindings &f = *a.findings;
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
-    const Matrix m = a.matrix();
-    const int64_t count = a.box.count(), n = a.box.north(), t = a.box.top();
+    const CellMatrix m = a.matrix();
+    const int64_t count = a.cells.count(), n = a.cells.north(), t = a.cells.top();
     double strength[3] = {0.0, 0.0, 0.0};
     uint64_t row_sum = 0;
     unsigned alone = 0, regular = 0;
@@ -181,7 +181,7 @@ __device__ inline void look(const SurveyArgs &a) {
         MatrixRow row = {};
         const double *back = row.back;
         if (c < count) {
-            row = row_of(a.box, m, c);
+            row = row_of(a.cells, m, c);
             const double *before[3] = {m.center + c - 1, m.center + c - n, m.center + c - t};
             double quotients = 0.0;
             bool joined = false;
@@ -245,8 +245,8 @@ __device__ inline void join(uint32_t *parent, uint32_t a, uint32_t b) {
 // contacts are omitted because of each other.
 __device__ inline void unite(const SurveyArgs &a) {
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
-    const Matrix m = a.matrix();
-    const int64_t count = a.box.count(), n = a.box.north(), t = a.box.top();
+    const CellMatrix m = a.matrix();
+    const int64_t count = a.cells.count(), n = a.cells.north(), t = a.cells.top();
     over_segments(count, [&](int64_t c) {
         double west = 0.0, north = 0.0, top = 0.0, west_north = 0.0, west_top = 0.0;
         if (c < count) {
@@ -289,7 +289,7 @@ __device__ inline void unite(const SurveyArgs &a) {
 }
 
 // Returns whether a cell is joined to a following cell.
-__device__ inline bool joins_ahead(const Matrix &m, int64_t c, const Forest &forest) {
+__device__ inline bool joins_ahead(const CellMatrix &m, int64_t c, const Forest &forest) {
     return fabs(fixed(m.east[c])) > forest.limit[0] || fabs(fixed(m.north[c])) > forest.limit[1] ||
         fabs(fixed(m.top[c])) > forest.limit[2];
 }
@@ -306,9 +306,9 @@ __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t 
 
 // Sets the parent of each cell to its root, and counts the roots of two or more cells.
 __device__ inline void settle(const SurveyArgs &a) {
-    Findings &f = *a.findings;
-    const Matrix m = a.matrix();
-    const int64_t count = a.box.count();
+    CellFindings &f = *a.findings;
+    const CellMatrix m = a.matrix();
+    const int64_t count = a.cells.count();
     unsigned components = 0;
     for (int which = COMPONENTS; which <= GROUPS; ++which) {
         const Forest forest = forest_of(a, which);
@@ -335,9 +335,9 @@ __device__ inline bool in_group(const uint32_t *group, int64_t c) { return group
 
 // Computes the extents of the groups: smallest index in each direction, and bitwise complement of the largest index.
 __device__ inline void extents(const SurveyArgs &a) {
-    const int size[3] = {a.box.nx, a.box.ny, a.box.nz};
-    const int64_t step[3] = {1, a.box.north(), a.box.top()};
-    over_places(a.box, [&](int64_t c, int i, int j, int k) {
+    const int size[3] = {a.cells.nx, a.cells.ny, a.cells.nz};
+    const int64_t step[3] = {1, a.cells.north(), a.cells.top()};
+    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
         if (!in_group(a.group, c)) return;
         const uint32_t root = group_root(a.group, c), number = a.group[root] & ~IS_GROUP;
         if (number >= MOST_GROUPS) return;
@@ -361,7 +361,7 @@ constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {
     unsigned found = 0;
-    over_places(a.box, [&](int64_t c, int i, int j, int k) {
+    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
         if (!in_group(a.group, c)) return;
         if (a.step == 2) {
             const uint32_t seen = a.group[c] & IS_GROUP ? a.seen[c] : 0;

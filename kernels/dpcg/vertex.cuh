@@ -45,8 +45,8 @@ struct Strides {
 };
 
 // A grid with a smoother, and the interpolation from the next coarser grid.
-struct Level {
-    Box box, coarse;
+struct VertexGrid {
+    CellBox cells, coarse;
     int coarsened[3];
     int wide;           // the next grid is the coarsest grid, whose vectors use f64
     const void *c;      // conductances of the first offset
@@ -80,7 +80,7 @@ template <class T, bool FINEST> __device__ inline T conductance_of(T c, double p
 }
 
 // Returns the distance in memory of an offset, in the order of the conductance arrays.
-template <bool FINEST> __device__ inline int64_t step_of(const Box &box, int k) {
+template <bool FINEST> __device__ inline int64_t step_of(const CellBox &box, int k) {
     if (FINEST) return k == 0 ? 1 : k == 1 ? box.north() : box.top();
     // The 13 offsets after the centre of the 27 points.
     const int m = k + 14, dx = m % 3 - 1, dy = m / 3 % 3 - 1, dz = m / 9 - 1;
@@ -88,12 +88,12 @@ template <bool FINEST> __device__ inline int64_t step_of(const Box &box, int k) 
 }
 
 // Returns r - A x at a point.
-template <class T, bool FINEST> __device__ inline T residual_at(const Level &a, const T *x, int64_t p) {
+template <class T, bool FINEST> __device__ inline T residual_at(const VertexGrid &a, const T *x, int64_t p) {
     const T *c = static_cast<const T *>(a.c) + p;
     T sum = static_cast<const T *>(a.r)[p] - fixed(static_cast<const T *>(a.diagonal)[p]) * x[p];
 #pragma unroll
     for (int k = 0; k < (FINEST ? 3 : 13); ++k) {
-        const int64_t step = step_of<FINEST>(a.box, k);
+        const int64_t step = step_of<FINEST>(a.cells, k);
         sum += conductance_of<T, FINEST>(fixed(c[-step]), a.per_coupling) * x[p - step];
         sum += conductance_of<T, FINEST>(fixed(c[0]), a.per_coupling) * x[p + step];
         c += a.c_stride;
@@ -102,27 +102,27 @@ template <class T, bool FINEST> __device__ inline T residual_at(const Level &a, 
 }
 
 // Executes a Jacobi step.
-template <class T> __device__ inline void relax(const Level &a, const T *x, T *out) {
+template <class T> __device__ inline void relax(const VertexGrid &a, const T *x, T *out) {
     const T *inverse = static_cast<const T *>(a.inverse);
-    over_cells(a.box.count(),
+    over_cells(a.cells.count(),
         [&](int64_t p) { out[p] = x[p] + residual_at<T, false>(a, x, p) * fixed(inverse[p]); });
 }
 
 // Computes out = r - A x.
-template <class T> __device__ inline void residual_of_level(const Level &a, const T *x, T *out) {
-    over_cells(a.box.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
+template <class T> __device__ inline void residual_of_level(const VertexGrid &a, const T *x, T *out) {
+    over_cells(a.cells.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
 }
 
 // Computes P^T of the residuals at coarse point c = (i, j, k), and the first smoothing step there. Adds the fine points
 // around it in the order of their indices. residual(dx, dy, dz) returns the residual at this offset from the coarse
 // point, if has(dx, dy, dz).
 template <class T, class Has, class F>
-__device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int k, Has has, F residual) {
+__device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const Strides &s = a.strides;
     const T *weights = static_cast<const T *>(a.weights) + s.place(i, j, k) - s.of[0];
     const int x = a.coarsened[0], y = a.coarsened[1], z = a.coarsened[2];
-    const bool in[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.box.nx}, {y && j > 0, true, y && 2 * j + 1 < a.box.ny},
-        {z && k > 0, true, z && 2 * k + 1 < a.box.nz}};
+    const bool in[3][3] = {{x && i > 0, true, x && 2 * i + 1 < a.cells.nx},
+        {y && j > 0, true, y && 2 * j + 1 < a.cells.ny}, {z && k > 0, true, z && 2 * k + 1 < a.cells.nz}};
     // A fine point before the coarse point has digit 2, and its weight is stored at the previous coarse point.
     int64_t to[3][3];
 #pragma unroll
@@ -146,8 +146,8 @@ __device__ inline void restrict_at(const Level &a, int64_t c, int i, int j, int 
 }
 
 // Restricts the residual to the next coarser grid, and computes the first smoothing step there.
-template <class T> __device__ inline void restrict_level(const Level &a, const T *residual) {
-    const int64_t north = a.box.north(), top = a.box.top();
+template <class T> __device__ inline void restrict_level(const VertexGrid &a, const T *residual) {
+    const int64_t north = a.cells.north(), top = a.cells.top();
     over_places(a.coarse, [&](int64_t c, int i, int j, int k) {
         const T *r = residual + (k << a.coarsened[2]) * top + (j << a.coarsened[1]) * north + (i << a.coarsened[0]);
         restrict_at<T>(a, c, i, j, k, [](int, int, int) { return true; },
@@ -157,14 +157,14 @@ template <class T> __device__ inline void restrict_level(const Level &a, const T
 
 // Returns the coarse solution at an index. For coarse points beyond the grid the weight is zero. The value is finite: a
 // zero after the last point, or a value of the next row.
-template <class T, bool WIDE> __device__ inline T coarse_solution(const Level &a, int64_t c) {
+template <class T, bool WIDE> __device__ inline T coarse_solution(const VertexGrid &a, int64_t c) {
     if (WIDE) return T(static_cast<const double *>(a.coarse_x)[c]);
     return static_cast<const T *>(a.coarse_x)[c];
 }
 
 // Computes x = x + P times the coarse solution.
-template <class T, bool WIDE> __device__ inline void interpolate(const Level &a, T *x) {
-    over_places(a.box, [&](int64_t p, int i, int j, int k) {
+template <class T, bool WIDE> __device__ inline void interpolate(const VertexGrid &a, T *x) {
+    over_places(a.cells, [&](int64_t p, int i, int j, int k) {
         const int odd = (i & a.coarsened[0]) | (j & a.coarsened[1]) << 1 | (k & a.coarsened[2]) << 2;
         const int ci = i >> a.coarsened[0], cj = j >> a.coarsened[1], ck = k >> a.coarsened[2];
         const int64_t c = ck * a.coarse.top() + cj * a.coarse.north() + ci;
@@ -189,8 +189,8 @@ template <class T, bool WIDE> __device__ inline void interpolate(const Level &a,
     });
 }
 
-struct CycleArgs {
-    const Level *levels; // the grids below the finest grid
+struct VertexCycleArgs {
+    const VertexGrid *levels; // the grids below the finest grid
     int count;
     int sweeps;
     int step; // number of the only step to execute; -1: all steps
@@ -201,9 +201,9 @@ struct CycleArgs {
 };
 
 // Executes the V-cycle below the finest grid. r and the first smoothing step of its first grid are already computed.
-template <class T> __device__ inline void cycle(const CycleArgs &a) {
+template <class T> __device__ inline void cycle(const VertexCycleArgs &a) {
     if (is_met(a.sum)) return;
-    __shared__ Level levels[MOST_GRIDS];
+    __shared__ VertexGrid levels[MOST_GRIDS];
     for (int k = threadIdx.x; k < a.count; k += blockDim.x) levels[k] = a.levels[k];
     __syncthreads();
     unsigned phase = 0;
@@ -215,7 +215,7 @@ template <class T> __device__ inline void cycle(const CycleArgs &a) {
     };
     const int down = (a.sweeps - 1) & 1; // index of x before the coarse-grid correction
     for (int l = 0; l < a.count; ++l) {
-        const Level &k = levels[l];
+        const VertexGrid &k = levels[l];
         auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };
         for (int sweep = 1; sweep < a.sweeps; ++sweep) take([&] { relax<T>(k, x(sweep - 1), x(sweep)); });
         take([&] { residual_of_level<T>(k, x(down), x(down + 1)); });
@@ -223,7 +223,7 @@ template <class T> __device__ inline void cycle(const CycleArgs &a) {
     }
     take([&] { dense_product<double>(a.coarsest); });
     for (int l = a.count - 1; l >= 0; --l) {
-        const Level &k = levels[l];
+        const VertexGrid &k = levels[l];
         auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };
         take([&] { k.wide ? interpolate<T, true>(k, x(down)) : interpolate<T, false>(k, x(down)); });
         for (int sweep = 0; sweep < a.sweeps; ++sweep) take([&] { relax<T>(k, x(down + sweep), x(down + sweep + 1)); });
@@ -235,7 +235,7 @@ template <class T> __device__ inline void cycle(const CycleArgs &a) {
 
 #define DPCG_CYCLE(NAME, T)                                                                                            \
     extern "C" __global__ void __launch_bounds__(dpcg::CYCLE_THREADS) NAME(                                            \
-        const __grid_constant__ dpcg::CycleArgs a) {                                                                   \
+        const __grid_constant__ dpcg::VertexCycleArgs a) {                                                             \
         dpcg::cycle<T>(a);                                                                                             \
     }
 DPCG_CYCLE(dpcg_cycle_f32, float)

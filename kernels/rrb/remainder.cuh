@@ -22,11 +22,8 @@ constexpr int MOST_REMAINDER = 992;
 // Maximum number of nodes of a line. A warp processes a row, a lane one value of the row.
 constexpr int LINE = 32;
 
-struct LinesArgs {
-    Rules rules;
-    const double *natural; // diagonal (row sum), east, north, northeast, northwest: nx * ny values each
-    int nx, ny, n;
-    int step; // lines step - 1, 3 step - 1, ... are eliminated; the remaining lines are 2 step apart
+// Arrays of the lines during their elimination.
+struct Lines {
     // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain updates of
     // its inner couplings by eliminated lines on that side. `onward` contains the couplings to the next remaining line.
     // After the elimination, `own` contains P^-1, and `left` and `right` contain G_L and G_R.
@@ -34,7 +31,15 @@ struct LinesArgs {
     double *left_excess, *right_excess, *inverse_pivot; // n
     double *inverse;                                    // n * n values, symmetric, natural order
     float *narrow;                                      // the inverse in single precision, for sweeps in f32
-    double unit;                                        // sweeps solve with M / unit
+};
+
+struct LinesArgs {
+    Rules rules;
+    const double *natural; // diagonal (row sum), east, north, northeast, northwest: nx * ny values each
+    int nx, ny, n;
+    int step; // lines step - 1, 3 step - 1, ... are eliminated; the remaining lines are 2 step apart
+    Lines arrays;
+    double unit; // sweeps solve with M / unit
 
     __device__ int row() const { return min(nx, ny); }
     __device__ int length() const { return LINE / row() * row(); }
@@ -75,13 +80,14 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
         const bool behind = line + 1 < a.lines();
         if (inside && j != c) {
             own = a.coupling(line * w + min(j, c), line * w + max(j, c));
-            if (!first) own += a.left[at] + (behind ? a.right[at] : 0.0);
+            if (!first) own += a.arrays.left[at] + (behind ? a.arrays.right[at] : 0.0);
         }
         excess = a.natural[a.natural_of(k)];
-        if (!first) excess += a.left_excess[k] + (behind ? a.right_excess[k] : 0.0);
+        if (!first) excess += a.arrays.left_excess[k] + (behind ? a.arrays.right_excess[k] : 0.0);
         if (c < left_nodes)
-            left = first ? a.coupling((line - 1) * w + c, k) : a.onward[(int64_t(line - a.step) * w + c) * LINE + j];
-        if (c < right_nodes) right = first ? a.coupling(k, (line + 1) * w + c) : a.onward[at];
+            left = first ? a.coupling((line - 1) * w + c, k)
+                         : a.arrays.onward[(int64_t(line - a.step) * w + c) * LINE + j];
+        if (c < right_nodes) right = first ? a.coupling(k, (line + 1) * w + c) : a.arrays.onward[at];
     }
     to_left[j][c] = left;
     to_right[j][c] = right;
@@ -100,7 +106,7 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
                 inverse = d > 0.0 && is_finite(d)
                     ? 1.0 / d
                     : checked(a.rules, place % a.nx, place / a.nx, excess, sum, excess, d, !coupled).inverse;
-                a.inverse_pivot[k] = inverse;
+                a.arrays.inverse_pivot[k] = inverse;
                 pivot_inverse[i & 1] = inverse;
                 pivot_excess[i & 1] = excess;
             }
@@ -127,9 +133,9 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
     through_right[j][c] = right;
     __syncthreads();
     if (j < own_nodes) {
-        a.own[at] = unit * inverse;
-        a.left[at] = left;
-        a.right[at] = right;
+        a.arrays.own[at] = unit * inverse;
+        a.arrays.left[at] = left;
+        a.arrays.right[at] = right;
     }
     // Updates of the neighbouring lines: row j and column c of their blocks. Rows that this line does not have are
     // zero.
@@ -144,13 +150,13 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
     }
     const int64_t west = int64_t(to_west) * LINE + c, east = int64_t(to_east) * LINE + c;
     if (j < left_nodes) {
-        a.right[west] = first ? in_left : a.right[west] + in_left;
-        a.onward[west] = between;
-        if (c == 0) a.right_excess[to_west] = first ? excess_left : a.right_excess[to_west] + excess_left;
+        a.arrays.right[west] = first ? in_left : a.arrays.right[west] + in_left;
+        a.arrays.onward[west] = between;
+        if (c == 0) a.arrays.right_excess[to_west] = first ? excess_left : a.arrays.right_excess[to_west] + excess_left;
     }
     if (j < right_nodes) {
-        a.left[east] = first ? in_right : a.left[east] + in_right;
-        if (c == 0) a.left_excess[to_east] = first ? excess_right : a.left_excess[to_east] + excess_right;
+        a.arrays.left[east] = first ? in_right : a.arrays.left[east] + in_right;
+        if (c == 0) a.arrays.left_excess[to_east] = first ? excess_right : a.arrays.left_excess[to_east] + excess_right;
     }
 }
 
@@ -172,7 +178,8 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
     };
     // Z of two remaining lines, or zero if a line does not exist.
     const auto known = [&](int row_line, int column_line) {
-        return j < a.nodes(row_line) && c < a.nodes(column_line) ? a.inverse[place(row_line, j, column_line, c)] : 0.0;
+        if (j >= a.nodes(row_line) || c >= a.nodes(column_line)) return 0.0;
+        return a.arrays.inverse[place(row_line, j, column_line, c)];
     };
     // Product of `rows` and the transpose of `columns`. Rows and columns that a line does not have are zero.
     const auto turned = [&](const double (*rows)[LINE], const double (*columns)[LINE + 1]) {
@@ -182,15 +189,15 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
         return sum;
     };
     const int64_t at = (int64_t(p) * w + j) * LINE + c, at_q = (int64_t(q) * w + j) * LINE + c;
-    const double own_left = has_row ? a.left[at] : 0.0, own_right = has_row ? a.right[at] : 0.0;
+    const double own_left = has_row ? a.arrays.left[at] : 0.0, own_right = has_row ? a.arrays.right[at] : 0.0;
     double z_left, z_right;
     if (other < stayed) {
         z_left = known(p - step, q);
         z_right = known(p + step, q);
     } else {
         // Z_LQ = (Z_QL)^T, from the neighbours of Q.
-        from_left[j][c] = j < a.nodes(q) ? a.left[at_q] : 0.0;
-        from_right[j][c] = j < a.nodes(q) ? a.right[at_q] : 0.0;
+        from_left[j][c] = j < a.nodes(q) ? a.arrays.left[at_q] : 0.0;
+        from_right[j][c] = j < a.nodes(q) ? a.arrays.right[at_q] : 0.0;
         column_left[j][c] = known(p - step, q - step);
         column_right[j][c] = known(p - step, q + step);
         __syncthreads();
@@ -208,19 +215,19 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
     from_right[j][c] = own_right;
     __syncthreads();
     if (!has_row || c >= a.nodes(q)) return;
-    double z = p == q ? a.unit * a.own[at] : 0.0;
+    double z = p == q ? a.unit * a.arrays.own[at] : 0.0;
 #pragma unroll 8
     for (int u = 0; u < LINE; ++u) z -= from_left[j][u] * column_left[u][c] + from_right[j][u] * column_right[u][c];
     const int64_t here = place(p, j, q, c), mirrored = place(q, c, p, j);
-    a.inverse[here] = z;
-    if (a.narrow) a.narrow[here] = float(z);
+    a.arrays.inverse[here] = z;
+    if (a.arrays.narrow) a.arrays.narrow[here] = float(z);
     if (p != q) {
-        a.inverse[mirrored] = z;
-        if (a.narrow) a.narrow[mirrored] = float(z);
+        a.arrays.inverse[mirrored] = z;
+        if (a.arrays.narrow) a.arrays.narrow[mirrored] = float(z);
     } else if (j == c) {
         // M is definite, so no entry of Z is larger than the larger one of the two diagonal entries.
         atomic_max(&a.rules.findings->remainder_inverse, magnitude(z / a.unit));
-        atomic_max(&a.rules.findings->remainder_pivot, magnitude(1.0 / a.inverse_pivot[p * w + j]));
+        atomic_max(&a.rules.findings->remainder_pivot, magnitude(1.0 / a.arrays.inverse_pivot[p * w + j]));
     }
 }
 

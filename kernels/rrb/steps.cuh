@@ -177,7 +177,7 @@ RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT, (direct<double, dou
 RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT, (direct<double, float>))
 RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT, (direct<float, double>))
 
-struct ProductOfA {
+struct ProductArgs {
     Geometry g;
     Matrix m;
     int nine_points;
@@ -190,7 +190,7 @@ struct ProductOfA {
 };
 
 // Returns the couplings of a node, the diagonal ones last or zero, and the values of v that they multiply.
-__device__ inline void around(const ProductOfA &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
+__device__ inline void around(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     straight_couplings(a.g, a.m.straight, colour, c, t);
     straight_values(a.g, a.v, colour, c, u);
     if (!a.nine_points) {
@@ -201,7 +201,7 @@ __device__ inline void around(const ProductOfA &a, int colour, int64_t c, double
     diagonal_values(a.g, a.v, colour, c, u + 4);
 }
 
-__device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
+__device__ inline double row_of_a(const ProductArgs &a, int colour, int64_t c) {
     double t[8], u[8];
     around(a, colour, c, t, u);
     const double near = (t[0] * u[0] + t[1] * u[1]) + (t[2] * u[2] + t[3] * u[3]);
@@ -210,7 +210,7 @@ __device__ inline double row_of_a(const ProductOfA &a, int colour, int64_t c) {
 }
 
 // Returns the entry of b - A v at a node.
-__device__ inline double residual_of_row(const ProductOfA &a, int colour, int64_t c) {
+__device__ inline double residual_of_row(const ProductArgs &a, int colour, int64_t c) {
     const int64_t e = colour * a.g.plane + c;
     double t[8], u[8];
     around(a, colour, c, t, u);
@@ -218,7 +218,7 @@ __device__ inline double residual_of_row(const ProductOfA &a, int colour, int64_
 }
 
 // Computes out = A v; with `partial`, also sigma = <v, A v> and the end of an iteration.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductOfA a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductArgs a) {
     if (a.how == LOOP && a.scalars->code != RUNNING) {
         if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, *a.scalars);
         return;
@@ -245,7 +245,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
 }
 
 // Computes out = b - A v, and its squared norm in `norm2`; without `out`, only the squared norm, in `whole_norm2`.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductOfA a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductArgs a) {
     // Returns at once if the loop continues, or without `out` if the loop has not converged.
     if (a.how == LOOP &&
         (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET)))
@@ -267,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
 }
 
 // Computes b = b - A v, and <b_r, D_r^-1 b_r> in `sum`.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_residual_f64(ProductOfA a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_residual_f64(ProductArgs a) {
     double on_red = 0.0;
     over_area(
         a.g,

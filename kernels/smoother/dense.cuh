@@ -287,12 +287,13 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
         // All helper warps compute all columns and write the same values.
         {
             // Indices beyond the last block repeat the last block, so that the loops need no bounds check.
-            const Item &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + lane, a.count - 1)];
-            const Patch &patch = a.patches[item.patch];
+            const BlockItem &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + lane, a.count - 1)];
+            const BlockPatch &patch = a.patches[item.patch];
             const int64_t stride = patch.nx + 2, plane = stride * (patch.ny + 2),
                           f_plane = int64_t(patch.nx) * patch.ny;
             const int64_t at = (item.z + 1) * plane + (item.y + 1) * stride + item.x + 1;
-            group[lane] = {patch.u[a.from] + at, patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x,
+            group[lane] = {patch.u[a.from] + at,
+                patch.f + item.z * f_plane + int64_t(item.y) * patch.nx + item.x,
                 patch.u[a.to] + at, stride, plane, patch.nx, f_plane};
             __syncwarp();
         }

@@ -61,8 +61,8 @@ __device__ __forceinline__ bool whole(unsigned shape) {
 }
 
 // Copies a box of ghost cells from another patch, x fastest. Each thread reads all its values before it writes them.
-__device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, int which, bool both) {
-    const Patch &to = patches[c.to_patch], &from = patches[c.from_patch];
+__device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockCopy &c, int which, bool both) {
+    const BlockPatch &to = patches[c.to_patch], &from = patches[c.from_patch];
     const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);
     const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
     const double *read = from.u[which] + c.from;
@@ -89,35 +89,35 @@ __device__ __forceinline__ void exchange(const Patch *patches, const Copy &c, in
 }
 
 struct ExchangeArgs {
-    const Patch *patches;
-    const Copy *copies;
+    const BlockPatch *patches;
+    const BlockCopy *copies;
     int which;
     int both; // write to both arrays, so that block Jacobi's second array has the same ghost cells
 };
 
 // Contiguous part of an array u.
-struct Segment {
+struct BlockSegment {
     int64_t first;
     int patch, count;
 };
 constexpr int SEGMENT_THREADS = 256;
 
-struct CopyArgs {
-    const Patch *patches;
-    const Segment *segments;
+struct BlockCopyArgs {
+    const BlockPatch *patches;
+    const BlockSegment *segments;
     int from, to;
     int ghosts; // copy only the ghost layer
 };
 
 // Tile of at most 8^3 cells of a patch.
-struct Region {
+struct BlockRegion {
     int patch, x, y, z;
     int64_t number; // number of the first value of the patch: first the cells of u, then those of f
 };
 
 struct LookArgs {
-    const Patch *patches;
-    const Region *regions;
+    const BlockPatch *patches;
+    const BlockRegion *regions;
     int which;
     double *sums; // sums of (scale r)^2, one per region
     unsigned long long *bad;
@@ -148,7 +148,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
     __shared__ double tile[blocks::TILE_CELLS], halo[blocks::HALO];
     __shared__ int partners[6];
     blocks::let_next_begin();
-    const blocks::Item item = a.items[blockIdx.x];
+    const blocks::BlockItem item = a.items[blockIdx.x];
     if (item.shape == blocks::CUBE && !a.dense) blocks::relax_cube(a, item, tile, halo, partners);
     else if (blocks::whole(item.shape) && !a.dense) blocks::relax_tile(a, item, tile, halo, partners);
     else if (a.own_chunk) blocks::relax_any<7, true>(a, item, tile);
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_r
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS, 8) smoother_relax_27_f64(const blocks::RelaxArgs a) {
     __shared__ double tile[blocks::TILE_CELLS];
     blocks::let_next_begin();
-    const blocks::Item item = a.items[blockIdx.x];
+    const blocks::BlockItem item = a.items[blockIdx.x];
     if (a.own_chunk) blocks::relax_any<27, true>(a, item, tile);
     else blocks::relax_any<27, false>(a, item, tile);
 }
@@ -191,9 +191,9 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_exch
 }
 
 // Copies u from one array to the other; with `ghosts`, only the ghost layer. Each value is written by one thread.
-extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_copy_f64(const blocks::CopyArgs a) {
-    const blocks::Segment segment = a.segments[blockIdx.x];
-    const blocks::Patch &patch = a.patches[segment.patch];
+extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_copy_f64(const blocks::BlockCopyArgs a) {
+    const blocks::BlockSegment segment = a.segments[blockIdx.x];
+    const blocks::BlockPatch &patch = a.patches[segment.patch];
     const double *from = patch.u[a.from];
     double *to = patch.u[a.to];
     const int64_t row = patch.nx + 2, rows = patch.ny + 2, planes = patch.nz + 2;
@@ -210,8 +210,8 @@ extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_c
 // Finds the smallest number of a value of u (without ghost cells) or f that is not finite. Values are numbered patch by
 // patch, u before f.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::LookArgs a) {
-    const blocks::Region region = a.regions[blockIdx.x];
-    const blocks::Patch &patch = a.patches[region.patch];
+    const blocks::BlockRegion region = a.regions[blockIdx.x];
+    const blocks::BlockPatch &patch = a.patches[region.patch];
     const int x = region.x + (threadIdx.x & 7), y = region.y + (threadIdx.x >> 3);
     if (x >= patch.nx || y >= patch.ny) return;
     const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2);
@@ -228,8 +228,8 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_insp
 // Computes r = f - A u, and the sums of (scale r)^2 per tile in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::LookArgs a) {
     __shared__ double half[2];
-    const blocks::Region region = a.regions[blockIdx.x];
-    const blocks::Patch &patch = a.patches[region.patch];
+    const blocks::BlockRegion region = a.regions[blockIdx.x];
+    const blocks::BlockPatch &patch = a.patches[region.patch];
     const int x = region.x + (threadIdx.x & 7), y = region.y + (threadIdx.x >> 3);
     const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
     double sum = 0.0;

@@ -67,7 +67,8 @@ struct Around {
 };
 
 // Reads the faces from the cells around `corner` of u, or from the faces that tiles of other patches wrote.
-__device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, const Patch &patch, int64_t corner) {
+__device__ __forceinline__ Around around(
+    const RelaxArgs &a, const BlockItem &item, const BlockPatch &patch, int64_t corner) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;
     const int64_t plane = int64_t(row) * (patch.ny + 2);
     const unsigned sides = a.arrived ? item.faces & SIDES : 0;
@@ -92,7 +93,7 @@ __device__ __forceinline__ Around around(const RelaxArgs &a, const Item &item, c
 
 // Reads the numbers of the adjacent faces of this tile, early enough to hide the latency. The caller executes a barrier
 // of the thread block before `leave`.
-__device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &item, int *partners) {
+__device__ __forceinline__ void find_partners(const RelaxArgs &a, const BlockItem &item, int *partners) {
     if (a.leaving && threadIdx.x < bits(item.faces & SIDES))
         partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
 }
@@ -100,7 +101,7 @@ __device__ __forceinline__ void find_partners(const RelaxArgs &a, const Item &it
 // Writes the relaxed values of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches.
 // The adjacent tiles read the faces in the next sweep. Each cell is relaxed once per sweep.
 __device__ __forceinline__ void leave(
-    const RelaxArgs &a, const Item &item, const int *partners, const double (&v)[8], unsigned active) {
+    const RelaxArgs &a, const BlockItem &item, const int *partners, const double (&v)[8], unsigned active) {
     const unsigned sides = item.faces & SIDES;
     if (!a.leaving || !sides) return;
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
@@ -126,13 +127,13 @@ __device__ __forceinline__ void leave(
 constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // west and east of a lane use different banks
 
 __device__ __forceinline__ void relax_cube(
-    const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
-    const Patch &patch = a.patches[item.patch];
+    const RelaxArgs &a, const BlockItem &item, double *tile, double *halo, int *partners) {
+    const BlockPatch &patch = a.patches[item.patch];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const int row = patch.nx + 2;
     const int64_t plane = int64_t(row) * (patch.ny + 2);
     const int64_t corner = (item.z + 1) * plane + int64_t(item.y + 1) * row + item.x + 1;
-    const Tables &tables = a.tables[TILE_CELLS - 1];
+    const BlockTables &tables = a.tables[TILE_CELLS - 1];
 
     double v[8];
     {
@@ -256,19 +257,20 @@ __device__ __forceinline__ void multiply_dense(
 
 // Relaxes blocks of any shape with any stencil. RELAXED: other items may write adjacent cells at the same time.
 template <int POINTS, bool RELAXED>
-__device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, double *tile) {
-    const Patch &patch = a.patches[item.patch];
+__device__ __forceinline__ void relax_any(const RelaxArgs &a, const BlockItem &item, double *tile) {
+    const BlockPatch &patch = a.patches[item.patch];
     const bool strided = item.shape & STRIDED;
     const Axis x(item.shape & 15, item.shape >> 12 & 15, strided),
         y(item.shape >> 4 & 15, item.shape >> 16 & 15, strided),
         z(item.shape >> 8 & 15, item.shape >> 20 & 15, strided);
-    const Tables &tables = a.tables[((z.length - 1) * 8 + y.length - 1) * 8 + x.length - 1];
+    const BlockTables &tables = a.tables[((z.length - 1) * 8 + y.length - 1) * 8 + x.length - 1];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const int64_t row = patch.nx + 2, plane = row * (patch.ny + 2), f_plane = int64_t(patch.nx) * patch.ny;
     const bool inside = s < x.cells && t < y.cells;
     const int64_t first = (item.z + 1) * plane + (item.y + y.at(t) + 1) * row + item.x + x.at(s) + 1;
     const double *u = patch.u[a.from] + first;
-    const double *f = patch.f + item.z * f_plane + int64_t(item.y + y.at(t)) * patch.nx + item.x + x.at(s);
+    const double *f =
+        patch.f + item.z * f_plane + int64_t(item.y + y.at(t)) * patch.nx + item.x + x.at(s);
     const int phase = s / x.length + t / y.length + (item.shape & PHASE ? 1 : 0);
     const bool masked = item.shape & MASKED;
     auto load = [](const double *p) { return RELAXED ? load_relaxed(p) : *p; };
@@ -335,12 +337,12 @@ __device__ __forceinline__ void relax_any(const RelaxArgs &a, const Item &item, 
 // Relaxes a whole tile of 8 x 8 x 8 cells with a 7-point stencil; the sides of the blocks divide 8. The result is
 // bitwise identical to that of `relax_any`, but u is read once, into shared memory.
 __device__ __forceinline__ void relax_tile(
-    const RelaxArgs &a, const Item &item, double *tile, double *halo, int *partners) {
-    const Patch &patch = a.patches[item.patch];
+    const RelaxArgs &a, const BlockItem &item, double *tile, double *halo, int *partners) {
+    const BlockPatch &patch = a.patches[item.patch];
     const int lx = item.shape & 15, ly = item.shape >> 4 & 15, lz = item.shape >> 8 & 15;
     // Binary logarithms of the block sides.
     const int sx = (lx >> 1) - (lx >> 3), sy = (ly >> 1) - (ly >> 3), sz = (lz >> 1) - (lz >> 3);
-    const Tables &tables = a.tables[((lz - 1) * 8 + ly - 1) * 8 + lx - 1];
+    const BlockTables &tables = a.tables[((lz - 1) * 8 + ly - 1) * 8 + lx - 1];
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3;
     const int row = patch.nx + 2;
     const int64_t plane = int64_t(row) * (patch.ny + 2);

@@ -6,7 +6,7 @@ constexpr int TILE_THREADS = 64;
 constexpr int TILE_CELLS = 512;
 
 // A patch: addresses of its arrays in device memory, and its extents in cells.
-struct Patch {
+struct BlockPatch {
     double *u[2]; // the caller's array, and the second array of block Jacobi
     const double *f;
     double *r; // array for the residual, or NULL
@@ -16,7 +16,7 @@ struct Patch {
 // An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z). `shape` contains lx, ly, lz, cx,
 // cy, cz in four bits each, then flags. STRIDED: every other block. MASKED: only the blocks with ix + iy + iz + phase
 // even are relaxed, where the flag PHASE sets the phase to 1.
-struct Item {
+struct BlockItem {
     int patch, x, y, z;
     unsigned shape;
     int wait; // index in `totals` of the required counts of the previous, own and next chunk; -1: no wait
@@ -29,12 +29,12 @@ constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
 constexpr unsigned SIDES = 63, ADVANCES = 64, FIRST_FACE = 7;
 
 // Tables of a block shape, at index ((lz-1)*8 + ly-1)*8 + lx-1; NULL if the shape does not use a table.
-struct Tables {
+struct BlockTables {
     const double *reciprocals, *before, *after, *dense, *packed;
 };
 
 // Box of ghost cells of one patch that another patch covers, at most BOX_CELLS cells.
-struct Copy {
+struct BlockCopy {
     int to_patch, from_patch;
     int64_t to, from;
     int nx, ny, nz, unused;
@@ -42,9 +42,9 @@ struct Copy {
 constexpr int BOX_CELLS = 512;
 
 struct RelaxArgs {
-    const Patch *patches;
-    const Item *items;
-    const Tables *tables;
+    const BlockPatch *patches;
+    const BlockItem *items;
+    const BlockTables *tables;
     unsigned *progress;
     const unsigned *totals; // items of each chunk that count in a launch; then, per stage, the items of lower stages
     unsigned launches;      // number of launches of this plan, including this one
@@ -119,7 +119,7 @@ __device__ __forceinline__ double reciprocal(double x) {
 
 // Waits until all lower stages of the previous, own and next chunk are complete. An item that counts does so after the
 // lower stages of its chunk, so the count of a chunk shows which stages are complete.
-__device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
+__device__ __forceinline__ void wait(const RelaxArgs &a, const BlockItem &item) {
     if (item.wait < 0) return;
     if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {
         const int chunk = item.done - 1 + threadIdx.x;
@@ -130,7 +130,7 @@ __device__ __forceinline__ void wait(const RelaxArgs &a, const Item &item) {
 }
 
 // Reports an item as done in `progress`, if other items wait for it.
-__device__ __forceinline__ void advance(const RelaxArgs &a, const Item &item) {
+__device__ __forceinline__ void advance(const RelaxArgs &a, const BlockItem &item) {
     if (!(item.faces & ADVANCES)) return;
     __syncthreads();
     if (threadIdx.x == 0) add_release(a.progress + item.done);

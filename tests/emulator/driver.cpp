@@ -146,7 +146,7 @@ bool run_adversely(const Node &n) {
     const std::string &name = n.kernel->name;
     if (!adverse || name.rfind("smoother_relax", 0) != 0 || name.find("dense") != std::string::npos) return false;
     const auto &a = *reinterpret_cast<const blocks::RelaxArgs *>(n.arguments.data());
-    auto may_run = [&](const blocks::Item &item) {
+    auto may_run = [&](const blocks::BlockItem &item) {
         for (int q = 0; item.wait >= 0 && q < 3; ++q) {
             const int chunk = item.done - 1 + q;
             const unsigned target = a.totals[chunk] * (a.launches - 1) + a.totals[item.wait + q];

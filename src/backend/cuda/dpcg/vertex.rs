@@ -147,7 +147,7 @@ impl Vertex {
         }
         let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
         let of = FinestSweepArgs {
-            level: self.finest,
+            k: self.finest,
             tiles: self.tiles[1],
             wide: self.r,
             z: self.z,

@@ -3,9 +3,10 @@
 
 use super::declare::Address;
 use super::inverse::InverseArgs;
-use crate::backend::cuda::driver::{Argument, Kernel, Stream};
+use crate::backend::cuda::driver::{Kernel, Stream};
 use crate::error::Result;
-use bytemuck::{AnyBitPattern, Pod, Zeroable};
+
+include!(concat!(env!("OUT_DIR"), "/aggregation.rs"));
 
 /// Threads per block (kernels/aggregation).
 pub const BLOCK: (u32, u32) = (256, 1);
@@ -31,45 +32,6 @@ pub fn row_blocks(rows: u32) -> u32 {
 /// Returns the blocks of a launch with `threads` threads per row.
 fn blocks_of(rows: u32, threads: u32) -> u32 {
     rows.div_ceil(BLOCK.0 / threads).clamp(1, MOST_BLOCKS)
-}
-
-entries! {
-    /// The matrix of a level during the setup: couplings a_ij = -s_ij, row sums and diagonal.
-    Couplings {
-        first: Address, length: Address, col: Address, a: Address, excess: Address, diagonal: Address, rows: u32,
-        unused: u32
-    }
-    /// The matrix of a level in the storage of the cycle, with the vectors.
-    Level {
-        first: Address, entries: Address, excess: Address, step: Address, aggregate: Address, nodes: Address,
-        r: Address, start: Address, c: Address, z: Address, rows: u32, width: u16, twice: u16, lanes: u32, unused: u32
-    }
-}
-
-structures! {
-    PairArgs {
-        c: Couplings, kappa: f64, partner: Address, pointed: Address, struck: Address, of: Address, fine: Couplings,
-        nodes: Address, width: i32, unused: i32
-    }
-    NumberArgs {
-        partner: Address, number: Address, of: Address, nodes: Address, joined: Address, rows: u32, width: i32
-    }
-    SuitArgs {
-        c: Couplings, kappa: f64, of: Address, nodes: Address, failed: Address, count: u32, width: i32
-    }
-    ScanArgs { values: Address, parts: Address, count: u32, unused: u32 }
-    GalerkinArgs { fine: Couplings, coarse: Couplings, of: Address, nodes: Address, width: i32, unused: i32 }
-    SpreadArgs { c: Couplings, to: Address, component: Address }
-    MeansArgs { from: Address, to: Address, component: Address, rows: u32, unused: u32 }
-    TakeArgs {
-        c: Couplings, first: Address, entries: Address, excess: Address, step: Address, bound: Address, slice: u32,
-        unused: u32
-    }
-    DescendArgs { fine: Level, coarse: Level }
-    AscendArgs { k: Level, coarse_z: Address, out: Address, first: f64, second: f64 }
-    SubtractArgs { k: Level, factor: f64 }
-    NarrowArgs { from: Address, to: Address, count: u32, unused: u32 }
-    CoarsestArgs { k: Level, inverse: Address }
 }
 
 impl ScanArgs {

@@ -7,18 +7,25 @@ pub type Address = u64;
 pub const TILE: (u32, u32) = (32, 8);
 pub const THREADS: u32 = TILE.0 * TILE.1;
 
-/// Defines structures that kernels receive; fields are in the order of kernels/.
+/// Defines structures that kernels receive. build.rs translates them from kernels/.
 macro_rules! structures {
     ($($(#[doc = $doc:literal])* $name:ident { $($field:ident: $type:ty),* })*) => {
         $(
         $(#[doc = $doc])*
         #[repr(C)]
-        #[derive(Clone, Copy, Debug, Default, AnyBitPattern)]
+        #[allow(dead_code, reason = "kernels have fields and structures that only they use")]
+        #[derive(Clone, Copy, Debug, bytemuck::AnyBitPattern)]
         pub struct $name { $(pub $field: $type),* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                bytemuck::Zeroable::zeroed()
+            }
+        }
 
         // SAFETY: `repr(C)`, and `AnyBitPattern` allows only fields that are numbers. Kernels read fields, never the
         // padding between or after them. The driver copies all bytes, as it does for a C structure.
-        unsafe impl Argument for $name {}
+        unsafe impl crate::backend::cuda::driver::Argument for $name {}
         )*
     };
 }
@@ -29,8 +36,15 @@ macro_rules! entries {
         $(
         $(#[doc = $doc])*
         #[repr(C)]
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+        #[allow(dead_code, reason = "kernels have fields and structures that only they use")]
+        #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
         pub struct $name { $(pub $field: $type),* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                bytemuck::Zeroable::zeroed()
+            }
+        }
         )*
     };
 }

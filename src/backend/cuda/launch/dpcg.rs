@@ -4,9 +4,10 @@
 use super::aggregation::{COUNT, Couplings};
 use super::declare::Address;
 use super::inverse::InverseArgs;
-use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream, Together};
+use crate::backend::cuda::driver::{Device, Kernel, Stream, Together};
 use crate::error::Result;
-use bytemuck::{AnyBitPattern, Pod, Zeroable};
+
+include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
 
 /// Threads of most blocks (kernels/dpcg/box.cuh).
 const CELL_THREADS: u32 = 256;
@@ -54,33 +55,6 @@ fn slot_blocks(cells: i64) -> u32 {
 /// Returns the blocks of a launch with one warp per item.
 fn warp_blocks(count: u32) -> u32 {
     cell_blocks(32 * i64::from(count))
-}
-
-entries! {
-    /// Extents of a box of cells.
-    CellBox { nx: i32, ny: i32, nz: i32, unused: i32 }
-    /// The caller's array: address, and values from one row and from one plane to the next.
-    CellArray { values: Address, ld: i64, plane: i64 }
-    /// Addresses of the matrix's first cell.
-    CellMatrix { center: Address, east: Address, north: Address, top: Address }
-    /// Use of a sum over all cells; there is no sum if `partial` is 0.
-    Sum { partial: Address, scalars: Address, to: Address, how: i32, in_loop: i32, conditional: u64 }
-    /// A component: its first cell, its number of cells, and whether one of its rows has a nonzero row sum.
-    CellComponent { first: u32, cells: u32, regular: u32 }
-    /// A class of cells: its first cell, its first cell outside strong groups, its number of cells, whether it has no
-    /// phase, and its component.
-    CellClass { first: u32, first_heavy: u32, cells: u32, unlabelled: i32, component: u32 }
-    /// Results of the inspection of a matrix. Magnitudes are stored as bits of f64.
-    CellFindings {
-        unusual: u64, center_max: u64, smallest: [u64; 3], largest: [u64; 3], outward: [u64; 3], first_outward: u64,
-        row_sum: u64, strength: [f64; 3], alone: u64, components: u64, regular: u64, groups: u64, classes: u64,
-        hidden: u64, ticket: u32, unused: u32
-    }
-    /// Labels of cells, of 16 bits, or 32 if `wide`; values from `count` on mean no label. If `of` is 0, all cells have
-    /// label 0.
-    CellLabels { of: Address, wide: i32, count: u32 }
-    /// Index arithmetic of the interpolation weights (kernels/dpcg/vertex.cuh).
-    Strides { of: [i64; 3], next: [i64; 3] }
 }
 
 /// Columns of a tile of the fused passes, in x and y.
@@ -173,15 +147,18 @@ impl SweepTiles {
         let deep = (1..=nz.min(AT_ONCE)).min_by_key(cost).unwrap_or(1);
         let depth = nz.div_ceil(deep);
         let count = across * down * nz.div_ceil(depth);
-        Self { pairs, rows: height + 2 * halo, width, height, depth, across, down, count }
+        let rows = height + 2 * halo;
+        let [pairs, rows, width, height] = [pairs, rows, width, height].map(|n| n as i32);
+        let [depth, across, down, count] = [depth, across, down, count].map(|n| n as i32);
+        Self { pairs, rows, width, height, depth, across, down, count }
     }
 
     fn blocks(&self) -> u32 {
-        self.count.min(MOST_CELL_BLOCKS)
+        (self.count as u32).min(MOST_CELL_BLOCKS)
     }
 
     fn block(&self) -> (u32, u32) {
-        ((self.pairs * self.rows).next_multiple_of(32), 1)
+        (((self.pairs * self.rows) as u32).next_multiple_of(32), 1)
     }
 }
 
@@ -212,133 +189,11 @@ impl RestrictFinestArgs {
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
         let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
-        Self { level, from, across, down, unused: 0, sum }
+        Self { k: level, from, across, down, unused: 0, sum }
     }
 
     fn bricks(&self) -> u32 {
-        (self.across * self.down * ((self.level.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
-    }
-}
-
-structures! {
-    CellProductArgs { cells: CellBox, m: CellMatrix, v: Address, b: Address, out: Address, sum: Sum }
-    VectorArgs { count: i64, a: Address, b: Address, out: Address, other: Address, factor: f64, sum: Sum }
-    TriangleArgs { cells: CellBox, m: CellMatrix, v: Address, from: Address, to: Address, r: Address, sum: Sum }
-    /// Arguments of the two passes of an iteration (kernels/dpcg/fused.cuh).
-    FusedArgs {
-        cells: CellBox, m: CellMatrix, r: [Address; 2], p: [Address; 2], q: Address, x: Address, v: Address,
-        region: Address, t: Address, norm_partial: Address, chunk: i32, unused: i32, sum: Sum
-    }
-    CellInspectArgs { cells: CellBox, input: CellArray, output: CellArray, scalars: Address }
-    SurveyArgs {
-        cells: CellBox, input: [CellArray; 4], to: [Address; 4], zero_row_sum: f64, component: Address, group: Address,
-        extents: Address, partial: Address, findings: Address, seen: Address, grids: i32, step: i32
-    }
-    /// Components of a matrix with several components.
-    CellComponentArgs {
-        cells: CellBox, m: CellMatrix, zero_row_sum: f64, root: Address, number: Address, chunk_start: Address,
-        components: Address, singular: Address, labels: Address, none: u32, unused: u32
-    }
-    ClassArgs {
-        cells: CellBox, m: CellMatrix, component: Address, group: Address, labels: Address, boxes: [i32; 3],
-        by_phase: i32, labelled: i32, dilation: i32, slots: i32, guard: i32, keys: Address, first: Address,
-        first_heavy: Address, of_class: Address, place: Address, slot_of: Address, classes: Address, numbers: Address,
-        regions: Address, none: i32, unused: i32, findings: Address
-    }
-    CellTransferArgs { cells: CellBox, array: CellArray, vector: Address, factor: f64, sum: Sum }
-    CellLargestArgs { count: i64, v: Address, scalars: Address }
-    ScaleArgs { count: i64, v: Address, partial: Address, scales: Address, scalars: Address }
-    /// Lists of the cells by label.
-    ListArgs {
-        labels: CellLabels, cells: i64, chunk_slots: Address, chunk_items: Address, slots: Address, items: Address,
-        slot_label: Address, label_start: Address, place: Address, cells_of: Address
-    }
-    ScanArgs { values: Address, count: i64, arrays: i64 }
-    LabelledArgs {
-        labels: CellLabels, of: i64, slots: Address, items: Address, place: Address, label_start: Address,
-        cells: Address, sums: Address, totals: Address, g: Address, v: Address, restore: i32, added: i32, sum: Sum
-    }
-    /// Computation of E = Z^T A Z.
-    GalerkinArgs {
-        cells: CellBox, m: CellMatrix, region: Address, singular: CellLabels, scale: f64, sums: Address,
-        null_of: Address, matrix: Address, diagonal: Address, n: i32, unused: i32
-    }
-    /// Null vectors of a dense matrix, the completion of its inverse, and its condition (kernels/dpcg/dense.cuh).
-    NullArgs {
-        from: Address, to: Address, diagonal: Address, null_of: Address, nulls: Address, shift: Address,
-        largest: Address, n: i32, add: i32
-    }
-    /// The dense matrix of the coarsest grid of multigrid.
-    CoarsestArgs {
-        cells: CellBox, c: Address, c_stride: i64, center: Address, factor: f64, excess: Address, matrix: Address,
-        diagonal: Address, null_of: Address, nulls: Address
-    }
-    DenseArgs { matrix: Address, input: Address, out: Address, n: i32, unused: i32, clock: Address, sum: Sum }
-    DeflatedArgs {
-        cells: CellBox, m: CellMatrix, region: Address, t: Address, v: Address, p: Address, sum: Sum
-    }
-    /// Setup of the next grid of vertex coarsening.
-    CoarseningArgs {
-        fine: CellBox, coarse: CellBox, coarsened: [i32; 3], which: i32, m: CellMatrix, scale: f64, c: Address,
-        c_stride: i64, diagonal: Address, inverse: Address, excess: Address, weights: Address, narrow: Address,
-        strides: Strides, cubes: Address, cubes_from: i32, cube_planes: i32, points_from: i32, point_planes: i32,
-        coarse_c: Address, coarse_stride: i64, coarse_excess: Address, partial: Address, strengths: Address,
-        scalars: Address
-    }
-}
-
-entries! {
-    /// A grid of vertex coarsening, and the transfer to the next grid.
-    VertexGrid {
-        cells: CellBox, coarse: CellBox, coarsened: [i32; 3], wide: i32, c: Address, c_stride: i64, per_coupling: f64,
-        diagonal: Address, inverse: Address, weights: Address, strides: Strides, r: Address, x: [Address; 2],
-        coarse_r: Address, coarse_start: Address, coarse_inverse: Address, coarse_x: Address
-    }
-    /// Tiles of a sweep on the finest grid.
-    SweepTiles {
-        pairs: u32, rows: u32, width: u32, height: u32, depth: u32, across: u32, down: u32, count: u32
-    }
-}
-
-structures! {
-    FinestSweepArgs {
-        level: VertexGrid, colour: i32, from: i32, tiles: SweepTiles, wide: Address, z: Address, factor: f64,
-        scales: Address, sum: Sum
-    }
-    RestrictFinestArgs { level: VertexGrid, from: i32, across: i32, down: i32, unused: i32, sum: Sum }
-    VertexCycleArgs {
-        levels: Address, count: i32, sweeps: i32, step: i32, unused: i32, coarsest: DenseArgs, barrier: Address,
-        sum: Sum
-    }
-}
-
-structures! {
-    /// Couplings of the matrix for aggregation.
-    CellCouplingsArgs { cells: CellBox, m: CellMatrix, scale: f64, zero_row_sum: f64, c: Couplings }
-    /// Copies of a vector to and from the cycle of aggregation.
-    CellCycleArgs {
-        count: i64, r: Address, z: Address, scales: Address, step: Address, of_r: Address, start: Address,
-        of_z: Address, factor: f64, sum: Sum
-    }
-}
-
-entries! {
-    /// A grid of cell coarsening.
-    CellArgs {
-        cells: CellBox, center: Address, forward: [Address; 3], r: Address, x: Address, colour: i32, from_zero: i32
-    }
-}
-
-structures! {
-    /// Setup of the next grid of cell coarsening.
-    CellGridArgs {
-        cells: CellBox, coarse: CellBox, ratio: [i32; 3], unused: i32, forward: [Address; 3], center: Address,
-        excess: Address, coarse_forward: [Address; 3], coarse_excess: Address, factor: f64, zero_row_sum: f64,
-        partial: Address, strengths: Address, scalars: Address
-    }
-    /// Transfer between a grid of cell coarsening and the next one.
-    PairArgs {
-        fine: CellArgs, coarse: CellBox, ratio: [i32; 3], unused: i32, of_coarse: Address, scales: Address, factor: f64
+        (self.across * self.down * ((self.k.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
     }
 }
 

@@ -2,17 +2,13 @@
 //! `PIVOTS` unknowns.
 
 use super::declare::Address;
-use crate::backend::cuda::driver::Argument;
-use bytemuck::AnyBitPattern;
+
+include!(concat!(env!("OUT_DIR"), "/inverse.rs"));
 
 /// Number of unknowns that a step eliminates.
 pub const PIVOTS: i32 = 32;
 /// Rows and columns of a tile of the matrix.
 const SIDE: u32 = 64;
-
-structures! {
-    InverseArgs { from: Address, to: Address, diagonal: Address, pivots: Address, n: i32, step: i32 }
-}
 
 impl InverseArgs {
     /// Returns the number of blocks: one per tile, or one for the first block of pivots (step -1).

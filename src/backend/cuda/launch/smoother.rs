@@ -1,9 +1,10 @@
 //! Kernels of the block smoothers (docs/theory/smoother.md): argument structures and launches.
 
 use super::declare::{Address, THREADS};
-use crate::backend::cuda::driver::{Argument, Device, Kernel, Stream};
+use crate::backend::cuda::driver::{Device, Kernel, Stream};
 use crate::error::Result;
-use bytemuck::{AnyBitPattern, Pod, Zeroable};
+
+include!(concat!(env!("OUT_DIR"), "/smoother.rs"));
 
 /// Threads of a tile of blocks, or of a box of ghost cells (kernels/smoother/smoother.cu).
 const TILE_THREADS: u32 = 64;
@@ -17,23 +18,6 @@ const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
 /// Thread blocks of a cluster, which share the columns that they load.
 const CLUSTER: u32 = 2;
 
-entries! {
-    /// A patch: the caller's array u and the second array of Jacobi, f and r.
-    BlockPatch { u: [Address; 2], f: Address, r: Address, nx: i32, ny: i32, nz: i32, unused: i32 }
-    /// A tile of blocks.
-    BlockItem { patch: i32, cell: [i32; 3], shape: u32, wait: i32, done: i32, faces: u32 }
-    /// Inverse of one shape of block.
-    BlockTables { reciprocals: Address, before: Address, after: Address, dense: Address, packed: Address }
-}
-
-structures! {
-    RelaxArgs {
-        patches: Address, items: Address, tables: Address, progress: Address, totals: Address, launches: u32,
-        from: i32, to: i32, own_chunk: i32, omega: f64, legs: [f64; 27], count: u32, eigenvalues: [f64; 24],
-        weight: f64, points: i32, dense: i32, arrived: Address, leaving: Address, partners: Address, keep: i32
-    }
-}
-
 /// Launch parameters of block relaxation.
 #[derive(Clone, Copy, Debug)]
 pub struct RelaxLaunch {
@@ -41,37 +25,6 @@ pub struct RelaxLaunch {
     pub behind: bool,
     /// Number of multiprocessors.
     pub processors: u32,
-}
-
-entries! {
-    /// A box of ghost cells to be copied.
-    BlockCopy { to_patch: i32, from_patch: i32, to: i64, from: i64, size: [i32; 3], unused: i32 }
-}
-
-structures! {
-    ExchangeArgs { patches: Address, copies: Address, which: i32, both: i32 }
-}
-
-entries! {
-    /// A part of an array u.
-    BlockSegment { first: i64, patch: i32, count: i32 }
-}
-
-structures! {
-    BlockCopyArgs { patches: Address, segments: Address, from: i32, to: i32, ghosts: i32 }
-}
-
-entries! {
-    /// A tile of cells.
-    BlockRegion { patch: i32, cell: [i32; 3], number: i64 }
-}
-
-structures! {
-    LookArgs {
-        patches: Address, regions: Address, which: i32, sums: Address, bad: Address, legs: [f64; 27],
-        scale: f64
-    }
-    NormArgs { sums: Address, count: i64, norm: Address }
 }
 
 plain_kernels! {

@@ -38,7 +38,8 @@ impl Packed {
         FirstArgs {
             v: self.first,
             k: self.grids[0].sweep,
-            input,
+            in_b1: input[0],
+            in_b2: input[1],
             partial: if sums { self.rho_partial } else { 0 },
             norm_partial: if sums { self.fused_norm_partial } else { 0 },
             sigma_partial: self.partial,

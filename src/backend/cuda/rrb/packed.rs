@@ -418,7 +418,6 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
     let center = if shape.schur { plan.planes(rows, 2, 8)? } else { 0 };
     let scalars = plan.take(size_of::<Scalars>().div_ceil(8));
     let own = 8 * rows.plane as u64;
-    let black = |v: Address| [v + 2 * own, v + 3 * own];
     let mut first = SchurArrays::default();
     if shape.schur {
         let Grid { g, d, far, .. } = grids[0].k;
@@ -429,10 +428,14 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
             center,
             r_b1: [r, r + 2 * own],
             r_b2: r + own,
-            x: black(x),
-            p: [[p, other_p], [p + own, other_p + own]],
-            q: [q, q + own],
-            b: black(b),
+            x_b1: x + 2 * own,
+            x_b2: x + 3 * own,
+            q_b1: q,
+            q_b2: q + own,
+            p_b1: [p, other_p],
+            p_b2: [p + own, other_p + own],
+            b_b1: b + 2 * own,
+            b_b2: b + 3 * own,
             scalars,
         };
     }

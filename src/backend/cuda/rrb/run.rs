@@ -315,7 +315,7 @@ impl PcgSteps for Run<'_> {
             // Fused stages alternate between two arrays p; `direction` is the index of the last one. The array begins
             // with b1, which is plane 2.
             let plane = 8 * self.k.grids[0].k.g.plane as u64;
-            p = self.k.first.p[0][self.k.scalars.direction as usize].wrapping_sub(2 * plane);
+            p = self.k.first.p_b1[self.k.scalars.direction as usize].wrapping_sub(2 * plane);
         }
         if self.started().is_some() {
             // q is overwritten.
@@ -512,7 +512,7 @@ impl SolveSteps for Run<'_> {
 
     fn reduce_again(&mut self) {
         if self.k.shape.schur && !self.fused() {
-            self.step(|s| launch::reduce(s.stream, &ReduceArgs { r: [0; 2], ..s.k.reduce_args() }));
+            self.step(|s| launch::reduce(s.stream, &ReduceArgs { r_b1: 0, r_b2: 0, ..s.k.reduce_args() }));
         }
     }
 

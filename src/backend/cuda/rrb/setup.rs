@@ -198,7 +198,7 @@ impl Source {
     /// Returns the anisotropy of the inspected matrix: the 90th percentile, over windows of the grid, of the ratio of
     /// the two directions' conductances.
     pub fn anisotropy(&self) -> f64 {
-        of_most(self.findings.window)
+        of_most(bytemuck::cast(self.findings.window))
     }
 
     /// Copies A to the storage by colour, as many rows at a time as the staging buffer holds.
@@ -233,10 +233,15 @@ impl Source {
                 };
             }
             copies.send(stream, &jobs)?;
+            let [center, east, north, northeast, northwest] = arrays;
             let arguments = CopyArgs {
                 g: self.g,
                 m: self.m,
-                arrays,
+                center,
+                east,
+                north,
+                northeast,
+                northwest,
                 ld,
                 first_row: first_row as i32,
                 rows: rows as i32,
@@ -459,7 +464,7 @@ impl Packed {
         let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules };
         let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
         let RemainderPlaces { natural, lines, .. } = self.rest;
-        let arguments = LinesArgs { rules, natural, nx, ny, n, step: 1, lines, unit: self.unit };
+        let arguments = LinesArgs { rules, natural, nx, ny, n, step: 1, arrays: lines, unit: self.unit };
         let steps = 0..=arguments.lines().ilog2();
         let with = |k: u32| LinesArgs { step: 1 << k, ..arguments };
         steps.clone().try_for_each(|k| launch::eliminate_lines(stream, &with(k)))?;

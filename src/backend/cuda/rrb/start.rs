@@ -130,13 +130,14 @@ impl Run<'_> {
 
     /// Returns the arguments of the start and end kernels. `delivers`: x may be returned without a check by the host.
     pub fn end_args(&self, scale: f64, how: How, delivers: bool) -> EndArgs {
-        let ReduceArgs { k, b, x, r, scalars } = self.k.reduce_args();
+        let ReduceArgs { k, b, x, r_b1, r_b2, scalars } = self.k.reduce_args();
         EndArgs {
             k,
             center: self.source.m.center,
             b,
             x,
-            r,
+            r_b1,
+            r_b2,
             input: self.call.input.values,
             output: self.call.output.values,
             input_ld: self.call.input.ld,

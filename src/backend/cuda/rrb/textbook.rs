@@ -180,7 +180,7 @@ impl Packed {
 
     /// Returns the arguments of the kernels that eliminate and recover red nodes.
     pub fn reduce_args(&self) -> ReduceArgs {
-        let r = [self.first.r_b1[0], self.first.r_b2];
-        ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r, scalars: self.scalars.at }
+        let (r_b1, r_b2) = (self.first.r_b1[0], self.first.r_b2);
+        ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r_b1, r_b2, scalars: self.scalars.at }
     }
 }

@@ -297,8 +297,8 @@ impl Data {
             for z in (0..nz).step_by(TILE) {
                 for y in (0..ny).step_by(TILE) {
                     for x in (0..nx).step_by(TILE) {
-                        let cell = [x as i32, y as i32, z as i32];
-                        push(&mut regions, BlockRegion { patch: number, cell, number: first }, CELLS)?;
+                        let (x, y, z) = (x as i32, y as i32, z as i32);
+                        push(&mut regions, BlockRegion { patch: number, x, y, z, number: first }, CELLS)?;
                     }
                 }
             }

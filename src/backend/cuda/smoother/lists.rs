@@ -187,8 +187,9 @@ fn place_items(
             let mut item = BlockItem { patch: to_i32(p, "the number of patches")?, wait: -1, ..BlockItem::default() };
             for (d, t) in tile.iter().enumerate() {
                 item.shape |= (t.length as u32) << (4 * d) | (t.count as u32) << (12 + 4 * d);
-                item.cell[d] = to_i32(t.cell, ["nx", "ny", "nz"][d])?;
             }
+            (item.x, item.y) = (to_i32(tile[0].cell, "nx")?, to_i32(tile[1].cell, "ny")?);
+            item.z = to_i32(tile[2].cell, "nz")?;
             item.faces = faces.of(p, tile.map(|t| t.cell));
             for (stage, flags) in visits(order, colours, cut.overlap, &tile).into_iter().flatten() {
                 let item = BlockItem { shape: item.shape | flags, ..item };
@@ -263,13 +264,14 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
             for i in (0..nx).step_by(x_step) {
                 let [x, y, z] = copy.cells.lower;
                 let cell = [x + i as i64, y + j as i64, z + k as i64];
-                let size = [x_step.min(nx - i), y_step.min(ny - j), z_step.min(nz - k)];
                 let piece = BlockCopy {
                     to_patch: to_i32(copy.to, "the number of patches")?,
                     from_patch: to_i32(copy.from, "the number of patches")?,
                     to: to.place(cell) as i64,
                     from: from.place(cell) as i64,
-                    size: size.map(|n| n as i32),
+                    nx: x_step.min(nx - i) as i32,
+                    ny: y_step.min(ny - j) as i32,
+                    nz: z_step.min(nz - k) as i32,
                     unused: 0,
                 };
                 error::push(out, piece, COPIES)?;

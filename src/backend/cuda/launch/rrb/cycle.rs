@@ -1,19 +1,6 @@
 //! Argument structures of the kernels of the preconditioner and of the fused iteration (kernels/rrb/levels.cuh,
 //! cycle.cuh, fused.cuh).
 
-use super::geometry::{Geometry, Level};
-use crate::backend::cuda::driver::Argument;
-use crate::backend::cuda::launch::Address;
-use bytemuck::{AnyBitPattern, Pod, Zeroable};
-
-/// Largest number of grids of one cooperative kernel.
-pub const MOST_GRIDS: usize = 10;
-
-entries! {
-    /// A step of the preconditioner, as in kernels/rrb/program.cuh.
-    Op { kind: i32, grid: i32, flags: i32, partial: i32, alpha: f64, beta: f64 }
-}
-
 /// Values of `Op::kind`: kinds of steps.
 pub mod kind {
     /// Forward half on the first grid of S1, with r -= alpha q in the loop.
@@ -76,31 +63,4 @@ pub mod flag {
     pub const ALONE: i32 = 262_144;
     /// Set by the host only, for `StepArgs::beside`; kernels do not read this bit.
     pub const BESIDE: i32 = 524_288;
-}
-
-structures! {
-    /// The product with the coarsest system's inverse.
-    Rest { g: Geometry, inverse: Address, r: Address, z: Address, n: i32 }
-    /// The scalar update at the end of the forward half.
-    ScalarArgs {
-        scalars: Address, rho_partial: Address, norm_partial: Address, rho_count: i32, norm_count: i32,
-        how: i32
-    }
-    RemainderArgs { rest: Rest, partial: Address, scalar: ScalarArgs }
-    StepArgs { k: Level, op: Address, partial: Address, scalar: ScalarArgs, beside: i32 }
-    InnerProductArgs { k: Level, a: i32, b: i32, partial: Address, scalars: Address }
-    SchurArrays {
-        g: Geometry, d: Address, far: Address, center: Address, r_b1: [Address; 2], r_b2: Address,
-        x: [Address; 2], q: [Address; 2], p: [[Address; 2]; 2], b: [Address; 2], scalars: Address
-    }
-    FirstArgs {
-        v: SchurArrays, k: Level, input: [Address; 2], partial: Address, norm_partial: Address,
-        sigma_partial: Address, how: i32, once: i32, rows: i32, rows_down: i32, with_x: i32, conditional: u64
-    }
-    CycleArgs {
-        ops: Address, count: i32, base: i32, grids: [Level; MOST_GRIDS], rest: Rest, rho_partial: Address,
-        norm_partial: Address, sigma_partial: Address, scalar: ScalarArgs, barrier: Address, cluster: i32,
-        cluster_base: i32, last: i32, members: i32, slots: Address, for_x: i32, v: SchurArrays
-    }
-    SolveArgs { cycle: CycleArgs, first: FirstArgs }
 }

@@ -1,44 +1,13 @@
 //! Geometry of grids as kernels receive it (kernels/rrb/storage.cuh).
 
-use crate::backend::cuda::driver::{Argument, Blocks};
-use crate::backend::cuda::launch::{Address, TILE};
-use bytemuck::{AnyBitPattern, Pod, Zeroable};
+use super::structures::Geometry;
+use crate::backend::cuda::driver::Blocks;
+use crate::backend::cuda::launch::TILE;
 
 /// Number of (I, J) per direction in a patch (kernels/rrb/storage.cuh).
 const PATCH: u32 = 8;
 /// Largest number of blocks of a launch. Constant, so that sums have the same order on all devices.
 pub const MOST_BLOCKS: u32 = 528;
-
-/// Extents of a grid and layout of its planes. Entry (I, J) of a plane has the index (J + 1) stride + block + I.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-pub struct Geometry {
-    /// Nodes of the grid in x.
-    pub nx: i32,
-    /// Nodes of the grid in y.
-    pub ny: i32,
-    /// Number of I.
-    pub cx: i32,
-    /// Number of J.
-    pub cy: i32,
-    /// 0 or 1: node i has i + shift_x = 2 I or 2 I + 1.
-    pub shift_x: i32,
-    /// 0 or 1: node j has j + shift_y = 2 J or 2 J + 1.
-    pub shift_y: i32,
-    /// Values from one row to the next.
-    pub stride: i32,
-    /// Zeros before the first entry of a row.
-    pub block: i32,
-    /// Values from one plane to the next.
-    pub plane: i64,
-    /// Address of a byte per tile: 1 if all rows of the matrix in the tile and around it are equal, for each colour. 0
-    /// if not used.
-    pub uniform: Address,
-    /// Rows from one part to the next if the rows are distributed (kernels/rrb/divided.cuh); 0 if they are not.
-    pub part_rows: i32,
-    /// Number of devices that own rows, from the first device on.
-    pub sharers: i32,
-}
 
 /// Number of parts of a distributed grid (kernels/rrb/divided.cuh).
 pub const PARTS: usize = 8;
@@ -136,23 +105,4 @@ const BIG_ROWS: [i32; 3] = [16, 8, 24];
 pub fn tiles(nx: usize, ny: usize) -> u32 {
     let tiles = nx.div_ceil(TILE.0 as usize) * ny.div_ceil(TILE.1 as usize);
     tiles.clamp(1, MOST_BLOCKS as usize) as u32
-}
-
-structures! {
-    /// One grid during the factorization, in f64.
-    Grid {
-        g: Geometry, h: Address, s: Address, d: Address, excess: Address, corners: Address, far: Address,
-        short_h: Address, short_s: Address, short_d: Address, kept_excess: Address, kept_corners: Address,
-        kept_black: Address
-    }
-    Matrix { center: Address, straight: Address, red: Address, black: Address }
-}
-
-entries! {
-    Kept { g: Geometry, to: Address, from: Address, nx: i32, ny: i32 }
-    /// One grid during sweeps and cycles.
-    Level {
-        g: Geometry, h: Address, s: Address, d: Address, z: Address, y: Address, excess: Address,
-        corners: Address, black: Address, r: Address, direction: Address, q: Address, u: Address, kept: Kept
-    }
 }

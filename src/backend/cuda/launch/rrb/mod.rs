@@ -11,11 +11,13 @@ mod cycle;
 mod geometry;
 mod setup;
 mod solve;
+mod structures;
 
 pub use cycle::*;
 pub use geometry::*;
 pub use setup::*;
 pub use solve::*;
+pub use structures::*;
 
 /// Threads of a kernel over all (I, J) of a grid.
 const OVER_AREA: (u32, u32) = TILE;
