@@ -22,7 +22,7 @@ struct CellComponentArgs {
     const uint32_t *root;     // root of each cell
     uint32_t *number;         // component of each cell; NO_COMPONENT initially, and for cells without component
     uint32_t *chunk_start;    // components that begin in each chunk; after the scan, in all previous chunks
-    CellComponent *components;    // null: the components are only counted
+    CellComponent *components; // null: the components are only counted
     const uint32_t *singular; // number of each component among the singular components; `none` for regular components
     uint32_t *labels;         // singular component of each cell
     uint32_t none, unused;
