@@ -2,8 +2,10 @@
 //! and the floating-point mode.
 
 pub mod cores;
+pub mod csr;
 pub mod file;
 pub mod heap;
+pub mod index;
 pub mod lanes;
 pub mod memory;
 pub mod number;

@@ -1,9 +1,9 @@
 //! Assembly: from entries in any order to rows with ascending columns. Duplicates are added in the caller's order, and
 //! explicit zeros are stored.
 
-use super::csr::{Csr, ROW_POINTERS, accumulate, restart};
-use super::index::Index;
 use crate::error::{Error, Place, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
+use crate::runtime::csr::{Csr, ROW_POINTERS, accumulate, restart};
+use crate::runtime::index::Index;
 use crate::runtime::memory::check_there;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
 

@@ -1,13 +1,13 @@
 //! Selection of the storage format: the requested one, or the one whose product moves the fewest bytes
 //! (docs/theory/sparse.md, "The format of a product").
 
-use super::csr::Csr;
 use super::formats::{Kind, SLICE, Shape, is_diagonal, may_take, offsets};
-use super::index::Index;
 use super::stored::Size;
 use crate::error::{Error, Result};
 use crate::options::limits::MOST_DIAGONALS;
 use crate::options::{Choice, Format};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::workers::Workers;
 
 /// Block sizes that `block_size=0` compares.

@@ -2,10 +2,10 @@
 
 use super::assemble::Assembled;
 use super::checks::{check_places, check_pointers, check_values};
-use super::index::{Indices, is_narrow};
 use super::matrix::{Matrix, Width};
 use crate::error::Result;
 use crate::runtime::heap::boxed;
+use crate::runtime::index::{Indices, is_narrow};
 use crate::runtime::workers::Workers;
 
 /// Representation of the entries.

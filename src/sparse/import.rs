@@ -4,12 +4,12 @@
 use super::assemble::Triplets;
 use super::checks::{check_places, check_pointers, wrong};
 use super::given::{Entries, Order};
-use super::index::{Index, Indices, is_narrow};
 use super::matrix::{Matrix, Width};
 use super::stored::Given;
 use crate::error::{Error, Place, Result, zeroed};
 use crate::options::{Choice, Format, MOST_BLOCK, MOST_SLICE};
 use crate::runtime::heap::boxed;
+use crate::runtime::index::{Index, Indices, is_narrow};
 use crate::runtime::workers::Workers;
 
 /// Allocation named in error messages.

@@ -1,10 +1,10 @@
 //! Properties of a matrix that guide the choice of a method: symmetry, empty rows and columns, diagonal entries, and
 //! diagonal dominance.
 
-use super::csr::Csr;
-use super::index::Index;
 use crate::error::{Result, push, zeroed};
 use crate::options::{Dominance, Triangle};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::memory::check_there;
 use crate::runtime::workers::Workers;
 

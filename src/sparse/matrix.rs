@@ -2,17 +2,15 @@
 
 use super::assemble::Assembled;
 use super::choice::Wanted;
-use super::csr::Csr;
-use super::files::write::{WriteResult, write};
 use super::formats::Kind;
-use super::index::Index;
 use super::inspection::Inspection;
 use super::stored::{Size, Stored};
 use crate::error::Result;
-use crate::options::{Dominance, FileFormat};
+use crate::options::Dominance;
+use crate::runtime::csr::Csr;
 use crate::runtime::heap::boxed;
+use crate::runtime::index::Index;
 use crate::runtime::workers::Workers;
-use std::io::Write;
 
 /// Sizes of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,8 +72,6 @@ pub trait Matrix: Sync {
     fn csr(&self) -> &dyn Stored;
     /// Returns the matrix by rows, for direct access to its arrays.
     fn any(&self) -> AnyCsr<'_>;
-    /// Writes the matrix in a file format.
-    fn write(&self, format: FileFormat, to: &mut dyn Write) -> WriteResult;
     /// Returns the size of all arrays in bytes.
     fn bytes(&self) -> usize;
 }
@@ -138,10 +134,6 @@ impl<I: Width> Matrix for Assembled<I> {
 
     fn any(&self) -> AnyCsr<'_> {
         I::any(&self.csr)
-    }
-
-    fn write(&self, format: FileFormat, to: &mut dyn Write) -> WriteResult {
-        write(&self.csr, format, to)
     }
 
     fn bytes(&self) -> usize {

@@ -4,9 +4,10 @@
 
 use crate::error::{Error, Result, extend, push, reserve, zeroed};
 use crate::grid::cells::SevenPoints;
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::number::power_of_two_below;
 use crate::runtime::workers::{Workers, cut_lanes};
-use crate::sparse::{Csr, Index};
 use std::ops::Range;
 
 /// Name of the data in messages about failed allocations.
@@ -217,12 +218,12 @@ pub const NONE: u32 = u32::MAX;
 pub fn members(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
     let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
     of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);
-    crate::sparse::accumulate(&mut starts);
+    crate::runtime::csr::accumulate(&mut starts);
     let mut members: Vec<u32> = zeroed(starts[count], WHAT)?;
     for (i, &k) in of.iter().enumerate().filter(|(_, k)| **k != NONE) {
         members[starts[k as usize]] = i as u32;
         starts[k as usize] += 1;
     }
-    crate::sparse::restart(&mut starts);
+    crate::runtime::csr::restart(&mut starts);
     Ok((starts, members))
 }

@@ -3,9 +3,11 @@
 use super::aggregates::{Aggregates, KAPPA, Rules, aggregates};
 use super::couplings::{Couplings, WHAT};
 use crate::error::{Result, collected, push};
-use crate::runtime::workers::Workers;
 #[cfg(test)]
-use crate::sparse::{Csr, Index};
+use crate::runtime::csr::Csr;
+#[cfg(test)]
+use crate::runtime::index::Index;
+use crate::runtime::workers::Workers;
 
 /// Coarsening continues only if a level has at most this fraction of the rows of the previous level.
 const WORTH: f64 = 0.9;

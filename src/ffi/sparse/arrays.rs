@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::ffi::spaces::{check_array, check_on_host, list_of};
-use crate::sparse::Indices;
+use crate::runtime::index::Indices;
 use libc::c_void;
 
 /// Upper bound of array lengths (exclusive): more values cannot be addressed.

@@ -1,10 +1,10 @@
 //! Matrices of files that list the values of all positions.
 
 use crate::error::{Result, reserve};
+use crate::runtime::csr::{Csr, ROW_POINTERS};
+use crate::runtime::index::Index;
 use crate::runtime::memory::check_there;
 use crate::sparse::assemble::Assembled;
-use crate::sparse::csr::{Csr, ROW_POINTERS};
-use crate::sparse::index::Index;
 
 /// Allocation named in error messages.
 pub const ARRAY: &str = "an array of a file";

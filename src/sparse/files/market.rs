@@ -10,9 +10,9 @@ use super::mirror::{Symmetry, matrix};
 use super::number::{real_number, whole_number};
 use crate::error::{RRB_ERR_NOT_FINITE, RRB_ERR_UNSUPPORTED, Result, push, zeroed};
 use crate::runtime::heap::boxed;
+use crate::runtime::index::{Index, is_narrow};
 use crate::runtime::workers::{Parts, Workers};
 use crate::sparse::assemble::{Assembled, Triplets};
-use crate::sparse::index::{Index, is_narrow};
 use crate::sparse::matrix::Width;
 
 #[derive(Clone, Copy, PartialEq)]

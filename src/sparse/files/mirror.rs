@@ -2,9 +2,9 @@
 
 use super::fault::{at, status_at};
 use crate::error::{RRB_ERR_NOT_FINITE, Result, reserve};
+use crate::runtime::index::Index;
 use crate::runtime::workers::Workers;
 use crate::sparse::assemble::{Assembled, Triplets, Unfit};
-use crate::sparse::index::Index;
 
 /// Symmetry of a file, which determines the triangle that is not stored.
 #[derive(Clone, Copy, Debug, PartialEq)]

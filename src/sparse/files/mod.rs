@@ -174,7 +174,7 @@ fn into(matrix: &dyn Matrix, file: impl Borrow<File>, path: &CStr, format: FileF
     let (name, ending) = path.to_bytes().split_at(path.count_bytes().saturating_sub(3));
     let packed = ending.eq_ignore_ascii_case(b".gz") && !matches!(name.last(), None | Some(b'/'));
     let mut output = Output::new(file.borrow(), packed)?;
-    let written = matrix.write(format, &mut output).and_then(|()| Ok(output.finish()?));
+    let written = write::write(matrix.any(), format, &mut output).and_then(|()| Ok(output.finish()?));
     written.map_err(|error| match error {
         WriteError::Io(error) => about(path, io_fault("written", error)),
         WriteError::Library(error) => error,

@@ -107,7 +107,7 @@ fn a_team_reads_cards_as_one_thread_does() {
     let text = lines("coordinate real general").join("\n");
     let matrix = parse(text.as_bytes(), &mut Workers::alone()).unwrap().matrix;
     let mut cards = Vec::new();
-    matrix.write(FileFormat::Rb, &mut cards).unwrap();
+    super::write::write(matrix.any(), FileFormat::Rb, &mut cards).unwrap();
     let all: Vec<String> = String::from_utf8(cards).unwrap().lines().map(str::to_owned).collect();
     assert_eq!(same_for_any_threads(&all), outcome(&lines("coordinate real general"), 1));
     let broken = |at: usize, card: &str| {

@@ -4,9 +4,10 @@
 use super::short::Short;
 use crate::error::Error;
 use crate::options::FileFormat;
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::workers::Workers;
-use crate::sparse::csr::Csr;
-use crate::sparse::index::Index;
+use crate::sparse::AnyCsr;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -24,8 +25,15 @@ pub enum WriteError {
 /// Result of a writer.
 pub type WriteResult = std::result::Result<(), WriteError>;
 
-/// Writes the matrix in a file format.
-pub fn write<I: Index>(a: &Csr<I>, format: FileFormat, to: &mut dyn Write) -> WriteResult {
+/// Writes a matrix in a file format.
+pub fn write(matrix: AnyCsr, format: FileFormat, to: &mut dyn Write) -> WriteResult {
+    match matrix {
+        AnyCsr::Narrow(a) => write_rows(a, format, to),
+        AnyCsr::Wide(a) => write_rows(a, format, to),
+    }
+}
+
+fn write_rows<I: Index>(a: &Csr<I>, format: FileFormat, to: &mut dyn Write) -> WriteResult {
     let symmetric = a.is_symmetric();
     match format {
         FileFormat::Mtx => Ok(market(a, symmetric, to)?),

@@ -3,9 +3,9 @@
 //! the blocks of sum_j a_ij x_j, where j runs over the columns of the block.
 
 use crate::error::{Result, extend, push, zeroed};
+use crate::runtime::csr::{Csr, accumulate};
+use crate::runtime::index::Index;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
-use crate::sparse::csr::{Csr, accumulate};
-use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
 use std::ops::Range;
 

@@ -3,9 +3,9 @@
 
 use crate::error::{Result, collected, insert, push, zeroed};
 use crate::isa::for_each_isa;
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::workers::{Workers, across, cut};
-use crate::sparse::csr::Csr;
-use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined};
 use std::collections::HashMap;
 use std::ops::Range;

@@ -3,9 +3,9 @@
 //! cols - 1), so that it reads x near the row's own entries.
 
 use crate::error::{Result, zeroed};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::workers::{Workers, across, cut};
-use crate::sparse::csr::Csr;
-use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, joined, span};
 use std::ops::Range;
 

@@ -3,9 +3,9 @@
 
 use super::order::by_length;
 use crate::error::{Result, collected, push, reserve};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::workers::Workers;
-use crate::sparse::csr::Csr;
-use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored, products_of};
 
 /// Allocation named in error messages.

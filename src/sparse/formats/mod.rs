@@ -2,6 +2,7 @@
 
 mod bsr;
 mod coo;
+mod csr;
 mod dia;
 mod diagonal;
 mod ell;
@@ -16,12 +17,12 @@ pub use dia::offsets;
 pub use diagonal::is_diagonal;
 pub use sell::{SLICE, Shape};
 
-use super::csr::Csr;
-use super::index::Index;
 use super::stored::{POINTER, Size, Stored};
 use crate::error::{Result, zeroed};
 use crate::options::Format;
+use crate::runtime::csr::Csr;
 use crate::runtime::heap::boxed;
+use crate::runtime::index::Index;
 use crate::runtime::memory::check_there;
 use crate::runtime::workers::Workers;
 use bsr::Bsr;

@@ -8,9 +8,9 @@
 use super::order::by_length;
 use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::options::MOST_SLICE;
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
-use crate::sparse::csr::Csr;
-use crate::sparse::index::Index;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined, span};
 use std::ops::Range;
 

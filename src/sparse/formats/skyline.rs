@@ -6,8 +6,8 @@
 //! each column of the strict upper triangle is added: y_i += a_ij x_j for i < j.
 
 use crate::error::{Error, Result, zeroed};
-use crate::sparse::csr::Csr;
-use crate::sparse::index::Index;
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
 
 /// Allocation named in error messages.
@@ -96,7 +96,7 @@ impl Skyline {
 /// Turns lengths into pointers that begin at `start`.
 fn sum_up(lengths: &mut [usize], start: usize) {
     lengths[0] = start;
-    crate::sparse::csr::accumulate(lengths);
+    crate::runtime::csr::accumulate(lengths);
 }
 
 fn dot(a: &[f64], x: &[f64]) -> f64 {

@@ -169,7 +169,7 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
         next[entry.row() + 1] += 1;
         next[entry.column() + 1] += 1;
     }
-    crate::sparse::accumulate(&mut next);
+    crate::runtime::csr::accumulate(&mut next);
     matrix.ptr = collected(next.iter().copied(), COARSE_MATRIX)?;
     matrix.col = zeroed(next[n], COARSE_MATRIX)?;
     matrix.a = zeroed(next[n], COARSE_MATRIX)?;

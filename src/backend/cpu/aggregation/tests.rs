@@ -4,11 +4,12 @@
 
 use super::{Cycle, Way};
 use crate::backend::aggregation::{Choices, Couplings, Hierarchy, Order, Rules};
+use crate::runtime::csr::Csr;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::{Me, Team};
 use crate::runtime::workers::Workers;
-use crate::sparse::{AnyCsr, Csr, Stored, load};
+use crate::sparse::{AnyCsr, Stored, load};
 use rrbsolver_problems::two_phase::TwoPhase;
 use std::ffi::CString;
 use std::path::Path;

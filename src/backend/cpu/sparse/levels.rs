@@ -2,7 +2,8 @@
 
 use super::stages::{Order, UNIT, by_level};
 use crate::error::{Result, collected, push, reserve, zeroed};
-use crate::sparse::{Csr, Index};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use std::ops::Range;
 
 const WHAT: &str = "levels of rows";

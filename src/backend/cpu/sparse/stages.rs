@@ -2,8 +2,9 @@
 //! independent, so threads share them. The result for a row does not depend on the thread that computes it.
 
 use crate::error::{Result, collected, push, zeroed};
+use crate::runtime::csr::{accumulate, restart};
+use crate::runtime::index::Index;
 use crate::runtime::team::Me;
-use crate::sparse::{Index, accumulate, restart};
 use std::ops::Range;
 
 const WHAT: &str = "the order of rows";

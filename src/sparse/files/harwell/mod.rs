@@ -8,8 +8,8 @@ use super::lines::{Lines, words};
 use super::loaded::Loaded;
 use super::number::Counts;
 use crate::error::Result;
+use crate::runtime::index::is_narrow;
 use crate::runtime::workers::Workers;
-use crate::sparse::index::is_narrow;
 
 use data::Data;
 use header::Header;

@@ -9,13 +9,13 @@
 use super::data::Data;
 use super::header::{Header, columns};
 use crate::error::{RRB_ERR_UNSUPPORTED, Result};
+use crate::runtime::index::is_narrow;
 use crate::runtime::workers::Workers;
 use crate::sparse::files::fault::{COMPLEX, at, status_at};
 use crate::sparse::files::lines::{Lines, shown};
 use crate::sparse::files::loaded::Loaded;
 use crate::sparse::files::mirror::Symmetry;
 use crate::sparse::files::number::Counts;
-use crate::sparse::index::is_narrow;
 use std::fmt::Display;
 
 /// Kinds of supplementary data; only right-hand sides (rhs) are read.

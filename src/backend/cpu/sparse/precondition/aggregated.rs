@@ -4,11 +4,12 @@ use super::apply::Apply;
 use crate::backend::aggregation::{COARSEST, Choices, Couplings, Hierarchy, Kept, Rules};
 use crate::backend::cpu::aggregation::{Cycle, Way};
 use crate::error::{Error, Result};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
-use crate::sparse::{Csr, Index};
 
 /// One multigrid cycle per application.
 pub struct Aggregated<V: Number> {

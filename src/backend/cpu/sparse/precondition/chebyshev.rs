@@ -5,11 +5,13 @@ use super::jacobi::inverse_diagonal;
 use super::split::Part;
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::error::{Result, push, reserve, zeroed};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
 use crate::runtime::workers::Workers;
-use crate::sparse::{Csr, Index, Stored};
+use crate::sparse::Stored;
 use crate::spectrum::lanczos_extremes;
 
 /// Ratio of the ends of the interval. The polynomial damps all but the few lowest eigenvalues.

@@ -6,7 +6,8 @@
 use super::apply::WHAT;
 use super::split::{Part, Split};
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, written, zeroed};
-use crate::sparse::{Csr, Index};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 
 /// First shift that is tried; each following shift is twice the previous one.
 const FIRST_SHIFT: f64 = 1e-3;

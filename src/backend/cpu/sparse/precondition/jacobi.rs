@@ -3,9 +3,10 @@
 use super::apply::{Apply, WHAT};
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
-use crate::sparse::{Csr, Index};
 
 /// Returns 1 / a_ii for all rows.
 pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {

@@ -5,8 +5,9 @@
 use super::apply::WHAT;
 use super::jacobi::inverse_diagonal;
 use crate::error::{Error, Result, reserve, zeroed};
+use crate::runtime::csr::{Csr, accumulate, restart};
+use crate::runtime::index::Index;
 use crate::runtime::number::Real;
-use crate::sparse::{Csr, Index, accumulate, restart};
 
 /// Some entries of a matrix, stored by rows with ascending columns.
 pub struct Part<I, V = f64> {

@@ -4,8 +4,9 @@ use super::incomplete::ic0;
 use super::*;
 use crate::backend::aggregation::Kept;
 use crate::error::RRB_ERR_MATRIX;
+use crate::runtime::index::Indices;
 use crate::runtime::workers::Workers;
-use crate::sparse::{AnyCsr, Entries, Indices, Matrix, Order};
+use crate::sparse::{AnyCsr, Entries, Matrix, Order};
 
 /// Team sizes for the application.
 const MEMBERS: [usize; 4] = [1, 2, 3, 7];

@@ -6,10 +6,10 @@ use crate::backend::cpu::sparse::stages::{Order, Stages};
 use crate::backend::cpu::sparse::values::Values;
 use crate::error::{Result, collected, push, reserve};
 use crate::runtime::heap::Counted;
+use crate::runtime::index::Index;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::{Me, Team};
-use crate::sparse::Index;
 
 /// M^-1 in the form of [`Split`], applied by triangular solves.
 pub struct Solved<I, V> {

@@ -5,10 +5,10 @@ use super::split::{Part, Split};
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::backend::steps::series::{SeriesSteps, series};
 use crate::error::Result;
+use crate::runtime::index::Index;
 use crate::runtime::number::Real;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
-use crate::sparse::Index;
 use std::convert::Infallible;
 use std::ops::Range;
 

@@ -5,9 +5,10 @@ use super::rows::Rows;
 use super::sweep::Sweep;
 use crate::backend::cpu::sparse::chunks::Chunks;
 use crate::error::Result;
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
-use crate::sparse::{Csr, Index};
 use std::ops::Range;
 
 /// Rows in ascending order, in `count` blocks. The blocks do not depend on the number of threads.

@@ -5,9 +5,10 @@ use super::sweep::Sweep;
 use crate::backend::cpu::sparse::stages::{Order, Stages};
 use crate::backend::cpu::sparse::values::Values;
 use crate::error::{Result, push, zeroed};
+use crate::runtime::csr::{Csr, accumulate, restart};
+use crate::runtime::index::Index;
 use crate::runtime::shared::Shared;
 use crate::runtime::team::Me;
-use crate::sparse::{Csr, Index, accumulate, restart};
 
 /// Rows in the order of processing.
 pub struct Ordered<I> {

@@ -1,7 +1,8 @@
 //! The rows of a sweep, and the relaxation of one row.
 
 use crate::error::{Result, reserve, zeroed};
-use crate::sparse::{Csr, Index, accumulate};
+use crate::runtime::csr::{Csr, accumulate};
+use crate::runtime::index::Index;
 
 pub const WHAT: &str = "a relaxation";
 

@@ -1,12 +1,9 @@
-//! Compressed sparse rows (csr), the format in which a handle stores its matrix, and its products. y_i = sum_j a_ij x_j
-//! is summed in the order of ascending columns (Saad 2003, section 3.4).
+//! Compressed sparse rows (csr; Saad 2003, section 3.4).
 
 use super::index::Index;
-use super::stored::{Arrays, By, ByParts, ByRows, Stored, span};
 use crate::error::{Result, collected, zeroed};
 use crate::runtime::memory::check_there;
 use crate::runtime::workers::{Parts, Workers, cut_lanes};
-use std::ops::Range;
 
 /// Allocations named in error messages.
 pub const ROW_POINTERS: &str = "row pointers";
@@ -122,40 +119,4 @@ pub fn restart(ptr: &mut [usize]) {
     let rows = ptr.len() - 1;
     ptr.copy_within(..rows, 1);
     ptr[0] = 0;
-}
-
-impl<I: Index> ByRows for Csr<I> {
-    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
-        for (y, row) in y.iter_mut().zip(self.ptr[rows.start..=rows.end].windows(2)) {
-            let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
-            *y = col.iter().zip(val).fold(0.0, |sum, (j, a)| sum + a * x[j.at()]);
-        }
-    }
-}
-
-impl<I: Index> ByParts for Csr<I> {
-    fn columns(&self, rows: Range<usize>) -> Range<usize> {
-        span(&self.col[self.ptr[rows.start]..self.ptr[rows.end]])
-    }
-
-    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
-        for (x, row) in x.iter().zip(self.ptr[rows.start..=rows.end].windows(2)) {
-            let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
-            for (j, a) in col.iter().zip(val) {
-                y[j.at() - first] += a * x;
-            }
-        }
-    }
-}
-
-impl<I: Index> Stored for Csr<I> {
-    fn by(&self, transposed: bool) -> By<'_> {
-        if transposed { By::Parts(self) } else { By::Rows(self) }
-    }
-
-    fn write(&self, to: &mut Arrays) {
-        to.i0.put(self.ptr.iter().copied());
-        to.i1.put(self.col.iter().map(|j| j.at()));
-        to.values.copy_from_slice(&self.val);
-    }
 }

@@ -1,0 +1,43 @@
+//! Compressed sparse rows, the format in which a handle stores its matrix. y_i = sum_j a_ij x_j is summed in the order of
+//! ascending columns (Saad 2003, section 3.4).
+
+use crate::runtime::csr::Csr;
+use crate::runtime::index::Index;
+use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Stored, span};
+use std::ops::Range;
+
+impl<I: Index> ByRows for Csr<I> {
+    fn multiply_rows(&self, rows: Range<usize>, x: &[f64], y: &mut [f64]) {
+        for (y, row) in y.iter_mut().zip(self.ptr[rows.start..=rows.end].windows(2)) {
+            let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
+            *y = col.iter().zip(val).fold(0.0, |sum, (j, a)| sum + a * x[j.at()]);
+        }
+    }
+}
+
+impl<I: Index> ByParts for Csr<I> {
+    fn columns(&self, rows: Range<usize>) -> Range<usize> {
+        span(&self.col[self.ptr[rows.start]..self.ptr[rows.end]])
+    }
+
+    fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
+        for (x, row) in x.iter().zip(self.ptr[rows.start..=rows.end].windows(2)) {
+            let (col, val) = (&self.col[row[0]..row[1]], &self.val[row[0]..row[1]]);
+            for (j, a) in col.iter().zip(val) {
+                y[j.at() - first] += a * x;
+            }
+        }
+    }
+}
+
+impl<I: Index> Stored for Csr<I> {
+    fn by(&self, transposed: bool) -> By<'_> {
+        if transposed { By::Parts(self) } else { By::Rows(self) }
+    }
+
+    fn write(&self, to: &mut Arrays) {
+        to.i0.put(self.ptr.iter().copied());
+        to.i1.put(self.col.iter().map(|j| j.at()));
+        to.values.copy_from_slice(&self.val);
+    }
+}
