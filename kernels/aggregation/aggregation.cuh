@@ -13,6 +13,10 @@
     AGGREGATION_KERNEL(NAME##_f64, ARGS<double>, THREADS, BODY)                                                        \
     AGGREGATION_KERNEL(NAME##_f32, ARGS<float>, THREADS, BODY)
 
+// Defines a kernel of kernels/common/inverse.cuh.
+#define INVERSE_KERNEL(NAME, ARGS, BODY)                                                                               \
+    extern "C" __global__ void __launch_bounds__(inverse::THREADS) NAME(inverse::ARGS a) { inverse::BODY(a); }
+
 #define AGGREGATION_KERNELS(FAMILY)                                                                                    \
     AGGREGATION_KERNEL(FAMILY##_agg_set_free_f64, PairArgs, aggregation::THREADS, set_free)                            \
     AGGREGATION_KERNEL(FAMILY##_agg_point_f64, PairArgs, aggregation::THREADS, point)                                  \
@@ -29,12 +33,9 @@
     AGGREGATION_KERNEL(FAMILY##_agg_make_room_f64, GalerkinArgs, aggregation::THREADS, make_room)                      \
     AGGREGATION_KERNEL(FAMILY##_agg_sum_couplings_f64, GalerkinArgs, aggregation::THREADS, sum_couplings)              \
     AGGREGATION_KERNEL(FAMILY##_agg_spread_f64, SpreadArgs, aggregation::THREADS, spread_rows)                         \
-    AGGREGATION_KERNEL(FAMILY##_agg_leave_out_f64, SpreadArgs, aggregation::MOST_PINNED, leave_out)                    \
-    AGGREGATION_KERNEL(FAMILY##_agg_take_means_f64, MeansArgs, aggregation::THREADS, take_means)                       \
-    extern "C" __global__ void __launch_bounds__(inverse::THREADS)                                                     \
-        FAMILY##_agg_invert_step_f64(inverse::InverseArgs a) {                                                         \
-        inverse::step(a);                                                                                              \
-    }                                                                                                                  \
+    AGGREGATION_KERNEL(FAMILY##_agg_leave_out_f64, SpreadArgs, inverse::MOST_UNKNOWNS, leave_out)                      \
+    INVERSE_KERNEL(FAMILY##_take_means_f64, NullArgs, take_means)                                                      \
+    INVERSE_KERNEL(FAMILY##_invert_step_f64, InverseArgs, step)                                                        \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_take_lengths, TakeArgs, aggregation::THREADS, take_lengths)                    \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_take_rows, TakeArgs, aggregation::THREADS, take_rows)                          \
     AGGREGATION_IN_FORMATS(FAMILY##_agg_descend, DescendArgs, aggregation::THREADS, descend)                           \

@@ -276,7 +276,7 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
 struct SpreadArgs {
     Couplings c;
     double *to;
-    uint32_t *component; // first row of the singular component of each row; NONE: not singular
+    uint32_t *null_of; // null vector of each row
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {
@@ -286,66 +286,20 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
     });
 }
 
-// Fixes one unknown of each singular component, in which all row sums are zero. The row and column of this unknown
-// become zero, and are then zero in the inverse, too (kernels/common/inverse.cuh). Components are found by propagating
-// the least row number until no number changes. One thread block, at most MOST_PINNED rows.
-constexpr uint32_t MOST_PINNED = 1024;
+// Removes one unknown of each null vector (kernels/common/inverse.cuh): its row and column become zero.
 __device__ inline void leave_out(const SpreadArgs &s) {
-    // One thread per row.
-    __shared__ uint32_t least[MOST_PINNED];
-    __shared__ unsigned regular[MOST_PINNED], changed;
-    const uint32_t n = s.c.rows, i = threadIdx.x;
-    if (i < n) {
-        least[i] = i;
-        regular[i] = 0;
-    }
-    do {
-        __syncthreads();
-        if (i == 0) changed = 0;
-        uint32_t seen = i < n ? least[least[i]] : 0;
-        for (uint32_t k = 0; i < n && k < s.c.length[i]; ++k)
-            if (s.c.a[s.c.first[i] + k] != 0.0) seen = min(seen, least[s.c.col[s.c.first[i] + k]]);
-        __syncthreads();
-        if (i < n && seen < least[i]) {
-            least[i] = seen;
-            atomicOr(&changed, 1u);
-        }
-        __syncthreads();
-    } while (changed);
-    if (i < n && s.c.excess[i] != 0.0) atomicOr(&regular[least[i]], 1u);
-    __syncthreads();
-    if (i < n) s.component[i] = regular[least[i]] ? NONE : least[i];
-    if (i >= n || least[i] != i || regular[i]) return;
+    const uint32_t n = s.c.rows, i = threadIdx.x, first = i < n ? s.c.first[i] : 0, length = i < n ? s.c.length[i] : 0;
+    const uint32_t *null = inverse::find_nulls(int(n), i < n && s.c.excess[i] != 0.0, [&](auto f) {
+        for (uint32_t k = first; k < first + length; ++k)
+            if (s.c.a[k] != 0.0) f(s.c.col[k]);
+    });
+    if (i >= n) return;
+    s.null_of[i] = null[i];
+    if (!(null[i] & inverse::LEFT_OUT)) return;
     s.to[uint64_t(i) * n + i] = 0.0;
-    for (uint32_t k = s.c.first[i]; k < s.c.first[i] + s.c.length[i]; ++k) {
+    for (uint32_t k = first; k < first + length; ++k) {
         const uint64_t j = s.c.col[k];
         s.to[uint64_t(i) * n + j] = s.to[j * n + i] = 0.0;
-    }
-}
-
-// Subtracts from each row of a matrix its mean over the row's singular component, and stores the rows as columns.
-// Applied twice to an inverse G, this gives P G P with P = I - 1 1^T / n. The rounding errors of r have a nonzero sum.
-// Without P, G would treat the sum as a source at the fixed unknown. One thread block per row.
-struct MeansArgs {
-    const double *from;
-    double *to;
-    const uint32_t *component;
-    uint32_t rows, unused;
-};
-__device__ inline void take_means(const MeansArgs &a) {
-    for (uint32_t i = blockIdx.x; i < a.rows; i += gridDim.x) {
-        const double *row = a.from + uint64_t(i) * a.rows;
-        const uint32_t own = a.component[i];
-        double sum = 0.0, count = 0.0;
-        for (uint32_t j = threadIdx.x; own != NONE && j < a.rows; j += blockDim.x) {
-            if (a.component[j] != own) continue;
-            sum += row[j];
-            count += 1.0;
-        }
-        sum = block_sum(sum);
-        count = block_sum(count);
-        for (uint32_t j = threadIdx.x; j < a.rows; j += blockDim.x)
-            a.to[uint64_t(j) * a.rows + i] = row[j] - (own != NONE && a.component[j] == own ? sum / count : 0.0);
     }
 }
 

@@ -7,6 +7,10 @@
 //
 // A thread block computes a tile of SIDE x SIDE entries. It reads one buffer and writes another, so that no thread
 // block reads what another one writes. The thread block with the next pivots also inverts them, in 16 dependent steps.
+//
+// For each null vector u of the matrix, one unknown is removed: its row and column are zero. Let G be the inverse for the
+// remaining unknowns, and k = u^T u. Then (I - u u^T / k) G (I - u u^T / k) is the pseudoinverse. Without the projections,
+// G would treat the sum of a right-hand side, which is a rounding error, as a source at the removed unknown.
 #pragma once
 #include "device.cuh"
 
@@ -157,6 +161,75 @@ __device__ inline void step(const InverseArgs &a) {
     invert_pivots(e, a.diagonal + next, n - next);
 #pragma unroll
     for (int q = 0; q < 4; ++q) a.pivots[(a.step + 1) % 2 * PIVOTS * PIVOTS + t + THREADS * q] = e[q];
+}
+
+// Bit of `null_of` for the removed unknown. The other bits are the number of the null vector, from 1 on; 0: none.
+constexpr uint32_t LEFT_OUT = 1u << 31;
+// Largest number of unknowns of `find_nulls`, and its threads.
+constexpr int MOST_UNKNOWNS = 1024;
+
+// Finds the null vectors of a matrix: the components of at least two unknowns in which all row sums are zero. Returns
+// `null_of` of all unknowns, in shared memory. One thread block, one thread per unknown. `regular`: the row sum of this
+// thread's unknown is not zero. each(f) calls f(q) for the unknowns q to which it is coupled; without unknown, for none.
+template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool regular, Each each) {
+    __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
+    const unsigned p = threadIdx.x;
+    root[p] = p;
+    with_sums[p] = last[p] = 0;
+    // The smallest number of each component propagates from neighbour to neighbour.
+    for (bool goes_on = true; goes_on;) {
+        __syncthreads();
+        if (p == 0) moved = 0;
+        unsigned least = root[p];
+        each([&](unsigned q) { least = min(least, root[q]); });
+        least = min(least, root[least]);
+        __syncthreads();
+        if (least < root[p]) {
+            root[p] = least;
+            atomicOr(&moved, 1u);
+        }
+        __syncthreads();
+        goes_on = moved != 0;
+    }
+    const unsigned own = root[p];
+    if (regular) atomicOr(&with_sums[own], 1u);
+    if (p < unsigned(n)) atomicMax(&last[own], p);
+    __syncthreads();
+    const bool is_null = p < unsigned(n) && !with_sums[own] && last[own] != own;
+    null[p] = !is_null ? 0 : last[own] == p ? (own + 1) | LEFT_OUT : own + 1;
+    __syncthreads();
+    return null;
+}
+
+struct NullArgs {
+    const double *from;
+    double *to;
+    const double *diagonal;
+    const uint32_t *null_of;
+    const uint32_t *nulls; // number of null vectors
+    double *shift;         // 1 / (c k^2) and c of each null vector; null: no shift
+    uint64_t *largest;     // maximum of the inverse, and of the diagonal with c
+    int n, add;
+};
+
+// Subtracts from each row its mean over the row's null vector, adds 1 / (c k^2) with `add`, and transposes. One thread
+// block per row. Entries between different null vectors are zero.
+__device__ inline void take_means(const NullArgs &a) {
+    for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
+        const double *from = a.from + int64_t(row) * a.n;
+        const uint32_t own = a.null_of[row] & ~LEFT_OUT;
+        const auto is_part = [&](int c) { return own > 0 && (fixed(a.null_of[c]) & ~LEFT_OUT) == own; };
+        double size = 0.0, sum = 0.0;
+        for (int c = threadIdx.x; c < a.n; c += THREADS) {
+            if (!is_part(c)) continue;
+            size += 1.0;
+            sum += from[c];
+        }
+        size = block_sum(size);
+        const double change = (a.add && own > 0 ? a.shift[2 * own - 2] : 0.0) - block_sum(sum) / size;
+        for (int c = threadIdx.x; c < a.n; c += THREADS)
+            a.to[int64_t(c) * a.n + row] = from[c] + (is_part(c) ? change : 0.0);
+    }
 }
 
 } // namespace inverse

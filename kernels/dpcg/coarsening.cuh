@@ -337,14 +337,12 @@ struct CoarsestArgs {
     const double *excess;
     double *matrix; // initialized with zeros
     double *diagonal;
-    uint32_t *null_of, *nulls;
+    uint32_t *null_of;
 };
 
 // Stores the coarsest matrix as a dense matrix for its inversion, and finds the null vectors: components whose row sums
 // are zero. One block, one thread per point.
 template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
-    __shared__ unsigned root[MOST_UNKNOWNS], regular[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS];
-    __shared__ unsigned moved, nulls;
     const int n = int(a.cells.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);
     // Calls f(q, conductance) for the neighbours of p.
@@ -365,38 +363,8 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
     // instead.
     const bool is_given = SEVEN && (sizeof(T) == sizeof(double) || !(diagonal > 0.0));
     if (is_given && p < n) diagonal = a.factor * static_cast<const T *>(a.center)[p];
-    // The smallest point number of each component propagates from neighbour to neighbour.
-    root[p] = p;
-    regular[p] = 0;
-    last[p] = ~0u;
-    if (p == 0) nulls = 0;
-    for (bool goes_on = true; goes_on;) {
-        __syncthreads();
-        if (p == 0) moved = 0;
-        unsigned least = root[p];
-        each([&](int q, double) { least = min(least, root[q]); });
-        least = min(least, root[least]);
-        __syncthreads();
-        if (least < root[p]) {
-            root[p] = least;
-            atomicOr(&moved, 1u);
-        }
-        __syncthreads();
-        goes_on = moved != 0;
-    }
-    if (has_excess) atomicOr(&regular[root[p]], 1u);
-    if (p < n) atomicMin(&last[root[p]], ~unsigned(p));
-    __syncthreads();
-    // First points of null vectors. A component of a single point has no null vector.
-    auto is_null = [&](unsigned q) { return root[q] == q && !regular[q] && ~last[q] != q; };
-    if (p < n && is_null(p)) atomicAdd(&nulls, 1u);
-    null[p] = 0;
-    if (p < n && is_null(root[p])) {
-        for (unsigned q = 0; q <= root[p]; ++q) null[p] += is_null(q) ? 1 : 0;
-        if (~last[root[p]] == unsigned(p)) null[p] |= LEFT_OUT;
-    }
-    __syncthreads();
-    if (p == 0) *a.nulls = nulls;
+    const uint32_t *null =
+        inverse::find_nulls(n, has_excess, [&](auto f) { each([&](int q, double) { f(unsigned(q)); }); });
     if (p >= n) return;
     const bool out = null[p] & LEFT_OUT;
     each([&](int q, double conductance) {

@@ -4,12 +4,12 @@ use super::{Cycle, Launched};
 use crate::backend::aggregation::{KEPT, Rules, WHAT};
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch::aggregation::{
-    Couplings, GalerkinArgs, LANES, Level, MOST_PINNED, MeansArgs, NarrowArgs, NumberArgs, PART, PairArgs, SLICE,
-    ScanArgs, SpreadArgs, SuitArgs, TakeArgs, invert_coarsest, leave_out, make_room, mark_first, match_eight,
-    match_four, match_two, narrow_inverse, number_pairs, point, scan_parts, scan_values, set_free, spread_rows,
-    suit_eight, suit_four, sum_couplings, sum_parts, take_lengths, take_means, take_rows,
+    Couplings, GalerkinArgs, LANES, Level, NarrowArgs, NumberArgs, PART, PairArgs, SLICE, ScanArgs, SpreadArgs,
+    SuitArgs, TakeArgs, invert, leave_out, make_room, mark_first, match_eight, match_four, match_two, narrow_inverse,
+    number_pairs, point, scan_parts, scan_values, set_free, spread_rows, suit_eight, suit_four, sum_couplings,
+    sum_parts, take_lengths, take_means, take_rows,
 };
-use crate::backend::cuda::launch::{Address, InverseArgs, PIVOTS};
+use crate::backend::cuda::launch::{Address, MOST_UNKNOWNS, NullArgs, PIVOTS};
 use crate::backend::cuda::plan::Plan;
 use crate::error::{Error, Result, push};
 
@@ -19,7 +19,7 @@ const ROUNDS: usize = 4;
 const WORTH: f64 = 0.9;
 /// Largest number of rows that are solved with the dense inverse. The product with the inverse is a single launch, as
 /// is each step on a further level.
-pub const COARSEST: u32 = MOST_PINNED;
+pub const COARSEST: u32 = MOST_UNKNOWNS;
 /// Number of rows of a coarse level that uses aggregates of eight nodes. These reduce the level to the size of the
 /// dense inverse, aggregates of four do not. One level instead of two also needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
@@ -320,22 +320,21 @@ impl Making {
         let plan = |base| {
             let mut plan = Plan::new(base);
             let buffers = [0; 2].map(|_: u8| plan.bytes(8 * n * n));
-            let (pivots, component) = (plan.bytes(16 * (PIVOTS * PIVOTS) as usize), plan.bytes(4 * n));
-            (buffers, [pivots, component], plan.bytes(real * n * n), plan.used)
+            let (pivots, null_of) = (plan.bytes(16 * (PIVOTS * PIVOTS) as usize), plan.bytes(4 * n));
+            (buffers, [pivots, null_of], plan.bytes(real * n * n), plan.used)
         };
         let base = cycle.room(stream, 3 * k, plan(0).3)?.1;
-        let (mut buffers, [pivots, component], inverse, _) = plan(base);
+        let (mut buffers, [pivots, null_of], inverse, _) = plan(base);
         cycle.launched.inverse = inverse;
         stream.fill(buffers[0], 0, 8 * n * n)?;
-        let square = SpreadArgs { c: matrix, to: buffers[0], component };
+        let square = SpreadArgs { c: matrix, to: buffers[0], null_of };
         spread_rows(stream, &square)?;
         leave_out(stream, &square)?;
-        let what = (&mut buffers, matrix.diagonal, pivots, n);
-        InverseArgs::all_steps(what, |a| invert_coarsest(stream, a))?;
+        invert(stream, (&mut buffers, matrix.diagonal, pivots, n))?;
         let [from, to] = buffers;
-        let means = MeansArgs { from, to, component, rows: matrix.rows, unused: 0 };
+        let means = NullArgs { from, to, null_of, n: n as i32, ..NullArgs::default() };
         take_means(stream, &means)?;
-        take_means(stream, &MeansArgs { from: to, to: from, ..means })?;
+        take_means(stream, &NullArgs { from: to, to: from, ..means })?;
         let arguments = NarrowArgs { from, to: inverse, count: (n * n) as u32, unused: 0 };
         narrow_inverse(stream, cycle.launched.single, &arguments)
     }

@@ -158,7 +158,6 @@ impl Maker<'_> {
             matrix: dense.matrix(),
             diagonal: dense.diagonal,
             null_of: dense.null_of,
-            nulls: dense.nulls,
         };
         if grid.is_some() && self.single {
             launch::spread_cells_short(stream, &a)?;

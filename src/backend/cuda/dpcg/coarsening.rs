@@ -321,7 +321,6 @@ impl Maker<'_> {
             matrix: dense.matrix(),
             diagonal: dense.diagonal,
             null_of: dense.null_of,
-            nulls: dense.nulls,
             ..CoarsestArgs::default()
         };
         if self.single {

@@ -5,7 +5,7 @@ use super::arrays::Pool;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{
-    Address, DenseArgs, InverseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullArgs, PIVOTS, Sum, VectorArgs,
+    Address, DenseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullArgs, PIVOTS, Sum, VectorArgs,
 };
 use crate::error::Result;
 
@@ -91,8 +91,7 @@ impl Dense {
 
     /// Inverts the matrix. Rows and columns of removed unknowns remain zero.
     pub fn invert(&mut self, stream: &Stream) -> Result<()> {
-        let what = (&mut self.buffers, self.diagonal, self.pivots, self.n);
-        InverseArgs::all_steps(what, |a| launch::invert_step(stream, a))
+        launch::aggregation::invert(stream, (&mut self.buffers, self.diagonal, self.pivots, self.n))
     }
 
     fn null_args(&self, add: bool) -> NullArgs {
@@ -108,7 +107,7 @@ impl Dense {
             launch::find_shifts(stream, &self.null_args(false))?;
         }
         for add in [false, shifted] {
-            launch::take_means(stream, &self.null_args(add))?;
+            launch::aggregation::take_means(stream, &self.null_args(add))?;
             self.buffers.reverse();
         }
         Ok(())

@@ -1,8 +1,9 @@
-//! Kernels of the aggregation multigrid (docs/theory/aggregation.md; kernels/aggregation). They are the first kernels
+//! Kernels of the aggregation multigrid (docs/theory/aggregation.md; kernels/aggregation) and of dense inverses
+//! (kernels/common/inverse.cuh). They are the first kernels
 //! in the modules of the families that use it.
 
 use super::declare::Address;
-use super::inverse::InverseArgs;
+use super::inverse::{InverseArgs, MOST_UNKNOWNS, NullArgs, PIVOTS};
 use crate::backend::cuda::driver::{Kernel, Stream};
 use crate::error::Result;
 
@@ -15,8 +16,6 @@ const MOST_BLOCKS: u32 = 1056;
 /// Values per part of a prefix sum.
 pub const PART: usize = 2048;
 
-/// Largest number of rows of a coarsest matrix, and threads of the block that searches its singular components.
-pub const MOST_PINNED: u32 = 1024;
 /// Rows per slice of a level where one thread processes a row (sliced ELLPACK).
 pub const SLICE: u32 = 32;
 /// Threads that share a row.
@@ -73,12 +72,29 @@ plain_kernels! {
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
     /// Stores the coarsest matrix as a dense matrix.
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Removes one unknown of each singular component from the dense matrix.
-    LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_PINNED, 1);
-    /// Subtracts the means over singular components from the inverse.
-    TakeMeans take_means(MeansArgs) = "agg_take_means_f64", |a| a.rows.max(1), BLOCK;
-    /// Executes a step of the inversion of the coarsest matrix.
-    InvertCoarsest invert_coarsest(InverseArgs) = "agg_invert_step_f64", |a| a.blocks(), BLOCK;
+    /// Removes one unknown of each null vector from the dense matrix.
+    LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// Subtracts from each row of an inverse its mean over the row's null vector, and transposes.
+    TakeMeans take_means(NullArgs) = "take_means_f64", |a| a.n.max(1) as u32, BLOCK;
+    /// Executes a step of the inversion of a dense matrix.
+    InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;
+}
+
+/// Launches all steps of the inversion of an n x n matrix in the first of two buffers. The inverse is in the first element
+/// of `buffers` afterwards. `pivots`: memory for two blocks of pivots.
+pub fn invert(
+    stream: &Stream,
+    (buffers, diagonal, pivots, n): (&mut [Address; 2], Address, Address, usize),
+) -> Result<()> {
+    let n = n as i32;
+    for step in -1..(n + PIVOTS - 1) / PIVOTS {
+        let [from, to] = *buffers;
+        invert_step(stream, &InverseArgs { from, to, diagonal, pivots, n, step })?;
+        if step >= 0 {
+            buffers.reverse();
+        }
+    }
+    Ok(())
 }
 
 real_kernels! {

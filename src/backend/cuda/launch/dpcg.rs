@@ -3,7 +3,7 @@
 
 use super::aggregation::{COUNT, Couplings};
 use super::declare::Address;
-use super::inverse::InverseArgs;
+use super::inverse::{MOST_UNKNOWNS, NullArgs};
 use crate::backend::cuda::driver::{Device, Kernel, Stream, Together};
 use crate::error::Result;
 
@@ -36,8 +36,6 @@ pub fn cell_blocks(count: i64) -> u32 {
 pub const CHUNK: i64 = 1024;
 /// Cells of a segment of a chunk.
 pub const SEGMENT: i64 = 16;
-/// Largest number of unknowns of a coarsest grid (kernels/dpcg/dense.cuh).
-pub const MOST_UNKNOWNS: u32 = 1024;
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
 pub const MOST_VECTORS: u32 = 4096;
 
@@ -292,12 +290,8 @@ plain_kernels! {
     /// Rounds these sums to E.
     TakeCoarseMatrix take_coarse_matrix(GalerkinArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
-    /// Executes a step of the inversion of a dense matrix.
-    InvertStep invert_step(InverseArgs) = "dpcg_invert_step_f64", |a| a.blocks(), BLOCK;
     /// Computes the shift c of each null vector.
     FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
-    /// Subtracts from each row its means over the null vectors, and transposes.
-    TakeMeans take_means(NullArgs) = "dpcg_take_means_f64", |a| a.n.max(1) as u32, BLOCK;
     /// Finds the largest entries of an inverse and of its matrix.
     FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
         |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;

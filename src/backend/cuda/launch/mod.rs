@@ -16,7 +16,7 @@ mod smoother;
 pub use aggregated::*;
 pub use declare::{Address, TILE};
 pub use dpcg::*;
-pub use inverse::{InverseArgs, PIVOTS};
+pub use inverse::{MOST_UNKNOWNS, NullArgs, PIVOTS};
 pub use rrb::*;
 pub use smoother::*;
 
