@@ -8,9 +8,10 @@
 // A thread block computes a tile of SIDE x SIDE entries. It reads one buffer and writes another, so that no thread
 // block reads what another one writes. The thread block with the next pivots also inverts them, in 16 dependent steps.
 //
-// For each null vector u of the matrix, one unknown is removed: its row and column are zero. Let G be the inverse for the
-// remaining unknowns, and k = u^T u. Then (I - u u^T / k) G (I - u u^T / k) is the pseudoinverse. Without the projections,
-// G would treat the sum of a right-hand side, which is a rounding error, as a source at the removed unknown.
+// For each null vector u of the matrix, one unknown is removed: its row and column are zero. Let G be the inverse for
+// the remaining unknowns, and k = u^T u. Then (I - u u^T / k) G (I - u u^T / k) is the pseudoinverse. Without the
+// projections, G would treat the sum of a right-hand side, which is a rounding error, as a source at the removed
+// unknown.
 #pragma once
 #include "device.cuh"
 
@@ -170,7 +171,8 @@ constexpr int MOST_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix: the components of at least two unknowns in which all row sums are zero. Returns
 // `null_of` of all unknowns, in shared memory. One thread block, one thread per unknown. `regular`: the row sum of this
-// thread's unknown is not zero. each(f) calls f(q) for the unknowns q to which it is coupled; without unknown, for none.
+// thread's unknown is not zero. each(f) calls f(q) for the unknowns q to which this thread's unknown, if any, is
+// coupled.
 template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool regular, Each each) {
     __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
     const unsigned p = threadIdx.x;
