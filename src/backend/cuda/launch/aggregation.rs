@@ -80,8 +80,8 @@ plain_kernels! {
     InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;
 }
 
-/// Launches all steps of the inversion of an n x n matrix in the first of two buffers. The inverse is in the first element
-/// of `buffers` afterwards. `pivots`: memory for two blocks of pivots.
+/// Launches all steps of the inversion of an n x n matrix in the first of two buffers. The inverse is in the first
+/// element of `buffers` afterwards. `pivots`: memory for two blocks of pivots.
 pub fn invert(
     stream: &Stream,
     (buffers, diagonal, pivots, n): (&mut [Address; 2], Address, Address, usize),
