@@ -22,14 +22,16 @@ mod spectrum;
 /// Internal items for the benchmark, the tools and the fuzz targets. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
-    pub use crate::backend::steps::pcg::{Centered, PcgSteps};
-    pub use crate::backend::steps::solve::{Arrays, Begun, Inputs, SolveSteps};
+    pub use crate::backend::steps::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+    pub use crate::backend::steps::solve::{
+        Arrays, Criterion, Eliminated, Inputs, Load, LoadNorms, SolveSteps, Timing,
+    };
     pub use crate::backend::steps::state::{Code, State};
-    pub use crate::backend::steps::vectors::{VectorId, VectorSteps};
+    pub use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
     pub use crate::comm::threads;
     pub use crate::grid::levels::Grid;
     pub use crate::grid::stencil::{StencilView, View};
-    pub use crate::report::{Nobody, Outcome};
+    pub use crate::report::{Event, Nobody, Outcome};
     pub use crate::runtime::memory::check_there;
     pub use crate::runtime::workers::Workers;
     pub use crate::solver::machine::{Core, Machine};

@@ -349,6 +349,37 @@ fn lines_files_and_functions_are_short() {
     assert_eq!(long, [""; 0], "more than 100 lines");
 }
 
+/// Returns the number of methods of a trait. The trait ends with the first brace at the beginning of a line.
+fn methods(text: &str, name: &str) -> usize {
+    let (_, body) = text.split_once(&format!("pub trait {name}")).expect("the trait is there");
+    let body = body.split_once("\n}").expect("the trait ends").0;
+    body.lines().filter(|line| line.starts_with("    fn ")).count()
+}
+
+/// Number of step methods that the text of CG needs. Each method costs a body per backend, so this number must not
+/// grow: a new step is a function over these methods, unless a backend must fuse it.
+const MOST_STEPS: usize = 25;
+
+/// Structures on which the text of CG runs: one per backend and family.
+const MOST_IMPLEMENTORS: usize = 7;
+
+#[test]
+fn the_text_of_cg_needs_few_steps() {
+    let modules = modules();
+    let text = |name: &str| library(&modules.iter().find(|(module, _)| module.join("::") == name).expect(name).1);
+    let steps = [
+        ("backend::steps::vectors", "VectorSteps"),
+        ("backend::steps::pcg", "PcgSteps"),
+        ("backend::steps::solve", "SolveSteps"),
+    ];
+    let count: usize = steps.iter().map(|(module, name)| methods(&text(module), name)).sum();
+    assert!((1..=MOST_STEPS).contains(&count), "{count} step methods");
+    let implements = |text: &str| text.lines().any(|line| line.starts_with("impl") && line.contains(" PcgSteps for "));
+    let backends = modules.iter().filter(|(module, _)| module.first().is_some_and(|layer| layer == "backend"));
+    let implementors = backends.filter(|(_, text)| implements(&library(text))).count();
+    assert!((1..=MOST_IMPLEMENTORS).contains(&implementors), "{implementors} implementors");
+}
+
 /// Names that a file imports: `use path::name` and `use path::*` (an empty name). Public and private imports count,
 /// because child modules see both.
 struct Uses {

@@ -12,8 +12,9 @@ use anyhow::Result;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Arrays, Begun, Centered, Code, Core, Grid, Inputs, Machine, Nobody, PcgSteps, Rrb, SolveSteps, State, StencilView,
-    VectorId, VectorSteps, View, machine,
+    Another, Arrays, Code, Core, Criterion, Eliminated, Event, Grid, Inputs, Iterate, Load, LoadNorms, Machine, Means,
+    Nobody, PcgSteps, Properties, Rrb, SolveSteps, State, StencilView, VectorId, VectorSteps, View, machine,
+    unfused_ascend, unfused_descend,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
@@ -85,9 +86,16 @@ impl Clock<'_> {
     fn note<T>(&mut self, step: &'static str, call: impl FnOnce(&mut dyn SolveSteps) -> T) -> T {
         let start = Instant::now();
         let result = call(self.steps);
-        self.steps.finish();
+        self.finish();
         self.keep(step, 1, start.elapsed().as_secs_f64());
         result
+    }
+
+    /// Waits for the device.
+    fn finish(&mut self) {
+        if let Some(timing) = self.steps.timing() {
+            timing.finish();
+        }
     }
 
     fn keep(&mut self, step: &'static str, calls: usize, seconds: f64) {
@@ -109,67 +117,71 @@ macro_rules! noted {
     };
 }
 
-/// Returns the name in PCG of a step on a vector.
-fn name_of(step: &'static str, v: VectorId) -> &'static str {
-    match (step, v) {
-        ("inner", VectorId::R) => "residual_norm2",
-        ("inner", VectorId::B) => "rhs_norm2",
-        ("add", VectorId::X) => "advance_solution",
-        ("add", VectorId::R) => "advance_residual",
-        ("renew", VectorId::P) => "next_direction",
-        ("renew", VectorId::X) => "take_z",
-        ("clear", VectorId::X) => "clear_solution",
-        ("largest", VectorId::X) => "solution_max",
-        _ => step,
+/// Returns the name in PCG of `combine` on a vector.
+fn name_of(to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> &'static str {
+    let (zero, copy) = (terms.is_empty(), scale == 0.0);
+    match to {
+        VectorId::X if zero => "clear_solution",
+        VectorId::X if copy => "take_z",
+        VectorId::X => "advance_solution",
+        VectorId::R => "advance_residual",
+        VectorId::P if copy => "first_direction",
+        VectorId::P => "next_direction",
+        _ => "combine",
     }
 }
 
 impl VectorSteps for Clock<'_> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        self.note(name_of("inner", a), |s| s.inner(a, b))
+        let name = match a {
+            VectorId::R => "residual_norm2",
+            VectorId::B => "rhs_norm2",
+            _ => "inner",
+        };
+        self.note(name, |s| s.inner(a, b))
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        self.note(name_of("add", to), |s| s.add(to, factor, from));
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        let first = (to, scale) == (VectorId::P, 0.0);
-        self.note(if first { "first_direction" } else { name_of("renew", to) }, |s| s.renew(to, scale, from));
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        self.note(name_of("clear", v), |s| s.clear(v));
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        self.note(name_of(to, scale, terms), |s| s.combine(to, scale, terms));
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
-        self.note(name_of("largest", v), |s| s.largest(v))
+        self.note(if v == VectorId::X { "solution_max" } else { "largest" }, |s| s.largest(v))
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.steps.observe(iteration, relative_residual)
+    fn residual(&mut self, of: Iterate) -> f64 {
+        let name = if of == Iterate::Zero { "residual_from_rhs" } else { "residual" };
+        self.note(name, |s| s.residual(of))
     }
 
-    noted! {
-        residual() -> f64;
+    fn observe(&mut self, event: Event) -> bool {
+        self.steps.observe(event)
     }
 }
 
 impl PcgSteps for Clock<'_> {
     noted! {
-        residual_from_rhs() -> f64;
         precondition() -> f64;
         multiply() -> f64;
-        direction_norm2(factor: f64) -> f64;
+        square_of_means() -> f64;
     }
 
-    fn center_residual(&mut self) -> Centered {
-        self.note("center_residual", |s| s.center_residual())
+    fn properties(&self) -> Properties {
+        self.steps.properties()
+    }
+
+    fn means(&mut self, v: VectorId, to: Means) {
+        let name = match (to, v) {
+            (Means::Keep, _) => "keep_means",
+            (_, VectorId::B) => "project_rhs",
+            _ => "shift_means",
+        };
+        self.note(name, |s| s.means(v, to));
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         let name = if alpha.is_some() { "descend" } else { "descend_at_start" };
-        if self.fused { self.note(name, |s| s.descend(alpha)) } else { self.textbook_descend(alpha) }
+        if self.fused { self.note(name, |s| s.descend(alpha)) } else { unfused_descend(self, alpha) }
     }
 
     fn preconditioned_square(&mut self) -> f64 {
@@ -178,33 +190,14 @@ impl PcgSteps for Clock<'_> {
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         let name = if step.is_some() { "ascend" } else { "ascend_at_start" };
-        if self.fused { self.note(name, |s| s.ascend(step)) } else { self.textbook_ascend(step) }
+        if self.fused { self.note(name, |s| s.ascend(step)) } else { unfused_ascend(self, step) }
     }
 
-    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
-        self.steps.beta(rho, rho_old)
-    }
-
-    fn contracts_quickly(&self) -> bool {
-        self.steps.contracts_quickly()
-    }
-
-    /// After the change, there are no fused stages.
-    fn change_preconditioner(&mut self, at: &State) -> bool {
-        let changed = self.steps.change_preconditioner(at);
-        self.fused &= !changed;
+    /// After a change to a cheaper preconditioner, there are no fused stages.
+    fn change_preconditioner(&mut self, to: Another) -> bool {
+        let changed = self.steps.change_preconditioner(to);
+        self.fused &= !(changed && matches!(to, Another::Cheaper(_)));
         changed
-    }
-
-    fn replaces_residual(&self) -> bool {
-        self.steps.replaces_residual()
-    }
-
-    fn replace_residual(&mut self, alpha: f64) -> (f64, f64) {
-        if self.fused {
-            return self.note("replace_residual", |s| s.replace_residual(alpha));
-        }
-        self.textbook_replace_residual(alpha)
     }
 
     /// With fused stages, one call per iteration is measured.
@@ -214,51 +207,52 @@ impl PcgSteps for Clock<'_> {
         }
         let start = Instant::now();
         let code = self.steps.iterate(at)?;
-        self.steps.finish();
+        self.finish();
         self.keep(LOOP, at.since_start(), start.elapsed().as_secs_f64());
         Some(code)
-    }
-
-    fn record(&mut self, alpha: f64, beta: f64) {
-        self.steps.record(alpha, beta);
     }
 }
 
 impl SolveSteps for Clock<'_> {
-    fn be_linear(&mut self) {
-        self.steps.be_linear();
+    /// No loop begins before the host knows the norms, so that all iterations belong to the loop.
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
+        self.note("inspect", |s| s.inspect(guess, None))
     }
 
-    fn eliminates(&self) -> bool {
-        self.steps.eliminates()
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+        let (name, what) = match what {
+            Load::Rhs => ("load_rhs", what),
+            Load::Start(_) if self.fused_ends => ("begin", what),
+            Load::Start(guess) => ("load", Load::System(guess)),
+            _ => ("load", what),
+        };
+        self.note(name, |s| s.load(scale, what))
     }
 
-    fn begin(&mut self, scale: f64, guess: bool) -> Begun {
-        if self.fused_ends { self.note("begin", |s| s.begin(scale, guess)) } else { self.textbook_begin(scale, guess) }
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        let name = if scale.is_some() { "returned_residual_norm2" } else { "whole_residual_norm2" };
+        self.note(name, |s| s.whole_residual_norm2(scale))
     }
 
-    fn complete(&mut self, scale: f64) -> (f64, f64) {
-        if self.fused_ends { self.note("complete", |s| s.complete(scale)) } else { self.textbook_complete(scale) }
+    fn reduce(&mut self, what: Eliminated) -> f64 {
+        let name = match what {
+            Eliminated::Rhs => "reduce",
+            Eliminated::Again => "reduce_again",
+            Eliminated::Residual => "reduce_residual",
+        };
+        self.note(name, |s| s.reduce(what))
+    }
+
+    fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>) {
+        let fused = scale.filter(|_| self.fused_ends);
+        let name = if fused.is_some() { "complete" } else { "back_substitute" };
+        self.note(name, |s| s.back_substitute(fused))
     }
 
     noted! {
-        fall_back() -> bool;
-        inspect(guess: bool) -> Inputs;
-        load(scale: f64, guess: bool) -> f64;
         worst_incompatibility() -> (usize, f64, f64);
-        project_rhs();
-        keep_means();
-        whole_residual_norm2() -> f64;
-        returned_residual_norm2(scale: f64) -> f64;
-        load_rhs(scale: f64);
-        rhs_to_residual() -> f64;
-        reduce();
-        reduce_again();
-        back_substitute() -> f64;
-        shift_means(restore: bool);
         store(scale: f64);
         multiply_rhs();
-        store_zero();
     }
 }
 
@@ -359,17 +353,19 @@ impl<'a> Clocked<'a> {
         };
         let start = Instant::now();
         let outcome = rrb.solve_around(arrays, options, &mut Nobody, &|steps, text| -> SolverResult<_> {
-            if grids && std::thread::current().id() == caller {
-                steps.time_grids();
-            }
-            if !fused {
-                steps.one_by_one();
+            if let Some(timing) = steps.timing() {
+                if grids && std::thread::current().id() == caller {
+                    timing.time_grids();
+                }
+                if !fused {
+                    timing.one_by_one();
+                }
             }
             let fused_ends = fused && grids;
             let mut clock = Clock { steps, fused, fused_ends, readings: Vec::with_capacity(32) };
             let outcome = text(&mut clock);
             if std::thread::current().id() == caller {
-                let by_grid = clock.steps.grid_seconds().to_vec();
+                let by_grid = clock.steps.timing().map(|timing| timing.grid_seconds().to_vec()).unwrap_or_default();
                 *found.lock().expect("nobody panics with this lock") = (clock.readings, by_grid);
             }
             outcome

@@ -382,7 +382,7 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const double asked = fmax(a.rel_tol * reference, a.abs_tol),
                  threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
-    // If the scale differs from the scale of the last solve, the start is repeated (`SolveSteps::scale`).
+    // If the scale differs from the scale of the last solve, the start is repeated (`Inputs::scale`).
     const double largest = a.scale * __longlong_as_double(s.largest);
     const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && s.not_finite == 0;
     // With an initial guess, the reference of the preconditioned norm needs an additional start from b.

@@ -44,10 +44,15 @@ impl Observed {
         *self.lock()
     }
 
-    /// Reports the residual to the observer, which only thread 0 passes. Returns whether the observer requests a stop.
-    pub fn tell(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, iteration: usize, residual: f64) -> bool {
-        if let Some(observer) = observer {
-            self.stop.store(observer.see(Event::Iteration(iteration, residual)), Ordering::Release);
+    /// Reports an event to the observer, which only thread 0 passes. Returns whether the observer requests a stop after
+    /// an iteration.
+    pub fn tell(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, event: Event) -> bool {
+        let requested = observer.map(|observer| observer.see(event));
+        if !matches!(event, Event::Iteration(..)) {
+            return false;
+        }
+        if let Some(stop) = requested {
+            self.stop.store(stop, Ordering::Release);
         }
         if !self.may_stop.load(Ordering::Acquire) {
             return false;

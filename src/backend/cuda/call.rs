@@ -115,7 +115,8 @@ impl Call<'_> {
             let (name, array) = if line % 2 == 0 { (self.arrays.input_name, self.input) } else { ("x", self.output) };
             not_finite = Some((name, self.value(array, i, row)?, i, row));
         }
-        Ok(Inputs { rhs_max: f64::from_bits(s.largest), guess_max: f64::from_bits(s.largest_guess), not_finite })
+        let [rhs_max, guess_max] = [s.largest, s.largest_guess].map(f64::from_bits);
+        Ok(Inputs { rhs_max, guess_max, not_finite, scale: None })
     }
 
     /// Returns the entry (i, row) of a caller's array; `row` counts the rows of all planes.

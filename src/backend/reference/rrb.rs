@@ -5,10 +5,10 @@ use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::pcg::{Centered, PcgSteps};
+use crate::backend::steps::pcg::{Another, Means, PcgSteps, Properties};
 use crate::backend::steps::rrb::{PivotContext, Report, RrbBackend, Setup};
-use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::solve::{Arrays, Criterion, Eliminated, Inputs, Load, LoadNorms, Program, SolveSteps};
+use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps, linear};
 use crate::error::{Error, Result, zeroed};
 use crate::grid::components::Components;
 use crate::grid::levels::{Embedding, Grid};
@@ -289,40 +289,37 @@ impl VectorSteps for Run<'_, '_> {
         places.iter().map(|&c| a[c] * b[c]).sum()
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        self.s.update(to, from, |to, from| to + factor * from);
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        self.s.update(to, from, |to, from| if scale == 0.0 { from } else { from + scale * to });
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        self.s.update(v, v, |_, _| 0.0);
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let (factor, from) = terms.first().copied().unwrap_or((0.0, to));
+        self.s.update(to, from, |to, from| linear(scale, to, factor, from));
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
         max_abs(self.s.vector(v))
     }
 
-    fn residual(&mut self) -> f64 {
+    fn residual(&mut self, of: Iterate) -> f64 {
         for k in 0..self.s.system.len() {
             let c = self.s.system[k];
-            self.s.r[c] = if self.s.schur() {
-                self.s.b[c] - self.s.row_of_system(&self.s.x, c)
-            } else {
-                self.s.residual_of_row(c)
+            self.s.r[c] = match of {
+                Iterate::Zero => self.s.b[c],
+                Iterate::X if self.s.schur() => self.s.b[c] - self.s.row_of_system(&self.s.x, c),
+                Iterate::X => self.s.residual_of_row(c),
             };
         }
         self.inner(VectorId::R, VectorId::R)
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.see(Event::Iteration(iteration, relative_residual))
+    fn observe(&mut self, event: Event) -> bool {
+        self.observer.see(event)
     }
 }
 
 impl PcgSteps for Run<'_, '_> {
+    fn properties(&self) -> Properties {
+        Properties { eliminates: self.s.schur(), ..Properties::default() }
+    }
+
     fn precondition(&mut self) -> f64 {
         let s = &mut *self.s;
         for &c in &s.system {
@@ -334,10 +331,19 @@ impl PcgSteps for Run<'_, '_> {
         self.inner(VectorId::R, VectorId::Z)
     }
 
-    fn center_residual(&mut self) -> Centered {
+    fn means(&mut self, v: VectorId, to: Means) {
         let s = &mut *self.s;
-        let removed = s.singular.square_of_means(s.system.iter().copied(), &s.r, &s.matrix.diagonal);
-        Centered { removed, norm2: None }
+        let nodes = s.everywhere.iter().copied();
+        match (to, v) {
+            (Means::Keep, _) => s.singular.keep_means(nodes, &s.x),
+            (_, VectorId::B) => s.singular.shift(nodes, &mut s.b, to == Means::Restore),
+            _ => s.singular.shift(nodes, &mut s.x, to == Means::Restore),
+        }
+    }
+
+    fn square_of_means(&mut self) -> f64 {
+        let s = &mut *self.s;
+        s.singular.square_of_means(s.system.iter().copied(), &s.r, &s.matrix.diagonal)
     }
 
     fn multiply(&mut self) -> f64 {
@@ -348,17 +354,13 @@ impl PcgSteps for Run<'_, '_> {
         self.inner(VectorId::P, VectorId::Q)
     }
 
-    fn record(&mut self, alpha: f64, beta: f64) {
-        self.observer.see(Event::Coefficients(alpha, beta));
+    fn change_preconditioner(&mut self, to: Another) -> bool {
+        matches!(to, Another::Definite) && self.s.levels.fall_back()
     }
 }
 
 impl SolveSteps for Run<'_, '_> {
-    fn fall_back(&mut self) -> bool {
-        self.s.levels.fall_back()
-    }
-
-    fn inspect(&mut self, guess: bool) -> Inputs {
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let (grid, ld) = (self.s.grid, self.arrays.ld);
         let mut inputs = Inputs::none();
         for j in 0..grid.ny {
@@ -370,22 +372,17 @@ impl SolveSteps for Run<'_, '_> {
         inputs
     }
 
-    fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        let (s, a) = (&mut *self.s, &self.arrays);
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+        let (s, a, guess) = (&mut *self.s, &self.arrays, what.guess());
         Self::nodes(s.grid, a.ld, |c, k| {
             s.b[c] = a.input[k] * scale;
-            s.x[c] = if guess { a.output[k] * scale } else { 0.0 };
+            match guess {
+                Some(true) => s.x[c] = a.output[k] * scale,
+                Some(false) => s.x[c] = 0.0,
+                None => {}
+            }
         });
-        self.inner(VectorId::B, VectorId::B)
-    }
-
-    fn eliminates(&self) -> bool {
-        self.s.schur()
-    }
-
-    fn load_rhs(&mut self, scale: f64) {
-        let (s, a) = (&mut *self.s, &self.arrays);
-        Self::nodes(s.grid, a.ld, |c, k| s.b[c] = a.input[k] * scale);
+        LoadNorms { rhs_norm2: self.inner(VectorId::B, VectorId::B), begun: None }
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -393,17 +390,10 @@ impl SolveSteps for Run<'_, '_> {
         s.singular.worst(s.everywhere.iter().copied(), &s.b)
     }
 
-    fn project_rhs(&mut self) {
-        let s = &mut *self.s;
-        s.singular.shift(s.everywhere.iter().copied(), &mut s.b, false);
-    }
-
-    fn keep_means(&mut self) {
-        let s = &mut *self.s;
-        s.singular.keep_means(s.everywhere.iter().copied(), &s.x);
-    }
-
-    fn whole_residual_norm2(&mut self) -> f64 {
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load(scale, Load::Rhs);
+        }
         let s = &*self.s;
         s.everywhere
             .iter()
@@ -414,41 +404,36 @@ impl SolveSteps for Run<'_, '_> {
             .sum()
     }
 
-    fn rhs_to_residual(&mut self) -> f64 {
+    fn reduce(&mut self, what: Eliminated) -> f64 {
         let s = &mut *self.s;
-        for k in 0..s.everywhere.len() {
-            let c = s.everywhere[k];
-            s.b[c] = s.residual_of_row(c);
+        if !s.schur() {
+            return 0.0;
+        }
+        if what == Eliminated::Residual {
+            for k in 0..s.everywhere.len() {
+                let c = s.everywhere[k];
+                s.b[c] = s.residual_of_row(c);
+            }
+        }
+        for k in 0..s.system.len() {
+            let c = s.system[k];
+            let (a, h, n) = (&s.matrix, &s.levels.grids[0].inverse_pivot, ring_stride(s.grid.nx));
+            let y = |red: usize| h[red] * s.b[red];
+            let along = a.east[c - 1] * y(c - 1) + a.east[c] * y(c + 1);
+            let across = a.north[c - n] * y(c - n) + a.north[c] * y(c + n);
+            s.b[c] -= along + across;
         }
         s.red.iter().map(|&c| s.b[c] * s.b[c] / s.matrix.diagonal[c]).sum()
     }
 
-    fn reduce(&mut self) {
-        if self.s.schur() {
-            for k in 0..self.s.system.len() {
-                let c = self.s.system[k];
-                let (a, h, n) = (&self.s.matrix, &self.s.levels.grids[0].inverse_pivot, ring_stride(self.s.grid.nx));
-                let y = |red: usize| h[red] * self.s.b[red];
-                let along = a.east[c - 1] * y(c - 1) + a.east[c] * y(c + 1);
-                let across = a.north[c - n] * y(c - n) + a.north[c] * y(c + n);
-                self.s.b[c] -= along + across;
-            }
-        }
-    }
-
-    fn back_substitute(&mut self) -> f64 {
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         if self.s.schur() {
             for k in 0..self.s.red.len() {
                 let c = self.s.red[k];
                 self.s.x[c] = (self.s.b[c] - self.s.straight_sum(&self.s.x, c)) / self.s.matrix.diagonal[c];
             }
         }
-        self.largest(VectorId::X)
-    }
-
-    fn shift_means(&mut self, restore: bool) {
-        let s = &mut *self.s;
-        s.singular.shift(s.everywhere.iter().copied(), &mut s.x, restore);
+        (self.largest(VectorId::X), None)
     }
 
     fn store(&mut self, scale: f64) {

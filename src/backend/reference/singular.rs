@@ -23,11 +23,6 @@ impl Singular {
         Ok(&mut self.label)
     }
 
-    /// No component is singular.
-    pub fn is_empty(&self) -> bool {
-        self.label.is_empty()
-    }
-
     /// Returns (component, index) for those `places` that belong to a component.
     fn labelled<'a>(
         label: &'a [u32],

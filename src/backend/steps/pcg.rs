@@ -2,41 +2,35 @@
 //! a device. Provided bodies are the reference formulation.
 
 use super::state::{Code, State};
-use super::vectors::{VectorId, VectorSteps};
+use super::vectors::{Iterate, VectorId, VectorSteps};
 
 /// Steps of preconditioned conjugate gradients (report 16-06, algorithm 1) for A x = b. The family defines A: RRB with
 /// 5 points solves S1 x_b = b1, and a deflated family solves P A x = P b.
 pub trait PcgSteps: VectorSteps {
-    /// Sets r = b, the residual of x = 0; returns <r, r>.
-    fn residual_from_rhs(&mut self) -> f64 {
-        self.copy(VectorId::B, VectorId::R);
-        self.inner(VectorId::R, VectorId::R)
+    /// Returns the properties of these steps, which a change of the preconditioner may change.
+    fn properties(&self) -> Properties {
+        Properties::default()
     }
     /// Computes z = P M^-1 P r; returns rho = <r, z>. P subtracts the means over singular components; if nothing is
     /// singular, P = I. Rounding moves r out of the range of A. Without P, the replaced last pivots would turn this
     /// error into large local values of z.
     fn precondition(&mut self) -> f64;
-    /// Subtracts the means over singular components, r = P r, so that <r, M^-1 r> equals <r, P M^-1 P r>.
-    fn center_residual(&mut self) -> Centered {
-        Centered::default()
-    }
     /// Computes q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
+    /// Changes v on each singular component by a constant, or stores its means.
+    fn means(&mut self, _v: VectorId, _to: Means) {}
+    /// Returns the sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG
+    /// solves. This is the squared D^-1 norm of the means, which P M^-1 P maps to zero. Zero if nothing is singular.
+    fn square_of_means(&mut self) -> f64 {
+        0.0
+    }
 
     // The stages of an iteration. The bodies here are the reference formulation; a backend may fuse them into fewer
     // passes over memory.
 
     /// Computes r = r - alpha q; with `None`, r is already current. May also compute parts of M^-1 r. Returns <r, r>.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        self.textbook_descend(alpha)
-    }
-
-    /// Reference formulation of `descend`.
-    fn textbook_descend(&mut self, alpha: Option<f64>) -> f64 {
-        if let Some(alpha) = alpha {
-            self.add(VectorId::R, -alpha, VectorId::Q);
-        }
-        self.inner(VectorId::R, VectorId::R)
+        unfused_descend(self, alpha)
     }
 
     /// Returns rho = <r, M^-1 r> for the r that `descend` computed.
@@ -47,63 +41,12 @@ pub trait PcgSteps: VectorSteps {
     /// Completes z = M^-1 r and computes x = x + alpha p, p = z + beta p, q = A p. Returns sigma = <p, q>. `step` is
     /// (alpha, beta); alpha is 0 if x already includes the update. With `None`, p = z and x is unchanged.
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        self.textbook_ascend(step)
+        unfused_ascend(self, step)
     }
 
-    /// Reference formulation of `ascend`, for backends that fuse it only in some cases.
-    fn textbook_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        match step {
-            None => self.copy(VectorId::Z, VectorId::P),
-            Some((alpha, beta)) => {
-                self.add(VectorId::X, alpha, VectorId::P);
-                self.renew(VectorId::P, beta, VectorId::Z);
-            }
-        }
-        self.multiply()
-    }
-
-    /// Returns <f p, f p>; the factor f keeps the squares above underflow. Overwrites q.
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        self.clear(VectorId::Q);
-        self.add(VectorId::Q, factor, VectorId::P);
-        self.inner(VectorId::Q, VectorId::Q)
-    }
-
-    /// Returns beta = <r, z> / <r_old, z_old>, where r is the residual of `descend`. If M changes from step to step, a
-    /// family returns the flexible <r - r_old, z> / <r_old, z_old> (Notay 2000).
-    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
-        rho / rho_old
-    }
-
-    /// Switches to another preconditioner if the estimated remaining work is then smaller, and notifies the observer.
-    /// Called with the 2-norm. Returns whether it switched; the caller then recomputes r.
-    fn change_preconditioner(&mut self, _at: &State) -> bool {
+    /// Replaces M by another preconditioner, if there is one. Returns whether M has changed.
+    fn change_preconditioner(&mut self, _to: Another) -> bool {
         false
-    }
-
-    /// Returns whether M reduces the error quickly for all coefficients. A small residual that stagnates for many
-    /// iterations is then attributed to rounding.
-    fn contracts_quickly(&self) -> bool {
-        false
-    }
-
-    /// Returns whether CG runs in single precision. The residual is then replaced whenever it has fallen by several
-    /// digits.
-    fn replaces_residual(&self) -> bool {
-        false
-    }
-
-    /// Computes x = x + alpha p and r = b - A x. Returns the squared norms of r - alpha q and of the recomputed r.
-    fn replace_residual(&mut self, alpha: f64) -> (f64, f64) {
-        self.textbook_replace_residual(alpha)
-    }
-
-    /// Reference formulation of `replace_residual`.
-    fn textbook_replace_residual(&mut self, alpha: f64) -> (f64, f64) {
-        self.add(VectorId::X, alpha, VectorId::P);
-        self.add(VectorId::R, -alpha, VectorId::Q);
-        let recurred = self.inner(VectorId::R, VectorId::R);
-        (recurred, self.residual())
     }
 
     /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend cannot.
@@ -113,20 +56,113 @@ pub trait PcgSteps: VectorSteps {
     fn iterate(&mut self, _at: &mut State) -> Option<Code> {
         None
     }
-
-    /// Reports the CG coefficients of a step to the observer.
-    fn record(&mut self, alpha: f64, beta: f64);
 }
 
-/// Result of `PcgSteps::center_residual`.
+/// Properties of the steps of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Centered {
-    /// Sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG solves. This is
-    /// the squared D^-1 norm of the means, which P M^-1 P maps to zero. Zero if nothing is singular.
-    pub removed: f64,
-    /// <r, r> of the centered r. `None` if r is unchanged: M^-1 includes P, or nothing is singular, or r is deflated.
-    /// For a deflated r, subtraction of the means would violate Z^T r = 0.
-    pub norm2: Option<f64>,
+pub struct Properties {
+    /// CG runs on a reduced system: S1, with b1 instead of b on black nodes. `SolveSteps::back_substitute` computes the
+    /// other values of x.
+    pub eliminates: bool,
+    /// CG runs on a deflated system, and `SolveSteps::back_substitute` adds the deflated part of x.
+    pub deflates: bool,
+    /// CG runs in single precision. The residual is then replaced whenever it has fallen by several digits.
+    pub single: bool,
+    /// M reduces the error quickly for all coefficients. A small residual that stagnates for many iterations is then
+    /// attributed to rounding.
+    pub contracts_quickly: bool,
+    /// The means over singular components must be subtracted from r before M. Not set if M^-1 includes P, nor for a
+    /// deflated r, for which the subtraction would violate Z^T r = 0.
+    pub centers: bool,
+    /// Formula of beta.
+    pub beta: Beta,
+}
+
+impl Properties {
+    /// Returns whether `back_substitute` completes x. The residual of CG is then not the residual of the caller's
+    /// matrix.
+    pub fn completes(&self) -> bool {
+        self.eliminates || self.deflates
+    }
+}
+
+/// Formula of beta for the next direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Beta {
+    /// <r, z> / <r_old, z_old>, for a fixed M.
+    #[default]
+    Fixed,
+    /// <r - r_old, z> / <r_old, z_old>, if M changes from step to step (Notay, SIAM J. Sci. Comput. 22 (2000)
+    /// 1444-1460). Here, r - r_old = -alpha q.
+    Flexible,
+    /// The flexible beta, limited to the range from 0 to this multiple of the fixed one.
+    Limited(f64),
+}
+
+/// Change of a vector on singular components.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// Stores the means of x. The vector is unchanged.
+    Keep,
+    /// Subtracts the means.
+    Subtract,
+    /// Shifts the means to the stored means.
+    Restore,
+}
+
+/// Preconditioner that replaces M.
+#[derive(Clone, Copy)]
+pub enum Another<'a> {
+    /// A preconditioner with which the estimated remaining work is smaller. The state has the 2-norm. The steps notify
+    /// the observer. The caller recomputes r.
+    Cheaper(&'a State),
+    /// The V-cycle instead of a recursive cycle until the next factorization, if the cycle was selected automatically.
+    Definite,
+    /// A fixed symmetric matrix, if M depends on r and the backend has a fixed variant.
+    Linear,
+    /// The second preconditioner, which is intended for use after a breakdown.
+    Second,
+}
+
+/// Reference formulation of `PcgSteps::descend`, for backends that fuse it only in some cases.
+pub fn unfused_descend<S: PcgSteps + ?Sized>(s: &mut S, alpha: Option<f64>) -> f64 {
+    if let Some(alpha) = alpha {
+        s.combine(VectorId::R, 1.0, &[(-alpha, VectorId::Q)]);
+    }
+    s.inner(VectorId::R, VectorId::R)
+}
+
+/// Reference formulation of `PcgSteps::ascend`, for backends that fuse it only in some cases.
+pub fn unfused_ascend<S: PcgSteps + ?Sized>(s: &mut S, step: Option<(f64, f64)>) -> f64 {
+    let beta = step.map_or(0.0, |(_, beta)| beta);
+    if let Some((alpha, _)) = step {
+        s.combine(VectorId::X, 1.0, &[(alpha, VectorId::P)]);
+    }
+    s.combine(VectorId::P, beta, &[(1.0, VectorId::Z)]);
+    s.multiply()
+}
+
+/// Computes x = x + alpha p and r = b - A x. Returns the squared norms of r - alpha q and of the recomputed r.
+pub fn replace_residual<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64) -> (f64, f64) {
+    s.combine(VectorId::X, 1.0, &[(alpha, VectorId::P)]);
+    (unfused_descend(s, Some(alpha)), s.residual(Iterate::X))
+}
+
+/// Returns <f p, f p>; the factor f keeps the squares above underflow. Overwrites q.
+pub fn direction_norm2<S: PcgSteps + ?Sized>(s: &mut S, factor: f64) -> f64 {
+    s.combine(VectorId::Q, 0.0, &[(factor, VectorId::P)]);
+    s.inner(VectorId::Q, VectorId::Q)
+}
+
+/// Subtracts the means over singular components, r = P r, so that <r, M^-1 r> equals <r, P M^-1 P r>. Returns
+/// `PcgSteps::square_of_means` of the given r, and <r, r> if r has changed.
+pub fn center_residual<S: PcgSteps + ?Sized>(s: &mut S) -> (f64, Option<f64>) {
+    let removed = s.square_of_means();
+    if !s.properties().centers {
+        return (removed, None);
+    }
+    s.means(VectorId::R, Means::Subtract);
+    (removed, Some(s.inner(VectorId::R, VectorId::R)))
 }
 
 /// Name of <p, A p>. An iteration begins with this product; if the product ends the solve, the iteration does not

@@ -2,7 +2,7 @@
 //! CG solves, and back. Provided bodies are the reference formulation.
 
 use super::pcg::PcgSteps;
-use super::vectors::{KrylovSteps, VectorId};
+use super::vectors::KrylovSteps;
 use crate::error::Result;
 use crate::report::Outcome;
 
@@ -15,12 +15,14 @@ pub struct Inputs {
     pub guess_max: f64,
     /// First entry that is not finite: array name, value, column and row.
     pub not_finite: Option<(&'static str, f64, usize, usize)>,
+    /// Scale with which the backend has already begun the solve.
+    pub scale: Option<f64>,
 }
 
 impl Inputs {
     /// Returns the values for no inspected entries.
     pub fn none() -> Self {
-        Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None }
+        Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }
     }
 
     /// Adds a row. `largest` is its largest magnitude, or NaN if any value is NaN.
@@ -126,6 +128,39 @@ impl Criterion {
     }
 }
 
+/// Arrays that `SolveSteps::load` reads: b = input * scale, and x = output * scale for a guess (`true`), or x = 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// b only, after `reduce`. x is unchanged.
+    Rhs,
+    /// b and x.
+    System(bool),
+    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`), and load the
+    /// unused parts of b only when a step needs them.
+    Start(bool),
+    /// b and x. The later steps are separate: no step does work of another step, and the host runs the loop.
+    Separate(bool),
+}
+
+impl Load {
+    /// Returns whether x is the guess, or `None` if x is unchanged.
+    pub fn guess(self) -> Option<bool> {
+        match self {
+            Self::Rhs => None,
+            Self::System(guess) | Self::Start(guess) | Self::Separate(guess) => Some(guess),
+        }
+    }
+}
+
+/// Result of `SolveSteps::load`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LoadNorms {
+    /// <b, b> on the whole grid; unspecified for `Load::Rhs`.
+    pub rhs_norm2: f64,
+    /// If a backend has run the steps up to PCG: |b - A x|^2 on the whole grid, and <r, r>.
+    pub begun: Option<[f64; 2]>,
+}
+
 /// Squared norms at the start of a solve.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
@@ -137,138 +172,84 @@ pub struct Begun {
     pub residual_norm2: Option<f64>,
 }
 
+/// Right-hand side that `SolveSteps::reduce` eliminates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eliminated {
+    /// b. May overwrite r.
+    Rhs,
+    /// A reloaded b. r is unchanged.
+    Again,
+    /// b - A x on the whole grid, which replaces b. x includes its red values.
+    Residual,
+}
+
 /// Steps from the caller's arrays to the system that CG solves, and back.
 pub trait SolveSteps: PcgSteps {
     /// Returns the steps of other Krylov methods, if the family has them.
     fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
         None
     }
-    /// Switches to the V-cycle until the next factorization, if the cycle was selected automatically. Returns whether
-    /// this changes the preconditioner.
-    fn fall_back(&mut self) -> bool {
-        false
+    /// Returns the interface for benchmarks, if the backend has one.
+    fn timing(&mut self) -> Option<&mut dyn Timing> {
+        None
     }
-    /// Makes M a fixed symmetric matrix from now on. Has an effect only if M depends on r and the backend has a fixed
-    /// variant.
-    fn be_linear(&mut self) {}
-    /// Enables `grid_seconds` for this run, for a benchmark.
-    fn time_grids(&mut self) {}
-    /// Separates the steps from now on: no step does work of another step, and the host runs the loop. For a benchmark.
-    fn one_by_one(&mut self) {}
-    /// Waits until all previous steps have completed, for a benchmark. On a device, steps are asynchronous.
-    fn finish(&mut self) {}
-    /// Returns the seconds of this thread on each grid, for the sweeps down and up; the last entry is the coarsest
-    /// system. Empty if not enabled, or if the backend does not measure them.
-    fn grid_seconds(&self) -> &[[f64; 2]] {
-        &[]
-    }
-    /// Sets the stopping test of the next solve; called before `inspect`. Not called if constants are projected out.
-    fn expect(&mut self, _criterion: &Criterion) {}
-    /// Inspects both arrays, or the input only if `guess` is false.
-    fn inspect(&mut self, guess: bool) -> Inputs;
-    /// Returns the scale for `load`. `nearest` is the power of two that scales max |b| to a value from 1 to below 2.
-    /// Larger powers of two give the same iterates, so a backend may keep the scale with which it has started.
-    fn scale(&self, nearest: f64) -> f64 {
-        nearest
-    }
-    /// Sets b = input * scale and x = output * scale, or x = 0 without `guess`. Returns <b, b> on the whole grid.
-    fn load(&mut self, scale: f64, guess: bool) -> f64;
-    /// Computes all steps from `inspect` to PCG for a regular system and the 2-norm: `load`, the residual of the guess,
-    /// and `reduce`. A backend that fuses them may also compute r. It may load the unused parts of b only when a step
-    /// needs them.
-    fn begin(&mut self, scale: f64, guess: bool) -> Begun {
-        self.textbook_begin(scale, guess)
-    }
-    /// Reference formulation of `begin`.
-    fn textbook_begin(&mut self, scale: f64, guess: bool) -> Begun {
-        let rhs_norm2 = self.load(scale, guess);
-        let whole_residual_norm2 = if guess { self.whole_residual_norm2() } else { rhs_norm2 };
-        self.reduce();
-        Begun { rhs_norm2, whole_residual_norm2, residual_norm2: None }
-    }
+    /// Inspects both arrays, or the input only if `guess` is false. `criterion` is the stopping test of a solve that
+    /// the backend may begin before the host knows the norms.
+    fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs;
+    /// Loads the caller's arrays.
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms;
     /// Returns the number of the singular component with the largest |sum b| / sum |b|, sum b, and sum |b|.
-    fn worst_incompatibility(&mut self) -> (usize, f64, f64);
-    /// Subtracts from b its mean over each singular component.
-    fn project_rhs(&mut self);
-    /// Returns whether CG runs on a reduced system: S1, with b1 instead of b on black nodes.
-    fn eliminates(&self) -> bool {
-        false
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        (0, 0.0, 0.0)
     }
-    /// Returns whether `back_substitute` completes x. The residual of CG is then not the residual of the caller's
-    /// matrix.
-    fn completes(&self) -> bool {
-        self.eliminates()
-    }
-    /// Sets b = input * scale again, after `reduce`.
-    fn load_rhs(&mut self, scale: f64);
-    /// Stores the mean of x over each singular component.
-    fn keep_means(&mut self);
-    /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load_rhs`.
-    fn whole_residual_norm2(&mut self) -> f64;
-    /// Returns |input * scale - A x|^2 on the whole grid, after `back_substitute`. Whether b is reloaded depends on the
-    /// backend.
-    fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
-        self.load_rhs(scale);
-        self.whole_residual_norm2()
-    }
-    /// Runs `back_substitute` and `returned_residual_norm2`. Returns max |x| and |input * scale - A x|^2.
-    fn complete(&mut self, scale: f64) -> (f64, f64) {
-        self.textbook_complete(scale)
-    }
-    /// Reference formulation of `complete`.
-    fn textbook_complete(&mut self, scale: f64) -> (f64, f64) {
-        let largest = self.back_substitute();
-        (largest, self.returned_residual_norm2(scale))
-    }
-    /// Sets b = b - A x on the whole grid, if CG runs on S1 and x includes its red values. Returns <b_r, D_r^-1 b_r>.
-    fn rhs_to_residual(&mut self) -> f64 {
+    /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. With
+    /// `scale`, b is input * scale; whether the vector b is reloaded depends on the backend.
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64;
+    /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. Returns <b_r,
+    /// D_r^-1 b_r> for `Eliminated::Residual`, else an unspecified value.
+    fn reduce(&mut self, _what: Eliminated) -> f64 {
         0.0
     }
-    /// Returns the squared preconditioned norm of r = b - A x on the whole grid, after `back_substitute` and
-    /// `load_rhs`. The value is r'M^-1 r, or r'P M^-1 P r + `Centered::removed` if constants are projected out
-    /// (`projects`).
-    ///
-    /// If CG runs on S1, the value is r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r (docs/theory/rrb.md,
-    /// stopping test). Overwrites r, and b if CG runs on S1.
-    fn whole_residual_square(&mut self, projects: bool) -> f64 {
-        let mut on_red = 0.0;
-        if self.eliminates() {
-            on_red = self.rhs_to_residual();
-            self.reduce();
-            self.residual_from_rhs();
-        } else {
-            self.residual();
-        }
-        let constant = if projects { self.center_residual().removed } else { 0.0 };
-        self.descend(None);
-        // M is definite, so a negative value is rounding error: in a singular system, a constant that rounding left in
-        // r.
-        on_red + constant + self.preconditioned_square().abs()
-    }
-    /// Returns `whole_residual_square` for r = input * scale - A x without projection.
-    fn returned_residual_square(&mut self, scale: f64) -> f64 {
-        self.load_rhs(scale);
-        self.whole_residual_square(false)
-    }
-    /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A.
-    fn reduce(&mut self) {}
-    /// Computes `reduce` for a reloaded b and leaves r unchanged.
-    fn reduce_again(&mut self) {
-        self.reduce();
-    }
     /// Computes x_r = D_r^-1 (b_r - A_rb x_b), unless CG runs on A. Returns max |x|, or NaN if any value is NaN.
-    fn back_substitute(&mut self) -> f64;
-    /// Shifts x on each singular component to the stored mean (`restore`), or to mean zero.
-    fn shift_means(&mut self, restore: bool);
+    ///
+    /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed it. A backend may
+    /// fuse this computation if `scale` is given, for a regular system with the 2-norm.
+    fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>);
     /// Stores output = x / scale.
     fn store(&mut self, scale: f64);
-    /// Stores output = 0. Overwrites x.
-    fn store_zero(&mut self) {
-        self.clear(VectorId::X);
-        self.store(1.0);
-    }
     /// Computes x = A b on the whole grid.
     fn multiply_rhs(&mut self);
+}
+
+/// Interface of a run for benchmarks. The algorithms do not use it.
+pub trait Timing {
+    /// Enables `grid_seconds` for this run.
+    fn time_grids(&mut self);
+    /// Returns the seconds of this thread on each grid, for the sweeps down and up; the last entry is the coarsest
+    /// system. Empty if not enabled.
+    fn grid_seconds(&self) -> &[[f64; 2]];
+    /// Separates the steps from now on, as `Load::Separate` does.
+    fn one_by_one(&mut self) {}
+    /// Waits until all previous steps have completed. On a device, steps are asynchronous.
+    fn finish(&mut self) {}
+}
+
+/// Computes all steps from `inspect` to PCG for a regular system and the 2-norm: loads the arrays, computes the
+/// residual of the guess, and reduces b.
+pub fn begin<S: SolveSteps + ?Sized>(s: &mut S, scale: f64, guess: bool) -> Begun {
+    let LoadNorms { rhs_norm2, begun } = s.load(scale, Load::Start(guess));
+    if let Some([whole_residual_norm2, norm2]) = begun {
+        return Begun { rhs_norm2, whole_residual_norm2, residual_norm2: Some(norm2) };
+    }
+    let whole_residual_norm2 = if guess { s.whole_residual_norm2(None) } else { rhs_norm2 };
+    s.reduce(Eliminated::Rhs);
+    Begun { rhs_norm2, whole_residual_norm2, residual_norm2: None }
+}
+
+/// Completes x. Returns max |x| and |input * scale - A x|^2, for a regular system and the 2-norm.
+pub fn complete<S: SolveSteps + ?Sized>(s: &mut S, scale: f64) -> (f64, f64) {
+    let (largest, square) = s.back_substitute(Some(scale));
+    (largest, square.unwrap_or_else(|| s.whole_residual_norm2(Some(scale))))
 }
 
 /// Function that all threads of a team run.

@@ -17,7 +17,7 @@ pub struct Test {
     /// A residual whose 2-norm is at most this value consists only of rounding errors. Nonzero only for singular
     /// systems, where such a residual gives no search direction.
     pub rounding: f64,
-    /// Each start centers r (`PcgSteps::center_residual`), since the preconditioned norm of a singular system uses
+    /// Each start centers r (`pcg::center_residual`), since the preconditioned norm of a singular system uses
     /// P M^-1 P.
     pub centers: bool,
     /// 2-norm of r below which squares may underflow in the sweeps. A nonpositive square then does not indicate an

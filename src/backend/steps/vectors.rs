@@ -2,6 +2,8 @@
 //! processes its own rows. All threads call the steps in the same order. Scalar results are bitwise identical on all
 //! threads and for any number of threads.
 
+use crate::report::Event;
+
 /// Number of a vector of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VectorId(pub usize);
@@ -31,26 +33,40 @@ impl VectorId {
 pub trait VectorSteps {
     /// Returns <a, b>.
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64;
-    /// Computes to = to + factor from.
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId);
-    /// Computes to = from + scale to. With scale = 0, the old values of `to` are ignored, even NaN.
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId);
-    /// Copies `from` to `to`.
-    fn copy(&mut self, from: VectorId, to: VectorId) {
-        self.renew(to, 0.0, from);
-    }
-    /// Sets v = 0.
-    fn clear(&mut self, v: VectorId);
+    /// Computes to = scale to + sum_k factor_k v_k, in the order of the terms; no v_k is `to`. With scale = 0, the old
+    /// values of `to` are ignored, even NaN. PCG uses no term with scale = 0, or one term, where scale is 0 or 1 or the
+    /// factor is 1; backends with `KrylovSteps` allow all terms.
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]);
     /// Returns max |v|, or NaN if any value is NaN.
     fn largest(&mut self, v: VectorId) -> f64;
-    /// Computes r = b - A x; returns <r, r>.
-    fn residual(&mut self) -> f64;
-    /// Reports an iteration to the observer; returns `true` if the observer requests a stop.
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool;
+    /// Computes r = b - A x; returns <r, r>. For x = 0, this is r = b; the values of x are then ignored.
+    fn residual(&mut self, of: Iterate) -> f64;
+    /// Reports an event to the observer. Returns `true` if the observer requests a stop after an iteration.
+    fn observe(&mut self, event: Event) -> bool;
 }
 
-/// Additional steps of the methods for general matrices: products, preconditioning and linear combinations. No step
-/// reads a vector that it writes, except `combine`, which reads and writes `to`.
+/// Iterate of `VectorSteps::residual`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Iterate {
+    /// x = 0.
+    Zero,
+    /// The vector x.
+    X,
+}
+
+/// Returns scale to + factor from. With scale = 0, `to` is ignored, even NaN; with scale = factor = 0, also `from`.
+pub fn linear(scale: f64, to: f64, factor: f64, from: f64) -> f64 {
+    if scale != 0.0 {
+        scale * to + factor * from
+    } else if factor != 0.0 {
+        factor * from
+    } else {
+        0.0
+    }
+}
+
+/// Additional steps of the methods for general matrices: products, preconditioning and inner products. No step reads a
+/// vector that it writes, except `combine`, which reads and writes `to`.
 pub trait KrylovSteps: VectorSteps {
     /// Returns the length of a vector, over all threads.
     fn rows(&self) -> usize;
@@ -68,13 +84,8 @@ pub trait KrylovSteps: VectorSteps {
     }
     /// Returns whether M is the identity. A method then uses `from` instead of M^-1 from.
     fn is_unpreconditioned(&self) -> bool;
-    /// Switches to the second preconditioner, which is intended for use after a breakdown.
-    fn take_second(&mut self) {}
     /// Computes products[k] = <a, with[k]> in one pass.
     fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]);
-    /// Computes to = scale to + sum_k factor_k v_k, in the order of the terms. With scale = 0, the old values of `to`
-    /// are ignored, even NaN.
-    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]);
     /// Computes `combine` and returns <to, to> of the result.
     fn combine_norm2(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.combine(to, scale, terms);

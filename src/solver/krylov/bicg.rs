@@ -30,7 +30,7 @@ pub const BICG_VECTORS: usize = 7;
 pub fn bicg<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     let identity = s.is_unpreconditioned();
     let (z, shadow_z) = if identity { (VectorId::R, SHADOW) } else { (Z, SHADOW_Z) };
-    s.copy(VectorId::R, SHADOW);
+    s.combine(SHADOW, 0.0, &[(1.0, VectorId::R)]);
     let mut rho_old = None;
     loop {
         if !identity {

@@ -28,8 +28,8 @@ pub const BICGSTAB_VECTORS: usize = 5;
 /// Cost per iteration: two products with A, two applications of M^-1, six inner products. Returns `Stagnated` if rho,
 /// <r~, v>, <t, t> or omega is zero or not finite.
 pub fn bicgstab<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
-    s.copy(VectorId::R, SHADOW);
-    s.copy(VectorId::R, P);
+    s.combine(SHADOW, 0.0, &[(1.0, VectorId::R)]);
+    s.combine(P, 0.0, &[(1.0, VectorId::R)]);
     let mut rho = at.norm2;
     loop {
         let z = precondition(s, P);

@@ -4,7 +4,7 @@
 //! SIAM J. Sci. Stat. Comput. 7 (1986). With right preconditioning, r is the residual of A x = b.
 
 use super::{State, divides};
-use crate::backend::steps::vectors::{KrylovSteps, VectorId};
+use crate::backend::steps::vectors::{Iterate, KrylovSteps, VectorId};
 use crate::error::{Result, reserve, zeroed};
 use crate::report::StopReason;
 use crate::runtime::number::hypot;
@@ -115,7 +115,7 @@ pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut Gmre
         let (columns, end) = cycle(s, at, room);
         room.back_substitute(columns);
         advance(s, columns, room);
-        let norm = s.residual().sqrt();
+        let norm = s.residual(Iterate::X).sqrt();
         if let Some(end) = end {
             return Ok(end);
         }

@@ -49,7 +49,7 @@ struct Rotation {
 /// # Errors
 /// Returns `Error::Breakdown` if <u, M^-1 u> is negative, since M is then indefinite.
 pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
-    s.copy(VectorId::R, VectorId::own(U));
+    s.combine(VectorId::own(U), 0.0, &[(1.0, VectorId::R)]);
     let mut beta = lanczos_norm(s, 0, at.iterations)?;
     let (mut beta_old, mut k) = (0.0, 0);
     let mut last = Rotation { cosine: -1.0, sine: 0.0, epsilon: 0.0, delta: 0.0, phi: beta };

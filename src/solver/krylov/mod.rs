@@ -27,11 +27,13 @@ pub use {
     sweeps::{SWEEPS_VECTORS, sweeps},
 };
 
-use crate::backend::steps::pcg::{ENERGY, PcgSteps, SQUARE};
+use crate::backend::steps::pcg::{
+    Another, Beta, ENERGY, PcgSteps, SQUARE, center_residual, direction_norm2, replace_residual,
+};
 use crate::backend::steps::state::Code;
-use crate::backend::steps::vectors::{KrylovSteps, VectorId};
+use crate::backend::steps::vectors::{Iterate, KrylovSteps, VectorId};
 use crate::error::{Error, Result};
-use crate::report::StopReason;
+use crate::report::{Event, StopReason};
 use decisions::ROUNDINGS;
 
 pub use crate::options::Norm;
@@ -84,12 +86,12 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
                 at.next(code)
             }
             Next::Restart => {
-                at.norm2 = s.residual();
+                at.norm2 = s.residual(Iterate::X);
                 at.count_restart();
                 Next::Start
             }
             Next::Change => {
-                at.norm2 = s.residual();
+                at.norm2 = s.residual(Iterate::X);
                 at.begin_run();
                 Next::Start
             }
@@ -113,7 +115,7 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
     loop {
         // The means of r do not count in the test: no x with the prescribed means can reduce them.
         if at.test.centers {
-            at.norm2 = s.center_residual().norm2.unwrap_or(at.norm2);
+            at.norm2 = center_residual(s).1.unwrap_or(at.norm2);
         }
         let mut code = at.test_residual();
         if code == Code::Running {
@@ -130,7 +132,7 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
         }
         at.kept = caller.keep(s, at.kept, at.norm).unwrap_or(at.kept);
         // `keep` may shift x by a constant and overwrite r. r must be the residual of the stored x.
-        at.norm2 = s.residual();
+        at.norm2 = s.residual(Iterate::X);
     }
     at.begin();
     match ascend(s, at, None) {
@@ -149,7 +151,7 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
         Code::Paused if !at.stopped => Code::Spent,
         Code::SigmaBad if is_rounding(s, at, ENERGY, at.sigma) => Code::Spent,
         Code::RhoNegative | Code::RhoBad if is_rounding(s, at, SQUARE, at.rho) => {
-            at.stopped = at.stopped || code == Code::RhoNegative && s.observe(at.iterations, 0.0);
+            at.stopped = at.stopped || code == Code::RhoNegative && s.observe(Event::Iteration(at.iterations, 0.0));
             Code::Spent
         }
         code => code,
@@ -159,13 +161,14 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
 /// Computes one iteration. After the last iteration of a run, x includes the update alpha p, unless the residual has
 /// diverged.
 fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
-    let replaces = at.is_replacement_due() && s.replaces_residual();
-    s.record(at.alpha, at.beta);
+    let alpha = at.alpha;
+    let replaces = at.is_replacement_due() && s.properties().single;
+    s.observe(Event::Coefficients(at.alpha, at.beta));
     at.iterations += 1;
     at.recurred = true;
     let mut replaced = None;
     if replaces {
-        let (recurred, norm2) = s.replace_residual(at.alpha); // x = x + alpha p, r = b - A x
+        let (recurred, norm2) = replace_residual(s, at.alpha); // x = x + alpha p, r = b - A x
         replaced = Some(at.replace(recurred, norm2));
         at.norm2 = s.descend(None);
     } else {
@@ -175,7 +178,7 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let mut rho = 0.0;
     let code = check(s, at, &mut rho);
     if !matches!(code, Code::Running | Code::RhoNegative | Code::Diverged) && !replaces {
-        s.add(VectorId::X, at.alpha, VectorId::P); // which `ascend` would have done
+        s.combine(VectorId::X, 1.0, &[(at.alpha, VectorId::P)]); // which `ascend` would have done
     }
     if code != Code::Running {
         return code;
@@ -183,7 +186,7 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let Some(conjugate) = replaced.map_or(Some(true), |replaced| at.stays_conjugate(replaced, rho)) else {
         return Code::Spent;
     };
-    let beta = |rho, rho_old| if conjugate { s.beta(rho, rho_old) } else { 0.0 };
+    let beta = |rho, rho_old| if conjugate { beta(s, alpha, rho, rho_old) } else { 0.0 };
     if at.take_rho(rho, beta) != Code::Running {
         at.rho = rho;
         return Code::RhoBad;
@@ -210,7 +213,7 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
         at.rho = *rho;
         return Code::RhoNegative;
     }
-    at.stopped = s.observe(at.iterations, at.norm / at.test.reference);
+    at.stopped = s.observe(Event::Iteration(at.iterations, at.norm / at.test.reference));
     let code = at.check();
     if code != Code::Running {
         return code;
@@ -222,11 +225,23 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
         Code::Spent
     } else if changes_preconditioner(s, at) {
         Code::Changed
-    } else if at.stands_still() && s.contracts_quickly() {
+    } else if at.stands_still() && s.properties().contracts_quickly {
         Code::Spent
     } else {
         Code::Running
     }
+}
+
+/// Returns beta of the next direction, where r is the residual of `descend`. `alpha` is the step length of this r.
+fn beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> f64 {
+    let fixed = rho / rho_old;
+    let limit = match s.properties().beta {
+        Beta::Fixed => return fixed,
+        Beta::Flexible => None,
+        Beta::Limited(limit) => Some(limit * fixed.abs()),
+    };
+    let flexible = -alpha * s.inner(VectorId::Z, VectorId::Q) / rho_old;
+    limit.map_or(flexible, |limit| flexible.clamp(0.0, limit))
 }
 
 /// Computes the next direction p, q = A p and sigma = <p, q>. `step` is (alpha, beta); `None` selects p = z.
@@ -242,7 +257,7 @@ fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f6
 /// Switches to another preconditioner if the steps recommend it. Returns whether they switched. With the preconditioned
 /// norm there is no switch, because the tested norm would change.
 fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
-    at.test.norm == Norm::True2 && s.change_preconditioner(at)
+    at.test.norm == Norm::True2 && s.change_preconditioner(Another::Cheaper(at))
 }
 
 /// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
@@ -253,7 +268,7 @@ fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, squa
     if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {
         return false;
     }
-    if at.is_negligible(quantity, square, s.replaces_residual()) {
+    if at.is_negligible(quantity, square, s.properties().single) {
         return true;
     }
     if !(square <= 0.0 && square.is_finite()) {
@@ -264,12 +279,12 @@ fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, squa
     }
     // p is scaled by sqrt(max(center) / |p'Ap|), so that no square overflows or underflows.
     let factor = test.center_max.sqrt() / (-square).sqrt();
-    square == 0.0 || 2.0 * s.direction_norm2(factor) * ROUNDINGS * f64::EPSILON >= 1.0
+    square == 0.0 || 2.0 * direction_norm2(s, factor) * ROUNDINGS * f64::EPSILON >= 1.0
 }
 
 /// Recomputes r = b - A x and returns its tested norm.
 fn recomputed<S: PcgSteps + ?Sized>(s: &mut S, norm: Norm) -> f64 {
-    let norm2 = s.residual();
+    let norm2 = s.residual(Iterate::X);
     if norm == Norm::True2 {
         return norm2.sqrt();
     }
@@ -291,7 +306,7 @@ impl State {
     fn observe<S: KrylovSteps + ?Sized>(&mut self, s: &mut S, norm: f64) -> Option<StopReason> {
         self.iterations += 1;
         (self.norm, self.recurred) = (norm, true);
-        self.stopped = s.observe(self.iterations, norm / self.test.reference);
+        self.stopped = s.observe(Event::Iteration(self.iterations, norm / self.test.reference));
         self.over()
     }
 }

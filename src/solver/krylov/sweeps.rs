@@ -3,7 +3,7 @@
 //! Source: the 2008 thesis, algorithms 1 and 2, (3.8) to (3.12).
 
 use super::State;
-use crate::backend::steps::vectors::SweepSteps;
+use crate::backend::steps::vectors::{Iterate, SweepSteps};
 use crate::error::Result;
 use crate::report::StopReason;
 
@@ -15,7 +15,7 @@ pub const SWEEPS_VECTORS: usize = 0;
 pub fn sweeps<S: SweepSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
     loop {
         s.sweep(at.iterations);
-        let norm = s.residual().sqrt();
+        let norm = s.residual(Iterate::X).sqrt();
         if let Some(reason) = at.observe(s, norm) {
             return Ok(reason);
         }

@@ -3,6 +3,7 @@
 
 use super::decisions::*;
 use super::*;
+use crate::backend::steps::pcg::Properties;
 use crate::backend::steps::vectors::VectorSteps;
 
 const X: usize = VectorId::X.0;
@@ -17,7 +18,8 @@ struct Line {
     center: Vec<f64>,
     /// x, b, r, p, q, z.
     v: [Vec<f64>; 6],
-    r_old: Vec<f64>,
+    /// The last update was r = r - alpha q.
+    updated: bool,
     /// Each update is x = x + (1 + error) alpha p. When the recurred residual is zero, b - A x is -error times its
     /// value at the start.
     error: f64,
@@ -30,7 +32,7 @@ struct Line {
     flexible: bool,
     /// Lower limit of the norm of the recurred residual.
     noise: f64,
-    /// M reduces the error quickly for all coefficients (`PcgSteps::contracts_quickly`).
+    /// M reduces the error quickly for all coefficients (`Properties::contracts_quickly`).
     contracts: bool,
     steps: usize,
     /// M is negative definite after this number of applications.
@@ -51,7 +53,7 @@ impl Line {
         let b: Vec<f64> = (0..n).map(|i| ((7 * i + 3) % 11) as f64 - 4.0).collect();
         Self {
             center: (0..n).map(center).collect(),
-            r_old: zero.clone(),
+            updated: false,
             v: [&zero, &b, &b, &zero, &zero, &zero].map(Vec::clone),
             error: 0.0,
             single: false,
@@ -115,7 +117,7 @@ impl Line {
     /// Solves from x = 0.
     fn solve(&mut self, test: &Test) -> Result<Solved> {
         let mut offered = Offered(Vec::new());
-        let mut at = State::new(*test, self.residual(), 0);
+        let mut at = State::new(*test, self.residual(Iterate::X), 0);
         let reason = pcg(self, &mut at, &mut offered)?;
         let end = End { reason, iterations: at.iterations, norm: at.norm };
         Ok(Solved { end, best: at.kept, offered: offered.0, restarts: at.restarts })
@@ -157,43 +159,35 @@ impl VectorSteps for Line {
         dot(&self.v[a.0], &self.v[b.0])
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        let factor = if to == VectorId::X { (1.0 + self.error) * factor } else { factor };
-        if to == VectorId::R {
-            self.r_old.clone_from(&self.v[R]);
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let error = if to == VectorId::X { 1.0 + self.error } else { 1.0 };
+        let mut sum: Vec<f64> = self.v[to.0].iter().map(|to| if scale == 0.0 { 0.0 } else { scale * to }).collect();
+        for (factor, from) in terms {
+            sum.iter_mut().zip(&self.v[from.0]).for_each(|(sum, from)| *sum += error * factor * from);
         }
-        let from = self.v[from.0].clone();
-        self.v[to.0].iter_mut().zip(&from).for_each(|(to, from)| *to += factor * from);
-        if to == VectorId::R {
+        self.v[to.0] = sum;
+        self.updated = (to, scale) == (VectorId::R, 1.0);
+        if self.updated {
             self.v[R][self.history.len() % 3] += self.noise;
         }
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        let from = self.v[from.0].clone();
-        self.v[to.0]
-            .iter_mut()
-            .zip(&from)
-            .for_each(|(to, from)| *to = from + if scale == 0.0 { 0.0 } else { scale * *to });
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        self.v[v.0].fill(0.0);
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
         self.v[v.0].iter().fold(0.0, |largest, v| v.abs().max(largest))
     }
 
-    fn residual(&mut self) -> f64 {
-        let ax = self.times(&self.v[X]);
+    fn residual(&mut self, of: Iterate) -> f64 {
+        self.replaced += usize::from(self.updated);
+        let x = if of == Iterate::X { self.v[X].clone() } else { vec![0.0; self.v[X].len()] };
+        let ax = self.times(&x);
         let mut r: Vec<f64> = self.v[B].iter().zip(&ax).map(|(b, ax)| b - ax).collect();
         self.project(&mut r);
         self.v[R] = r;
         self.inner(VectorId::R, VectorId::R)
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
+    fn observe(&mut self, event: Event) -> bool {
+        let Event::Iteration(iteration, relative_residual) = event else { return false };
         self.history.push(relative_residual);
         iteration >= self.stop_at
     }
@@ -202,6 +196,7 @@ impl VectorSteps for Line {
 impl PcgSteps for Line {
     fn precondition(&mut self) -> f64 {
         self.steps += 1;
+        self.updated = false;
         let other = self.changes && self.steps.is_multiple_of(2);
         for i in 0..self.center.len() {
             let m = if other { self.center[i] * (1 + 2 * (i % 3)) as f64 } else { self.center[i] };
@@ -217,24 +212,14 @@ impl PcgSteps for Line {
         dot(&self.v[P], &self.v[Q])
     }
 
-    fn contracts_quickly(&self) -> bool {
-        self.contracts
+    fn properties(&self) -> Properties {
+        Properties {
+            single: self.single,
+            contracts_quickly: self.contracts,
+            beta: if self.flexible { Beta::Flexible } else { Beta::Fixed },
+            ..Properties::default()
+        }
     }
-
-    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
-        if self.flexible { (rho - dot(&self.r_old, &self.v[Z])) / rho_old } else { rho / rho_old }
-    }
-
-    fn replaces_residual(&self) -> bool {
-        self.single
-    }
-
-    fn replace_residual(&mut self, alpha: f64) -> (f64, f64) {
-        self.replaced += 1;
-        self.textbook_replace_residual(alpha)
-    }
-
-    fn record(&mut self, _alpha: f64, _beta: f64) {}
 }
 
 fn close(a: f64, b: f64) -> bool {
@@ -444,9 +429,9 @@ fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
 #[test]
 fn residual_replacement_looks_at_the_largest() {
     let mut line = Line { single: true, ..Line::easy(0.0) };
-    line.residual();
+    line.residual(Iterate::X);
     line.precondition();
-    line.copy(VectorId::Z, VectorId::P);
+    line.combine(VectorId::P, 0.0, &[(1.0, VectorId::Z)]);
     line.multiply();
     let mut at = State { alpha: 1e3, ..started(somewhere()) };
     iterate(&mut line, &mut at);

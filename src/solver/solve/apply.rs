@@ -1,33 +1,35 @@
 //! Single applications of M^-1 and of A to the caller's vector.
 
 use super::control::{Control, check_inputs, check_overflow, finite};
-use crate::backend::steps::solve::SolveSteps;
-use crate::backend::steps::vectors::VectorId;
+use super::returned::store_zero;
+use crate::backend::steps::pcg::{Another, Means};
+use crate::backend::steps::solve::{Eliminated, Load, SolveSteps};
+use crate::backend::steps::vectors::{Iterate, VectorId};
 use crate::error::{Error, Result};
 use crate::report::Outcome;
 use crate::runtime::number::power_of_two_below;
 
 /// Computes z = M^-1 r. On a singular system, computes z = P M^-1 P r, which is also a symmetric operator.
 pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
-    let inputs = check_inputs(s, c, false)?;
+    let inputs = check_inputs(s, c, false, None)?;
     if inputs.rhs_max == 0.0 {
-        s.store_zero();
+        store_zero(s);
         return Ok(Outcome::default());
     }
     finite("max |r|", inputs.rhs_max)?;
     let scale = power_of_two_below(inputs.rhs_max).recip();
-    s.load(scale, false);
+    s.load(scale, Load::System(false));
     if c.singular() {
-        s.project_rhs();
+        s.means(VectorId::B, Means::Subtract);
     }
-    s.reduce();
-    s.residual_from_rhs();
-    s.be_linear();
+    s.reduce(Eliminated::Rhs);
+    s.residual(Iterate::Zero);
+    s.change_preconditioner(Another::Linear);
     s.precondition();
-    s.copy(VectorId::Z, VectorId::X);
-    let mut largest = s.back_substitute();
+    s.combine(VectorId::X, 0.0, &[(1.0, VectorId::Z)]);
+    let (mut largest, _) = s.back_substitute(None);
     if c.singular() {
-        s.shift_means(false);
+        s.means(VectorId::X, Means::Subtract);
         largest = s.largest(VectorId::X);
     }
     check_overflow(largest, scale)?;
@@ -40,8 +42,8 @@ pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
 
 /// Computes y = A x.
 pub fn multiply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
-    check_inputs(s, c, false)?;
-    s.load(1.0, false);
+    check_inputs(s, c, false, None)?;
+    s.load(1.0, Load::System(false));
     s.multiply_rhs();
     check_overflow(s.largest(VectorId::X), 1.0)?;
     s.store(1.0);

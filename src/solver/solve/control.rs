@@ -198,8 +198,9 @@ impl Fit {
 /// Largest change of the residual by rounding of x that causes no error, relative to the residual norm.
 const LEAST_TOLD: f64 = 1.0 / 256.0;
 
-pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool) -> Result<Inputs> {
-    let inputs = s.inspect(guess);
+/// Inspects the caller's arrays, or the input only if `guess` is false. See `SolveSteps::inspect`.
+pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool, criterion: Option<&Criterion>) -> Result<Inputs> {
+    let inputs = s.inspect(guess, criterion);
     match inputs.not_finite {
         Some((name, value, i, j)) if c.check_input => Err(Error::not_finite(name, value, c.seen.places.node(i, j))),
         _ => Ok(inputs),

@@ -2,8 +2,9 @@
 
 use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite};
 use super::returned::start_again;
-use crate::backend::steps::solve::{Begun, Criterion, Inputs, SolveSteps};
-use crate::backend::steps::vectors::VectorId;
+use crate::backend::steps::pcg::{Means, center_residual};
+use crate::backend::steps::solve::{Begun, Criterion, Eliminated, Inputs, Load, SolveSteps, begin};
+use crate::backend::steps::vectors::{Iterate, VectorId};
 use crate::error::{Error, RRB_ERR_INCOMPATIBLE, Result};
 use crate::runtime::number::power_of_two_below;
 use crate::solver::krylov::{Norm, not_negative};
@@ -22,7 +23,7 @@ pub struct Given<'c> {
     /// The range of f32 sweeps does not include both the residual of the guess and the residual of the solution. PCG
     /// then starts from x = 0.
     pub far: bool,
-    /// Norms from `SolveSteps::begin`, if this step has replaced the separate steps.
+    /// Norms at the start of a regular system with the 2-norm.
     pub begun: Option<Begun>,
     /// 2-norm of the scaled b on the whole grid.
     pub norm: f64,
@@ -45,7 +46,9 @@ impl<'c> Given<'c> {
     pub fn load(s: &mut dyn SolveSteps, c: &'c Control<'c>, criterion: Criterion, inputs: &Inputs) -> Result<Self> {
         // NaN counts as a nonzero guess, so that NaN does not become zero with check_input=0.
         let guess = inputs.guess_max != 0.0;
-        let scale = s.scale(power_of_two_below(inputs.rhs_max).recip());
+        let nearest = power_of_two_below(inputs.rhs_max).recip();
+        let near = |scale: &f64| (nearest..=NEAR_SCALE * nearest).contains(scale);
+        let scale = inputs.scale.filter(near).unwrap_or(nearest);
         if too_far(inputs.guess_max, scale.recip(), c.seen.center_max, GUESS_TOO_FAR) {
             let allowed = format!(
                 "be at most {GUESS_TOO_FAR:e} * max abs(b) / max abs(diagonal of A) in magnitude as an \
@@ -54,8 +57,9 @@ impl<'c> Given<'c> {
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
         let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
-        let begun = (c.plain() && !far).then(|| s.begin(scale, guess));
-        let norm = begun.map_or_else(|| s.load(scale, guess), |begun| begun.rhs_norm2).sqrt();
+        let begun = (c.plain() && !far).then(|| begin(s, scale, guess));
+        let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).rhs_norm2;
+        let norm = begun.map_or_else(|| load(s), |begun| begun.rhs_norm2).sqrt();
         Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
     }
 
@@ -64,8 +68,8 @@ impl<'c> Given<'c> {
         if self.c.check_compatibility {
             check_compatible(s, self.c, self.scale)?;
         }
-        s.keep_means();
-        s.project_rhs();
+        s.means(VectorId::X, Means::Keep);
+        s.means(VectorId::B, Means::Subtract);
         Ok(s.inner(VectorId::B, VectorId::B).sqrt())
     }
 
@@ -74,12 +78,12 @@ impl<'c> Given<'c> {
     pub fn norms(&self, s: &mut dyn SolveSteps, rhs: f64) -> Result<Norms> {
         let rest = match self.begun {
             Some(begun) => begun.whole_residual_norm2.sqrt(),
-            None if self.guess => s.whole_residual_norm2().sqrt(),
+            None if self.guess => s.whole_residual_norm2(None).sqrt(),
             None => rhs,
         };
         finite("|b - A x|", rest)?;
         if self.begun.is_none() {
-            s.reduce();
+            s.reduce(Eliminated::Rhs);
         }
         match self.c.norm {
             Norm::True2 => Ok(Norms { rhs, initial: rest, rest, size: f64::INFINITY }),
@@ -89,7 +93,7 @@ impl<'c> Given<'c> {
 
     fn preconditioned_norms(&self, s: &mut dyn SolveSteps, rest: f64) -> Result<Norms> {
         let (c, scale) = (self.c, self.scale);
-        s.residual_from_rhs();
+        s.residual(Iterate::Zero);
         let mut size = s.inner(VectorId::R, VectorId::R).sqrt();
         let constant = centered(s, c).sqrt();
         let rhs = preconditioned_norm(s, c)?;
@@ -102,7 +106,11 @@ impl<'c> Given<'c> {
         } else if self.guess {
             // On a singular system, the row sums of S1 are exactly zero. `start_again` uses the caller's matrix, so
             // that its row sums times the means of the guess are part of the residual.
-            let norm2 = if c.singular() && s.eliminates() { start_again(s, c, scale) } else { s.residual() };
+            let norm2 = if c.singular() && s.properties().eliminates {
+                start_again(s, c, scale)
+            } else {
+                s.residual(Iterate::X)
+            };
             let constant = centered(s, c);
             let of_rest = preconditioned_norm(s, c)?;
             ((of_rest * of_rest + constant).sqrt(), norm2.sqrt())
@@ -112,6 +120,11 @@ impl<'c> Given<'c> {
         Ok(Norms { rhs, initial, rest, size: if c.reference_initial { of_guess } else { size } })
     }
 }
+
+/// A start may use a scale that is up to 256 times too large. Larger powers of two give the same iterates. Otherwise, a
+/// b that grows and decays between time steps would need a second start whenever max |b| passes a power of two. The
+/// same constant is in kernels/rrb/ends.cuh.
+const NEAR_SCALE: f64 = 256.0;
 
 /// b is incompatible if |sum b| exceeds this fraction of sum |b| on a singular component.
 const COMPATIBLE: f64 = 1e-10;
@@ -147,7 +160,7 @@ fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
 
 /// Computes r = P r on a singular system. Returns the squared D^-1 norm of the means that P removes.
 fn centered(s: &mut dyn SolveSteps, c: &Control) -> f64 {
-    if c.singular() { s.center_residual().removed } else { 0.0 }
+    if c.singular() { center_residual(s).0 } else { 0.0 }
 }
 
 /// Computes the preconditioned norm of r for a guess outside the range of f32 sweeps. `size` is the 2-norm of r. The
@@ -157,13 +170,13 @@ fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Resul
     let unit = power_of_two_below(size);
     let mut norm = 0.0;
     for (scale, guess) in [(scale / unit, true), (scale, false)] {
-        s.load(scale, guess);
+        s.load(scale, Load::System(guess));
         if c.singular() {
-            s.project_rhs();
+            s.means(VectorId::B, Means::Subtract);
         }
-        s.reduce();
+        s.reduce(Eliminated::Rhs);
         if guess {
-            s.residual();
+            s.residual(Iterate::X);
             let constant = centered(s, c);
             let projected = preconditioned_norm(s, c)?;
             norm = unit * (projected * projected + constant).sqrt();

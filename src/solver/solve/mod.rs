@@ -15,16 +15,18 @@ mod returned;
 
 pub use control::{Control, Method, Places, Seen, check_all_singular};
 
-use crate::backend::steps::pcg::SQUARE;
+use crate::backend::steps::pcg::{Another, Means, SQUARE};
 use crate::backend::steps::solve::{Criterion, SolveSteps};
-use crate::backend::steps::vectors::VectorId;
+use crate::backend::steps::vectors::{Iterate, VectorId};
 use crate::error::{Error, Result};
-use crate::report::{Outcome, StopReason};
+use crate::report::{Event, Outcome, StopReason};
 use crate::solver::krylov::{Caller, MOST_RESTARTS, Next, Norm, State, Test, WORTH, done_before, pcg};
 use apply::{apply, multiply};
 use control::{Fit, PROJECTED_TO_ZERO, check_inputs, finite};
 use given::{Given, Norms};
-use returned::{complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again};
+use returned::{
+    complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again, store_zero,
+};
 
 /// Function that a call computes with a factorized matrix. The ranks compare these numbers to detect different calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,15 +52,15 @@ impl Function {
 
 /// Solves A x = b: loads the caller's arrays, tests the guess, iterates, and stores x.
 fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
-    let checks = s.completes() || c.singular() || c.method.is_some();
+    let properties = s.properties();
+    let checks = properties.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
     // A backend that begins the loop before the host does not know the iterations of a previous solve.
-    if !c.singular() && c.before.is_none() {
-        s.expect(&criterion);
-    }
-    let inputs = check_inputs(s, c, true)?;
+    let begins = !c.singular() && c.before.is_none();
+    let inputs = check_inputs(s, c, true, begins.then_some(&criterion))?;
     if inputs.rhs_max == 0.0 {
-        return Ok(zero_rhs(s));
+        store_zero(s);
+        return Ok(Outcome { reason: StopReason::ZeroRhs, ..Outcome::default() });
     }
     finite("max |b|", inputs.rhs_max)?;
     let given = Given::load(s, c, criterion, &inputs)?;
@@ -71,7 +73,7 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     }
     let norms = given.norms(s, rhs_norm)?;
     let mut solve = Solve::new(given, norms, checks);
-    if s.completes() && !s.eliminates() {
+    if properties.deflates {
         solve.test.center_max *= DEFLATION_ROUNDS;
     }
     if let Some(outcome) = solve.check_guess(s) {
@@ -176,7 +178,7 @@ impl<'c> Solve<'c> {
         let (c, given, initial, threshold) = (self.c, &self.given, self.norms.initial, self.test.threshold);
         let done = c.done();
         let met = if done == 0 { StopReason::InitialGuess } else { StopReason::Converged };
-        let stop = c.before.is_none() && s.observe(0, initial / self.test.reference);
+        let stop = c.before.is_none() && s.observe(Event::Iteration(0, initial / self.test.reference));
         if initial <= threshold && c.norm == Norm::True2 {
             return Some(self.outcome(done, met, initial));
         }
@@ -185,7 +187,7 @@ impl<'c> Solve<'c> {
         }
         // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, its
         // red values count.
-        let norm = if c.norm == Norm::Preconditioned && s.eliminates() {
+        let norm = if c.norm == Norm::Preconditioned && s.properties().eliminates {
             norm_as_given(s, c, given.scale, given.guess, given.far.then_some(self.norms.rest))
         } else {
             initial
@@ -202,15 +204,15 @@ impl<'c> Solve<'c> {
     fn first_residual(&self, s: &mut dyn SolveSteps) -> f64 {
         let given = &self.given;
         if given.far {
-            s.clear(VectorId::X);
+            s.combine(VectorId::X, 0.0, &[]);
             if self.c.singular() {
-                s.keep_means();
+                s.means(VectorId::X, Means::Keep);
             }
         }
         match given.begun.and_then(|begun| begun.residual_norm2) {
             Some(norm2) => norm2,
-            _ if given.guess && !given.far => s.residual(),
-            _ => s.residual_from_rhs(),
+            _ if given.guess && !given.far => s.residual(Iterate::X),
+            _ => s.residual(Iterate::Zero),
         }
     }
 
@@ -342,16 +344,16 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         let Error::Breakdown { quantity, value, iteration } = error else { return Err(error) };
         let iterations = done_before(quantity, iteration);
         if self.c.method.is_none() && !self.second {
-            if s.fall_back() {
-                let norm2 = s.residual();
+            if s.change_preconditioner(Another::Definite) {
+                let norm2 = s.residual(Iterate::X);
                 if norm2.is_finite() {
                     *at = at.again(norm2, iterations);
                     return Ok(Next::Start);
                 }
             }
             if self.c.second.is_some() && value.is_finite() {
-                *at = at.again(s.residual(), iterations);
-                s.krylov().ok_or_else(no_krylov_steps)?.take_second();
+                *at = at.again(s.residual(Iterate::X), iterations);
+                s.change_preconditioner(Another::Second);
                 self.second = true;
                 return Ok(Next::Start);
             }
@@ -378,8 +380,8 @@ fn constant_solution(
     given: f64,
 ) -> Result<Outcome> {
     let initial = returned_residual(s, c, scale);
-    s.clear(VectorId::X);
-    s.shift_means(true);
+    s.combine(VectorId::X, 0.0, &[]);
+    s.means(VectorId::X, Means::Restore);
     let norm = returned_residual(s, c, scale);
     finite("|b - A x|", initial + norm)?;
     let of_given = match c.norm {
@@ -388,7 +390,7 @@ fn constant_solution(
     };
     let reference = if c.reference_initial && initial > PROJECTED_TO_ZERO * of_given { initial } else { of_given };
     let threshold = criterion.threshold(reference, scale);
-    s.observe(0, initial / reference);
+    s.observe(Event::Iteration(0, initial / reference));
     let stays = norm > threshold && initial <= norm;
     if !stays {
         s.store(scale);
@@ -409,9 +411,4 @@ fn constant_solution(
 
 fn no_krylov_steps() -> Error {
     Error::Internal("a family without Krylov steps has a Krylov method".to_owned())
-}
-
-fn zero_rhs(s: &mut dyn SolveSteps) -> Outcome {
-    s.store_zero();
-    Outcome { reason: StopReason::ZeroRhs, ..Outcome::default() }
 }

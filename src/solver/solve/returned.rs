@@ -1,45 +1,67 @@
 //! End of a run: completes x on the whole grid, and recomputes its residual from the caller's b and A.
 
 use super::control::Control;
-use crate::backend::steps::solve::SolveSteps;
-use crate::backend::steps::vectors::VectorId;
+use crate::backend::steps::pcg::{Means, center_residual};
+use crate::backend::steps::solve::{Eliminated, Load, SolveSteps, complete};
+use crate::backend::steps::vectors::{Iterate, VectorId};
 use crate::runtime::number::power_of_two_below;
 use crate::solver::krylov::Norm;
 
 /// Completes x: computes its red values, and restores the means of the guess on singular components. Returns max |x|,
 /// or NaN if any value is NaN.
 pub fn returned(s: &mut dyn SolveSteps, c: &Control) -> f64 {
-    let largest = s.back_substitute();
-    if !c.singular() {
-        return largest;
-    }
-    s.shift_means(true);
+    let (largest, _) = s.back_substitute(None);
+    if !c.singular() { largest } else { restored(s) }
+}
+
+/// Restores the means of the guess on singular components. Returns max |x|.
+fn restored(s: &mut dyn SolveSteps) -> f64 {
+    s.means(VectorId::X, Means::Restore);
     s.largest(VectorId::X)
 }
 
 /// Completes x. Returns max |x| and the tested norm of b - A x on the whole grid.
 pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) {
     if c.plain() {
-        let (largest, square) = s.complete(scale);
+        let (largest, square) = complete(s, scale);
         return (largest, square.sqrt());
     }
-    let largest = returned(s, c);
-    (largest, returned_residual(s, c, scale))
+    let (largest, square) = s.back_substitute(None);
+    if c.singular() {
+        return (restored(s), returned_residual(s, c, scale));
+    }
+    (largest, square.map_or_else(|| returned_residual(s, c, scale), f64::sqrt))
 }
 
 /// Computes the tested norm of b - A x on the whole grid for a completed x. Loads b from the caller's array. On a
 /// singular system, subtracts the means of b. May overwrite the reduced b1.
 pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     let true2 = c.norm == Norm::True2;
-    let square = if c.singular() {
-        load_again(s, c, scale);
-        if true2 { s.whole_residual_norm2() } else { s.whole_residual_square(true) }
-    } else if true2 {
-        s.returned_residual_norm2(scale)
-    } else {
-        s.returned_residual_square(scale)
-    };
+    if !c.singular() && true2 {
+        return s.whole_residual_norm2(Some(scale)).sqrt();
+    }
+    load_again(s, c, scale);
+    let square = if true2 { s.whole_residual_norm2(None) } else { whole_residual_square(s, c.singular()) };
     square.sqrt()
+}
+
+/// Returns the squared preconditioned norm of r = b - A x on the whole grid, for a completed x and a loaded b. The
+/// value is r'M^-1 r, or r'P M^-1 P r + `PcgSteps::square_of_means` if constants are projected out (`projects`).
+///
+/// If CG runs on S1, the value is r_r'D_r^-1 r_r + r1'M^-1 r1 with r1 = r_b - A_br D_r^-1 r_r (docs/theory/rrb.md,
+/// stopping test). Overwrites r, and b if CG runs on S1.
+fn whole_residual_square(s: &mut dyn SolveSteps, projects: bool) -> f64 {
+    let mut on_red = 0.0;
+    if s.properties().eliminates {
+        on_red = s.reduce(Eliminated::Residual);
+        s.residual(Iterate::Zero);
+    } else {
+        s.residual(Iterate::X);
+    }
+    let constant = if projects { center_residual(s).0 } else { 0.0 };
+    s.descend(None);
+    // M is definite, so a negative value is rounding error: in a singular system, a constant that rounding left in r.
+    on_red + constant + s.preconditioned_square().abs()
 }
 
 /// Computes r for the start of another run from a completed x. Returns <r, r>.
@@ -48,12 +70,11 @@ pub fn returned_residual(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64
 /// is more accurate than b1 - S1 x. If CG runs on A, r = b - A x.
 pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
     load_again(s, c, scale);
-    if !s.eliminates() {
-        return s.residual();
+    if !s.properties().eliminates {
+        return s.residual(Iterate::X);
     }
-    s.rhs_to_residual();
-    s.reduce();
-    let norm2 = s.residual_from_rhs();
+    s.reduce(Eliminated::Residual);
+    let norm2 = s.residual(Iterate::Zero);
     reduce_again(s, c, scale);
     norm2
 }
@@ -65,10 +86,9 @@ pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
 pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
     // A fused step might omit the red values of x.
-    s.one_by_one();
-    s.load(scale / unit, guess);
+    s.load(scale / unit, Load::Separate(guess));
     if !guess {
-        s.clear(VectorId::X);
+        s.combine(VectorId::X, 0.0, &[]);
     }
     unit * returned_residual(s, c, scale / unit)
 }
@@ -77,9 +97,9 @@ pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: boo
 /// Returns max |x| and the tested norm of b - A x.
 pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool) -> (f64, f64) {
     if guess {
-        s.load(scale, true);
+        s.load(scale, Load::System(guess));
     } else {
-        s.clear(VectorId::X);
+        s.combine(VectorId::X, 0.0, &[]);
     }
     reduce_again(s, c, scale);
     completed(s, c, scale)
@@ -87,14 +107,20 @@ pub fn complete_guess(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bo
 
 /// Loads b from the caller's array. On a singular system, subtracts its means.
 pub fn load_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
-    s.load_rhs(scale);
+    s.load(scale, Load::Rhs);
     if c.singular() {
-        s.project_rhs();
+        s.means(VectorId::B, Means::Subtract);
     }
 }
 
 /// Loads b from the caller's array and reduces it to b1. Leaves r unchanged.
 pub fn reduce_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) {
     load_again(s, c, scale);
-    s.reduce_again();
+    s.reduce(Eliminated::Again);
+}
+
+/// Stores output = 0. Overwrites x.
+pub fn store_zero(s: &mut dyn SolveSteps) {
+    s.combine(VectorId::X, 0.0, &[]);
+    s.store(1.0);
 }

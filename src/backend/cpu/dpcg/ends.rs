@@ -3,7 +3,8 @@
 use super::field::Field;
 use super::loops::{largest, scaled};
 use super::member::Member;
-use crate::backend::steps::solve::{Inputs, SolveSteps};
+use super::state::Vectors;
+use crate::backend::steps::solve::{Criterion, Inputs, Load, LoadNorms, SolveSteps};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 
 impl Member<'_> {
@@ -23,6 +24,21 @@ impl Member<'_> {
             // SAFETY: cells of this thread, which no other thread reads in this step.
             unsafe { v.range_mut(&cells) }.iter_mut().for_each(|v| *v += to);
         });
+    }
+
+    /// Stores the means of x over singular components for `shift`.
+    pub(super) fn keep_means(&mut self) {
+        let (k, x) = (self.k, &self.vectors().x);
+        // SAFETY: cells of this thread, which no other thread writes.
+        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { x.range(&cells) });
+        if self.me.index == 0 {
+            // SAFETY: the other threads wait at the barrier below.
+            let kept = unsafe { k.kept_means.slice_mut(0, sums.len()) };
+            for (component, kept) in kept.iter_mut().enumerate() {
+                *kept = sums[component] / k.singular.count[component];
+            }
+        }
+        self.me.barrier();
     }
 
     /// Returns the sum over singular components of mean(r)^2 sum_i 1 / a_ii. Overwrites z.
@@ -47,7 +63,7 @@ impl Member<'_> {
 }
 
 impl SolveSteps for Member<'_> {
-    fn inspect(&mut self, guess: bool) -> Inputs {
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let mut seen = Inputs::none();
         for (row, _) in self.rows() {
             let b = self.input(row);
@@ -59,30 +75,21 @@ impl SolveSteps for Member<'_> {
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }
 
-    fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        let x = &self.vectors().x;
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+        let Vectors { x, b, .. } = self.vectors();
         for (row, cells) in self.rows() {
             // SAFETY: a row of this thread, which no other thread reads in this step.
-            let x = unsafe { x.range_mut(&cells) };
-            match guess {
+            let (x, b) = unsafe { (x.range_mut(&cells), b.range_mut(&cells)) };
+            scaled(b, scale, self.input(row));
+            match what.guess() {
                 // SAFETY: a row of this thread.
-                true => scaled(x, scale, unsafe { self.output(row) }),
-                false => x.fill(0.0),
+                Some(true) => scaled(x, scale, unsafe { self.output(row) }),
+                Some(false) => x.fill(0.0),
+                None => {}
             }
         }
-        self.load_rhs(scale);
-        self.inner(VectorId::B, VectorId::B)
-    }
-
-    fn completes(&self) -> bool {
-        self.k.deflation.is_some()
-    }
-
-    fn load_rhs(&mut self, scale: f64) {
-        for (row, cells) in self.rows() {
-            // SAFETY: a row of this thread, which no other thread reads in this step.
-            scaled(unsafe { self.vectors().b.range_mut(&cells) }, scale, self.input(row));
-        }
+        let rhs_norm2 = if what == Load::Rhs { 0.0 } else { self.inner(VectorId::B, VectorId::B) };
+        LoadNorms { rhs_norm2, begun: None }
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -98,40 +105,21 @@ impl SolveSteps for Member<'_> {
         worst
     }
 
-    fn project_rhs(&mut self) {
-        self.shift(&self.vectors().b, false);
-    }
-
-    fn keep_means(&mut self) {
-        let (k, x) = (self.k, &self.vectors().x);
-        // SAFETY: cells of this thread, which no other thread writes.
-        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { x.range(&cells) });
-        if self.me.index == 0 {
-            // SAFETY: the other threads wait at the barrier below.
-            let kept = unsafe { k.kept_means.slice_mut(0, sums.len()) };
-            for (component, kept) in kept.iter_mut().enumerate() {
-                *kept = sums[component] / k.singular.count[component];
-            }
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load(scale, Load::Rhs);
         }
-        self.me.barrier();
-    }
-
-    fn whole_residual_norm2(&mut self) -> f64 {
         self.residual_to(&self.vectors().z)
     }
 
     /// Computes x = x^ + Z E^-1 Z^T (b - A x^) (Tang, Nabben, Vuik and Erlangga 2009), and returns max |x_i|.
-    fn back_substitute(&mut self) -> f64 {
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         if self.k.deflation.is_some() {
             let q = &self.vectors().q;
             self.residual_to(q);
             self.add_deflated_part(q);
         }
-        self.largest(VectorId::X)
-    }
-
-    fn shift_means(&mut self, restore: bool) {
-        self.shift(&self.vectors().x, restore);
+        (self.largest(VectorId::X), None)
     }
 
     fn store(&mut self, scale: f64) {

@@ -4,15 +4,17 @@
 //! in this step. A barrier separates the step from the next step that reads cells of other threads.
 
 use super::field::Field;
-use super::loops::{add_scaled, direct, dot, largest, multiply, over_center, residual, triangle, triangle_of_scaled};
+use super::loops::{
+    add_scaled, direct, dot, largest, multiply, over_center, residual, scaled, triangle, triangle_of_scaled,
+};
 use super::regions::Projection;
 use super::state::{State, Vectors};
 use super::whole::Turns;
 use crate::backend::cpu::caller::Caller;
 use crate::backend::steps::dpcg::Preconditioner;
-use crate::backend::steps::pcg::{Centered, PcgSteps};
+use crate::backend::steps::pcg::{Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::backend::steps::series::{SeriesSteps, series};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
 use crate::report::{Event, Observer};
 use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::team::Me;
@@ -35,14 +37,12 @@ pub struct Member<'a> {
     pub(super) rho: f64,
     /// <r, r>, the scale of r for a preconditioner in `State::whole`.
     pub(super) norm2: f64,
-    /// Step length alpha of the last update r = r - alpha q, for the flexible beta.
-    alpha: f64,
     turns: Turns<'a>,
 }
 
 impl<'a> Member<'a> {
     pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, alpha: 0.0, turns: Turns::new(me) }
+        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, turns: Turns::new(me) }
     }
 
     pub(super) fn vectors(&self) -> &'a Vectors {
@@ -199,25 +199,23 @@ impl VectorSteps for Member<'_> {
         product
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        let (to, from) = (self.vector(to), self.vector(from));
-        // SAFETY: cells of this thread; the other threads read `to` only after a barrier.
-        self.each(|cells| unsafe { add_scaled(to.range_mut(&cells), factor, from.range(&cells)) });
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        let (to, from) = (self.vector(to), self.vector(from));
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let to = self.vector(to);
+        let term = terms.first().map(|&(factor, from)| (factor, self.vector(from)));
         self.each(|cells| {
             // SAFETY: cells of this thread; the other threads read `to` only after a barrier.
-            let (to, from) = unsafe { (to.range_mut(&cells), from.range(&cells)) };
-            if scale == 0.0 { to.copy_from_slice(from) } else { direct(to, from, scale) }
+            let to = unsafe { to.range_mut(&cells) };
+            // SAFETY: cells of this thread, which only this thread writes.
+            match term.map(|(factor, from)| (factor, unsafe { from.range(&cells) })) {
+                Some((factor, from)) if scale == 1.0 => add_scaled(to, factor, from),
+                Some((factor, from)) if scale == 0.0 => scaled(to, factor, from),
+                Some((factor, from)) => {
+                    debug_assert!(factor == 1.0, "PCG scales one of the two vectors");
+                    direct(to, from, scale);
+                }
+                None => to.fill(0.0),
+            }
         });
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        let v = self.vector(v);
-        // SAFETY: cells of this thread, which no other thread reads in this step.
-        self.each(|cells| unsafe { v.range_mut(&cells) }.fill(0.0));
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
@@ -227,28 +225,33 @@ impl VectorSteps for Member<'_> {
         max_abs(noted.all(Some(self.me))[0])
     }
 
-    fn residual(&mut self) -> f64 {
+    fn residual(&mut self, of: Iterate) -> f64 {
         let r = &self.vectors().r;
-        self.norm2 = self.residual_to(r);
-        if self.k.deflation.is_none() {
-            return self.norm2;
+        match of {
+            Iterate::Zero => self.combine(VectorId::R, 0.0, &[(1.0, VectorId::B)]),
+            Iterate::X => {
+                self.norm2 = self.residual_to(r);
+                if self.k.deflation.is_none() {
+                    return self.norm2;
+                }
+            }
         }
         self.project(r);
         self.inner(VectorId::R, VectorId::R)
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.k.observed.tell(self.me, self.observer.as_deref_mut(), iteration, relative_residual)
+    fn observe(&mut self, event: Event) -> bool {
+        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
     }
 }
 
 impl PcgSteps for Member<'_> {
-    fn residual_from_rhs(&mut self) -> f64 {
-        let Vectors { b, r, .. } = self.vectors();
-        // SAFETY: cells of this thread, which no other thread reads in this step.
-        self.each(|cells| unsafe { r.range_mut(&cells).copy_from_slice(b.range(&cells)) });
-        self.project(r);
-        self.inner(VectorId::R, VectorId::R)
+    fn properties(&self) -> Properties {
+        let deflates = self.k.deflation.is_some();
+        // With aggregation, M depends on r. q is P A p for the last direction p.
+        let flexible = matches!(self.k.preconditioner, Preconditioner::Aggregation { .. });
+        let beta = if flexible { Beta::Flexible } else { Beta::Fixed };
+        Properties { deflates, centers: !deflates, beta, ..Properties::default() }
     }
 
     fn precondition(&mut self) -> f64 {
@@ -274,16 +277,15 @@ impl PcgSteps for Member<'_> {
         self.dot(r, z)
     }
 
-    fn center_residual(&mut self) -> Centered {
-        if self.k.singular.labels() == 0 {
-            return Centered::default();
+    fn means(&mut self, v: VectorId, to: Means) {
+        if to == Means::Keep {
+            return self.keep_means();
         }
-        let removed = self.constant_square();
-        if self.k.deflation.is_some() {
-            return Centered { removed, norm2: None };
-        }
-        self.shift(&self.vectors().r, false);
-        Centered { removed, norm2: Some(self.inner(VectorId::R, VectorId::R)) }
+        self.shift(self.vector(v), to == Means::Restore);
+    }
+
+    fn square_of_means(&mut self) -> f64 {
+        if self.k.singular.labels() == 0 { 0.0 } else { self.constant_square() }
     }
 
     /// Computes q = P A p and returns <p, q>.
@@ -295,11 +297,10 @@ impl PcgSteps for Member<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        self.alpha = alpha.unwrap_or(0.0);
         match (self.order(), alpha) {
             (Some(order), _) if self.k.fused => self.fused_descend(alpha, order),
             (None, Some(alpha)) if self.k.fused => self.fused_update(alpha),
-            _ => self.textbook_descend(alpha),
+            _ => unfused_descend(self, alpha),
         }
     }
 
@@ -308,23 +309,7 @@ impl PcgSteps for Member<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        if self.k.fused { self.fused_ascend(step, self.order().unwrap_or(0)) } else { self.textbook_ascend(step) }
-    }
-
-    /// Returns beta = rho / rho_old. With aggregation, M depends on r, and the flexible beta <z, r - r_old> / rho_old
-    /// replaces it (Notay 2000). Here r - r_old = -alpha q, where q = P A p for the last direction p.
-    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
-        if !matches!(self.k.preconditioner, Preconditioner::Aggregation { .. }) {
-            return rho / rho_old;
-        }
-        let Vectors { q, z, .. } = self.vectors();
-        -self.alpha * self.dot(z, q) / rho_old
-    }
-
-    fn record(&mut self, alpha: f64, beta: f64) {
-        if let Some(observer) = self.observer.as_mut() {
-            observer.see(Event::Coefficients(alpha, beta));
-        }
+        if self.k.fused { self.fused_ascend(step, self.order().unwrap_or(0)) } else { unfused_ascend(self, step) }
     }
 }
 

@@ -460,7 +460,7 @@ impl Seen {
         for words in gather.run(|to| to.copy_from_slice(&words))?.chunks_exact(SEEN) {
             let name = if words[2] == 1.0 { input_name } else { "x" };
             let place = (words[2] > 0.0).then_some((name, words[3], words[4] as usize, words[5] as usize));
-            let other = Inputs { rhs_max: words[0], guess_max: words[1], not_finite: place };
+            let other = Inputs { rhs_max: words[0], guess_max: words[1], not_finite: place, scale: None };
             own.merge(&other, input_name);
         }
         Ok(())

@@ -2,8 +2,8 @@
 
 use super::loops::{largest, set_scaled};
 use super::member::Member;
-use crate::backend::steps::solve::{Inputs, SolveSteps};
-use crate::backend::steps::vectors::{KrylovSteps, VectorId, VectorSteps};
+use crate::backend::steps::solve::{Criterion, Inputs, Load, LoadNorms, SolveSteps};
+use crate::backend::steps::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
 use std::ops::Range;
 
 impl<'a> Member<'a> {
@@ -27,7 +27,7 @@ impl SolveSteps for Member<'_> {
 
     /// Checks the input for nonfinite values. An error names the row of the value; the chunk of the row determines
     /// which error is reported first.
-    fn inspect(&mut self, guess: bool) -> Inputs {
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let mut seen = Inputs::none();
         let chunks = self.k.chunks;
         for chunk in chunks.share(&self.me) {
@@ -43,44 +43,32 @@ impl SolveSteps for Member<'_> {
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }
 
-    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
         for rows in self.chunks() {
             // SAFETY: rows of this thread, which no other thread reads in this step.
-            let x = unsafe { self.rows_of_mut(VectorId::X, &rows) };
-            match guess {
+            let (b, x) = unsafe { (self.rows_of_mut(VectorId::B, &rows), self.rows_of_mut(VectorId::X, &rows)) };
+            set_scaled(b, scale, self.input(&rows));
+            match what.guess() {
                 // SAFETY: rows of this thread.
-                true => set_scaled(x, scale, unsafe { self.output(&rows) }),
-                false => x.fill(0.0),
+                Some(true) => set_scaled(x, scale, unsafe { self.output(&rows) }),
+                Some(false) => x.fill(0.0),
+                None => {}
             }
         }
-        self.load_rhs(scale);
-        self.inner(VectorId::B, VectorId::B)
+        let rhs_norm2 = if what == Load::Rhs { 0.0 } else { self.inner(VectorId::B, VectorId::B) };
+        LoadNorms { rhs_norm2, begun: None }
     }
-
-    fn load_rhs(&mut self, scale: f64) {
-        for rows in self.chunks() {
-            // SAFETY: rows of this thread, which no other thread reads in this step.
-            set_scaled(unsafe { self.rows_of_mut(VectorId::B, &rows) }, scale, self.input(&rows));
-        }
-    }
-
-    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        (0, 0.0, 0.0)
-    }
-
-    fn project_rhs(&mut self) {}
-
-    fn keep_means(&mut self) {}
-
-    fn shift_means(&mut self, _: bool) {}
 
     /// Overwrites r.
-    fn whole_residual_norm2(&mut self) -> f64 {
-        self.residual()
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load(scale, Load::Rhs);
+        }
+        self.residual(Iterate::X)
     }
 
-    fn back_substitute(&mut self) -> f64 {
-        self.largest(VectorId::X)
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
+        (self.largest(VectorId::X), None)
     }
 
     fn store(&mut self, scale: f64) {

@@ -10,9 +10,9 @@ use super::parts::Parts;
 use super::precondition::Preconditioner;
 use super::state::{GROUP, State};
 use crate::backend::cpu::caller::Caller;
-use crate::backend::steps::pcg::PcgSteps;
+use crate::backend::steps::pcg::{Another, Beta, PcgSteps, Properties, unfused_ascend};
 use crate::backend::steps::sparse::Operator;
-use crate::backend::steps::vectors::{KrylovSteps, SweepSteps, VectorId, VectorSteps};
+use crate::backend::steps::vectors::{Iterate, KrylovSteps, SweepSteps, VectorId, VectorSteps};
 use crate::report::{Event, Observer};
 use crate::runtime::reduce::{Reduce, max_abs};
 use crate::runtime::shared::Shared;
@@ -46,8 +46,6 @@ pub struct Member<'a> {
     turn: usize,
     /// Preconditioner; `None` means M = I.
     m: Option<&'a Preconditioner>,
-    /// alpha of the latest CG step, in which r became r - alpha q.
-    alpha: f64,
 }
 
 impl<'a> Member<'a> {
@@ -58,7 +56,7 @@ impl<'a> Member<'a> {
         caller: &'a Caller<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
-        Self { k, operator, parts, me, caller, observer, turn: 0, m: k.precondition.as_ref(), alpha: 0.0 }
+        Self { k, operator, parts, me, caller, observer, turn: 0, m: k.precondition.as_ref() }
     }
 
     fn vector(&self, id: VectorId) -> &'a Shared {
@@ -183,16 +181,10 @@ impl VectorSteps for Member<'_> {
         product[0]
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        self.combine(to, 1.0, &[(factor, from)]);
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        self.combine(to, scale, &[(1.0, from)]);
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        self.combine(v, 0.0, &[]);
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        for rows in self.chunks() {
+            self.combine_rows(&rows, to, scale, terms);
+        }
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
@@ -201,7 +193,10 @@ impl VectorSteps for Member<'_> {
         max_abs(noted.all(Some(self.me))[0])
     }
 
-    fn residual(&mut self) -> f64 {
+    fn residual(&mut self, of: Iterate) -> f64 {
+        if of == Iterate::Zero {
+            return self.combine_norm2(VectorId::R, 0.0, &[(1.0, VectorId::B)]);
+        }
         self.product(VectorId::X, VectorId::R);
         self.sums(|s, rows| {
             // SAFETY: rows of this thread, which no other thread uses in this step.
@@ -209,8 +204,8 @@ impl VectorSteps for Member<'_> {
         })[0]
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.k.observed.tell(self.me, self.observer.as_deref_mut(), iteration, relative_residual)
+    fn observe(&mut self, event: Event) -> bool {
+        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
     }
 }
 
@@ -246,10 +241,6 @@ impl KrylovSteps for Member<'_> {
         self.m.is_none()
     }
 
-    fn take_second(&mut self) {
-        self.m = self.k.second.as_ref();
-    }
-
     fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]) {
         for (with, products) in with.chunks(GROUP).zip(products.chunks_mut(GROUP)) {
             let sums = self.sums(|s, rows| {
@@ -261,12 +252,6 @@ impl KrylovSteps for Member<'_> {
                 of_chunk
             });
             products.copy_from_slice(&sums[..products.len()]);
-        }
-    }
-
-    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        for rows in self.chunks() {
-            self.combine_rows(&rows, to, scale, terms);
         }
     }
 
@@ -303,6 +288,11 @@ impl SweepSteps for Member<'_> {
 }
 
 impl PcgSteps for Member<'_> {
+    fn properties(&self) -> Properties {
+        let beta = if self.m.is_none_or(Preconditioner::is_linear) { Beta::Fixed } else { Beta::Flexible };
+        Properties { beta, ..Properties::default() }
+    }
+
     fn precondition(&mut self) -> f64 {
         self.precondition_vector(VectorId::R, VectorId::Z);
         self.inner(VectorId::R, VectorId::Z)
@@ -329,7 +319,6 @@ impl PcgSteps for Member<'_> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        self.alpha = alpha.unwrap_or(0.0);
         match alpha {
             Some(alpha) => self.combine_norm2(VectorId::R, 1.0, &[(-alpha, VectorId::Q)]),
             None => self.inner(VectorId::R, VectorId::R),
@@ -337,7 +326,7 @@ impl PcgSteps for Member<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        let Some((alpha, beta)) = step else { return self.textbook_ascend(step) };
+        let Some((alpha, beta)) = step else { return unfused_ascend(self, step) };
         for rows in self.chunks() {
             self.combine_rows(&rows, VectorId::X, 1.0, &[(alpha, VectorId::P)]);
             self.combine_rows(&rows, VectorId::P, beta, &[(1.0, VectorId::Z)]);
@@ -345,18 +334,9 @@ impl PcgSteps for Member<'_> {
         self.multiply()
     }
 
-    /// For a nonlinear M, beta = <z, r - r_old> / <z_old, r_old> (Notay, SIAM J. Sci. Comput. 22 (2000) 1444-1460).
-    /// Here, r - r_old = -alpha q, where q is still A times the previous direction.
-    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
-        if self.m.is_none_or(Preconditioner::is_linear) {
-            return rho / rho_old;
-        }
-        -self.alpha * self.inner(VectorId::Z, VectorId::Q) / rho_old
-    }
-
-    fn record(&mut self, alpha: f64, beta: f64) {
-        if let Some(observer) = self.observer.as_mut() {
-            observer.see(Event::Coefficients(alpha, beta));
-        }
+    fn change_preconditioner(&mut self, to: Another) -> bool {
+        let second = self.k.second.as_ref().filter(|_| matches!(to, Another::Second));
+        self.m = second.or(self.m);
+        second.is_some()
     }
 }

@@ -5,7 +5,7 @@ use super::state::Vectors;
 use crate::backend::cuda::call::Attempts;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellArray, CellInspectArgs, CellTransferArgs, Sum};
-use crate::backend::steps::solve::{Inputs, SolveSteps};
+use crate::backend::steps::solve::{Criterion, Inputs, Load, LoadNorms, SolveSteps};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::Result;
 
@@ -45,38 +45,41 @@ impl Run<'_> {
             None => Ok(()),
         });
     }
+
+    /// Stores the means of x over singular components.
+    pub(super) fn keep_means(&mut self) {
+        let x = self.k.vectors.x;
+        self.step(|s| match &s.k.singular {
+            Some(singular) => singular.keep(s.stream, x),
+            None => Ok(()),
+        });
+    }
 }
 
 impl SolveSteps for Run<'_> {
-    fn finish(&mut self) {
-        self.step(|s| s.stream.wait());
-    }
-
-    fn inspect(&mut self, guess: bool) -> Inputs {
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
-    fn load(&mut self, scale: f64, guess: bool) -> f64 {
+    /// Loads b alone unless the device has it already. After a load, b is projected as before, so a projected b is
+    /// kept.
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+        let Some(guess) = what.guess() else {
+            let there = Rhs { scale, projected: self.k.singular.is_some() };
+            if self.rhs != there {
+                self.step(|s| s.load_rhs_square(scale));
+            }
+            return LoadNorms::default();
+        };
         let x = self.k.vectors.x;
         self.step(
             |s| if guess { launch::cell_load(s.stream, &s.transfer(s.call.output, x, scale)) } else { s.fill(x) },
         );
-        self.scalar(|s| {
+        let rhs_norm2 = self.scalar(|s| {
             s.load_rhs_square(scale)?;
             s.summed()
-        })
-    }
-
-    fn completes(&self) -> bool {
-        self.k.deflation.is_some()
-    }
-
-    /// Loads b unless the device has it already. After a load, b is projected as before, so a projected b is kept.
-    fn load_rhs(&mut self, scale: f64) {
-        let there = Rhs { scale, projected: self.k.singular.is_some() };
-        if self.rhs != there {
-            self.step(|s| s.load_rhs_square(scale));
-        }
+        });
+        LoadNorms { rhs_norm2, begun: None }
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -88,22 +91,10 @@ impl SolveSteps for Run<'_> {
         self.attempt(worst).unwrap_or((0, f64::NAN, f64::NAN))
     }
 
-    fn project_rhs(&mut self) {
-        if !self.rhs.projected {
-            self.shift(self.k.vectors.b, false);
-            self.rhs.projected = true;
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load(scale, Load::Rhs);
         }
-    }
-
-    fn keep_means(&mut self) {
-        let x = self.k.vectors.x;
-        self.step(|s| match &s.k.singular {
-            Some(singular) => singular.keep(s.stream, x),
-            None => Ok(()),
-        });
-    }
-
-    fn whole_residual_norm2(&mut self) -> f64 {
         let z = self.k.vectors.z;
         self.scalar(|s| {
             s.residual_to(z, s.sum())?;
@@ -112,7 +103,7 @@ impl SolveSteps for Run<'_> {
     }
 
     /// Computes x = x^ + Z E^-1 Z^T (b - A x^) and returns max |x| (Tang, Nabben, Vuik and Erlangga 2009).
-    fn back_substitute(&mut self) -> f64 {
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         let Vectors { x, q, .. } = self.k.vectors;
         if self.k.deflation.is_some() {
             self.step(|s| {
@@ -123,11 +114,7 @@ impl SolveSteps for Run<'_> {
             });
         }
         // In a singular system the means of x are shifted before the maximum is needed.
-        if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }
-    }
-
-    fn shift_means(&mut self, restore: bool) {
-        self.shift(self.k.vectors.x, restore);
+        (if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }, None)
     }
 
     fn store(&mut self, scale: f64) {

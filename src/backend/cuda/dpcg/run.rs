@@ -13,11 +13,10 @@ use crate::backend::cuda::launch::{
 use crate::backend::cuda::looped;
 use crate::backend::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
 use crate::backend::steps::dpcg::Preconditioner;
-use crate::backend::steps::pcg::{Centered, PcgSteps};
+use crate::backend::steps::pcg::{Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::backend::steps::series::{SeriesSteps, series};
-use crate::backend::steps::solve::SolveSteps;
 use crate::backend::steps::state::{Code, State as Standing};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::{Event, Observer};
 use std::mem::offset_of;
@@ -232,19 +231,19 @@ impl VectorSteps for Run<'_> {
         self.dot(a, b, 1.0)
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        let [to, from] = [to, from].map(|v| self.k.vectors.address(v));
-        self.step(|s| launch::cell_add_scaled(s.stream, &s.k.vector_args(from, to, factor)));
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        let [to, from] = [to, from].map(|v| self.k.vectors.address(v));
-        self.step(|s| launch::cell_direct(s.stream, &s.k.vector_args(from, to, scale)));
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        let v = self.k.vectors.address(v);
-        self.step(|s| s.fill(v));
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let to = self.k.vectors.address(to);
+        let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(to)) };
+        let from = self.k.vectors.address(from);
+        self.step(|s| {
+            if factor == 1.0 && scale != 1.0 {
+                return launch::cell_direct(s.stream, &s.k.vector_args(from, to, scale));
+            }
+            if scale == 0.0 {
+                s.fill(to)?;
+            }
+            launch::cell_add_scaled(s.stream, &s.k.vector_args(from, to, factor))
+        });
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
@@ -257,8 +256,17 @@ impl VectorSteps for Run<'_> {
         })
     }
 
-    fn residual(&mut self) -> f64 {
-        let r = self.k.vectors.r;
+    fn residual(&mut self, of: Iterate) -> f64 {
+        let Vectors { b, r, .. } = self.k.vectors;
+        if of == Iterate::Zero {
+            self.step(|s| {
+                s.k.copy(s.stream, b, r)?;
+                s.k.project(s.stream, s.source, r, r, s.sum())
+            });
+            let deflates = self.k.deflation.is_some();
+            self.norm2 = if deflates { self.scalar(Self::summed) } else { self.inner(VectorId::R, VectorId::R) };
+            return self.norm2;
+        }
         self.norm2 = self.scalar(|s| {
             s.residual_to(r, s.sum())?;
             s.k.project(s.stream, s.source, r, r, s.sum())?;
@@ -267,25 +275,20 @@ impl VectorSteps for Run<'_> {
         self.norm2
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.call.observer.see(Event::Iteration(iteration, relative_residual))
+    fn observe(&mut self, event: Event) -> bool {
+        self.call.observer.see(event)
     }
 }
 
 impl PcgSteps for Run<'_> {
-    fn residual_from_rhs(&mut self) -> f64 {
-        let Vectors { b, r, .. } = self.k.vectors;
-        self.step(|s| {
-            s.k.copy(s.stream, b, r)?;
-            s.k.project(s.stream, s.source, r, r, s.sum())
-        });
-        self.norm2 = if self.completes() { self.scalar(Self::summed) } else { self.inner(VectorId::R, VectorId::R) };
-        self.norm2
+    fn properties(&self) -> Properties {
+        let deflates = self.k.deflation.is_some();
+        Properties { deflates, centers: self.k.singular.is_some() && !deflates, ..Properties::default() }
     }
 
     /// Returns the known <r, r> if r is a residual, at the start; else updates r.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        if alpha.is_none() { self.norm2 } else { self.textbook_descend(alpha) }
+        if alpha.is_none() { self.norm2 } else { unfused_descend(self, alpha) }
     }
 
     fn precondition(&mut self) -> f64 {
@@ -295,17 +298,23 @@ impl PcgSteps for Run<'_> {
         })
     }
 
-    fn center_residual(&mut self) -> Centered {
+    fn means(&mut self, v: VectorId, to: Means) {
+        match (to, v) {
+            (Means::Keep, _) => self.keep_means(),
+            (_, VectorId::B) if self.rhs.projected => {}
+            _ => {
+                self.shift(self.k.vectors.address(v), to == Means::Restore);
+                self.rhs.projected |= v == VectorId::B;
+            }
+        }
+    }
+
+    fn square_of_means(&mut self) -> f64 {
         let (r, center) = (self.k.vectors.r, self.source.m.center);
-        let removed = self.scalar(|s| match &mut s.k.singular {
+        self.scalar(|s| match &mut s.k.singular {
             Some(singular) => singular.constant_square(s.stream, r, center),
             None => Ok(0.0),
-        });
-        if self.k.singular.is_none() || self.k.deflation.is_some() {
-            return Centered { removed, norm2: None };
-        }
-        self.shift(r, false);
-        Centered { removed, norm2: Some(self.inner(VectorId::R, VectorId::R)) }
+        })
     }
 
     fn preconditioned_square(&mut self) -> f64 {
@@ -320,12 +329,12 @@ impl PcgSteps for Run<'_> {
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         if step.is_some() || !self.k.is_fused() {
-            return self.textbook_ascend(step);
+            return unfused_ascend(self, step);
         }
         self.k.vectors.at_other_p = false;
         self.scalar(|s| {
             s.k.begin_ascend(s.stream, s.source, s.sum())?;
-            let deflated = s.completes();
+            let deflated = s.k.deflation.is_some();
             let &Scalars { sigma, sum, .. } = s.k.vectors.scalars.fetch(s.stream)?;
             Ok(if deflated { sigma - sum } else { sigma })
         })
@@ -340,18 +349,8 @@ impl PcgSteps for Run<'_> {
         })
     }
 
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        let Vectors { p, other_p, at_other_p, .. } = self.k.vectors;
-        let p = if at_other_p { other_p } else { p };
-        self.dot(p, p, factor)
-    }
-
     fn iterate(&mut self, at: &mut Standing) -> Option<Code> {
         self.k.recorded.as_ref()?;
         self.attempt(|s| looped::run(s, at))
-    }
-
-    fn record(&mut self, alpha: f64, beta: f64) {
-        self.call.observer.see(Event::Coefficients(alpha, beta));
     }
 }

@@ -77,7 +77,8 @@ pub struct Vectors {
 impl Vectors {
     /// Returns the address of a vector of PCG.
     pub fn address(&self, v: VectorId) -> Address {
-        [self.x, self.b, self.r, self.p, self.q, self.z][v.0]
+        let p = if self.at_other_p { self.other_p } else { self.p };
+        [self.x, self.b, self.r, p, self.q, self.z][v.0]
     }
 
     /// Allocates the vectors. `series`: also the workspace of a Neumann series. `fused`: also the second p of fused

@@ -13,10 +13,10 @@ use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
 use crate::backend::cuda::looped;
 use crate::backend::steps::cycle::Recursion;
-use crate::backend::steps::pcg::{Centered, PcgSteps};
-use crate::backend::steps::solve::{Criterion, Inputs, SolveSteps};
+use crate::backend::steps::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::backend::steps::solve::{Criterion, Eliminated, Inputs, Load, LoadNorms, SolveSteps, Timing};
 use crate::backend::steps::state::{Code, State};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
 use crate::error::{Error, Result};
 use crate::report::Event;
 use std::mem::offset_of;
@@ -127,10 +127,6 @@ pub struct Ended {
     pub delivered: bool,
 }
 
-/// A start may use a factor that is up to 256 times too large. Otherwise, a b that grows and decays between time steps
-/// would need a second start whenever max |b| passes a power of two. The same constant is in kernels/rrb/ends.cuh.
-const NEAR_SCALE: f64 = 256.0;
-
 impl<'a> Run<'a> {
     pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, expected: &'a mut Option<f64>) -> Self {
         k.grid_seconds.clear();
@@ -213,68 +209,18 @@ impl Run<'_> {
             _ => self.k.z(),
         }
     }
-}
 
-impl VectorSteps for Run<'_> {
-    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        if let (VectorId::R, VectorId::R, Some(start)) = (a, b, self.started()) {
-            return start.norm2;
+    /// Returns the address of p after a loop. Fused stages alternate between two arrays p; `direction` is the index of
+    /// the last one. The array begins with b1, which is plane 2.
+    fn current_p(&self) -> Address {
+        if !self.k.fused() {
+            return self.k.p;
         }
-        self.scalar(|s| {
-            let sum = offset_of!(Scalars, sum);
-            match (a, b) {
-                (VectorId::R, VectorId::Z) => s.k.dot_z(s.stream, How::Nothing, sum)?,
-                (VectorId::B, VectorId::B) => s.k.dot_b(s.stream, sum)?,
-                _ => launch::dot(s.stream, &s.k.dot_args(s.vector(a), s.vector(b), s.k.system(), sum))?,
-            }
-            Ok(s.fetch()?.sum)
-        })
+        let plane = 8 * self.k.grids[0].k.g.plane as u64;
+        self.k.first.p_b1[self.k.scalars.direction as usize].wrapping_sub(2 * plane)
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        self.step(|s| launch::add_scaled(s.stream, &s.k.update(s.vector(to), s.vector(from), factor)));
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        // After a start, p contains z, and z has been overwritten.
-        let from = if from == VectorId::Z && self.started().is_some() { VectorId::P } else { from };
-        self.step(|s| match from {
-            VectorId::Z => s.k.take_z(s.stream, s.vector(to), scale),
-            _ => launch::direction(s.stream, &s.k.update(s.vector(to), s.vector(from), scale)),
-        });
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        self.step(|s| s.fill(s.vector(v)));
-    }
-
-    fn largest(&mut self, v: VectorId) -> f64 {
-        self.scalar(|s| {
-            let (g, v, scalars) = (s.source.g, s.vector(v), s.k.scalars.at);
-            launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
-            Ok(f64::from_bits(s.fetch()?.largest))
-        })
-    }
-
-    fn residual(&mut self) -> f64 {
-        if let Stage::Ended(ended) = &mut self.stage
-            && let Some(norm2) = ended.norm2.take()
-        {
-            // Returned only once: the sum of a restart has another order than this sum.
-            return norm2;
-        }
-        match self.stage {
-            Stage::Started(Start { origin: Origin::Solution, norm2, .. }) => norm2,
-            _ => self.start(Origin::Solution, |s| s.k.residual(s.stream, s.source, How::Nothing)),
-        }
-    }
-
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.call.observer.see(Event::Iteration(iteration, relative_residual))
-    }
-}
-
-impl PcgSteps for Run<'_> {
+    /// Computes r = b for the system of CG. Returns <r, r>.
     fn residual_from_rhs(&mut self) -> f64 {
         match self.stage {
             Stage::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
@@ -286,73 +232,8 @@ impl PcgSteps for Run<'_> {
         }
     }
 
-    fn precondition(&mut self) -> f64 {
-        if let Some(start) = self.started() {
-            return start.rho;
-        }
-        self.scalar(|s| {
-            s.k.sweeps(s.stream)?;
-            s.k.dot_z(s.stream, How::Nothing, offset_of!(Scalars, sum))?;
-            Ok(s.fetch()?.sum)
-        })
-    }
-
-    fn center_residual(&mut self) -> Centered {
-        let squares = self.attempt(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center));
-        Centered { removed: squares.unwrap_or(f64::NAN), norm2: None }
-    }
-
-    fn multiply(&mut self) -> f64 {
-        self.scalar(|s| {
-            s.k.multiply(s.stream, s.source, How::Start, 0)?;
-            Ok(s.fetch()?.sigma)
-        })
-    }
-
-    fn direction_norm2(&mut self, factor: f64) -> f64 {
-        let mut p = self.k.p;
-        if self.k.fused() {
-            // Fused stages alternate between two arrays p; `direction` is the index of the last one. The array begins
-            // with b1, which is plane 2.
-            let plane = 8 * self.k.grids[0].k.g.plane as u64;
-            p = self.k.first.p_b1[self.k.scalars.direction as usize].wrapping_sub(2 * plane);
-        }
-        if self.started().is_some() {
-            // q is overwritten.
-            self.stage = Stage::Idle;
-        }
-        self.attempt(|s| {
-            launch::direction(s.stream, &UpdateArgs { per_unit: factor, ..s.k.update(s.k.q, p, 0.0) })?;
-            launch::dot(s.stream, &s.k.dot_args(s.k.q, s.k.q, s.k.system(), offset_of!(Scalars, sum)))?;
-            Ok(s.fetch()?.sum)
-        })
-        .unwrap_or(f64::NAN)
-    }
-
-    fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        match (alpha, self.started()) {
-            (None, Some(start)) => start.norm2,
-            // r was computed by the confirmation of the stopping test.
-            (None, None) => self.start(Origin::Solution, |_| Ok(())),
-            (Some(_), _) => self.textbook_descend(alpha),
-        }
-    }
-
-    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        match (step, self.started()) {
-            (None, Some(start)) => start.sigma,
-            _ => self.textbook_ascend(step),
-        }
-    }
-
-    fn iterate(&mut self, at: &mut State) -> Option<Code> {
-        if self.way == Way::Textbook {
-            return None;
-        }
-        self.attempt(|s| looped::run(s, at))
-    }
-
-    fn change_preconditioner(&mut self, at: &State) -> bool {
+    /// Switches to aggregation if the estimated remaining work is then smaller.
+    fn aggregate(&mut self, at: &State) -> bool {
         if !self.k.may_aggregate || !self.pays(at) {
             return false;
         }
@@ -374,111 +255,20 @@ impl PcgSteps for Run<'_> {
         made == Some(true)
     }
 
-    fn record(&mut self, alpha: f64, beta: f64) {
-        self.call.observer.see(Event::Coefficients(alpha, beta));
-    }
-}
-
-impl SolveSteps for Run<'_> {
-    fn time_grids(&mut self) {
-        self.k.grid_seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
-    }
-
-    fn grid_seconds(&self) -> &[[f64; 2]] {
-        &self.k.grid_seconds
-    }
-
-    fn one_by_one(&mut self) {
-        (self.way, self.stage) = (Way::Textbook, Stage::Idle);
-    }
-
-    fn finish(&mut self) {
-        let _ = self.attempt(|s| s.stream.wait());
-    }
-
-    fn expect(&mut self, criterion: &Criterion) {
-        self.criterion = Some(*criterion);
-        if criterion.max_iter == 0 {
-            // The residual of the guess needs red values of x, which a bulk start does not compute.
-            self.way = Way::Textbook;
+    /// Switches to the V-cycle if the cycle was selected automatically.
+    fn fall_back(&mut self) -> bool {
+        if !self.k.chose_recursion() {
+            return false;
         }
+        self.step(|s| {
+            s.k.set_programs(s.stream, &Recursion::V)?;
+            s.k.recorded = None;
+            s.k.record(s.stream, s.source)
+        });
+        true
     }
 
-    fn inspect(&mut self, guess: bool) -> Inputs {
-        // Only a solve reads the guess.
-        if guess && self.way == Way::Loop && self.k.fused() {
-            self.way = Way::Fused;
-        }
-        self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
-    }
-
-    fn scale(&self, nearest: f64) -> f64 {
-        let begun = self.started().and_then(|start| start.begun).map(|begun| begun.scale);
-        begun.filter(|scale| (nearest..=NEAR_SCALE * nearest).contains(scale)).unwrap_or(nearest)
-    }
-
-    fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        self.scale = scale;
-        if self.fused() {
-            return self.attempt(|s| s.load_fused(scale, guess)).unwrap_or(f64::NAN);
-        }
-        let known = if let Stage::Inspected(b_norm2) = self.stage { b_norm2 } else { None };
-        self.scalar(|s| {
-            s.fill(s.k.b)?;
-            launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))?;
-            s.fill(s.k.x)?;
-            if guess {
-                launch::load(s.stream, &s.transfer(s.k.x, s.call.output, scale))?;
-            } else if let Some(known) = known {
-                // The factor is a power of two, so the product is exact.
-                return Ok(known * scale * scale);
-            }
-            s.k.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;
-            Ok(s.fetch()?.b_norm2)
-        })
-    }
-
-    fn eliminates(&self) -> bool {
-        self.k.shape.schur
-    }
-
-    fn load_rhs(&mut self, scale: f64) {
-        // The fused passes read the caller's b.
-        if !self.fused() {
-            self.step(|s| {
-                s.fill(s.k.b)?;
-                launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))
-            });
-        }
-    }
-
-    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        self.attempt(|s| s.k.projection.worst(s.stream, s.k.b)).unwrap_or((0, f64::NAN, f64::NAN))
-    }
-
-    fn project_rhs(&mut self) {
-        self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.b, false));
-    }
-
-    fn keep_means(&mut self) {
-        self.step(|s| s.k.projection.keep(s.stream, s.k.x));
-    }
-
-    fn whole_residual_norm2(&mut self) -> f64 {
-        match self.stage {
-            Stage::Started(Start { begun: Some(begun), .. }) => begun.whole_norm2,
-            Stage::Ended(Ended { square: Some(square), .. }) => square,
-            _ => self.scalar(|s| {
-                if s.fused() {
-                    launch::whole_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
-                } else {
-                    launch::residual(s.stream, &s.product(s.k.x, 0))?;
-                }
-                Ok(s.fetch()?.whole_norm2)
-            }),
-        }
-    }
-
+    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>.
     fn rhs_to_residual(&mut self) -> f64 {
         if !self.fused() {
             return self.scalar(|s| {
@@ -495,51 +285,270 @@ impl SolveSteps for Run<'_> {
         on_red
     }
 
-    fn returned_residual_square(&mut self, scale: f64) -> f64 {
-        if let Some(Ended { square: Some(square), .. }) = self.ended() {
-            return square;
-        }
-        self.load_rhs(scale);
-        self.whole_residual_square(false)
-    }
-
-    fn reduce(&mut self) {
-        if self.k.shape.schur && !self.fused() {
-            self.step(|s| launch::reduce(s.stream, &s.k.reduce_args()));
-            self.stage = Stage::Reduced;
+    /// Computes b = scale input, unless the fused passes read the caller's b.
+    fn load_rhs(&mut self, scale: f64) {
+        if !self.fused() {
+            self.step(|s| {
+                s.fill(s.k.b)?;
+                launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))
+            });
         }
     }
+}
 
-    fn reduce_again(&mut self) {
-        if self.k.shape.schur && !self.fused() {
-            self.step(|s| launch::reduce(s.stream, &ReduceArgs { r_b1: 0, r_b2: 0, ..s.k.reduce_args() }));
+impl VectorSteps for Run<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        if let (VectorId::R, VectorId::R, Some(start)) = (a, b, self.started()) {
+            return start.norm2;
         }
-    }
-
-    fn fall_back(&mut self) -> bool {
-        if !self.k.chose_recursion() {
-            return false;
+        if (a, b) != (VectorId::Q, VectorId::Q) {
+            // <q, q> is part of a check after a loop, whose results remain valid.
+            self.begin_step();
         }
-        self.step(|s| {
-            s.k.set_programs(s.stream, &Recursion::V)?;
-            s.k.recorded = None;
-            s.k.record(s.stream, s.source)
+        let product = self.attempt(|s| {
+            let sum = offset_of!(Scalars, sum);
+            match (a, b) {
+                (VectorId::R, VectorId::Z) => s.k.dot_z(s.stream, How::Nothing, sum)?,
+                (VectorId::B, VectorId::B) => s.k.dot_b(s.stream, sum)?,
+                _ => launch::dot(s.stream, &s.k.dot_args(s.vector(a), s.vector(b), s.k.system(), sum))?,
+            }
+            Ok(s.fetch()?.sum)
         });
-        true
+        product.unwrap_or(f64::NAN)
     }
 
-    fn back_substitute(&mut self) -> f64 {
-        if let Some(ended) = self.ended() {
-            return ended.largest;
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(s.vector(to))) };
+        let source = match from {
+            // After a start, p contains z, and z has been overwritten.
+            VectorId::Z if self.started().is_some() => self.k.p,
+            VectorId::P if to == VectorId::Q => self.current_p(),
+            VectorId::Z => return self.step(|s| s.k.take_z(s.stream, s.vector(to), scale)),
+            _ => self.vector(from),
+        };
+        if to != VectorId::Q || self.started().is_some() {
+            // Only a start uses q later.
+            self.begin_step();
         }
+        let _ = self.attempt(|s| {
+            let update = s.k.update(s.vector(to), source, scale);
+            if scale == 1.0 {
+                launch::add_scaled(s.stream, &UpdateArgs { factor, ..update })
+            } else {
+                launch::direction(s.stream, &UpdateArgs { per_unit: factor, ..update })
+            }
+        });
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
         self.scalar(|s| {
-            s.k.back_substitute(s.stream)?;
+            let (g, v, scalars) = (s.source.g, s.vector(v), s.k.scalars.at);
+            launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
             Ok(f64::from_bits(s.fetch()?.largest))
         })
     }
 
-    fn shift_means(&mut self, restore: bool) {
-        self.step(|s| s.k.projection.shift(s.stream, Nodes::Whole, s.k.x, restore));
+    fn residual(&mut self, of: Iterate) -> f64 {
+        if of == Iterate::Zero {
+            return self.residual_from_rhs();
+        }
+        if let Stage::Ended(ended) = &mut self.stage
+            && let Some(norm2) = ended.norm2.take()
+        {
+            // Returned only once: the sum of a restart has another order than this sum.
+            return norm2;
+        }
+        match self.stage {
+            Stage::Started(Start { origin: Origin::Solution, norm2, .. }) => norm2,
+            _ => self.start(Origin::Solution, |s| s.k.residual(s.stream, s.source, How::Nothing)),
+        }
+    }
+
+    fn observe(&mut self, event: Event) -> bool {
+        self.call.observer.see(event)
+    }
+}
+
+impl PcgSteps for Run<'_> {
+    fn properties(&self) -> Properties {
+        Properties { eliminates: self.k.shape.schur, ..Properties::default() }
+    }
+
+    fn precondition(&mut self) -> f64 {
+        if let Some(start) = self.started() {
+            return start.rho;
+        }
+        self.scalar(|s| {
+            s.k.sweeps(s.stream)?;
+            s.k.dot_z(s.stream, How::Nothing, offset_of!(Scalars, sum))?;
+            Ok(s.fetch()?.sum)
+        })
+    }
+
+    fn means(&mut self, v: VectorId, to: Means) {
+        self.step(|s| match to {
+            Means::Keep => s.k.projection.keep(s.stream, s.k.x),
+            _ => s.k.projection.shift(s.stream, Nodes::Whole, s.vector(v), to == Means::Restore),
+        });
+    }
+
+    fn square_of_means(&mut self) -> f64 {
+        let squares = self.attempt(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center));
+        squares.unwrap_or(f64::NAN)
+    }
+
+    fn multiply(&mut self) -> f64 {
+        self.scalar(|s| {
+            s.k.multiply(s.stream, s.source, How::Start, 0)?;
+            Ok(s.fetch()?.sigma)
+        })
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        match (alpha, self.started()) {
+            (None, Some(start)) => start.norm2,
+            // r was computed by the confirmation of the stopping test.
+            (None, None) => self.start(Origin::Solution, |_| Ok(())),
+            (Some(_), _) => unfused_descend(self, alpha),
+        }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        match (step, self.started()) {
+            (None, Some(start)) => start.sigma,
+            _ => unfused_ascend(self, step),
+        }
+    }
+
+    fn iterate(&mut self, at: &mut State) -> Option<Code> {
+        if self.way == Way::Textbook {
+            return None;
+        }
+        self.attempt(|s| looped::run(s, at))
+    }
+
+    fn change_preconditioner(&mut self, to: Another) -> bool {
+        match to {
+            Another::Cheaper(at) => self.aggregate(at),
+            Another::Definite => self.fall_back(),
+            Another::Linear | Another::Second => false,
+        }
+    }
+}
+
+impl Timing for Run<'_> {
+    fn time_grids(&mut self) {
+        self.k.grid_seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.k.grid_seconds
+    }
+
+    fn one_by_one(&mut self) {
+        (self.way, self.stage) = (Way::Textbook, Stage::Idle);
+    }
+
+    fn finish(&mut self) {
+        let _ = self.attempt(|s| s.stream.wait());
+    }
+}
+
+impl SolveSteps for Run<'_> {
+    fn timing(&mut self) -> Option<&mut dyn Timing> {
+        Some(self)
+    }
+
+    fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs {
+        self.criterion = criterion.copied();
+        if criterion.is_some_and(|criterion| criterion.max_iter == 0) {
+            // The residual of the guess needs red values of x, which a bulk start does not compute.
+            self.way = Way::Textbook;
+        }
+        // Only a solve reads the guess.
+        if guess && self.way == Way::Loop && self.k.fused() {
+            self.way = Way::Fused;
+        }
+        let inputs = self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() });
+        let begun = self.started().and_then(|start| start.begun);
+        Inputs { scale: begun.map(|begun| begun.scale), ..inputs }
+    }
+
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+        let Some(guess) = what.guess() else {
+            self.load_rhs(scale);
+            return LoadNorms::default();
+        };
+        if matches!(what, Load::Separate(_)) {
+            self.one_by_one();
+        }
+        self.scale = scale;
+        if self.fused() {
+            let rhs_norm2 = self.attempt(|s| s.load_fused(scale, guess)).unwrap_or(f64::NAN);
+            return LoadNorms { rhs_norm2, begun: None };
+        }
+        let known = if let Stage::Inspected(b_norm2) = self.stage { b_norm2 } else { None };
+        let rhs_norm2 = self.scalar(|s| {
+            s.fill(s.k.b)?;
+            launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))?;
+            s.fill(s.k.x)?;
+            if guess {
+                launch::load(s.stream, &s.transfer(s.k.x, s.call.output, scale))?;
+            } else if let Some(known) = known {
+                // The factor is a power of two, so the product is exact.
+                return Ok(known * scale * scale);
+            }
+            s.k.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;
+            Ok(s.fetch()?.b_norm2)
+        });
+        LoadNorms { rhs_norm2, begun: None }
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        self.attempt(|s| s.k.projection.worst(s.stream, s.k.b)).unwrap_or((0, f64::NAN, f64::NAN))
+    }
+
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load_rhs(scale);
+        }
+        match self.stage {
+            Stage::Started(Start { begun: Some(begun), .. }) => begun.whole_norm2,
+            Stage::Ended(Ended { square: Some(square), .. }) => square,
+            _ => self.scalar(|s| {
+                if s.fused() {
+                    launch::whole_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
+                } else {
+                    launch::residual(s.stream, &s.product(s.k.x, 0))?;
+                }
+                Ok(s.fetch()?.whole_norm2)
+            }),
+        }
+    }
+
+    fn reduce(&mut self, what: Eliminated) -> f64 {
+        let on_red = if what == Eliminated::Residual { self.rhs_to_residual() } else { 0.0 };
+        if self.k.shape.schur && !self.fused() {
+            let reduce = self.k.reduce_args();
+            if what == Eliminated::Again {
+                self.step(|s| launch::reduce(s.stream, &ReduceArgs { r_b1: 0, r_b2: 0, ..reduce }));
+            } else {
+                self.step(|s| launch::reduce(s.stream, &reduce));
+                self.stage = Stage::Reduced;
+            }
+        }
+        on_red
+    }
+
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
+        if let Some(ended) = self.ended() {
+            return (ended.largest, ended.square);
+        }
+        let largest = self.scalar(|s| {
+            s.k.back_substitute(s.stream)?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        });
+        (largest, None)
     }
 
     fn store(&mut self, scale: f64) {

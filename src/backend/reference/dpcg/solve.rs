@@ -6,9 +6,9 @@ use crate::backend::reference::singular::Singular;
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::pcg::{Centered, PcgSteps};
-use crate::backend::steps::solve::{Arrays, Inputs, Program, SolveSteps};
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::pcg::{Means, PcgSteps, Properties};
+use crate::backend::steps::solve::{Arrays, Criterion, Inputs, Load, LoadNorms, Program, SolveSteps};
+use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps, linear};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cell_inspection::InspectedRows;
@@ -316,39 +316,34 @@ impl VectorSteps for Run<'_, '_> {
         dot(self.s.vector(a), self.s.vector(b))
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        self.s.update(to, from, |to, from| to + factor * from);
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        self.s.update(to, from, |to, from| if scale == 0.0 { from } else { from + scale * to });
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        let other = if v == VectorId::Z { VectorId::X } else { VectorId::Z };
-        self.s.update(v, other, |_, _| 0.0);
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let other = if to == VectorId::Z { VectorId::X } else { VectorId::Z };
+        let (factor, from) = terms.first().copied().unwrap_or((0.0, other));
+        self.s.update(to, from, |to, from| linear(scale, to, factor, from));
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
         max_abs(self.s.vector(v))
     }
 
-    fn residual(&mut self) -> f64 {
-        residual(&self.a, &self.s.b, &self.s.x, &mut self.s.r);
+    fn residual(&mut self, of: Iterate) -> f64 {
+        match of {
+            Iterate::Zero => self.s.r.copy_from_slice(&self.s.b),
+            Iterate::X => residual(&self.a, &self.s.b, &self.s.x, &mut self.s.r),
+        }
         self.s.project(&self.a, |s| &mut s.r);
         self.inner(VectorId::R, VectorId::R)
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.observer.see(Event::Iteration(iteration, relative_residual))
+    fn observe(&mut self, event: Event) -> bool {
+        self.observer.see(event)
     }
 }
 
 impl PcgSteps for Run<'_, '_> {
-    fn residual_from_rhs(&mut self) -> f64 {
-        self.s.r.copy_from_slice(&self.s.b);
-        self.s.project(&self.a, |s| &mut s.r);
-        self.inner(VectorId::R, VectorId::R)
+    fn properties(&self) -> Properties {
+        let deflates = self.s.deflation.is_some();
+        Properties { deflates, centers: !deflates, ..Properties::default() }
     }
 
     fn precondition(&mut self) -> f64 {
@@ -368,15 +363,21 @@ impl PcgSteps for Run<'_, '_> {
         dot(&s.r, &s.z)
     }
 
-    fn center_residual(&mut self) -> Centered {
+    fn means(&mut self, v: VectorId, to: Means) {
         let s = &mut *self.s;
-        let cells = 0..s.r.len();
-        let removed = s.singular.square_of_means(cells.clone(), &s.r, self.a.center);
-        if s.singular.is_empty() || s.deflation.is_some() {
-            return Centered { removed, norm2: None };
-        }
-        s.singular.shift(cells, &mut s.r, false);
-        Centered { removed, norm2: Some(dot(&s.r, &s.r)) }
+        let cells = 0..s.x.len();
+        let v = match (to, v) {
+            (Means::Keep, _) => return s.singular.keep_means(cells, &s.x),
+            (_, VectorId::B) => &mut s.b,
+            (_, VectorId::R) => &mut s.r,
+            _ => &mut s.x,
+        };
+        s.singular.shift(cells, v, to == Means::Restore);
+    }
+
+    fn square_of_means(&mut self) -> f64 {
+        let s = &mut *self.s;
+        s.singular.square_of_means(0..s.r.len(), &s.r, self.a.center)
     }
 
     /// Computes q = P A p; returns <p, q>.
@@ -385,14 +386,10 @@ impl PcgSteps for Run<'_, '_> {
         self.s.project(&self.a, |s| &mut s.q);
         dot(&self.s.p, &self.s.q)
     }
-
-    fn record(&mut self, alpha: f64, beta: f64) {
-        self.observer.see(Event::Coefficients(alpha, beta));
-    }
 }
 
 impl SolveSteps for Run<'_, '_> {
-    fn inspect(&mut self, guess: bool) -> Inputs {
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let mut seen = Inputs::none();
         let (Cells { nx, ny, .. }, ld, plane) = (self.a.cells, self.arrays.ld, self.arrays.plane);
         for row in 0..self.a.cells.rows() {
@@ -407,22 +404,16 @@ impl SolveSteps for Run<'_, '_> {
         seen
     }
 
-    fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        for (c, k) in self.cells() {
-            self.s.x[c] = if guess { self.arrays.output[k] * scale } else { 0.0 };
-        }
-        self.load_rhs(scale);
-        self.inner(VectorId::B, VectorId::B)
-    }
-
-    fn completes(&self) -> bool {
-        self.s.deflation.is_some()
-    }
-
-    fn load_rhs(&mut self, scale: f64) {
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
         for (c, k) in self.cells() {
             self.s.b[c] = self.arrays.input[k] * scale;
+            match what.guess() {
+                Some(true) => self.s.x[c] = self.arrays.output[k] * scale,
+                Some(false) => self.s.x[c] = 0.0,
+                None => {}
+            }
         }
+        LoadNorms { rhs_norm2: self.inner(VectorId::B, VectorId::B), begun: None }
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
@@ -430,32 +421,23 @@ impl SolveSteps for Run<'_, '_> {
         s.singular.worst(0..s.b.len(), &s.b)
     }
 
-    fn project_rhs(&mut self) {
-        self.s.singular.shift(0..self.s.b.len(), &mut self.s.b, false);
-    }
-
-    fn keep_means(&mut self) {
-        self.s.singular.keep_means(0..self.s.x.len(), &self.s.x);
-    }
-
-    fn whole_residual_norm2(&mut self) -> f64 {
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load(scale, Load::Rhs);
+        }
         residual(&self.a, &self.s.b, &self.s.x, &mut self.s.z);
         dot(&self.s.z, &self.s.z)
     }
 
     /// Computes x = x^ + Z E^-1 Z^T (b - A x^); returns max |x_i|.
-    fn back_substitute(&mut self) -> f64 {
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         let s = &mut *self.s;
         if let Some(deflation) = &mut s.deflation {
             residual(&self.a, &s.b, &s.x, &mut s.q);
             s.seconds_coarse += deflation.part_of(&s.q, &mut s.z);
             add_scaled(&mut s.x, 1.0, &s.z);
         }
-        self.largest(VectorId::X)
-    }
-
-    fn shift_means(&mut self, restore: bool) {
-        self.s.singular.shift(0..self.s.x.len(), &mut self.s.x, restore);
+        (self.largest(VectorId::X), None)
     }
 
     fn store(&mut self, scale: f64) {

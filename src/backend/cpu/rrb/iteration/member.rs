@@ -40,8 +40,6 @@ pub struct Member<'a, F: Format> {
     /// rho = <r, M^-1 r> of the last fused downward sweep.
     pub(super) rho: f64,
     pub(super) left_out: Option<LeftOut>,
-    /// Step length alpha of the last iteration.
-    pub(super) alpha: f64,
     /// Variant of the cycle with M by aggregation: flexible CG or Chebyshev steps.
     pub(super) way: Way,
 }
@@ -65,7 +63,6 @@ impl<'a, F: Format> Member<'a, F> {
             turn: Cell::new(0),
             rho: 0.0,
             left_out: None,
-            alpha: 0.0,
             way: Way::Flexible,
         }
     }

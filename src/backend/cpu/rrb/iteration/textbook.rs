@@ -16,10 +16,10 @@ use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::projection::Nodes;
 use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
 use crate::backend::steps::cycle::{Cycle, apply_section};
-use crate::backend::steps::pcg::{Centered, PcgSteps};
-use crate::backend::steps::solve::{Begun, Inputs, SolveSteps};
+use crate::backend::steps::pcg::{Another, Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::backend::steps::solve::{Criterion, Eliminated, Inputs, Load, LoadNorms, SolveSteps, Timing};
 use crate::backend::steps::state::State;
-use crate::backend::steps::vectors::{VectorId, VectorSteps};
+use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
 use crate::grid::layout::Colour;
 use crate::report::Event;
 use crate::runtime::number::Real;
@@ -78,17 +78,17 @@ impl<'a, F: Format> Member<'a, F> {
         }
     }
 
-    /// Computes to = factor from + scale to, in the number type of `to`.
-    fn combine(&mut self, to: VectorId, scale: f64, factor: f64, from: VectorId) {
-        if from == VectorId::B {
-            self.fetch_rhs(false);
-        }
-        let factor = factor * (self.unit_of(from) / self.unit_of(to));
-        let colours = self.colours_of(to, from);
-        with_vector!(self, to, |to| with_vector!(self, from, |from| self.each_row(colours, |colour, row| {
-            // SAFETY: rows of this thread; other threads read `to` only after a barrier.
-            unsafe { combine(to[colour].row_mut(row, 0), scale, factor, from[colour].row(row, 0)) };
-        })));
+    /// Sets v = 0.
+    fn clear(&mut self, v: VectorId) {
+        let colours = self.colours_of(v, v);
+        with_vector!(self, v, |v| {
+            self.each_row(colours, |colour, row| {
+                // SAFETY: a row of this thread, which no other thread reads in this step.
+                unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
+            });
+            // The next step reads rows of other threads.
+            self.refresh(v);
+        });
     }
 }
 
@@ -102,28 +102,18 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         unit * product
     }
 
-    fn add(&mut self, to: VectorId, factor: f64, from: VectorId) {
-        if to == VectorId::R {
-            // The flexible beta needs the last step length.
-            self.alpha = -factor;
+    /// Computes the combination in the number type of `to`.
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let Some(&(factor, from)) = terms.first() else { return self.clear(to) };
+        if from == VectorId::B {
+            self.fetch_rhs(false);
         }
-        self.combine(to, 1.0, factor, from);
-    }
-
-    fn renew(&mut self, to: VectorId, scale: f64, from: VectorId) {
-        self.combine(to, scale, 1.0, from);
-    }
-
-    fn clear(&mut self, v: VectorId) {
-        let colours = self.colours_of(v, v);
-        with_vector!(self, v, |v| {
-            self.each_row(colours, |colour, row| {
-                // SAFETY: a row of this thread, which no other thread reads in this step.
-                unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
-            });
-            // The next step reads rows of other threads.
-            self.refresh(v);
-        });
+        let factor = factor * (self.unit_of(from) / self.unit_of(to));
+        let colours = self.colours_of(to, from);
+        with_vector!(self, to, |to| with_vector!(self, from, |from| self.each_row(colours, |colour, row| {
+            // SAFETY: rows of this thread; other threads read `to` only after a barrier.
+            unsafe { combine(to[colour].row_mut(row, 0), scale, factor, from[colour].row(row, 0)) };
+        })));
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
@@ -136,7 +126,11 @@ impl<F: Format> VectorSteps for Member<'_, F> {
             }))
     }
 
-    fn residual(&mut self) -> f64 {
+    fn residual(&mut self, of: Iterate) -> f64 {
+        if of == Iterate::Zero {
+            self.combine(VectorId::R, 0.0, &[(1.0, VectorId::B)]);
+            return self.inner(VectorId::R, VectorId::R);
+        }
         self.fetch_rhs(false);
         if F::SINGLE {
             return self.residual_from_a();
@@ -162,12 +156,24 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         })
     }
 
-    fn observe(&mut self, iteration: usize, relative_residual: f64) -> bool {
-        self.k.observed.tell(self.me, self.observer.as_deref_mut(), iteration, relative_residual)
+    fn observe(&mut self, event: Event) -> bool {
+        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
     }
 }
 
 impl<F: Format> PcgSteps for Member<'_, F> {
+    /// With aggregation, M is not linear, and flexible CG is used (docs/theory/aggregation.md).
+    fn properties(&self) -> Properties {
+        let aggregated = self.k.aggregated.get().is_some();
+        Properties {
+            eliminates: self.k.shape.schur,
+            single: F::SINGLE,
+            contracts_quickly: aggregated,
+            beta: if aggregated { Beta::Limited(MOST_BETA) } else { Beta::Fixed },
+            ..Properties::default()
+        }
+    }
+
     fn precondition(&mut self) -> f64 {
         let (k, me) = (self.k, self.me);
         self.each_row(self.k.system(), |colour, row| {
@@ -186,10 +192,21 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         self.inner(VectorId::R, VectorId::Z)
     }
 
-    fn center_residual(&mut self) -> Centered {
+    fn means(&mut self, v: VectorId, to: Means) {
+        let (k, me, rows) = (self.k, self.me, self.rows());
+        match (to, v) {
+            (Means::Keep, _) => k.projection.keep(me, rows, &k.x),
+            (_, VectorId::B) => {
+                k.projection.shift(me, rows, Nodes::Whole, &k.b, to == Means::Restore);
+                self.refresh(&k.b);
+            }
+            _ => k.projection.shift(me, rows, Nodes::Whole, &k.x, to == Means::Restore),
+        }
+    }
+
+    fn square_of_means(&mut self) -> f64 {
         let k = self.k;
-        let removed = k.projection.constant_square(self.me, self.rows(), &k.r, &k.matrix.center);
-        Centered { removed, norm2: None }
+        k.projection.constant_square(self.me, self.rows(), &k.r, &k.matrix.center)
     }
 
     fn multiply(&mut self) -> f64 {
@@ -210,15 +227,11 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         self.inner(VectorId::P, VectorId::Q)
     }
 
-    fn replaces_residual(&self) -> bool {
-        F::SINGLE
-    }
-
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if self.k.fused() {
             return self.fused_descend(alpha);
         }
-        self.textbook_descend(alpha)
+        unfused_descend(self, alpha)
     }
 
     fn preconditioned_square(&mut self) -> f64 {
@@ -229,25 +242,25 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         if self.k.fused() {
             return self.fused_ascend(step);
         }
-        self.textbook_ascend(step)
+        unfused_ascend(self, step)
     }
 
-    /// Computes beta. With aggregation, M is not linear, and flexible CG is used (Notay 2000;
-    /// docs/theory/aggregation.md): beta = <z, r - r_old> / <z_old, r_old> = -alpha <z, q> / rho_old, limited to [0,
-    /// `MOST_BETA` rho / rho_old].
-    fn beta(&mut self, rho: f64, rho_old: f64) -> f64 {
-        if self.k.aggregated.get().is_none() {
-            return rho / rho_old;
+    fn change_preconditioner(&mut self, to: Another) -> bool {
+        match to {
+            Another::Cheaper(at) => self.aggregate(at),
+            Another::Definite => self.fall_back(),
+            Another::Linear => {
+                self.way = Way::Linear;
+                self.k.aggregated.get().is_some()
+            }
+            Another::Second => false,
         }
-        let beta = -self.alpha * self.inner(VectorId::Q, VectorId::Z) / rho_old;
-        beta.clamp(0.0, MOST_BETA * (rho / rho_old).abs())
     }
+}
 
-    fn contracts_quickly(&self) -> bool {
-        self.k.aggregated.get().is_some()
-    }
-
-    fn change_preconditioner(&mut self, at: &State) -> bool {
+impl<F: Format> Member<'_, F> {
+    /// Switches to aggregation if the estimated remaining work is then smaller.
+    fn aggregate(&mut self, at: &State) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
         let may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner).is_some();
@@ -273,14 +286,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         changed
     }
 
-    fn record(&mut self, alpha: f64, beta: f64) {
-        if let Some(observer) = self.observer.as_mut() {
-            observer.see(Event::Coefficients(alpha, beta));
-        }
-    }
-}
-
-impl<F: Format> SolveSteps for Member<'_, F> {
+    /// Switches to the V-cycle if the cycle was selected automatically.
     fn fall_back(&mut self) -> bool {
         let changes = self.k.chose_recursion();
         self.me.barrier();
@@ -294,77 +300,8 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         changes
     }
 
-    fn be_linear(&mut self) {
-        self.way = Way::Linear;
-    }
-
-    fn time_grids(&mut self) {
-        self.sections.seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
-    }
-
-    fn grid_seconds(&self) -> &[[f64; 2]] {
-        &self.sections.seconds
-    }
-
-    fn inspect(&mut self, guess: bool) -> Inputs {
-        let nx = self.layout().grid.nx;
-        let mut seen = Inputs::none();
-        for j in natural_rows(self.layout(), &self.rows()) {
-            let b = self.caller.input(j, nx);
-            // SAFETY: natural row j belongs to this thread.
-            let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
-            seen.look_at_row("x", x, largest_in(x), j, false);
-        }
-        self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
-            if let Some(links) = &self.k.links
-                && links.seen.merge(inputs, self.caller.input_name).is_err()
-            {
-                inputs.rhs_max = f64::NAN;
-            }
-        })
-    }
-
-    fn load(&mut self, scale: f64, guess: bool) -> f64 {
-        let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
-        // Red x is always written before it is read, except for the means of singular components.
-        let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
-        let caller = self.caller;
-        self.left_out = None;
-        self.sum_rows(|row| {
-            for j in natural_rows(layout, &(row..row + 1)) {
-                // SAFETY: natural row j and its rows J belong to this thread.
-                unsafe {
-                    spread(layout, j, caller.input(j, nx), scale, &k.b);
-                    if guess {
-                        spread(layout, j, caller.output(j, nx), scale, &k.x);
-                    }
-                }
-            }
-            if !guess {
-                for &colour in cleared {
-                    // SAFETY: a row of this thread, which no other thread reads in this step.
-                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
-                }
-            }
-            // SAFETY: rows of this thread, which only this thread writes.
-            Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
-        })
-    }
-
-    fn eliminates(&self) -> bool {
-        self.k.shape.schur
-    }
-
-    fn begin(&mut self, scale: f64, guess: bool) -> Begun {
-        if self.k.fuses_ends() { self.fused_begin(scale, guess) } else { self.textbook_begin(scale, guess) }
-    }
-
-    fn complete(&mut self, scale: f64) -> (f64, f64) {
-        if self.k.fuses_ends() { self.fused_complete(scale) } else { self.textbook_complete(scale) }
-    }
-
-    fn load_rhs(&mut self, scale: f64) {
+    /// Computes b = scale input.
+    pub(super) fn load_rhs(&mut self, scale: f64) {
         self.left_out = None;
         let nx = self.layout().grid.nx;
         for j in natural_rows(self.layout(), &self.rows()) {
@@ -373,30 +310,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         }
     }
 
-    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        self.k.projection.worst(self.me, self.rows(), &self.k.b)
-    }
-
-    fn project_rhs(&mut self) {
-        self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.b, false);
-        self.refresh(&self.k.b);
-    }
-
-    fn keep_means(&mut self) {
-        self.k.projection.keep(self.me, self.rows(), &self.k.x);
-    }
-
-    fn whole_residual_norm2(&mut self) -> f64 {
-        self.refresh(&self.k.x);
-        let mut scratch = self.scratch();
-        let r = &mut scratch[..self.layout().cx];
-        self.sum(&Colour::ALL, |colour, row| {
-            // SAFETY: no thread writes b in this step.
-            self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
-            dot(r, r)
-        })
-    }
-
+    /// Computes |scale input - A x|^2 without a load of b.
     fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
         self.refresh(&self.k.x);
         let (layout, nx) = (self.layout(), self.layout().grid.nx);
@@ -423,6 +337,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         })
     }
 
+    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>.
     fn rhs_to_residual(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.x);
@@ -442,30 +357,8 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         })
     }
 
-    fn reduce(&mut self) {
-        if !self.k.shape.schur {
-            return;
-        }
-        let k = self.k;
-        self.refresh(&self.k.b);
-        self.through_reds(&mut self.scratch(), |step| match step {
-            // y_r = b_r / c_r.
-            // SAFETY: no thread writes red b or A in this step.
-            ThroughReds::Red(colour, row, y) => unsafe {
-                over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
-            },
-            // SAFETY: no thread writes A in this step; the black rows of b belong to this thread.
-            ThroughReds::Black(colour, row, y) => unsafe {
-                let a = k.matrix.straight.couplings(colour, row);
-                subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
-            },
-        });
-    }
-
-    fn back_substitute(&mut self) -> f64 {
-        if !self.k.shape.schur {
-            return self.largest(VectorId::X);
-        }
+    /// Computes x_r = D_r^-1 (b_r - A_rb x_b). Returns max |x|, or NaN if any value is NaN.
+    pub(super) fn substitute(&mut self) -> f64 {
         self.fetch_rhs(true);
         let k = self.k;
         self.refresh(&self.k.x);
@@ -482,10 +375,124 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
         })
     }
+}
 
-    fn shift_means(&mut self, restore: bool) {
+impl<F: Format> Timing for Member<'_, F> {
+    fn time_grids(&mut self) {
+        self.sections.seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.sections.seconds
+    }
+}
+
+impl<F: Format> SolveSteps for Member<'_, F> {
+    fn timing(&mut self) -> Option<&mut dyn Timing> {
+        Some(self)
+    }
+
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
+        let nx = self.layout().grid.nx;
+        let mut seen = Inputs::none();
+        for j in natural_rows(self.layout(), &self.rows()) {
+            let b = self.caller.input(j, nx);
+            // SAFETY: natural row j belongs to this thread.
+            let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
+            seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
+            seen.look_at_row("x", x, largest_in(x), j, false);
+        }
+        self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
+            if let Some(links) = &self.k.links
+                && links.seen.merge(inputs, self.caller.input_name).is_err()
+            {
+                inputs.rhs_max = f64::NAN;
+            }
+        })
+    }
+
+    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+        let guess = match what {
+            Load::Rhs => {
+                self.load_rhs(scale);
+                return LoadNorms::default();
+            }
+            Load::Start(guess) if self.k.fuses_ends() => return self.fused_begin(scale, guess),
+            Load::Start(guess) | Load::System(guess) | Load::Separate(guess) => guess,
+        };
+        let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
+        // Red x is always written before it is read, except for the means of singular components.
+        let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
+        let caller = self.caller;
+        self.left_out = None;
+        let rhs_norm2 = self.sum_rows(|row| {
+            for j in natural_rows(layout, &(row..row + 1)) {
+                // SAFETY: natural row j and its rows J belong to this thread.
+                unsafe {
+                    spread(layout, j, caller.input(j, nx), scale, &k.b);
+                    if guess {
+                        spread(layout, j, caller.output(j, nx), scale, &k.x);
+                    }
+                }
+            }
+            if !guess {
+                for &colour in cleared {
+                    // SAFETY: a row of this thread, which no other thread reads in this step.
+                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+                }
+            }
+            // SAFETY: rows of this thread, which only this thread writes.
+            Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
+        });
+        LoadNorms { rhs_norm2, begun: None }
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        self.k.projection.worst(self.me, self.rows(), &self.k.b)
+    }
+
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            return self.returned_residual_norm2(scale);
+        }
         self.refresh(&self.k.x);
-        self.k.projection.shift(self.me, self.rows(), Nodes::Whole, &self.k.x, restore);
+        let mut scratch = self.scratch();
+        let r = &mut scratch[..self.layout().cx];
+        self.sum(&Colour::ALL, |colour, row| {
+            // SAFETY: no thread writes b in this step.
+            self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
+            dot(r, r)
+        })
+    }
+
+    fn reduce(&mut self, what: Eliminated) -> f64 {
+        if !self.k.shape.schur {
+            return 0.0;
+        }
+        let k = self.k;
+        let on_red = if what == Eliminated::Residual { self.rhs_to_residual() } else { 0.0 };
+        self.refresh(&self.k.b);
+        self.through_reds(&mut self.scratch(), |step| match step {
+            // y_r = b_r / c_r.
+            // SAFETY: no thread writes red b or A in this step.
+            ThroughReds::Red(colour, row, y) => unsafe {
+                over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+            },
+            // SAFETY: no thread writes A in this step; the black rows of b belong to this thread.
+            ThroughReds::Black(colour, row, y) => unsafe {
+                let a = k.matrix.straight.couplings(colour, row);
+                subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
+            },
+        });
+        on_red
+    }
+
+    fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>) {
+        match scale {
+            _ if !self.k.shape.schur => (self.largest(VectorId::X), None),
+            Some(scale) if self.k.fuses_ends() => self.fused_complete(scale),
+            _ => (self.substitute(), None),
+        }
     }
 
     fn store(&mut self, scale: f64) {

@@ -11,7 +11,8 @@ use crate::backend::cpu::rrb::packed::Packed;
 use crate::backend::cpu::rrb::system::Shape;
 use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::rrb::Setup;
-use crate::backend::steps::solve::{Arrays, SolveSteps};
+use crate::backend::steps::solve::{Arrays, SolveSteps, begin, complete};
+use crate::backend::steps::vectors::Iterate;
 use crate::backend::storage::Storage;
 use crate::comm::{Comm, threads};
 use crate::grid::stencil::{StencilView, View};
@@ -100,14 +101,14 @@ fn poison_vectors<F: Format>(k: &Packed<F>) {
 /// Runs the steps of a solve, fused or not, and collects the sums that the steps return.
 fn text(s: &mut dyn SolveSteps, sums: &Mutex<Vec<u64>>, is_first: bool) -> Result<Outcome> {
     let mut seen = Vec::new();
-    let begun = s.begin(1.0, true);
+    let begun = begin(s, 1.0, true);
     seen.extend([begun.rhs_norm2, begun.whole_residual_norm2]);
-    seen.push(s.residual());
+    seen.push(s.residual(Iterate::X));
     seen.extend([s.descend(None), s.preconditioned_square(), s.ascend(None)]);
     for step in [(0.3, 0.5), (0.2, 0.1)] {
         seen.extend([s.descend(Some(step.0)), s.preconditioned_square(), s.ascend(Some(step))]);
     }
-    let (largest, square) = s.complete(1.0);
+    let (largest, square) = complete(s, 1.0);
     seen.extend([largest, square]);
     s.store(1.0);
     if is_first {
