@@ -23,9 +23,7 @@ mod spectrum;
 #[doc(hidden)]
 pub mod layers {
     pub use crate::backend::steps::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
-    pub use crate::backend::steps::solve::{
-        Arrays, Criterion, Eliminated, Inputs, Load, LoadNorms, SolveSteps, Timing,
-    };
+    pub use crate::backend::steps::solve::{Arrays, Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
     pub use crate::backend::steps::state::{Code, State};
     pub use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
     pub use crate::comm::threads;

@@ -12,9 +12,9 @@ use anyhow::Result;
 use rrbsolver::error::Result as SolverResult;
 use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
-    Another, Arrays, Code, Core, Criterion, Eliminated, Event, Grid, Inputs, Iterate, Load, LoadNorms, Machine, Means,
-    Nobody, PcgSteps, Properties, Rrb, SolveSteps, State, StencilView, VectorId, VectorSteps, View, machine,
-    unfused_ascend, unfused_descend,
+    Another, Arrays, Code, Core, Criterion, Eliminated, Event, Grid, Inputs, Iterate, Load, Machine, Means, Nobody,
+    PcgSteps, Properties, Rrb, SolveSteps, State, StencilView, VectorId, VectorSteps, View, machine, unfused_ascend,
+    unfused_descend,
 };
 use rrbsolver::options::{Choice, Family, Options, opt};
 use serde::{Deserialize, Serialize};
@@ -219,7 +219,7 @@ impl SolveSteps for Clock<'_> {
         self.note("inspect", |s| s.inspect(guess, None))
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let (name, what) = match what {
             Load::Rhs => ("load_rhs", what),
             Load::Start(_) if self.fused_ends => ("begin", what),

@@ -1,20 +1,21 @@
 //! Reference implementation of RRB-PCG over natural storage.
 
+use super::plain::{Run, System};
 use super::singular::Singular;
 use crate::backend::coarse::levels::{NaturalLevels, black_nodes, red_nodes};
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::cycle::{Cycle, Kind};
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::pcg::{Another, Means, PcgSteps, Properties};
+use crate::backend::steps::pcg::Properties;
 use crate::backend::steps::rrb::{PivotContext, Report, RrbBackend, Setup};
-use crate::backend::steps::solve::{Arrays, Criterion, Eliminated, Inputs, Load, LoadNorms, Program, SolveSteps};
-use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps, linear};
+use crate::backend::steps::solve::{Arrays, Eliminated, Program};
+use crate::backend::steps::vectors::Iterate;
 use crate::error::{Error, Result, zeroed};
+use crate::grid::cells::Cells;
 use crate::grid::components::Components;
 use crate::grid::levels::{Embedding, Grid};
 use crate::grid::stencil::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
-use crate::report::{Event, Observer, Outcome};
-use crate::runtime::reduce::max_abs;
+use crate::report::{Observer, Outcome};
 
 /// Backend `reference` of the family `rrb_`.
 #[derive(Default)]
@@ -218,7 +219,7 @@ impl RrbBackend for Reference {
         let Some(state) = self.state.as_mut() else {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
-        let result = program(&mut Run { s: state, arrays, observer });
+        let result = program(&mut Run { k: state, arrays, observer });
         if Outcome::went_astray(&result) {
             // The recursions multiply ring values by zero. Since 0 * inf is NaN, an infinity would spread in the next
             // run.
@@ -243,208 +244,110 @@ impl Engine for Reference {
     }
 }
 
-/// A run: the state and the caller's arrays.
-struct Run<'a, 'b> {
-    s: &'a mut State,
-    arrays: Arrays<'b>,
-    observer: &'a mut dyn Observer,
-}
-
-impl Run<'_, '_> {
-    /// Calls `f` for each node with its index in arrays with a ring and its index in the caller's arrays.
-    fn nodes(grid: Grid, ld: usize, mut f: impl FnMut(usize, usize)) {
-        for j in 0..grid.ny {
-            for i in 0..grid.nx {
-                f(ring_index(grid.nx, i, j), j * ld + i);
-            }
-        }
-    }
-}
-
-impl State {
-    fn vector(&self, v: VectorId) -> &[f64] {
-        [&self.x, &self.b, &self.r, &self.p, &self.q, &self.levels.grids[0].z][v.0]
+impl System for State {
+    fn cells(&self) -> Cells {
+        Cells { nx: self.grid.nx, ny: self.grid.ny, nz: 1 }
     }
 
-    /// Computes to = f(to, from) at each node where both vectors are defined: x and b on the whole grid, the others on
-    /// the nodes of CG.
-    fn update(&mut self, to: VectorId, from: VectorId, f: impl Fn(f64, f64) -> f64) {
-        for k in 0..self.places_of(to, from).len() {
-            let c = self.places_of(to, from)[k];
-            let value = f(self.vector(to)[c], self.vector(from)[c]);
-            let z = &mut self.levels.grids[0].z;
-            [&mut self.x, &mut self.b, &mut self.r, &mut self.p, &mut self.q, z][to.0][c] = value;
-        }
+    fn index(&self, i: usize, row: usize) -> usize {
+        ring_index(self.grid.nx, i, row)
     }
 
-    fn places_of(&self, a: VectorId, b: VectorId) -> &[usize] {
-        let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
-        if is_whole(a) && is_whole(b) { &self.everywhere } else { &self.system }
-    }
-}
-
-impl VectorSteps for Run<'_, '_> {
-    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        let (places, a, b) = (self.s.places_of(a, b), self.s.vector(a), self.s.vector(b));
-        places.iter().map(|&c| a[c] * b[c]).sum()
+    fn place(&self, whole: bool, k: usize) -> Option<usize> {
+        if whole { &self.everywhere } else { &self.system }.get(k).copied()
     }
 
-    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        let (factor, from) = terms.first().copied().unwrap_or((0.0, to));
-        self.s.update(to, from, |to, from| linear(scale, to, factor, from));
+    fn vectors(&self) -> [&Vec<f64>; 6] {
+        [&self.x, &self.b, &self.r, &self.p, &self.q, &self.levels.grids[0].z]
     }
 
-    fn largest(&mut self, v: VectorId) -> f64 {
-        max_abs(self.s.vector(v))
+    fn vectors_mut(&mut self) -> [&mut Vec<f64>; 6] {
+        [&mut self.x, &mut self.b, &mut self.r, &mut self.p, &mut self.q, &mut self.levels.grids[0].z]
     }
 
-    fn residual(&mut self, of: Iterate) -> f64 {
-        for k in 0..self.s.system.len() {
-            let c = self.s.system[k];
-            self.s.r[c] = match of {
-                Iterate::Zero => self.s.b[c],
-                Iterate::X if self.s.schur() => self.s.b[c] - self.s.row_of_system(&self.s.x, c),
-                Iterate::X => self.s.residual_of_row(c),
+    fn singular(&mut self) -> &mut Singular {
+        &mut self.singular
+    }
+
+    fn center(&self) -> &[f64] {
+        &self.matrix.diagonal
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { eliminates: self.schur(), ..Properties::default() }
+    }
+
+    fn residual(&mut self, of: Iterate) {
+        for k in 0..self.system.len() {
+            let c = self.system[k];
+            self.r[c] = match of {
+                Iterate::Zero => self.b[c],
+                Iterate::X if self.schur() => self.b[c] - self.row_of_system(&self.x, c),
+                Iterate::X => self.residual_of_row(c),
             };
         }
-        self.inner(VectorId::R, VectorId::R)
     }
 
-    fn observe(&mut self, event: Event) -> bool {
-        self.observer.see(event)
-    }
-}
-
-impl PcgSteps for Run<'_, '_> {
-    fn properties(&self) -> Properties {
-        Properties { eliminates: self.s.schur(), ..Properties::default() }
-    }
-
-    fn precondition(&mut self) -> f64 {
-        let s = &mut *self.s;
-        for &c in &s.system {
-            s.levels.grids[0].z[c] = s.r[c];
+    fn precondition(&mut self) {
+        for &c in &self.system {
+            self.levels.grids[0].z[c] = self.r[c];
         }
-        s.singular.shift(s.system.iter().copied(), &mut s.levels.grids[0].z, false);
-        s.levels.apply();
-        s.singular.shift(s.system.iter().copied(), &mut s.levels.grids[0].z, false);
-        self.inner(VectorId::R, VectorId::Z)
+        self.singular.shift(self.system.iter().copied(), &mut self.levels.grids[0].z, false);
+        self.levels.apply();
+        self.singular.shift(self.system.iter().copied(), &mut self.levels.grids[0].z, false);
     }
 
-    fn means(&mut self, v: VectorId, to: Means) {
-        let s = &mut *self.s;
-        let nodes = s.everywhere.iter().copied();
-        match (to, v) {
-            (Means::Keep, _) => s.singular.keep_means(nodes, &s.x),
-            (_, VectorId::B) => s.singular.shift(nodes, &mut s.b, to == Means::Restore),
-            _ => s.singular.shift(nodes, &mut s.x, to == Means::Restore),
+    fn fall_back(&mut self) -> bool {
+        self.levels.fall_back()
+    }
+
+    fn multiply(&mut self) {
+        for k in 0..self.system.len() {
+            let c = self.system[k];
+            self.q[c] = self.row_of_system(&self.p, c);
         }
     }
 
-    fn square_of_means(&mut self) -> f64 {
-        let s = &mut *self.s;
-        s.singular.square_of_means(s.system.iter().copied(), &s.r, &s.matrix.diagonal)
-    }
-
-    fn multiply(&mut self) -> f64 {
-        for k in 0..self.s.system.len() {
-            let c = self.s.system[k];
-            self.s.q[c] = self.s.row_of_system(&self.s.p, c);
-        }
-        self.inner(VectorId::P, VectorId::Q)
-    }
-
-    fn change_preconditioner(&mut self, to: Another) -> bool {
-        matches!(to, Another::Definite) && self.s.levels.fall_back()
-    }
-}
-
-impl SolveSteps for Run<'_, '_> {
-    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
-        let (grid, ld) = (self.s.grid, self.arrays.ld);
-        let mut inputs = Inputs::none();
-        for j in 0..grid.ny {
-            let b = &self.arrays.input[j * ld..][..grid.nx];
-            let x = if guess { &self.arrays.output[j * ld..][..grid.nx] } else { &[] };
-            inputs.look_at_row(self.arrays.input_name, b, max_abs(b), j, true);
-            inputs.look_at_row("x", x, max_abs(x), j, false);
-        }
-        inputs
-    }
-
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
-        let (s, a, guess) = (&mut *self.s, &self.arrays, what.guess());
-        Self::nodes(s.grid, a.ld, |c, k| {
-            s.b[c] = a.input[k] * scale;
-            match guess {
-                Some(true) => s.x[c] = a.output[k] * scale,
-                Some(false) => s.x[c] = 0.0,
-                None => {}
-            }
-        });
-        LoadNorms { rhs_norm2: self.inner(VectorId::B, VectorId::B), begun: None }
-    }
-
-    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        let s = &mut *self.s;
-        s.singular.worst(s.everywhere.iter().copied(), &s.b)
-    }
-
-    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
-        if let Some(scale) = scale {
-            self.load(scale, Load::Rhs);
-        }
-        let s = &*self.s;
-        s.everywhere
-            .iter()
-            .map(|&c| {
-                let r = s.residual_of_row(c);
-                r * r
-            })
-            .sum()
+    fn whole_residual_norm2(&mut self) -> f64 {
+        let square = |&c: &usize| {
+            let r = self.residual_of_row(c);
+            r * r
+        };
+        self.everywhere.iter().map(square).sum()
     }
 
     fn reduce(&mut self, what: Eliminated) -> f64 {
-        let s = &mut *self.s;
-        if !s.schur() {
+        if !self.schur() {
             return 0.0;
         }
         if what == Eliminated::Residual {
-            for k in 0..s.everywhere.len() {
-                let c = s.everywhere[k];
-                s.b[c] = s.residual_of_row(c);
+            for k in 0..self.everywhere.len() {
+                let c = self.everywhere[k];
+                self.b[c] = self.residual_of_row(c);
             }
         }
-        for k in 0..s.system.len() {
-            let c = s.system[k];
-            let (a, h, n) = (&s.matrix, &s.levels.grids[0].inverse_pivot, ring_stride(s.grid.nx));
-            let y = |red: usize| h[red] * s.b[red];
+        for k in 0..self.system.len() {
+            let c = self.system[k];
+            let (a, h, n) = (&self.matrix, &self.levels.grids[0].inverse_pivot, ring_stride(self.grid.nx));
+            let y = |red: usize| h[red] * self.b[red];
             let along = a.east[c - 1] * y(c - 1) + a.east[c] * y(c + 1);
             let across = a.north[c - n] * y(c - n) + a.north[c] * y(c + n);
-            s.b[c] -= along + across;
+            self.b[c] -= along + across;
         }
-        s.red.iter().map(|&c| s.b[c] * s.b[c] / s.matrix.diagonal[c]).sum()
+        self.red.iter().map(|&c| self.b[c] * self.b[c] / self.matrix.diagonal[c]).sum()
     }
 
-    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
-        if self.s.schur() {
-            for k in 0..self.s.red.len() {
-                let c = self.s.red[k];
-                self.s.x[c] = (self.s.b[c] - self.s.straight_sum(&self.s.x, c)) / self.s.matrix.diagonal[c];
-            }
+    fn back_substitute(&mut self) {
+        for k in 0..if self.schur() { self.red.len() } else { 0 } {
+            let c = self.red[k];
+            self.x[c] = (self.b[c] - self.straight_sum(&self.x, c)) / self.matrix.diagonal[c];
         }
-        (self.largest(VectorId::X), None)
-    }
-
-    fn store(&mut self, scale: f64) {
-        let (s, a) = (&*self.s, &mut self.arrays);
-        Self::nodes(s.grid, a.ld, |c, k| a.output[k] = s.x[c] / scale);
     }
 
     fn multiply_rhs(&mut self) {
-        for k in 0..self.s.everywhere.len() {
-            let c = self.s.everywhere[k];
-            self.s.x[c] = self.s.row_of_a(&self.s.b, c);
+        for k in 0..self.everywhere.len() {
+            let c = self.everywhere[k];
+            self.x[c] = self.row_of_a(&self.b, c);
         }
     }
 }

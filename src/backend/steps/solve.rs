@@ -152,15 +152,6 @@ impl Load {
     }
 }
 
-/// Result of `SolveSteps::load`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LoadNorms {
-    /// <b, b> on the whole grid; unspecified for `Load::Rhs`.
-    pub rhs_norm2: f64,
-    /// If a backend has run the steps up to PCG: |b - A x|^2 on the whole grid, and <r, r>.
-    pub begun: Option<[f64; 2]>,
-}
-
 /// Squared norms at the start of a solve.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
@@ -196,8 +187,9 @@ pub trait SolveSteps: PcgSteps {
     /// Inspects both arrays, or the input only if `guess` is false. `criterion` is the stopping test of a solve that
     /// the backend may begin before the host knows the norms.
     fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs;
-    /// Loads the caller's arrays.
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms;
+    /// Loads the caller's arrays. Returns <b, b> on the whole grid, or an unspecified value for `Load::Rhs`. If the
+    /// backend has run the steps up to PCG, also returns |b - A x|^2 on the whole grid and <r, r>.
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>);
     /// Returns the number of the singular component with the largest |sum b| / sum |b|, sum b, and sum |b|.
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
         (0, 0.0, 0.0)
@@ -237,7 +229,7 @@ pub trait Timing {
 /// Computes all steps from `inspect` to PCG for a regular system and the 2-norm: loads the arrays, computes the
 /// residual of the guess, and reduces b.
 pub fn begin<S: SolveSteps + ?Sized>(s: &mut S, scale: f64, guess: bool) -> Begun {
-    let LoadNorms { rhs_norm2, begun } = s.load(scale, Load::Start(guess));
+    let (rhs_norm2, begun) = s.load(scale, Load::Start(guess));
     if let Some([whole_residual_norm2, norm2]) = begun {
         return Begun { rhs_norm2, whole_residual_norm2, residual_norm2: Some(norm2) };
     }

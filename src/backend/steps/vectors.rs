@@ -54,17 +54,6 @@ pub enum Iterate {
     X,
 }
 
-/// Returns scale to + factor from. With scale = 0, `to` is ignored, even NaN; with scale = factor = 0, also `from`.
-pub fn linear(scale: f64, to: f64, factor: f64, from: f64) -> f64 {
-    if scale != 0.0 {
-        scale * to + factor * from
-    } else if factor != 0.0 {
-        factor * from
-    } else {
-        0.0
-    }
-}
-
 /// Additional steps of the methods for general matrices: products, preconditioning and inner products. No step reads a
 /// vector that it writes, except `combine`, which reads and writes `to`.
 pub trait KrylovSteps: VectorSteps {

@@ -58,7 +58,7 @@ impl<'c> Given<'c> {
         }
         let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
         let begun = (c.plain() && !far).then(|| begin(s, scale, guess));
-        let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).rhs_norm2;
+        let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).0;
         let norm = begun.map_or_else(|| load(s), |begun| begun.rhs_norm2).sqrt();
         Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
     }

@@ -4,7 +4,7 @@ use super::field::Field;
 use super::loops::{largest, scaled};
 use super::member::Member;
 use super::state::Vectors;
-use crate::backend::steps::solve::{Criterion, Inputs, Load, LoadNorms, SolveSteps};
+use crate::backend::steps::solve::{Criterion, Inputs, Load, SolveSteps};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 
 impl Member<'_> {
@@ -75,7 +75,7 @@ impl SolveSteps for Member<'_> {
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Vectors { x, b, .. } = self.vectors();
         for (row, cells) in self.rows() {
             // SAFETY: a row of this thread, which no other thread reads in this step.
@@ -89,7 +89,7 @@ impl SolveSteps for Member<'_> {
             }
         }
         let rhs_norm2 = if what == Load::Rhs { 0.0 } else { self.inner(VectorId::B, VectorId::B) };
-        LoadNorms { rhs_norm2, begun: None }
+        (rhs_norm2, None)
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {

@@ -2,7 +2,7 @@
 
 use super::loops::{largest, set_scaled};
 use super::member::Member;
-use crate::backend::steps::solve::{Criterion, Inputs, Load, LoadNorms, SolveSteps};
+use crate::backend::steps::solve::{Criterion, Inputs, Load, SolveSteps};
 use crate::backend::steps::vectors::{Iterate, KrylovSteps, VectorId, VectorSteps};
 use std::ops::Range;
 
@@ -43,7 +43,7 @@ impl SolveSteps for Member<'_> {
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         for rows in self.chunks() {
             // SAFETY: rows of this thread, which no other thread reads in this step.
             let (b, x) = unsafe { (self.rows_of_mut(VectorId::B, &rows), self.rows_of_mut(VectorId::X, &rows)) };
@@ -56,7 +56,7 @@ impl SolveSteps for Member<'_> {
             }
         }
         let rhs_norm2 = if what == Load::Rhs { 0.0 } else { self.inner(VectorId::B, VectorId::B) };
-        LoadNorms { rhs_norm2, begun: None }
+        (rhs_norm2, None)
     }
 
     /// Overwrites r.

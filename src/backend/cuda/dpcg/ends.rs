@@ -5,7 +5,7 @@ use super::state::Vectors;
 use crate::backend::cuda::call::Attempts;
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellArray, CellInspectArgs, CellTransferArgs, Sum};
-use crate::backend::steps::solve::{Criterion, Inputs, Load, LoadNorms, SolveSteps};
+use crate::backend::steps::solve::{Criterion, Inputs, Load, SolveSteps};
 use crate::backend::steps::vectors::{VectorId, VectorSteps};
 use crate::error::Result;
 
@@ -63,13 +63,13 @@ impl SolveSteps for Run<'_> {
 
     /// Loads b alone unless the device has it already. After a load, b is projected as before, so a projected b is
     /// kept.
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = what.guess() else {
             let there = Rhs { scale, projected: self.k.singular.is_some() };
             if self.rhs != there {
                 self.step(|s| s.load_rhs_square(scale));
             }
-            return LoadNorms::default();
+            return (0.0, None);
         };
         let x = self.k.vectors.x;
         self.step(
@@ -79,7 +79,7 @@ impl SolveSteps for Run<'_> {
             s.load_rhs_square(scale)?;
             s.summed()
         });
-        LoadNorms { rhs_norm2, begun: None }
+        (rhs_norm2, None)
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {

@@ -14,7 +14,7 @@ use crate::backend::cuda::launch::{Address, How, LargestArgs, ProductArgs, Reduc
 use crate::backend::cuda::looped;
 use crate::backend::steps::cycle::Recursion;
 use crate::backend::steps::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
-use crate::backend::steps::solve::{Criterion, Eliminated, Inputs, Load, LoadNorms, SolveSteps, Timing};
+use crate::backend::steps::solve::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
 use crate::backend::steps::state::{Code, State};
 use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
 use crate::error::{Error, Result};
@@ -474,10 +474,10 @@ impl SolveSteps for Run<'_> {
         Inputs { scale: begun.map(|begun| begun.scale), ..inputs }
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = what.guess() else {
             self.load_rhs(scale);
-            return LoadNorms::default();
+            return (0.0, None);
         };
         if matches!(what, Load::Separate(_)) {
             self.one_by_one();
@@ -485,7 +485,7 @@ impl SolveSteps for Run<'_> {
         self.scale = scale;
         if self.fused() {
             let rhs_norm2 = self.attempt(|s| s.load_fused(scale, guess)).unwrap_or(f64::NAN);
-            return LoadNorms { rhs_norm2, begun: None };
+            return (rhs_norm2, None);
         }
         let known = if let Stage::Inspected(b_norm2) = self.stage { b_norm2 } else { None };
         let rhs_norm2 = self.scalar(|s| {
@@ -501,7 +501,7 @@ impl SolveSteps for Run<'_> {
             s.k.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;
             Ok(s.fetch()?.b_norm2)
         });
-        LoadNorms { rhs_norm2, begun: None }
+        (rhs_norm2, None)
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {

@@ -2,21 +2,21 @@
 
 use super::Applied;
 use crate::backend::coarse::deflation::{CoarseMatrix, Scratch, Solver};
+use crate::backend::reference::plain::{Run, System};
 use crate::backend::reference::singular::Singular;
 use crate::backend::residual::residual_of_row;
 use crate::backend::steps::dpcg::{DpcgBackend, Preconditioner, Setup};
 use crate::backend::steps::engine::Engine;
-use crate::backend::steps::pcg::{Means, PcgSteps, Properties};
-use crate::backend::steps::solve::{Arrays, Criterion, Inputs, Load, LoadNorms, Program, SolveSteps};
-use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps, linear};
+use crate::backend::steps::pcg::Properties;
+use crate::backend::steps::solve::{Arrays, Program};
+use crate::backend::steps::vectors::Iterate;
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, row_excess};
 use crate::grid::cell_inspection::InspectedRows;
 use crate::grid::cell_survey::{Found, Survey};
 use crate::grid::cells::{CellView, Cells, Kept, SevenPoints};
 use crate::grid::regions::{Choice, NONE, RegionCount, Regions};
-use crate::report::{Event, Observer, Outcome};
-use crate::runtime::reduce::max_abs;
+use crate::report::{Observer, Outcome};
 use std::time::Instant;
 
 /// Backend `reference` of the family `dpcg_`.
@@ -135,14 +135,6 @@ fn residual(a: &SevenPoints, b: &[f64], x: &[f64], r: &mut [f64]) {
     }
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-fn add_scaled(x: &mut [f64], alpha: f64, p: &[f64]) {
-    x.iter_mut().zip(p).for_each(|(x, p)| *x += alpha * p);
-}
-
 impl State {
     fn new(a: &SevenPoints, setup: &Setup, components: &CellComponents, regions: Option<&Regions>) -> Result<Self> {
         let vector = || zeroed(a.cells.count(), VECTORS);
@@ -249,7 +241,7 @@ impl DpcgBackend for Reference {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
         s.seconds_coarse = 0.0;
-        let result = program(&mut Run { a: self.matrix.matrix(), s, arrays, observer });
+        let result = program(&mut Run { k: &mut Deflated { a: self.matrix.matrix(), s }, arrays, observer });
         if Outcome::went_astray(&result) {
             for vector in [&mut s.b, &mut s.x, &mut s.r, &mut s.p, &mut s.q, &mut s.z, &mut s.u] {
                 let len = vector.len();
@@ -274,79 +266,58 @@ impl Engine for Reference {
     }
 }
 
-/// A run: matrix, state and the caller's arrays.
-struct Run<'a, 'o> {
+/// The matrix, and the state of a factorization.
+struct Deflated<'a> {
     a: SevenPoints<'a>,
     s: &'a mut State,
-    arrays: Arrays<'a>,
-    observer: &'o mut dyn Observer,
 }
 
-impl Run<'_, '_> {
-    /// Returns all cells, and their indices in the caller's arrays.
-    fn cells(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (cells, ld, plane) = (self.a.cells, self.arrays.ld, self.arrays.plane);
-        (0..cells.count()).map(move |c| {
-            let [i, j, k] = cells.place(c);
-            (c, k * plane + j * ld + i)
-        })
-    }
-}
-
-impl State {
-    fn vector(&self, v: VectorId) -> &[f64] {
-        [&self.x, &self.b, &self.r, &self.p, &self.q, &self.z][v.0]
+impl System for Deflated<'_> {
+    fn cells(&self) -> Cells {
+        self.a.cells
     }
 
-    /// Computes to = f(to, from) element by element; `from` must be another vector.
-    fn update(&mut self, to: VectorId, from: VectorId, f: impl Fn(f64, f64) -> f64) {
-        let place = |s: &mut Self, values: &mut Vec<f64>| {
-            let all = [&mut s.x, &mut s.b, &mut s.r, &mut s.p, &mut s.q, &mut s.z];
-            std::mem::swap(all[to.0], values);
-        };
-        let mut values = Vec::new();
-        place(self, &mut values);
-        values.iter_mut().zip(self.vector(from)).for_each(|(to, from)| *to = f(*to, *from));
-        place(self, &mut values);
-    }
-}
-
-impl VectorSteps for Run<'_, '_> {
-    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        dot(self.s.vector(a), self.s.vector(b))
+    fn index(&self, i: usize, row: usize) -> usize {
+        row * self.a.cells.nx + i
     }
 
-    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        let other = if to == VectorId::Z { VectorId::X } else { VectorId::Z };
-        let (factor, from) = terms.first().copied().unwrap_or((0.0, other));
-        self.s.update(to, from, |to, from| linear(scale, to, factor, from));
+    fn place(&self, _: bool, k: usize) -> Option<usize> {
+        (k < self.a.cells.count()).then_some(k)
     }
 
-    fn largest(&mut self, v: VectorId) -> f64 {
-        max_abs(self.s.vector(v))
+    fn vectors(&self) -> [&Vec<f64>; 6] {
+        let State { x, b, r, p, q, z, .. } = &*self.s;
+        [x, b, r, p, q, z]
     }
 
-    fn residual(&mut self, of: Iterate) -> f64 {
-        match of {
-            Iterate::Zero => self.s.r.copy_from_slice(&self.s.b),
-            Iterate::X => residual(&self.a, &self.s.b, &self.s.x, &mut self.s.r),
-        }
-        self.s.project(&self.a, |s| &mut s.r);
-        self.inner(VectorId::R, VectorId::R)
+    fn vectors_mut(&mut self) -> [&mut Vec<f64>; 6] {
+        let State { x, b, r, p, q, z, .. } = &mut *self.s;
+        [x, b, r, p, q, z]
     }
 
-    fn observe(&mut self, event: Event) -> bool {
-        self.observer.see(event)
+    fn singular(&mut self) -> &mut Singular {
+        &mut self.s.singular
     }
-}
 
-impl PcgSteps for Run<'_, '_> {
+    fn center(&self) -> &[f64] {
+        self.a.center
+    }
+
     fn properties(&self) -> Properties {
         let deflates = self.s.deflation.is_some();
         Properties { deflates, centers: !deflates, ..Properties::default() }
     }
 
-    fn precondition(&mut self) -> f64 {
+    fn residual(&mut self, of: Iterate) {
+        let s = &mut *self.s;
+        match of {
+            Iterate::Zero => s.r.copy_from_slice(&s.b),
+            Iterate::X => residual(&self.a, &s.b, &s.x, &mut s.r),
+        }
+        s.project(&self.a, |s| &mut s.r);
+    }
+
+    fn precondition(&mut self) {
         let (s, a) = (&mut *self.s, &self.a);
         match s.preconditioner {
             Preconditioner::None => s.z.copy_from_slice(&s.r),
@@ -360,89 +331,27 @@ impl PcgSteps for Run<'_, '_> {
                 }
             }
         }
-        dot(&s.r, &s.z)
     }
 
-    fn means(&mut self, v: VectorId, to: Means) {
-        let s = &mut *self.s;
-        let cells = 0..s.x.len();
-        let v = match (to, v) {
-            (Means::Keep, _) => return s.singular.keep_means(cells, &s.x),
-            (_, VectorId::B) => &mut s.b,
-            (_, VectorId::R) => &mut s.r,
-            _ => &mut s.x,
-        };
-        s.singular.shift(cells, v, to == Means::Restore);
-    }
-
-    fn square_of_means(&mut self) -> f64 {
-        let s = &mut *self.s;
-        s.singular.square_of_means(0..s.r.len(), &s.r, self.a.center)
-    }
-
-    /// Computes q = P A p; returns <p, q>.
-    fn multiply(&mut self) -> f64 {
+    /// Computes q = P A p.
+    fn multiply(&mut self) {
         multiply(&self.a, &self.s.p, &mut self.s.q);
         self.s.project(&self.a, |s| &mut s.q);
-        dot(&self.s.p, &self.s.q)
-    }
-}
-
-impl SolveSteps for Run<'_, '_> {
-    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
-        let mut seen = Inputs::none();
-        let (Cells { nx, ny, .. }, ld, plane) = (self.a.cells, self.arrays.ld, self.arrays.plane);
-        for row in 0..self.a.cells.rows() {
-            let at = row / ny * plane + row % ny * ld;
-            let b = &self.arrays.input[at..][..nx];
-            seen.look_at_row(self.arrays.input_name, b, max_abs(b), row, true);
-            if guess {
-                let x = &self.arrays.output[at..][..nx];
-                seen.look_at_row("x", x, max_abs(x), row, false);
-            }
-        }
-        seen
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
-        for (c, k) in self.cells() {
-            self.s.b[c] = self.arrays.input[k] * scale;
-            match what.guess() {
-                Some(true) => self.s.x[c] = self.arrays.output[k] * scale,
-                Some(false) => self.s.x[c] = 0.0,
-                None => {}
-            }
-        }
-        LoadNorms { rhs_norm2: self.inner(VectorId::B, VectorId::B), begun: None }
-    }
-
-    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+    fn whole_residual_norm2(&mut self) -> f64 {
         let s = &mut *self.s;
-        s.singular.worst(0..s.b.len(), &s.b)
+        residual(&self.a, &s.b, &s.x, &mut s.z);
+        s.z.iter().map(|r| r * r).sum()
     }
 
-    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
-        if let Some(scale) = scale {
-            self.load(scale, Load::Rhs);
-        }
-        residual(&self.a, &self.s.b, &self.s.x, &mut self.s.z);
-        dot(&self.s.z, &self.s.z)
-    }
-
-    /// Computes x = x^ + Z E^-1 Z^T (b - A x^); returns max |x_i|.
-    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^).
+    fn back_substitute(&mut self) {
         let s = &mut *self.s;
         if let Some(deflation) = &mut s.deflation {
             residual(&self.a, &s.b, &s.x, &mut s.q);
             s.seconds_coarse += deflation.part_of(&s.q, &mut s.z);
-            add_scaled(&mut s.x, 1.0, &s.z);
-        }
-        (self.largest(VectorId::X), None)
-    }
-
-    fn store(&mut self, scale: f64) {
-        for (c, k) in self.cells() {
-            self.arrays.output[k] = self.s.x[c] / scale;
+            s.x.iter_mut().zip(&s.z).for_each(|(x, z)| *x += z);
         }
     }
 

@@ -27,7 +27,7 @@ use crate::backend::cpu::rrb::neighbours::Rows;
 use crate::backend::cpu::rrb::number::{Double, Format};
 use crate::backend::cpu::rrb::packed::BORDER;
 use crate::backend::cpu::rrb::spread::{natural_rows, split, spread};
-use crate::backend::steps::solve::{Eliminated, LoadNorms, SolveSteps};
+use crate::backend::steps::solve::{Eliminated, SolveSteps};
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::reduce::{Reduce, max_abs, pairwise};
 use std::ops::Range;
@@ -158,7 +158,7 @@ impl<F: Format> Start<'_, '_, F> {
 
 impl<F: Format> Member<'_, F> {
     /// Computes r = (b - A x)_b - A_br D_r^-1 (b - A x)_r. Returns |b|^2, |b - A x|^2 on the whole grid, and <r, r>.
-    pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> LoadNorms {
+    pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> (f64, Option<[f64; 2]>) {
         let (k, rows, noted) = (self.k, self.rows(), self.reduction());
         if guess {
             let last = rows.end.saturating_sub(1).max(rows.start);
@@ -185,7 +185,7 @@ impl<F: Format> Member<'_, F> {
         });
         drop(scratch);
         let [b, whole, residual] = noted.sum(Some(self.me));
-        LoadNorms { rhs_norm2: b, begun: Some([whole, residual]) }
+        (b, Some([whole, residual]))
     }
 
     /// Computes x = scale output in rows J of this thread.
@@ -301,13 +301,13 @@ mod tests {
             let (r, x) = seen(member);
             let again = member.residual(Iterate::X);
             let (r_again, _) = seen(member);
-            let rhs_norm2 = member.load(scale, Load::System(guess)).rhs_norm2;
+            let rhs_norm2 = member.load(scale, Load::System(guess)).0;
             let whole = if guess { member.whole_residual_norm2(None) } else { rhs_norm2 };
             member.reduce(Eliminated::Rhs);
             let norm2 = member.residual(if guess { Iterate::X } else { Iterate::Zero });
             let (r_textbook, x_textbook) = seen(member);
-            let [fused_whole, fused_norm2] = fused.begun.unwrap();
-            assert_eq!((fused.rhs_norm2, fused_whole), (rhs_norm2, whole));
+            let [fused_whole, fused_norm2] = fused.1.unwrap();
+            assert_eq!((fused.0, fused_whole), (rhs_norm2, whole));
             if guess {
                 // A few roundings of numbers below 16 scale, and one rounding to the number type of r.
                 let rounding = if single { f64::from(f32::EPSILON) } else { 64.0 * f64::EPSILON };

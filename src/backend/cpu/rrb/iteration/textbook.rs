@@ -17,7 +17,7 @@ use crate::backend::cpu::rrb::projection::Nodes;
 use crate::backend::cpu::rrb::spread::{collect, colours_of_row, natural_rows, split, spread};
 use crate::backend::steps::cycle::{Cycle, apply_section};
 use crate::backend::steps::pcg::{Another, Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
-use crate::backend::steps::solve::{Criterion, Eliminated, Inputs, Load, LoadNorms, SolveSteps, Timing};
+use crate::backend::steps::solve::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
 use crate::backend::steps::state::State;
 use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
 use crate::grid::layout::Colour;
@@ -411,11 +411,11 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         })
     }
 
-    fn load(&mut self, scale: f64, what: Load) -> LoadNorms {
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let guess = match what {
             Load::Rhs => {
                 self.load_rhs(scale);
-                return LoadNorms::default();
+                return (0.0, None);
             }
             Load::Start(guess) if self.k.fuses_ends() => return self.fused_begin(scale, guess),
             Load::Start(guess) | Load::System(guess) | Load::Separate(guess) => guess,
@@ -444,7 +444,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             // SAFETY: rows of this thread, which only this thread writes.
             Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
         });
-        LoadNorms { rhs_norm2, begun: None }
+        (rhs_norm2, None)
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
