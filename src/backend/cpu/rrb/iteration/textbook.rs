@@ -228,10 +228,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
-        if self.k.fused() {
-            return self.fused_descend(alpha);
-        }
-        unfused_descend(self, alpha)
+        if self.k.fused() { self.fused_descend(alpha) } else { unfused_descend(self, alpha) }
     }
 
     fn preconditioned_square(&mut self) -> f64 {
@@ -239,10 +236,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        if self.k.fused() {
-            return self.fused_ascend(step);
-        }
-        unfused_ascend(self, step)
+        if self.k.fused() { self.fused_ascend(step) } else { unfused_ascend(self, step) }
     }
 
     fn change_preconditioner(&mut self, to: Another) -> bool {
@@ -412,14 +406,13 @@ impl<F: Format> SolveSteps for Member<'_, F> {
     }
 
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
-        let guess = match what {
-            Load::Rhs => {
-                self.load_rhs(scale);
-                return (0.0, None);
-            }
-            Load::Start(guess) if self.k.fuses_ends() => return self.fused_begin(scale, guess),
-            Load::Start(guess) | Load::System(guess) | Load::Separate(guess) => guess,
+        let Some(guess) = what.guess() else {
+            self.load_rhs(scale);
+            return (0.0, None);
         };
+        if matches!(what, Load::Start(_)) && self.k.fuses_ends() {
+            return self.fused_begin(scale, guess);
+        }
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
         // Red x is always written before it is read, except for the means of singular components.
         let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
