@@ -179,9 +179,13 @@ impl Solver {
     }
 
     pub fn factorize_arrays(&self, center: &[f64], [east, north, top]: [&[f64]; 3]) -> Result<i32, Failure> {
-        let [c, e, n, t] = [center, east, north, top].map(<[f64]>::as_ptr);
+        self.factorize_at([center, east, north, top].map(<[f64]>::as_ptr))
+    }
+
+    /// Factorizes arrays at these addresses, in any memory space.
+    pub fn factorize_at(&self, [center, east, north, top]: [*const f64; 4]) -> Result<i32, Failure> {
         // SAFETY: a live handle; the callers pass arrays of the handle's shape.
-        outcome(unsafe { dpcg_factorize(self.handle, c, e, n, t) })
+        outcome(unsafe { dpcg_factorize(self.handle, center, east, north, top) })
     }
 
     /// Solves A x = b; x is the initial guess and becomes the solution.

@@ -18,96 +18,15 @@ use aggregation::{
     aggregation_of_golden_systems,
 };
 use coarse_matrices::{coarse_matrices_as_the_reference, lone_vectors, many_null_vectors, many_vectors};
+use common::dpcg::{Solver, dpcg_set_monitor, dpcg_set_regions, dpcg_set_stream, dpcg_solve};
 use common::{bits, devices, max_abs, max_difference, outcome, status};
 use cudarc::driver::sys;
 use device::{Queue, Rows};
 use on_a_device::{auto_as_the_reference, automatic_backend, crowds_as_on_the_cpu, not_on_a_device};
-use rrbsolver::ffi::{
-    dpcg_apply, dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_get_real, dpcg_handle, dpcg_multiply,
-    dpcg_set_monitor, dpcg_set_options, dpcg_set_regions, dpcg_set_stream, dpcg_solve,
-};
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
-use std::ffi::{CString, c_void};
+use std::ffi::c_void;
 use std::ptr::null_mut;
-
-/// A handle of the family `dpcg_`.
-struct Solver {
-    h: *mut dpcg_handle,
-}
-
-impl Drop for Solver {
-    fn drop(&mut self) {
-        // SAFETY: a live handle.
-        outcome(unsafe { dpcg_destroy(&mut self.h) }).unwrap();
-    }
-}
-
-impl Solver {
-    fn new(size: [usize; 3], options: &str) -> Self {
-        let mut h = null_mut();
-        let [nx, ny, nz] = size.map(|n| n as i64);
-        // SAFETY: the pointer outlives the call.
-        outcome(unsafe { dpcg_create(nx, ny, nz, &mut h) }).unwrap();
-        let solver = Self { h };
-        solver.options(options).unwrap();
-        solver
-    }
-
-    fn of(a: &TwoPhase, options: &str) -> Self {
-        let solver = Self::new(a.size, options);
-        solver.factorize(a).unwrap();
-        solver
-    }
-
-    fn options(&self, options: &str) -> Result<i32, common::Failure> {
-        let text = CString::new(options).unwrap();
-        // SAFETY: a live handle and a NUL-terminated string.
-        outcome(unsafe { dpcg_set_options(self.h, text.as_ptr()) })
-    }
-
-    fn factorize(&self, a: &TwoPhase) -> Result<i32, common::Failure> {
-        self.factorize_at([a.center.as_ptr(), a.forward[0].as_ptr(), a.forward[1].as_ptr(), a.forward[2].as_ptr()])
-    }
-
-    fn factorize_at(&self, [center, east, north, top]: [*const f64; 4]) -> Result<i32, common::Failure> {
-        // SAFETY: a live handle; arrays of its size.
-        outcome(unsafe { dpcg_factorize(self.h, center, east, north, top) })
-    }
-
-    fn solve(&self, b: &[f64], x: &mut [f64]) -> Result<i32, common::Failure> {
-        // SAFETY: a live handle; arrays of its size.
-        outcome(unsafe { dpcg_solve(self.h, b.as_ptr(), x.as_mut_ptr()) })
-    }
-
-    fn apply(&self, r: &[f64]) -> Vec<f64> {
-        let mut z = vec![0.0; r.len()];
-        // SAFETY: as above.
-        outcome(unsafe { dpcg_apply(self.h, r.as_ptr(), z.as_mut_ptr()) }).unwrap();
-        z
-    }
-
-    fn multiply(&self, x: &[f64]) -> Vec<f64> {
-        let mut y = vec![0.0; x.len()];
-        // SAFETY: as above.
-        outcome(unsafe { dpcg_multiply(self.h, x.as_ptr(), y.as_mut_ptr()) }).unwrap();
-        y
-    }
-
-    fn real(&self, key: i32) -> f64 {
-        let mut value = 0.0;
-        // SAFETY: a live handle; the value outlives the call.
-        outcome(unsafe { dpcg_get_real(self.h, key, &mut value) }).unwrap();
-        value
-    }
-
-    fn int(&self, key: i32) -> i64 {
-        let mut value = 0;
-        // SAFETY: a live handle; the value outlives the call.
-        outcome(unsafe { dpcg_get_int(self.h, key, &mut value) }).unwrap();
-        value
-    }
-}
 
 /// Sizes with whole and partial rows, planes and blocks, and boxes one cell thick.
 const SIZES: [[usize; 3]; 5] = [[24, 20, 22], [13, 9, 17], [1, 12, 9], [40, 1, 1], [2, 2, 2]];
@@ -355,7 +274,7 @@ fn deflation_of_every_kind() {
     let counts = ["reference", "cuda"].map(|backend| {
         let solver = Solver::new(size, &format!("backend={backend} preconditioner=neumann deflation=levelset"));
         // SAFETY: a live handle; one label per cell.
-        outcome(unsafe { dpcg_set_regions(solver.h, labels.as_ptr()) }).unwrap();
+        outcome(unsafe { dpcg_set_regions(solver.handle, labels.as_ptr()) }).unwrap();
         solver.factorize(&a).unwrap();
         let mut x = vec![0.0; b.len()];
         solver.solve(&b, &mut x).unwrap();
@@ -455,7 +374,7 @@ fn arrays_here_and_there() {
             let b_at = if b_there { b_device.0 as *const f64 } else { here.as_ptr() };
             let x_at = if x_there { x_device.0 as *mut f64 } else { x.as_mut_ptr() };
             // SAFETY: a live handle; arrays of its layout.
-            outcome(unsafe { dpcg_solve(solver.h, b_at, x_at) }).unwrap();
+            outcome(unsafe { dpcg_solve(solver.handle, b_at, x_at) }).unwrap();
             if x_there {
                 x = x_device.read(x.len());
             }
@@ -560,15 +479,15 @@ fn monitors_and_streams() {
     let queue = Queue::new();
     // SAFETY: a live handle and stream; the list outlives the calls.
     unsafe {
-        outcome(dpcg_set_stream(solver.h, queue.0.cast())).unwrap();
-        outcome(dpcg_set_monitor(solver.h, Some(stop), (&raw mut seen).cast())).unwrap();
+        outcome(dpcg_set_stream(solver.handle, queue.0.cast())).unwrap();
+        outcome(dpcg_set_monitor(solver.handle, Some(stop), (&raw mut seen).cast())).unwrap();
     }
     assert_eq!(solver.solve(&b, &mut x).unwrap(), status::STOPPED);
     assert!(seen.starts_with(&[0, 1, 2, 3]), "{seen:?}");
     // SAFETY: a live handle.
     unsafe {
-        outcome(dpcg_set_monitor(solver.h, None, null_mut())).unwrap();
-        outcome(dpcg_set_stream(solver.h, null_mut())).unwrap();
+        outcome(dpcg_set_monitor(solver.handle, None, null_mut())).unwrap();
+        outcome(dpcg_set_stream(solver.handle, null_mut())).unwrap();
     }
     drop(queue);
     assert_eq!(solver.solve(&b, &mut x).unwrap(), status::OK);
@@ -589,7 +508,7 @@ fn pauses_change_nothing() {
         // More iterations than until the first pause; their number may be odd or even.
         assert!(solver.int(info::ITERATIONS) > 33, "{} iterations", solver.int(info::ITERATIONS));
         // SAFETY: a live handle.
-        outcome(unsafe { dpcg_set_monitor(solver.h, Some(go_on), null_mut()) }).unwrap();
+        outcome(unsafe { dpcg_set_monitor(solver.handle, Some(go_on), null_mut()) }).unwrap();
         solver.solve(&b, &mut x).unwrap();
         assert_eq!(bits(&x), bits(&expected), "{preconditioner}");
     }

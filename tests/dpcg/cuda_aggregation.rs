@@ -1,7 +1,7 @@
 //! `preconditioner=amg` on a device: iteration counts of another program (tests/golden/README.md) and of the CPU, and
 //! further systems.
 
-use crate::Solver;
+use crate::common::dpcg::Solver;
 use crate::common::dpcg::{cut_in_two, random};
 use crate::common::{bits, key, max_abs, max_difference, status};
 use crate::device::{Rows, emulated};

@@ -1,9 +1,10 @@
 //! Choices of `auto` on a device, and errors for features that devices lack.
 
+use crate::common::dpcg::Solver;
 use crate::common::dpcg::{blocks, choices, systems_for_auto};
 use crate::common::{outcome, status};
 use crate::device::{Rows, emulated};
-use crate::{Solver, There, compare_products};
+use crate::{There, compare_products};
 use rrbsolver::ffi::dpcg_set_regions;
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
@@ -23,7 +24,7 @@ pub fn not_on_a_device() {
     for memory in ["auto", "host", "device"] {
         let solver = Solver::new(a.size, &format!("backend=cuda memory={memory}"));
         // SAFETY: a live handle; the array has one label per cell.
-        let failure = outcome(unsafe { dpcg_set_regions(solver.h, labels.0 as *const i32) }).unwrap_err();
+        let failure = outcome(unsafe { dpcg_set_regions(solver.handle, labels.0 as *const i32) }).unwrap_err();
         failure.expect(status::ARGUMENT, &["labels", "an array on device 0", "be on the host"]);
     }
 }
@@ -39,7 +40,7 @@ pub fn auto_as_the_reference() {
                     let solver = Solver::new(a.size, &format!("backend={backend} {options}"));
                     if labelled {
                         // SAFETY: a live handle; one label per cell.
-                        outcome(unsafe { dpcg_set_regions(solver.h, labels.as_ptr()) }).unwrap();
+                        outcome(unsafe { dpcg_set_regions(solver.handle, labels.as_ptr()) }).unwrap();
                     }
                     solver.factorize(&a).unwrap();
                     solver

@@ -1,6 +1,6 @@
 //! E = Z^T A Z on a device, and its inverse.
 
-use crate::Solver;
+use crate::common::dpcg::Solver;
 use crate::common::{max_abs, max_difference, status};
 use crate::device::Rows;
 use rrbsolver::options::info;

@@ -7,16 +7,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::dpcg::blocks;
-use rrbsolver::error::RRB_OK;
-use rrbsolver::ffi::{
-    dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_get_real, dpcg_handle, dpcg_set_options, dpcg_solve,
-    rrbsolver_last_error,
-};
-use rrbsolver::options::info;
-use rrbsolver_problems::two_phase::TwoPhase;
+use common::dpcg::{Solver, TwoPhase, blocks, key};
+use common::{last_error, status};
 use std::collections::HashMap;
-use std::ffi::{CStr, CString};
 
 /// A row of a table.
 #[derive(Clone)]
@@ -114,60 +107,25 @@ fn fewer(line: &str) -> Option<i64> {
 
 /// Returns the reason for the choice of `auto`.
 fn reason(a: &TwoPhase, options: &str) -> i64 {
-    let [nx, ny, nz] = a.size.map(|n| n as i64);
-    let mut h: *mut dpcg_handle = std::ptr::null_mut();
-    let text = CString::new(options).unwrap();
-    let mut reason = 0;
-    // SAFETY: as in `solve`.
-    unsafe {
-        assert_eq!(dpcg_create(nx, ny, nz, &mut h), RRB_OK);
-        assert_eq!(dpcg_set_options(h, text.as_ptr()), RRB_OK);
-        let [east, north, top] = a.forward.each_ref().map(Vec::as_ptr);
-        assert_eq!(dpcg_factorize(h, a.center.as_ptr(), east, north, top), RRB_OK);
-        dpcg_get_int(h, info::AUTO_REASON, &mut reason);
-        assert_eq!(dpcg_destroy(&mut h), RRB_OK);
-    }
-    reason
+    Solver::of(a, options).int(key::INFO_AUTO_REASON)
 }
 
 /// Solves. Returns iterations, deflation vectors and |b - A x| / |b|.
 fn solve(a: &TwoPhase, b: &[f64], options: &str) -> Result<(i64, i64, f64), String> {
-    let said = || {
-        let mut text = vec![0u8; 1000];
-        // SAFETY: the buffer has the capacity passed.
-        unsafe { rrbsolver_last_error(text.as_mut_ptr().cast(), 1000) };
-        CStr::from_bytes_until_nul(&text).unwrap().to_string_lossy().into_owned()
-    };
-    let [nx, ny, nz] = a.size.map(|n| n as i64);
-    let mut h: *mut dpcg_handle = std::ptr::null_mut();
-    let text = CString::new(format!("{options} max_iter=5000")).unwrap();
+    let solver = Solver::new(a.size, &format!("{options} max_iter=5000"));
     let mut x = vec![0.0; b.len()];
-    // SAFETY: a live handle, arrays of its size, and pointers to values of the right types.
-    unsafe {
-        assert_eq!(dpcg_create(nx, ny, nz, &mut h), RRB_OK);
-        let [east, north, top] = a.forward.each_ref().map(Vec::as_ptr);
-        let mut status = dpcg_set_options(h, text.as_ptr());
-        if status == RRB_OK {
-            status = dpcg_factorize(h, a.center.as_ptr(), east, north, top);
-        }
-        if status == RRB_OK {
-            status = dpcg_solve(h, b.as_ptr(), x.as_mut_ptr());
-        }
-        let (mut iterations, mut vectors, mut told) = (0, 0, 0.0);
-        let sentence = if status == RRB_OK { String::new() } else { format!("status {status}: {}", said()) };
-        dpcg_get_int(h, info::ITERATIONS, &mut iterations);
-        dpcg_get_int(h, info::DEFLATION_VECTORS, &mut vectors);
-        dpcg_get_real(h, info::FINAL_RESIDUAL, &mut told);
-        assert_eq!(dpcg_destroy(&mut h), RRB_OK);
-        if status != RRB_OK {
-            return Err(format!("{sentence} after {iterations} iterations"));
-        }
-        let residual = a.relative_residual(b, &x);
-        if (residual - told).abs() > 1e-10 {
-            return Err(format!("says {told:e}, but the residual is {residual:e}"));
-        }
-        Ok((iterations, vectors, residual))
+    let ended = solver.factorize(a).and_then(|_| solver.solve(b, &mut x));
+    let iterations = solver.int(common::key::INFO_ITERATIONS);
+    match ended {
+        Ok(status::OK) => {}
+        Ok(other) => return Err(format!("status {other}: {} after {iterations} iterations", last_error())),
+        Err(failure) => return Err(format!("{failure:?} after {iterations} iterations")),
     }
+    let (residual, told) = (a.relative_residual(b, &x), solver.real(common::key::INFO_FINAL_RESIDUAL));
+    if (residual - told).abs() > 1e-10 {
+        return Err(format!("says {told:e}, but the residual is {residual:e}"));
+    }
+    Ok((iterations, solver.int(key::INFO_DEFLATION_VECTORS), residual))
 }
 
 fn check(rows: impl Iterator<Item = Row>) {
