@@ -58,6 +58,20 @@ pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case
     checks.iter().flat_map(|&check| backends.iter().map(move |backend| case(backend, check))).collect()
 }
 
+/// Creates one test for each listed function, which runs on the host. The compiler reports a function that is not
+/// listed as dead code.
+macro_rules! on_host {
+    ($($test:ident)*) => {
+        vec![$(crate::device::Case {
+            name: stringify!($test).to_owned(),
+            needs_device: false,
+            is_long: false,
+            body: Box::new($test),
+        }),*]
+    };
+}
+pub(crate) use on_host;
+
 /// Rows of a table that are all checked. Failures are reported together at the end.
 #[derive(Default)]
 pub struct Rows {

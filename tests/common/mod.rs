@@ -7,6 +7,7 @@ pub mod dense;
 pub mod dpcg;
 pub mod smoother;
 pub mod sparse;
+pub mod truth;
 
 pub use rrbsolver_problems as problems;
 pub use rrbsolver_problems::golden::{PAPERS, PAPERS_NORM};
@@ -321,22 +322,54 @@ impl Run {
     pub fn kappa(&self) -> f64 {
         self.lambda_max / self.lambda_min
     }
+
+    /// Solves from an initial guess.
+    pub fn from(solver: &Solver, b: &[f64], guess: &[f64]) -> Result<Run, Failure> {
+        let mut x = guess.to_vec();
+        let status = solver.solve(b, &mut x)?;
+        let [lambda_min, lambda_max] = [key::INFO_LAMBDA_MIN, key::INFO_LAMBDA_MAX].map(|key| solver.real(key));
+        let (iterations, levels) = (solver.iterations(), solver.int(key::INFO_LEVELS) as usize);
+        Ok(Run { status, iterations, lambda_min, lambda_max, levels, history: solver.history(), x })
+    }
+
+    /// Checks that all results of two solves are bitwise identical. The arrays are too long to print.
+    #[track_caller]
+    pub fn assert_same_bits(&self, other: &Run, what: &str) {
+        assert_eq!((self.status, self.iterations), (other.status, other.iterations), "{what}");
+        assert!(bits(&self.history) == bits(&other.history), "{what}: histories differ");
+        assert!(bits(&self.x) == bits(&other.x), "{what}: x differs by {:e}", max_difference(&self.x, &other.x));
+        let lambda = |run: &Run| [run.lambda_min, run.lambda_max].map(f64::to_bits);
+        assert_eq!(lambda(self), lambda(other), "{what}: bounds of eigenvalues");
+    }
+}
+
+/// All results of a handle: of a solve from zero, and of one application of M and of A.
+pub struct Trace {
+    pub solved: Run,
+    pub applied: Vec<u64>,
+    pub multiplied: Vec<u64>,
+}
+
+impl Trace {
+    pub fn of(solver: &Solver, b: &[f64]) -> Result<Trace, Failure> {
+        let solved = Run::from(solver, b, &vec![0.0; b.len()])?;
+        Ok(Trace { solved, applied: bits(&solver.apply(b)), multiplied: bits(&solver.multiply(b)) })
+    }
+
+    /// Checks that the handle gives these results.
+    #[track_caller]
+    pub fn assert_of(&self, solver: &Solver, b: &[f64], what: &str) {
+        let found = Trace::of(solver, b).unwrap_or_else(|failure| panic!("{what}: {}", failure.sentence));
+        self.solved.assert_same_bits(&found.solved, what);
+        assert!(self.applied == found.applied, "{what}: rrb_apply differs");
+        assert!(self.multiplied == found.multiplied, "{what}: rrb_multiply differs");
+    }
 }
 
 /// Factorizes, and solves with a zero initial guess.
 #[track_caller]
 pub fn run(a: &Stencil, b: &[f64], options: &str) -> Run {
-    let solver = Solver::of(a, options);
-    let (x, status) = solver.solve_from_zero(b);
-    Run {
-        status,
-        iterations: solver.iterations(),
-        lambda_min: solver.real(key::INFO_LAMBDA_MIN),
-        lambda_max: solver.real(key::INFO_LAMBDA_MAX),
-        levels: solver.int(key::INFO_LEVELS) as usize,
-        history: solver.history(),
-        x,
-    }
+    Run::from(&Solver::of(a, options), b, &vec![0.0; b.len()]).expect("solve")
 }
 
 /// Returns whether an iteration count is acceptable.
@@ -462,57 +495,6 @@ pub const EXTENTS: [(usize, usize); 24] = [
     (128, 63),
     (130, 5),
 ];
-
-/// Checks the preconditioned norm for b = A e, where e is nonzero on one red node only.
-///
-/// Elimination leaves only rounding of this b, and x is known once the red rows are solved. A residual relative to this
-/// rounding would never be small. Red values of the guess must have no effect, not even when the guess is returned.
-pub fn check_eliminated_sources(backend: &str) {
-    for a in [random_m_matrix(24, 21, false, 5), neumann_const(33, 18)] {
-        let red = |p: usize| (p % a.nx + p / a.nx) % 2 == 1;
-        let source = a.nx * 7 + 4;
-        assert!(red(source));
-        let unit: Vec<f64> = (0..a.len()).map(|p| f64::from(u8::from(p == source))).collect();
-        let b = a.multiply(&unit);
-        assert!(max_abs(&right_side_of_cg(&a, &b)) <= 4.0 * f64::EPSILON * max_abs(&b));
-        for (precision, cycle) in formats().filter(|(_, cycle)| !(backend.contains("cuda") && *cycle == "k")) {
-            for reference in ["rhs", "initial"] {
-                let options =
-                    format!("{backend} precision={precision} cycle={cycle} norm=preconditioned reference={reference}");
-                let solver = Solver::of(&a, &options);
-                for rel_tol in [1e-2, 1e-10] {
-                    solver.set_real(key::REL_TOL, rel_tol).unwrap();
-                    for guess in [0.0, 1.0] {
-                        let mut x: Vec<f64> = (0..a.len()).map(|p| if red(p) { guess } else { 0.0 }).collect();
-                        let what = format!("{options} rel_tol={rel_tol:e} red guess {guess}, {} x {}", a.nx, a.ny);
-                        assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
-                        assert!(solver.real(key::INFO_FINAL_RESIDUAL) <= rel_tol, "{what}");
-                        // x has the mean of the guess if constants are in the null space. Each row is solved up to
-                        // rounding.
-                        let left = max_abs(&a.exact_residual(&b, &x));
-                        assert!(left <= 16.0 * f64::EPSILON * max_abs(&b), "{what}: {left:e}");
-                    }
-                }
-                // These black values are exact, and the tolerance is below what rounding allows.
-                solver.set_real(key::REL_TOL, 1e-30).unwrap();
-                let y = random_rhs(a.len(), 4);
-                let b = a.multiply(&y);
-                let mut x: Vec<f64> = (0..a.len()).map(|p| if red(p) { 1.0 } else { y[p] }).collect();
-                solver.solve(&b, &mut x).unwrap();
-                let left = max_abs(&a.exact_residual(&b, &x));
-                assert!(left <= 1e-12 * max_abs(&b), "{options}: {left:e} left");
-                // x and its reported residual must not change.
-                solver.set_int(key::MAX_ITER, 0).unwrap();
-                let guess: Vec<f64> = (0..a.len()).map(|p| if red(p) { 1e6 } else { y[p] }).collect();
-                let mut x = guess.clone();
-                solver.set_real(key::REL_TOL, 1e-8).unwrap();
-                assert_eq!((solver.solve(&b, &mut x), &x), (Ok(status::NOT_CONVERGED), &guess), "{options}");
-                assert!(solver.real(key::INFO_FINAL_RESIDUAL) > 1.0, "{options}");
-                solver.set_int(key::MAX_ITER, 1000).unwrap();
-            }
-        }
-    }
-}
 
 /// Returns the context pointer of a callback.
 pub fn user<T>(value: &mut T) -> *mut c_void {

@@ -1,8 +1,7 @@
 //! Promises of the header about the `dpcg_` family: solutions, results, layouts, regions, and bitwise identical results
 //! where these are promised.
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 #[path = "reported.rs"]
 mod reported;
 
@@ -340,25 +339,6 @@ fn thin_boxes() {
             let (x, result) = solver.solve_from_zero(&b);
             assert_eq!(result, status::OK, "{size:?} {options}");
             assert!(a.relative_residual(&b, &x) <= 1.001e-6, "{size:?} {options}");
-        }
-    }
-}
-
-/// Results are bitwise identical for any number of threads.
-#[test]
-fn threads_give_the_same_bits() {
-    let a = TwoPhase::new("9", [50, 41, 37], 1e-3);
-    let b = a.rhs("rand");
-    for (preconditioner, _) in PRECONDITIONERS {
-        let run = |threads: usize| {
-            let options = format!("backend=cpu threads={threads} preconditioner={preconditioner} max_iter=40");
-            let solver = Solver::of(&a, &options);
-            let x = solver.solve_from_zero(&b).0;
-            (bits(&x), bits(&solver.history()), solver.int(key::INFO_DEFLATION_VECTORS))
-        };
-        let one = run(1);
-        for threads in [2, 3, 7] {
-            assert!(run(threads) == one, "{preconditioner} with {threads} threads");
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Wrong calls of the `dpcg_` family. Each returns its status and error message, leaves outputs and handle as
 //! documented, and does not end the program.
 
+use crate::common;
+#[path = "bad_input.rs"]
 mod bad_input;
-#[path = "../common/mod.rs"]
-mod common;
 
 use bad_input::{CELLS, Check, SIZE, assert_alive, good};
 use common::dpcg::*;

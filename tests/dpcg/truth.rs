@@ -16,15 +16,13 @@ use common::dpcg::*;
 use common::problems::OUTSIDE;
 use common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
 use common::problems::twice::{Twice, exponent};
+use common::truth::{Cases, variable};
 use common::{Failure, bits, max_abs, status};
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 /// A projected right-hand side below this fraction of b counts as rounding (docs/theory/rrb.md).
 const ROUNDING_OF_B: f64 = 16.0 * f64::EPSILON;
-
-fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
 
 struct Random(SplitMix);
 
@@ -605,28 +603,31 @@ fn describe(case: &Case) -> String {
 
 #[test]
 fn random_systems() {
-    let seed = variable("RRBSOLVER_TRUTH_SEED").unwrap_or(1);
     let backend: String = variable("RRBSOLVER_TRUTH_BACKEND").unwrap_or_else(|| "cpu".to_owned());
     assert!(["cpu", "cuda", "emulated"].contains(&&*backend), "RRBSOLVER_TRUTH_BACKEND={backend}");
-    let alone: Option<u64> = variable("RRBSOLVER_TRUTH_CASE");
-    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(2000u64);
-    let numbers = alone.map_or(0..cases, |number| number..number + 1);
-    let (mut endings, mut judged, mut wrong) =
-        (BTreeMap::<String, u64>::new(), BTreeMap::<&str, u64>::new(), Vec::new());
-    for number in numbers {
-        let case = make(seed, number, &backend);
-        match run(&case) {
-            Ok((ending, classes)) => {
-                *endings.entry(ending).or_default() += 1;
-                classes.into_iter().for_each(|class| *judged.entry(class).or_default() += 1);
-            }
-            Err(what) => wrong.push(format!("case {number}: {what}\n      {}", describe(&case))),
-        }
+    let all = Cases::of_environment(2000);
+    let (cases, alone) = (all.count, all.alone);
+    let results = Mutex::new((BTreeMap::<String, u64>::new(), BTreeMap::<&str, u64>::new(), BTreeMap::new()));
+    all.each(|number| {
+        let case = make(all.seed, number, &backend);
         if alone.is_some() {
             let Case { a, b, guess, .. } = &case;
             println!("{}\n{:?} {:?}\nb {b:?}\nguess {guess:?}", describe(&case), a.center, a.forward);
         }
-    }
+        let found = run(&case);
+        let (endings, judged, wrong) = &mut *results.lock().expect("no panic");
+        match found {
+            Ok((ending, classes)) => {
+                *endings.entry(ending).or_default() += 1;
+                classes.into_iter().for_each(|class| *judged.entry(class).or_default() += 1);
+            }
+            Err(what) => {
+                wrong.insert(number, format!("case {number}: {what}\n      {}", describe(&case)));
+            }
+        }
+    });
+    let (endings, judged, wrong) = results.into_inner().expect("no panic");
+    let wrong: Vec<String> = wrong.into_values().collect();
     println!("{endings:#?}\npreconditioned norms judged: {judged:#?}");
     assert!(
         wrong.is_empty(),

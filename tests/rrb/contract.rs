@@ -1,12 +1,9 @@
 //! Special cases of the contract in which two rules apply.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::problems::{Stencil, checker8, neumann_const, poisson, random_m_matrix, random_rhs, u, without_mean};
 use common::*;
 use std::ffi::c_void;
-use std::ptr::{null, null_mut};
 
 unsafe extern "C-unwind" fn stop_when_small(user: *mut c_void, _: i64, relative_residual: f64) -> i32 {
     // SAFETY: the test passes a counter that outlives the solve.
@@ -52,57 +49,6 @@ fn tiny_singular_systems_in_the_papers_norm() {
                 );
             }
         }
-    }
-}
-
-/// x of `rrb_solve_once` is checked for overlap with every input before any computation.
-#[test]
-fn solve_once_refuses_x_among_its_inputs() {
-    let a = poisson(6, 5);
-    let mut arrays = [a.center.clone(), a.east.clone(), a.north.clone(), random_rhs(30, 1)];
-    let before = arrays.clone();
-    for k in 0..4 {
-        let p: Vec<*mut f64> = arrays.iter_mut().map(|v| v.as_mut_ptr()).collect();
-        // SAFETY: arrays of 6 x 5 values.
-        let result =
-            unsafe { rrb_solve_once(6, 5, p[0], p[1], p[2], null(), null(), p[3], p[k], 1e-6, 100, null_mut()) };
-        outcome(result).unwrap_err().expect(status::ARGUMENT, &["overlap", "x"]);
-    }
-    assert!(arrays.iter().zip(&before).all(|(a, b)| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())));
-}
-
-/// After any failed factorize, there is no matrix to solve with.
-#[test]
-fn a_failed_factorize_leaves_no_matrix() {
-    let a = poisson(6, 5);
-    let solver = Solver::of(&a, "");
-    // SAFETY: a live handle; NULL is what is tested.
-    outcome(unsafe { rrb_factorize(solver.handle, null(), null(), null(), null(), null()) })
-        .unwrap_err()
-        .expect(status::NULL, &["center"]);
-    solver.solve(&random_rhs(30, 1), &mut [0.0; 30]).unwrap_err().expect(status::STATE, &["rrb_factorize"]);
-    solver.factorize(&a).unwrap();
-    assert_eq!(solver.solve_from_zero(&random_rhs(30, 1)).1, status::OK);
-}
-
-/// Sums in an error message are those of the caller's b.
-#[test]
-fn incompatibility_is_told_in_the_unit_of_b() {
-    let a = neumann_const(3, 1);
-    let solver = Solver::of(&a, "check_compatibility=1");
-    solver.solve(&[1000.0; 3], &mut [0.0; 3]).unwrap_err().expect(status::INCOMPATIBLE, &["3e3"]);
-}
-
-/// The error for an unknown key suggests the nearest known option or result.
-#[test]
-fn unknown_keys_that_are_read() {
-    let solver = Solver::new(3, 3, "");
-    let mut value = 0i64;
-    for (key, nearest) in [(1015, "RRB_INFO_CUDA_KERNELS"), (214, "RRB_OPT_SWITCH_MEMORY"), (99, "RRB_OPT_BACKEND")] {
-        // SAFETY: a live handle and a value.
-        outcome(unsafe { rrb_get_int(solver.handle, key, &raw mut value) })
-            .unwrap_err()
-            .expect(status::OPTION, &[nearest]);
     }
 }
 
@@ -254,14 +200,6 @@ fn a_spent_guess_is_enough() {
             // Stop reason 2: the initial guess.
             assert_eq!(results[4..], [(status::OK, 2); 4], "{what}: {results:?}");
         }
-    }
-}
-
-/// Sources on eliminated nodes are solved exactly.
-#[test]
-fn sources_that_are_eliminated() {
-    for backend in ["backend=cpu", "backend=cpu fusion=off", "backend=cpu threads=3", "backend=reference"] {
-        check_eliminated_sources(backend);
     }
 }
 

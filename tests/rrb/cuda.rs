@@ -1,30 +1,21 @@
 //! The `cuda` backend compared with `reference` and `cpu`: iterates up to rounding, counts, statuses, and features that
 //! only devices have. tests/emulator emulates a device.
 
-#[path = "cuda_aggregation.rs"]
-mod aggregation;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../common/device.rs"]
 mod device;
-#[path = "hard_systems.rs"]
-mod hard_systems;
 #[path = "cuda_loops.rs"]
 mod loops;
 
-use aggregation::{
-    aggregation_again, aggregation_applied, aggregation_beforehand, aggregation_keeps_aggregates,
-    aggregation_of_awkward_sizes, aggregation_of_closed_basins, aggregation_of_hard_systems,
-    aggregation_of_large_levels, aggregation_once_slow,
-};
 use common::problems::cases;
 use common::problems::{
     Random, Stencil, aniso, by_name, inclusions, neumann_const, neumann_var, poisson, random_m_matrix, random_rhs,
     side_by_side,
 };
 use common::{
-    PAPERS, Solver, bits, check_eliminated_sources, child, devices, key, max_abs, max_difference, norm2, own_lines,
-    padded, rrb_multiply, rrb_set_monitor, run, status, unpadded,
+    PAPERS, Solver, bits, child, devices, key, max_abs, max_difference, norm2, own_lines, padded, rrb_multiply,
+    rrb_set_monitor, run, status, unpadded,
 };
 use loops::{
     from_a_guess, loops_of_several_lengths, loops_on_larger_grids, nothing_is_left_of_the_last_solve,
@@ -472,11 +463,6 @@ fn components_of_basins() {
     }
 }
 
-/// Sources on eliminated nodes are solved exactly, with and without a loop that begins ahead of the host.
-fn sources_that_are_eliminated() {
-    check_eliminated_sources("backend=cuda");
-}
-
 /// Closed or nearly closed basins of high contrast. In the inverse of the coarsest system, the significant part is
 /// small compared with the constant part.
 fn closed_basins_of_high_contrast_in_short_formats() {
@@ -534,15 +520,5 @@ device::device_tests! { devices();
     mixed_is_bf16
     every_iteration_is_watched
     components_of_basins
-    sources_that_are_eliminated
     closed_basins_of_high_contrast_in_short_formats
-    aggregation_of_hard_systems
-    aggregation_of_awkward_sizes
-    aggregation_of_closed_basins
-    aggregation_applied
-    aggregation_again
-    aggregation_beforehand
-    aggregation_keeps_aggregates
-    aggregation_of_large_levels
-    aggregation_once_slow
 }

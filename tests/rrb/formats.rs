@@ -2,11 +2,10 @@
 //! CG is in double precision, so the format affects only the preconditioner and not the accuracy of x. mixed recomputes
 //! its residuals in double precision.
 //!
-//! Every solver here has one thread, because the tests of this file run concurrently; several threads are tested in
-//! teams.rs.
+//! Every solver here has one thread; several threads are tested in same_bits.rs.
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
+use crate::{all_problems, sweep_error, varied};
 
 use common::problems::{
     Random, Stencil, aniso, by_name, checker8, inclusions, neumann_const, neumann_var, poisson, random_m_matrix,
@@ -23,50 +22,11 @@ fn unit_of_storage(precision: &str) -> f64 {
     }
 }
 
-/// Returns a bound of the rounding error of sweeps: two sweeps through a dozen levels, about five operations each, in
-/// double or single precision. Rounding adds to the row sums, never to the couplings, so no condition number enters.
-fn sweep_error(precision: &str) -> f64 {
-    100.0 * if precision == "f64" { f64::EPSILON } else { 2f64.powi(-24) }
-}
-
-/// Returns five and nine points, positive couplings, the Laplacian, land, and a closed basin with coefficients over
-/// three decades.
-fn problems_of(nx: usize, ny: usize) -> Vec<(&'static str, Stencil)> {
-    let mut mixed = random_m_matrix(nx, ny, true, 2);
-    mixed.east.iter_mut().step_by(5).for_each(|v| *v = v.abs() * 0.05);
-    let mut land = random_m_matrix(nx, ny, false, 5);
-    for p in (0..nx * ny).filter(|p| p % 7 == 3 || (p / 3) % 11 == 0) {
-        land.decouple(p % nx, p / nx, 1.0);
-    }
-    let mut problems = vec![
-        ("five points", random_m_matrix(nx, ny, false, 3)),
-        ("nine points", random_m_matrix(nx, ny, true, 3)),
-        ("compensated", mixed),
-        ("laplacian", poisson(nx, ny)),
-        ("land", land),
-    ];
-    if nx * ny > 1 {
-        problems.push(("closed", neumann_var(nx, ny)));
-    }
-    problems
-}
-
-/// Returns the options of the k-th run, which cycle through all spacings, numbers of inner iterations, depths and
-/// paddings.
-fn varied(k: usize) -> String {
-    let spacing = [2, 4, 6][k % 3];
-    let steps = [2, 3, 4, 1][k / 3 % 4];
-    let levels = [40, 0, 40, 7][k % 4];
-    let block = [8, 16][k % 2];
-    format!("cycle_spacing={spacing} cycle_steps={steps} levels={levels} compute_block={block}")
-}
-
 /// A rounded coupling is another weight of the same graph: M differs, as a quadratic form, by at most the sum of the
 /// roundings of all levels. M^-1 is symmetric (V and AMLI are fixed matrices) and positive, also with K.
-#[test]
-fn short_formats_are_spectrally_near_symmetric_and_positive() {
+pub fn short_formats_are_spectrally_near_symmetric_and_positive() {
     for (nx, ny) in [(17, 17), (40, 75), (97, 1), (65, 3), (128, 66)] {
-        for (name, a) in problems_of(nx, ny) {
+        for (name, a) in all_problems(nx, ny) {
             let solver = |precision: &str, cycle: &str, steps: usize| {
                 let options = format!("precision={precision} cycle={cycle} cycle_spacing=2 cycle_steps={steps}");
                 Solver::of(&a, &format!("backend=cpu threads=1 levels=40 compute_block=8 {options}"))
@@ -110,11 +70,10 @@ fn short_formats_are_spectrally_near_symmetric_and_positive() {
 }
 
 /// The fused stages have the iterates of the unfused steps, up to the rounding of the sweeps.
-#[test]
-fn fused_and_unfused_agree_in_every_format_and_cycle() {
+pub fn fused_and_unfused_agree_in_every_format_and_cycle() {
     let mut k = 0;
     for (nx, ny) in [(65, 64), (40, 75), (131, 33), (33, 20), (97, 101)] {
-        for (name, a) in problems_of(nx, ny) {
+        for (name, a) in all_problems(nx, ny) {
             let b = random_rhs(a.len(), 7);
             for (precision, cycle) in formats() {
                 k += 1;
@@ -145,51 +104,9 @@ fn fused_and_unfused_agree_in_every_format_and_cycle() {
     }
 }
 
-/// M is stored relative to a power of two near the largest center. Scaling by a power of two therefore changes no bits,
-/// and any other scale changes no iteration counts. b has its own scaling.
-#[test]
-fn scales_do_not_matter() {
-    let (nx, ny) = (66, 45);
-    for (name, a) in problems_of(nx, ny) {
-        let b = random_rhs(a.len(), 3);
-        for (precision, cycle) in formats() {
-            for norm in ["norm=true2", PAPERS_NORM] {
-                let options =
-                    format!("backend=cpu threads=1 precision={precision} cycle={cycle} cycle_spacing=2 {norm}");
-                let plain = run(&a, &b, &options);
-                assert_eq!(plain.status, status::OK, "{name} {options}");
-                for (of_a, of_b) in
-                    [(4f64.powi(249), 4f64.powi(-249)), (4f64.powi(-249), 1.0), (4f64.powi(-100), 4f64.powi(150))]
-                {
-                    let mut scaled = a.clone();
-                    scaled.scale(of_a);
-                    let rhs: Vec<f64> = b.iter().map(|v| v * of_b).collect();
-                    let other = run(&scaled, &rhs, &options);
-                    let back: Vec<f64> = other.x.iter().map(|v| v / of_b * of_a).collect();
-                    let what = format!("{name} {options} A*{of_a:e} b*{of_b:e}");
-                    assert!(bits(&other.history) == bits(&plain.history) && bits(&back) == bits(&plain.x), "{what}");
-                    assert_eq!((other.lambda_min, other.lambda_max), (plain.lambda_min, plain.lambda_max), "{what}");
-                }
-                for (of_a, of_b) in [(1e150, 1e-150), (1e-150, 1e150), (1e-150, 1.0)] {
-                    let mut scaled = a.clone();
-                    scaled.scale(of_a);
-                    let rhs: Vec<f64> = b.iter().map(|v| v * of_b).collect();
-                    let other = run(&scaled, &rhs, &options);
-                    let what = format!("{name} {options} A*{of_a:e} b*{of_b:e}");
-                    assert_eq!(other.status, status::OK, "{what}");
-                    // Other mantissas round to another M, which is equally close.
-                    let counts = (other.iterations, plain.iterations);
-                    assert!(counts.0.abs_diff(counts.1) <= 1, "{what}: {counts:?} iterations");
-                }
-            }
-        }
-    }
-}
-
 /// lambda_min, lambda_max and the tested norm refer to M, not to M divided by its unit; the test computes them
 /// independently.
-#[test]
-fn norms_do_not_know_the_unit() {
+pub fn norms_do_not_know_the_unit() {
     // Centers far from a power of two and from one.
     for scale in [1.0, 3e-7, 5e9] {
         let mut a = random_m_matrix(60, 45, true, 3);
@@ -231,8 +148,7 @@ fn norms_do_not_know_the_unit() {
 
 /// Convergence refers to the caller's matrix, here in twice the working precision. If rounding or the format prevents
 /// it, the result is "not converged", never an error or a false convergence report.
-#[test]
-fn success_is_never_false() {
+pub fn success_is_never_false() {
     let cases = [
         ("inclusions 1e6", inclusions(64, 1e6)),
         ("inclusions 1e-6", inclusions(64, 1e-6)),
@@ -243,9 +159,10 @@ fn success_is_never_false() {
         ("nine points", random_m_matrix(60, 50, true, 5)),
         ("closed", neumann_var(60, 50)),
     ];
-    for (name, a) in &cases {
-        for (precision, cycle) in formats() {
-            this_success_is_true(name, a, &format!("precision={precision} cycle={cycle}"));
+    // One cycle per format and case, in turn.
+    for (k, (name, a)) in cases.iter().enumerate() {
+        for (p, precision) in PRECISIONS.into_iter().enumerate() {
+            this_success_is_true(name, a, &format!("precision={precision} cycle={}", CYCLES[(k + p) % 3]));
         }
     }
     // The choice of `auto`, which is bf16 for this size.
@@ -286,8 +203,7 @@ fn this_success_is_true(name: &str, a: &Stencil, options: &str) {
 }
 
 /// A guess may be arbitrarily poor: residuals are scaled into the range of the sweeps.
-#[test]
-fn far_guesses() {
+pub fn far_guesses() {
     for (name, a) in [("regular", random_m_matrix(60, 45, false, 5)), ("closed", neumann_var(60, 45))] {
         let b = without_mean(random_rhs(a.len(), 6));
         for (precision, cycle) in formats() {
@@ -336,8 +252,7 @@ fn far_guess(solver: &Solver, a: &Stencil, b: &[f64], far: f64, what: &str) {
 }
 
 /// For an arbitrarily small A, the quality of a guess counts as for an A of magnitude one.
-#[test]
-fn near_guesses_of_small_matrices() {
+pub fn near_guesses_of_small_matrices() {
     let b = random_rhs(130 * 130, 6);
     for (precision, cycle) in formats() {
         let counts = [1.0, 2f64.powi(-120)].map(|factor| {
@@ -355,8 +270,7 @@ fn near_guesses_of_small_matrices() {
 
 /// Pivots whose ratio to the largest center is below the range of single precision are an error for explicit short
 /// formats, with a suggestion. The automatic choice uses f64.
-#[test]
-fn contrasts_beyond_short_formats() {
+pub fn contrasts_beyond_short_formats() {
     let (nx, ny) = (160, 110);
     for nine in [false, true] {
         let a = side_by_side(nx, ny, nine, 1e-45);
@@ -388,8 +302,7 @@ fn nearly_closed(nx: usize, ny: usize, part: f64) -> Stencil {
 /// CG in single precision needs the iterations of double precision, on easy systems and on hard ones. Hundreds of
 /// iterations without a smaller residual must not cause a restart. On nearly singular systems, rounding of the first
 /// large p leaves a constant in r, which must be removed at once.
-#[test]
-fn single_precision_keeps_the_counts() {
+pub fn single_precision_keeps_the_counts() {
     let cases = [
         ("poisson", poisson(200, 200)),
         ("one center by 1e-2", nearly_closed(130, 130, 1e-2)),
@@ -422,8 +335,7 @@ fn single_precision_keeps_the_counts() {
 
 /// More nearly singular than in `single_precision_keeps_the_counts`: steps along a p that consisted of rounding once
 /// grew until they overflowed. A solve must end, and report how it ended.
-#[test]
-fn single_precision_does_not_run_away() {
+pub fn single_precision_does_not_run_away() {
     for (nx, ny) in [(128, 128), (128, 200), (200, 200)] {
         for part in [1e-5, 1e-6, 1e-7, 1e-8] {
             let a = nearly_closed(nx, ny, part);
@@ -469,8 +381,7 @@ fn single_precision_does_not_run_away() {
 
 /// The choices of `auto` and the results about them: AMLI if two inner iterations pay, otherwise V, never K; short
 /// formats if memory traffic matters, f64 for small grids and for contrasts near the limits of the range.
-#[test]
-fn automatic_choices() {
+pub fn automatic_choices() {
     let (f64_, bf16, mixed, v, amli) = (1, 3, 4, 1, 2);
     let mut wrong = Vec::new();
     for (name, cycle) in [
@@ -533,8 +444,7 @@ fn automatic_choices() {
 }
 
 /// If `auto` ends with the V-cycle, its results equal those of `cycle=v`.
-#[test]
-fn v_by_choice_is_v_as_asked() {
+pub fn v_by_choice_is_v_as_asked() {
     for threads in [1, 2] {
         let (a, b) = by_name("random_1e3", 255, 255);
         let [auto, asked] = ["", "cycle=v precision=mixed"]
@@ -557,8 +467,7 @@ fn v_by_choice_is_v_as_asked() {
 
 /// Bytes per unknown, mostly of a 5-point matrix, including the handle's copy; on smaller grids, borders and padding
 /// weigh more.
-#[test]
-fn memory_per_unknown() {
+pub fn memory_per_unknown() {
     for (nx, ny) in [(2047, 2047), (1023, 1023), (1201, 1001)] {
         let a = poisson(nx, ny);
         for (precision, most) in [("f64", 140.0), ("bf16", 110.0), ("mixed", 110.0)] {

@@ -1,14 +1,13 @@
 //! Wrong calls. Each returns its status and error message, leaves outputs and handle as documented, and does not end
 //! the program.
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 #[path = "misuse_options.rs"]
 mod options;
 
 use common::problems::{Stencil, fe_aniso, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::*;
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
 const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
@@ -245,10 +244,15 @@ fn a_failed_factorize_leaves_no_factorization() {
         let mut x = vec![1.0; 30];
         solver.solve(&random_rhs(30, 1), &mut x).unwrap_err().expect(status::STATE, &["rrb_factorize", "failed"]);
         assert_alive(&solver, &a);
+        // SAFETY: a live handle; NULL is what is tested.
+        let failed = outcome(unsafe { rrb_factorize(solver.handle, null(), null(), null(), null(), null()) });
+        failed.unwrap_err().expect(status::NULL, &["center"]);
+        solver.solve(&random_rhs(30, 1), &mut x).unwrap_err().expect(status::STATE, &["rrb_factorize"]);
+        assert_alive(&solver, &a);
     }
 }
 
-/// b and x, r and z, x and y must not overlap; adjacent parts of one array are allowed.
+/// b and x, r and z, x and y must not overlap, nor may x and any input of `rrb_solve_once`; adjacent parts of one array are allowed.
 #[test]
 fn overlapping_arrays() {
     let (solver, _) = good("");
@@ -271,6 +275,18 @@ fn overlapping_arrays() {
             both.fill(1.0);
         }
     }
+    // x of `rrb_solve_once` is compared with every input before any computation.
+    let a = poisson(6, 5);
+    let mut arrays = [a.center.clone(), a.east.clone(), a.north.clone(), random_rhs(30, 1)];
+    let before = arrays.clone();
+    for k in 0..4 {
+        let p: Vec<*mut f64> = arrays.iter_mut().map(|v| v.as_mut_ptr()).collect();
+        // SAFETY: arrays of 6 x 5 values.
+        let result =
+            unsafe { rrb_solve_once(6, 5, p[0], p[1], p[2], null(), null(), p[3], p[k], 1e-6, 100, null_mut()) };
+        outcome(result).unwrap_err().expect(status::ARGUMENT, &["overlap", "x"]);
+    }
+    assert!(arrays.iter().zip(&before).all(|(a, b)| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())));
 }
 
 #[test]
@@ -481,50 +497,6 @@ fn node_in(sentence: &str) -> (usize, usize) {
         Some((i.parse().ok()?, j.parse().ok()?))
     });
     inner.unwrap_or_else(|| panic!("no node in: {sentence}"))
-}
-
-/// A is indefinite but M is not: CG detects this, reports the iteration, and leaves x unchanged.
-#[test]
-fn breakdown_leaves_x() {
-    // Positive couplings are compensated in M, which is diagonal and positive, while A has the eigenvalues 1 +- 1.8.
-    let chain = Stencil::constant(30, 1, 1.0, 0.9, 0.0, None);
-    let nine = Stencil::constant(9, 8, 2.0, 0.3, 0.3, Some((0.9, 0.9)));
-    for a in [chain, nine] {
-        for backend in BACKENDS {
-            for norm in ["true2", "preconditioned"] {
-                let solver = Solver::of(&a, &format!("{backend} norm={norm}"));
-                assert!(solver.int(key::INFO_COMPENSATED_COUPLINGS) > 0);
-                let guess = random_rhs(a.len(), 3);
-                let mut x = guess.clone();
-                let failure = solver.solve(&random_rhs(a.len(), 2), &mut x).unwrap_err();
-                failure.expect(status::BREAKDOWN, &["p'Ap", "iteration"]);
-                assert_eq!(x, guess);
-            }
-        }
-    }
-}
-
-unsafe extern "C-unwind" fn panicking_monitor(_: *mut c_void, iteration: i64, _: f64) -> i32 {
-    assert!(iteration < 2, "the monitor of a test gives up");
-    0
-}
-
-/// A panic in a callback becomes an error. (`environment.rs` tests that nothing is printed.)
-#[test]
-fn panic_in_a_monitor() {
-    for backend in BACKENDS {
-        let a = poisson(20, 20);
-        let solver = Solver::of(&a, backend);
-        // SAFETY: a live handle.
-        outcome(unsafe { rrb_set_monitor(solver.handle, Some(panicking_monitor), null_mut()) }).unwrap();
-        let mut x = vec![0.0; 400];
-        let failure = solver.solve(&random_rhs(400, 1), &mut x).unwrap_err();
-        failure.expect(status::INTERNAL, &["monitor", "gives up"]);
-        assert!(x.iter().all(|v| v.is_finite()));
-        // SAFETY: a live handle.
-        outcome(unsafe { rrb_set_monitor(solver.handle, None, null_mut()) }).unwrap();
-        assert_alive(&solver, &a);
-    }
 }
 
 /// A solution beyond the range of doubles, or an excessive guess, must not be reported as success.

@@ -1,8 +1,8 @@
 //! Wrong options, and options that request unavailable features.
 
+use super::{BACKENDS, assert_alive, good};
 use crate::common::problems::*;
 use crate::common::*;
-use crate::{BACKENDS, assert_alive, good};
 use std::ptr::{null, null_mut};
 
 #[test]
@@ -26,6 +26,11 @@ fn unknown_options() {
     let mut value = 0;
     // SAFETY: a live handle, `value` outlives the call.
     outcome(unsafe { rrb_get_int(solver.handle, 4321, &mut value) }).unwrap_err().expect(status::OPTION, &["4321"]);
+    for (key, nearest) in [(1015, "RRB_INFO_CUDA_KERNELS"), (214, "RRB_OPT_SWITCH_MEMORY"), (99, "RRB_OPT_BACKEND")] {
+        // SAFETY: as above.
+        let failed = outcome(unsafe { rrb_get_int(solver.handle, key, &mut value) });
+        failed.unwrap_err().expect(status::OPTION, &[nearest]);
+    }
     // Access of the wrong kind is an error that suggests the right function.
     // SAFETY: as above.
     outcome(unsafe { rrb_get_int(solver.handle, key::REL_TOL, &mut value) })

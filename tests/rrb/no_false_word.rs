@@ -1,9 +1,7 @@
 //! Systems for which a residual or a status was once wrong, with the correct results. Residuals are recomputed in twice
 //! the working precision (tests/problems/src/system.rs). tests/rrb/truth.rs searches for further systems at random.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::problems::system::{System, norm2, norm2_of_sizes, twice as unit};
 use common::problems::twice::{Twice, exponent, scaled};
 use common::problems::{Stencil, random_m_matrix, random_rhs};

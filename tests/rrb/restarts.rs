@@ -5,9 +5,7 @@
 //! the product A x have rounding errors of that magnitude. The recurred residual does not contain them. Each restart
 //! begins closer to the solution by that factor.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::problems::{Stencil, random_field, random_m_matrix, random_rhs, without_mean};
 use common::*;
 

@@ -16,25 +16,16 @@ mod judge;
 
 use common::problems::Stencil;
 use common::problems::cases::{self, BRANCHES, Case, JUNK, Restart};
+use common::truth::{Cases, variable};
 use common::{Failure, Solver, bits, key, outcome, padded, rrb_set_monitor, status, unpadded};
 use judge::{Judge, SMALL_ROW_SUMS, Told, Verdict};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Smallest share of each branch: 200 of 20,000 cases.
 const SHARE: f64 = 0.01;
-/// Number of concurrent cases.
-const THREADS: usize = 2;
-
-fn variable<T: std::str::FromStr>(name: &str, default: T) -> T {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
-        Err(_) => default,
-    }
-}
 
 /// Calls of the monitor, and the iteration at which it stops.
 struct Watch {
@@ -123,7 +114,7 @@ fn run(case: &Case, verdict: &mut Verdict) -> String {
             let told = Told::of(&solver, status, cycle);
             check_watch(&solver, &seen, status, &told, case.options.contains("backend=cuda"), verdict);
             judge.ended(&solver, &told, &guess, &x, verdict);
-            if variable("RRBSOLVER_TRUTH_CASE", u64::MAX) == case.number {
+            if variable("RRBSOLVER_TRUTH_CASE") == Some(case.number) {
                 println!("{told:?}\nhistory {:?}\nguess {:?}\nx {:?}", solver.history(), &guess, &x);
             }
             format!("solve: {status}, reason {}", told.reason)
@@ -216,7 +207,7 @@ impl Summary {
             let first: Vec<String> = numbers.iter().take(6).map(u64::to_string).collect();
             println!("  {:6}  {class}: worst {worst:.3e} (case {number}); cases {}", all.len(), first.join(", "));
         }
-        let show = variable("RRBSOLVER_TRUTH_SHOW", 20);
+        let show = variable("RRBSOLVER_TRUTH_SHOW").unwrap_or(20);
         for (number, text) in self.failing.iter().take(show) {
             println!("  case {number}, {text}");
         }
@@ -225,41 +216,23 @@ impl Summary {
 
 #[test]
 fn random_systems() {
-    let cases = variable("RRBSOLVER_TRUTH_CASES", 20_000u64);
-    let seed = variable("RRBSOLVER_TRUTH_SEED", 1u64);
+    let all = Cases::of_environment(20_000);
+    let (cases, alone) = (all.count, all.alone);
     let backend = std::env::var("RRBSOLVER_TRUTH_BACKEND").unwrap_or_else(|_| "cpu".to_owned());
-    let alone: Option<u64> = std::env::var("RRBSOLVER_TRUTH_CASE").ok().map(|text| text.parse().expect("a number"));
-    let (next, summary) = (AtomicU64::new(alone.unwrap_or(0)), Mutex::new(Summary::default()));
-    let end = alone.map_or(cases, |number| number + 1);
-    std::thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= end {
-                        return;
-                    }
-                    let case = cases::make(seed, number, &backend);
-                    let mut verdict = Verdict::default();
-                    let ending = run(&case, &mut verdict);
-                    if alone.is_some() {
-                        println!(
-                            "{}\ncenter {:?}\neast {:?}\nnorth {:?}\ncorners {:?}\nb {:?}",
-                            describe(&case),
-                            case.a.center,
-                            case.a.east,
-                            case.a.north,
-                            case.a.corners,
-                            case.b
-                        );
-                    }
-                    add(&mut summary.lock().expect("no panic"), &case, ending, verdict);
-                }
-            });
+    let summary = Mutex::new(Summary::default());
+    all.each(|number| {
+        let case = cases::make(all.seed, number, &backend);
+        let mut verdict = Verdict::default();
+        let ending = run(&case, &mut verdict);
+        if alone.is_some() {
+            let Case { a, b, .. } = &case;
+            println!("{}\ncenter {:?}\neast {:?}\nnorth {:?}", describe(&case), a.center, a.east, a.north);
+            println!("corners {:?}\nb {b:?}", a.corners);
         }
+        add(&mut summary.lock().expect("no panic"), &case, ending, verdict);
     });
     let summary = summary.into_inner().expect("no panic");
-    summary.print(end - alone.unwrap_or(0));
+    summary.print(if alone.is_some() { 1 } else { cases });
     if alone.is_none() && backend == "cpu" {
         let least = (SHARE * cases as f64) as usize;
         // A small number of cases need not cover all branches.

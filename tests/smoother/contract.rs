@@ -1,9 +1,7 @@
 //! Reports to callers of `smoother_`: missing options and results, unavailable block solvers, calls without sweeps, and
 //! status texts.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::smoother::*;
 use common::{Failure, max_difference, outcome, rrbsolver_status_string, status};
 use std::ffi::{CStr, c_void};

@@ -1,9 +1,7 @@
 //! Properties of block relaxation on the CPU: cuts, thread counts and block solvers. Requirements on every backend are
 //! in conformance.rs.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::smoother::*;
 use common::{outcome, status};
 use std::ffi::c_void;

@@ -1,8 +1,6 @@
 //! Wrong calls of the `smoother_` family. Each returns its status and error message, and the handle remains usable.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::smoother::*;
 use common::{outcome, status};
 use std::ptr::{null, null_mut};

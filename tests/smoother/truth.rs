@@ -14,12 +14,10 @@ mod common;
 use common::dense::Dense;
 use common::problems::cases::smoother::{self, Case, KINDS};
 use common::smoother::*;
+use common::truth::Cases;
 use common::{Failure, max_abs, norm2, status};
 use std::collections::BTreeMap;
-
-fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
+use std::sync::Mutex;
 
 /// Returns (offset, entry) of the stencil.
 fn offsets(stencil: &[f64]) -> Vec<([i64; 3], f64)> {
@@ -345,13 +343,11 @@ const LEAST: [(&str, f64); 9] = [
 
 #[test]
 fn random_stencils() {
-    let seed = variable("RRBSOLVER_TRUTH_SEED").unwrap_or(1);
-    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(2000u64);
-    let alone: Option<u64> = variable("RRBSOLVER_TRUTH_CASE");
-    let (mut counts, mut wrong) = (BTreeMap::<String, u64>::new(), Vec::new());
-    for number in alone.map_or(0..cases, |number| number..number + 1) {
-        let case = smoother::make(seed, number);
-        *counts.entry(case.kind.to_owned()).or_default() += 1;
+    let all = Cases::of_environment(2000);
+    let (cases, alone) = (all.count, all.alone);
+    let results = Mutex::new((BTreeMap::<String, u64>::new(), BTreeMap::new()));
+    all.each(|number| {
+        let case = smoother::make(all.seed, number);
         let patches: Vec<_> = case.level.lower.iter().zip(&case.level.size).collect();
         let text = || {
             format!(
@@ -362,11 +358,18 @@ fn random_stencils() {
         if alone.is_some() {
             println!("{}", text());
         }
-        match run(&case, number) {
+        let found = run(&case, number);
+        let (counts, wrong) = &mut *results.lock().expect("no panic");
+        *counts.entry(case.kind.to_owned()).or_default() += 1;
+        match found {
             Ok(classes) => classes.into_iter().for_each(|class| *counts.entry(class).or_default() += 1),
-            Err(what) => wrong.push(format!("case {number}: {what}\n      {}", text())),
+            Err(what) => {
+                wrong.insert(number, format!("case {number}: {what}\n      {}", text()));
+            }
         }
-    }
+    });
+    let (counts, wrong) = results.into_inner().expect("no panic");
+    let wrong: Vec<String> = wrong.into_values().collect();
     println!("{counts:#?}");
     assert!(wrong.is_empty(), "{} cases are wrong:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
     let least = LEAST.into_iter().chain(KINDS.iter().map(|&kind| (kind, 0.02)));

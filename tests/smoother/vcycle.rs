@@ -15,9 +15,7 @@
 //!
 //! With both, all rows agree to 0.3 %, and rows that are not staggered to all their digits.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::outcome;
 use common::smoother::*;
 use std::ffi::c_void;

@@ -1,8 +1,6 @@
 //! Files of the `sparse_` family: accepted input, errors with line and reason, and bitwise identical round trips.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::sparse::*;
 use common::{Failure, rrbsolver_set_log, status};
 use std::ffi::{CStr, c_char, c_void};

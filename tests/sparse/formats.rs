@@ -1,8 +1,6 @@
 //! Storage formats of the `sparse_` family: their arrays, round trips, and products compared with plain sums.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::sparse::*;
 use common::status;
 use proptest::prelude::*;

@@ -1,8 +1,7 @@
 //! Solves with general matrices: bitwise identity for any number of threads, choices of `auto`, true results, and
 //! effects of options.
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common;
 #[path = "eigenvalues.rs"]
 mod eigenvalues;
 

@@ -1,9 +1,7 @@
 //! Wrong calls of the `sparse_` family. Each returns its status and error message, leaves outputs and handle as
 //! documented, and does not end the program.
 
-#[path = "../common/mod.rs"]
-mod common;
-
+use crate::common;
 use common::sparse::*;
 use common::{Failure, outcome, status};
 use std::ffi::c_void;

@@ -17,18 +17,11 @@ mod judge;
 use common::problems::cases::sparse::{self, By, Case, FEATURES, KINDS};
 use common::problems::sparse::Entry;
 use common::sparse::{Solver, key};
+use common::truth::{Cases, variable};
 use common::{Failure, bits, last_error, status};
 use judge::{Event, Judge, NUMBERS, vector};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Number of concurrent cases.
-const THREADS: usize = 2;
-
-fn variable<T: std::str::FromStr>(name: &str) -> Option<T> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
-}
 
 fn create(case: &Case, entries: &[Entry]) -> Solver {
     let values: Vec<f64> = entries.iter().map(|entry| entry.2).collect();
@@ -197,32 +190,23 @@ fn results() -> Vec<String> {
 
 #[test]
 fn random_systems() {
-    let seed = variable("RRBSOLVER_TRUTH_SEED").unwrap_or(1);
-    let cases = variable("RRBSOLVER_TRUTH_CASES").unwrap_or(2000u64);
-    let alone: Option<u64> = variable("RRBSOLVER_TRUTH_CASE");
-    let (next, summary) = (AtomicU64::new(alone.unwrap_or(0)), Mutex::new(Summary::default()));
-    let end = alone.map_or(cases, |number| number + 1);
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= end {
-                return;
-            }
-            let case = sparse::make(seed, number);
-            if alone.is_some() {
-                println!("{}\n{:?}\nb {:?}\nguess {:?}", describe(&case), case.entries, case.b, case.guess);
-            }
-            let judged = judge(&case);
-            let mut summary = summary.lock().expect("no panic");
-            let features = case.features.iter().chain([&case.kind]).map(|name| (*name).to_owned());
-            let classes = features.chain(judged.clone().unwrap_or_default());
-            classes.for_each(|class| *summary.counts.entry(class).or_default() += 1);
-            if let Err(text) = judged {
-                summary.wrong.insert(number, format!("case {number}: {}\n      {text}", describe(&case)));
-            }
+    let all = Cases::of_environment(2000);
+    let (cases, alone) = (all.count, all.alone);
+    let summary = Mutex::new(Summary::default());
+    all.each(|number| {
+        let case = sparse::make(all.seed, number);
+        if alone.is_some() {
+            println!("{}\n{:?}\nb {:?}\nguess {:?}", describe(&case), case.entries, case.b, case.guess);
         }
-    };
-    std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
+        let judged = judge(&case);
+        let mut summary = summary.lock().expect("no panic");
+        let features = case.features.iter().chain([&case.kind]).map(|name| (*name).to_owned());
+        let classes = features.chain(judged.clone().unwrap_or_default());
+        classes.for_each(|class| *summary.counts.entry(class).or_default() += 1);
+        if let Err(text) = judged {
+            summary.wrong.insert(number, format!("case {number}: {}\n      {text}", describe(&case)));
+        }
+    });
     let Summary { counts, wrong } = summary.into_inner().expect("no panic");
     println!("{counts:#?}");
     let shown: Vec<&str> = wrong.values().take(variable("RRBSOLVER_TRUTH_SHOW").unwrap_or(20)).map(|w| &**w).collect();

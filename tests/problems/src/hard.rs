@@ -6,6 +6,7 @@
 use crate::Stencil;
 
 /// A system of the suite.
+#[derive(Clone)]
 pub struct System {
     /// Name in the suite.
     pub name: String,

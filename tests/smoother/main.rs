@@ -1,0 +1,9 @@
+//! Tests of the `smoother_` family on the host, as one program: a program per file would link the library as often.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod contract;
+mod methods;
+mod misuse;
+mod vcycle;
