@@ -4,28 +4,35 @@ use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
-use std::ops::Index;
+use std::ops::{Index, Range};
 
 /// Array of one colour of a grid (see [`Layout`]); an absent array has no memory. The border between two rows is one
 /// block wide: it is the right border of a row and the left border of the next row. A clone refers to the same memory.
+///
+/// Most fields have 32 bits, because a grid has hundreds of arrays and is built on the stack.
 #[derive(Clone)]
 pub struct Area<T = f64> {
     values: Shared<T>,
-    stride: usize,
-    cx: usize,
-    /// Border width in values. `block` and `from` have 32 bits, because a grid has hundreds of arrays and is built on
-    /// the stack.
+    stride: u32,
+    cx: u32,
+    /// Border width in values.
     block: u32,
     /// First stored row J.
     from: u32,
+    /// First and last + 1 of the rows that share the memory of [`RING`] rows (see [`Area::with_ring`]).
+    ring: [u32; 2],
 }
+
+/// Number of rows in the ring of an array. While row J is computed, the factorization reads rows J - 3 to J - 1.
+const RING: isize = 4;
 
 impl<T: Number> Area<T> {
     /// Allocates an array of zeros.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
         let stride = layout.cx + layout.block;
         let values = Shared::zeroed((layout.to - layout.from + 2) * stride + layout.block)?;
-        Ok(Self { values, stride, block: layout.block as u32, cx: layout.cx, from: layout.from as u32 })
+        let [stride, block, cx, from] = [stride, layout.block, layout.cx, layout.from].map(|n| n as u32);
+        Ok(Self { values, stride, block, cx, from, ring: [0; 2] })
     }
 
     /// Allocates an array of zeros, or returns an absent array.
@@ -35,10 +42,18 @@ impl<T: Number> Area<T> {
 
     /// Returns an array without memory, for methods that do not need it.
     pub fn absent() -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, from: 0 })
+        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, from: 0, ring: [0; 2] })
+    }
+
+    /// Returns the same memory, but row J of `rows` is stored where row start + (J - start) mod [`RING`] is stored. A
+    /// thread that needs few of its rows at a time thus keeps them in a cache.
+    pub fn with_ring(&self, rows: &Range<usize>) -> Self {
+        Self { ring: [rows.start as u32, rows.end as u32], ..self.clone() }
     }
 
     fn start(&self, row: isize, shift: isize) -> usize {
+        let [first, end] = self.ring.map(|row| row as isize);
+        let row = if (first..end).contains(&row) { first + (row - first) % RING } else { row };
         let start = (row + 1 - self.from as isize) * self.stride as isize + self.block as isize + shift;
         // The border consists of the rows -1 and cy and of `block` columns on either side.
         debug_assert!(start >= 0);
@@ -48,8 +63,8 @@ impl<T: Number> Area<T> {
     /// Returns the same memory with another number type, or `None` if the sizes of the types differ. Generic code thus
     /// finds out whether the arrays of a storage format are doubles.
     pub fn of_type<U: Number>(&self) -> Option<Area<U>> {
-        let Self { stride, cx, block, from, .. } = *self;
-        Some(Area { values: self.values.of_type()?, stride, cx, block, from })
+        let Self { stride, cx, block, from, ring, .. } = *self;
+        Some(Area { values: self.values.of_type()?, stride, cx, block, from, ring })
     }
 
     /// Returns the index of the value (I, J) in the array.
@@ -81,7 +96,7 @@ impl<T: Number> Area<T> {
     /// No thread may write this row while the slice is used.
     pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice(self.start(row as isize, shift), self.cx) }
+        unsafe { self.values.slice(self.start(row as isize, shift), self.cx as usize) }
     }
 
     /// Returns the cx values of row J - 1 from column I = shift on.
@@ -90,7 +105,7 @@ impl<T: Number> Area<T> {
     /// No thread may write row J - 1 while the slice is used.
     pub unsafe fn below(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx) }
+        unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx as usize) }
     }
 
     /// Returns cx + 1 values of row J: the compute area and the first border value.
@@ -99,7 +114,7 @@ impl<T: Number> Area<T> {
     /// No thread may write this row or the border to its right while the slice is used.
     pub unsafe fn longer_row(&self, row: usize) -> &[T] {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice(self.start(row as isize, 0), self.cx + 1) }
+        unsafe { self.values.slice(self.start(row as isize, 0), self.cx as usize + 1) }
     }
 
     /// Returns the cx values of row J from column I = shift on, for writing.
@@ -111,7 +126,7 @@ impl<T: Number> Area<T> {
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
     pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice_mut(self.start(row as isize, shift), self.cx) }
+        unsafe { self.values.slice_mut(self.start(row as isize, shift), self.cx as usize) }
     }
 
     /// Returns the size in bytes.
@@ -134,12 +149,12 @@ impl<T: Number> Area<T> {
     /// # Safety
     /// No other thread may use these rows meanwhile.
     pub unsafe fn fill_row(&self, row: usize, to: usize, value: T) {
-        let place = row - self.from as usize;
+        let (place, stride) = (row - self.from as usize, self.stride as usize);
         let (first, last) = (place + usize::from(place > 0), place + 1 + usize::from(row + 1 == to));
         // The right border of a row is the left border of the next row, so only the last row fills it.
         let behind = if row + 1 == to { self.block as usize } else { 0 };
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice_mut(first * self.stride, (last + 1 - first) * self.stride + behind) }.fill(value);
+        unsafe { self.values.slice_mut(first * stride, (last + 1 - first) * stride + behind) }.fill(value);
     }
 }
 
@@ -154,7 +169,7 @@ impl<R: Real + Number> Area<R> {
         }
         let (start, block) = (self.start(row as isize, 0), self.block as usize);
         // SAFETY: by the safety contract of this function.
-        let sides = unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx, block)] };
+        let sides = unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx as usize, block)] };
         sides.iter().all(|side| side.iter().all(|v| v.wide() == 0.0))
     }
 }
@@ -205,6 +220,12 @@ impl<T: Number> Four<T> {
     pub fn of_type<U: Number>(&self) -> Option<Four<U>> {
         let Self { r1, r2, b1, b2 } = self;
         Some(Four { r1: r1.of_type()?, r2: r2.of_type()?, b1: b1.of_type()?, b2: b2.of_type()? })
+    }
+
+    /// See [`Area::with_ring`].
+    pub fn with_ring(&self, rows: &Range<usize>) -> Self {
+        let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|area| area.with_ring(rows));
+        Self { r1, r2, b1, b2 }
     }
 
     /// Sets all values to zero, including padding and border.

@@ -240,13 +240,13 @@ for_each_isa! {
     /// sum_r (a_br h_r) a_rb'. The order of `links` is west, east, south, north.
     fn skew_couplings<F: Format>(
         southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
-        keeps: f64, links: [Link<F::Stored>; 4], unit: f64
+        from_zero: bool, keeps: f64, links: [Link<F::Stored>; 4], unit: f64
     ) {
         let n = southwest.len();
         let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
         let links = [cut_link(links[0], n), cut_link(links[1], n), cut_link(links[2], n), cut_link(links[3], n)];
         for i in 0..n {
-            let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
+            let t = if from_zero { [0.0; 4] } else { [southwest[i], southeast[i], northwest[i], northeast[i]] };
             [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, keeps, &links, i, unit);
         }
     }

@@ -54,7 +54,7 @@ impl<'a, F: Format> Levels<'a, F> {
             unsafe {
                 let (center, straight) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
                 let corners = nine_points.then(|| m.corners.couplings(colour, row));
-                row_sums(grid.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
+                row_sums(self.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
             }
         }
         let couplings = |source: &Area, target: &mut [f64]| {
@@ -100,7 +100,7 @@ impl<'a, F: Format> Levels<'a, F> {
         };
         if let Some(inner) = &grid.recursion {
             for colour in Colour::ALL {
-                keep(&grid.excess[colour], &inner.excess[colour]);
+                keep(&self.excess[colour], &inner.excess[colour]);
             }
             keep_all(&grid.red_diagonal.of, &inner.corners.red.of);
             keep_all(&grid.black_diagonal.of, &inner.corners.black.of);
@@ -125,7 +125,7 @@ impl<'a, F: Format> Levels<'a, F> {
             if loss > 0.0 && !self.exact {
                 for colour in [Colour::B1, Colour::B2] {
                     let lumped = grid.black_diagonal.couplings(colour, row);
-                    lose(grid.excess[colour].row_mut(row, 0), loss, lumped);
+                    lose(self.excess[colour].row_mut(row, 0), loss, lumped);
                 }
             }
         }
@@ -143,7 +143,7 @@ impl<'a, F: Format> Levels<'a, F> {
             // SAFETY: by the safety contract of this function; no thread writes the border.
             unsafe {
                 if self.exact {
-                    let (excess, inverse) = (grid.excess[colour].row_mut(row, 0), grid.inverse[colour].row_mut(row, 0));
+                    let (excess, inverse) = (self.excess[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0));
                     let m = &self.k.matrix;
                     let (center, a) = (m.center[colour].row(row, 0), m.straight.couplings(colour, row));
                     exact_pivots(inverse, excess, center, a, self.setup.zero_row_sum);
@@ -154,7 +154,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 }
                 let kept = grid.sweep.straight.couplings(colour, row);
                 let lumped =
-                    corners.map_or([grid.inverse[colour].below(grid.layout.from, 0); 4], |d| d.couplings(colour, row));
+                    corners.map_or([self.inverse[colour].below(grid.layout.from, 0); 4], |d| d.couplings(colour, row));
                 self.eliminate(colour, row, kept, lumped, scratch)?;
             }
         }
@@ -178,8 +178,8 @@ impl<'a, F: Format> Levels<'a, F> {
         // SAFETY: by the safety contract of this function.
         let out = unsafe {
             PivotRow::<F> {
-                excess: &mut grid.excess[colour].row_mut(row, 0)[columns.clone()],
-                inverse: &mut grid.inverse[colour].row_mut(row, 0)[columns.clone()],
+                excess: &mut self.excess[colour].row_mut(row, 0)[columns.clone()],
+                inverse: &mut self.inverse[colour].row_mut(row, 0)[columns.clone()],
                 stored: grid
                     .short()
                     .map_or(&mut [][..], |short| &mut short.pivot[colour].row_mut(row, 0)[columns.clone()]),
@@ -207,13 +207,13 @@ impl<'a, F: Format> Levels<'a, F> {
                 return self.schur_diagonal(row, scratch);
             }
             for colour in [Colour::B1, Colour::B2] {
-                let (a, t) = (straight.couplings(colour, row), grid.excess.straight(colour, row));
-                subtract_couplings::<F>(grid.excess[colour].row_mut(row, 0), a, t, unit);
+                let (a, t) = (straight.couplings(colour, row), self.excess.straight(colour, row));
+                subtract_couplings::<F>(self.excess[colour].row_mut(row, 0), a, t, unit);
             }
             let [southwest, southeast, northwest, northeast] =
                 [0, 1, 2, 3].map(|k| grid.black_diagonal.of[k].row_mut(row, 0));
             let (keeps, links) = (self.setup.black_keeps(), self.links(straight, row));
-            skew_couplings::<F>(southwest, southeast, northwest, northeast, keeps, links, unit);
+            skew_couplings::<F>(southwest, southeast, northwest, northeast, false, keeps, links, unit);
             if let Some(short) = grid.short() {
                 for (source, target) in grid.black_diagonal.of.iter().zip(&short.diagonal.of) {
                     store::<F>(target.row_mut(row, 0), source.row(row, 0), unit);
@@ -226,8 +226,8 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// As for `skew`.
-    unsafe fn links<T: Number>(&self, straight: &'a Straight<T>, row: usize) -> [Link<'a, T>; 4] {
-        let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&self.grid.inverse.r1, &self.grid.inverse.r2));
+    unsafe fn links<'s, T: Number>(&'s self, straight: &'s Straight<T>, row: usize) -> [Link<'s, T>; 4] {
+        let ((r1, r2), (h1, h2)) = ((&straight.r1, &straight.r2), (&self.inverse.r1, &self.inverse.r2));
         // SAFETY: by the safety contract of this function.
         unsafe {
             [
@@ -260,9 +260,9 @@ impl<'a, F: Format> Levels<'a, F> {
                     }
                     None => (&mut *first, &mut *second, &mut *third),
                 };
-                let (a, t) = (k.matrix.straight.couplings(colour, row), grid.excess.straight(colour, row));
-                let (along, h) = (k.matrix.straight.along(colour, row), grid.inverse.straight(colour, row));
-                let (sums, center) = (grid.excess[colour].row_mut(row, 0), k.matrix.center[colour].row(row, 0));
+                let (a, t) = (k.matrix.straight.couplings(colour, row), self.excess.straight(colour, row));
+                let (along, h) = (k.matrix.straight.along(colour, row), self.inverse.straight(colour, row));
+                let (sums, center) = (self.excess[colour].row_mut(row, 0), k.matrix.center[colour].row(row, 0));
                 distant_couplings::<Double>(east, along[EAST][0], h[EAST], along[EAST][1], 1.0);
                 distant_couplings::<Double>(north, along[NORTH][0], h[NORTH], along[NORTH][1], 1.0);
                 if self.in_place.is_some() {
@@ -301,7 +301,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let (a, m) = (&self.k.matrix.straight, &self.grid.sweep.straight);
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let h = self.grid.inverse.straight(colour, row);
+            let h = self.inverse.straight(colour, row);
             if self.exact {
                 distant_rows::<Double, N>(a.along(colour, row), h, 1.0, directions, out)
             } else {
@@ -324,12 +324,9 @@ impl<'a, F: Format> Levels<'a, F> {
                 None => rows.next().expect("room for four rows"),
             });
             // A 5-point stencil does not couple black nodes.
-            let [southwest, southeast, northwest, northeast] = rows.map(|row| {
-                row.fill(0.0);
-                row
-            });
+            let [southwest, southeast, northwest, northeast] = rows;
             let links = self.links(&self.k.matrix.straight, row);
-            skew_couplings::<Double>(southwest, southeast, northwest, northeast, keeps, links, 1.0);
+            skew_couplings::<Double>(southwest, southeast, northwest, northeast, true, keeps, links, 1.0);
             for (k, values) in [southwest, southeast, northwest, northeast].into_iter().enumerate() {
                 if let Some(short) = self.grid.short() {
                     store::<F>(short.diagonal.of[k].row_mut(row, 0), values, self.setup.unit);
@@ -372,7 +369,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let (grid, setup) = (self.grid, self.setup);
         let n = grid.layout.grid.coarse().nx;
         let keeps = setup.black_keeps();
-        let (d, h) = (&grid.sweep.diagonal, &grid.inverse.b1);
+        let (d, h) = (&grid.sweep.diagonal, &self.inverse.b1);
         let (far, out) = out.split_at_mut(4 * grid.layout.cx);
         let mut parts = out.chunks_exact_mut(n);
         let mut part = || parts.next().expect("room for five rows");
@@ -380,12 +377,12 @@ impl<'a, F: Format> Levels<'a, F> {
         // SAFETY: by the safety contract of this function.
         unsafe {
             let [southwest, southeast, northwest_of, northeast_of] = &d.of;
-            excess.copy_from_slice(&grid.excess.b2.row(row, 0)[..n]);
+            excess.copy_from_slice(&self.excess.b2.row(row, 0)[..n]);
             let loss = (1.0 - keeps) * setup.lost();
             if loss > 0.0 {
                 lose(excess, loss, self.distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], far));
             }
-            let t = &grid.excess.b1;
+            let t = &self.excess.b1;
             let of = Kept {
                 handed: [t.longer_row(row), t.longer_row(row + 1)],
                 inverse: [h.longer_row(row), h.longer_row(row + 1)],

@@ -30,6 +30,7 @@
 
 mod formulas;
 
+use super::area::Four;
 use super::cycle::Sections;
 use super::levels::PackedGrid;
 use super::number::{Double, Format};
@@ -102,7 +103,7 @@ impl<F: Format> Packed<F> {
         }
         for q in 0..self.grids.len() {
             let watch = watch.filter(|_| q == 0);
-            let levels = Levels::new(self, q, setup, context);
+            let mut levels = Levels::new(self, q, setup, context);
             if self.shape.aggregates {
                 levels.form_system(me, &mut scratch);
                 break;
@@ -192,6 +193,9 @@ struct Levels<'a, F: Format> {
     exact: bool,
     /// S1 if the first elimination is exact and CG runs in double precision: the rows of S1 are then computed in place.
     in_place: Option<Schur<Double>>,
+    /// Row sums and 1 / d of the grid, with a ring on the first grid (see `form`).
+    excess: Four,
+    inverse: Four,
     setup: &'a Setup,
     context: &'a PivotContext<'a>,
 }
@@ -200,7 +204,8 @@ impl<'a, F: Format> Levels<'a, F> {
     fn new(k: &'a Packed<F>, q: usize, setup: &'a Setup, context: &'a PivotContext) -> Self {
         let (grid, exact) = (&k.grids[q], q == 0 && k.shape.schur);
         let in_place = if exact { k.schur.doubles() } else { None };
-        Self { k, q, grid, exact, in_place, setup, context }
+        let (excess, inverse) = (grid.excess.clone(), grid.inverse.clone());
+        Self { k, q, grid, exact, in_place, excess, inverse, setup, context }
     }
 
     /// Copies A and computes S1, if CG runs on S1, but factorizes no level.
@@ -221,7 +226,7 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 
     /// Computes this thread's rows: from A, or from the matrix of this grid, to the matrix of the next grid.
-    fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
+    fn form(&mut self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
         // Rows for which a formula reads no row of other threads.
         let inner = |before: usize, behind: usize| {
@@ -229,6 +234,12 @@ impl<'a, F: Format> Levels<'a, F> {
             start..rows.end.saturating_sub(behind).max(start)
         };
         let (started, reds, skewed, coarse) = (inner(1, 0), inner(2, 1), inner(3, 2), inner(3, 3));
+        if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() {
+            // Only this function reads these arrays, and only the sweep below reads these rows of them.
+            let rows = inner(4, 3);
+            let b1 = if F::SHORT { self.inverse.b1.with_ring(&rows) } else { self.inverse.b1.clone() };
+            (self.excess, self.inverse) = (self.excess.with_ring(&rows), Four { b1, ..self.inverse.with_ring(&rows) });
+        }
         // The remaining rows and halo rows. The halo of the matrix is computed on this rank, so a grid needs only one
         // exchange.
         let left = |done: &Range<usize>, beyond: usize| {
