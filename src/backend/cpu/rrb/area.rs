@@ -51,6 +51,7 @@ impl<T: Number> Area<T> {
         Self { ring: [rows.start as u32, rows.end as u32], ..self.clone() }
     }
 
+    #[inline]
     fn start(&self, row: isize, shift: isize) -> usize {
         let [first, end] = self.ring.map(|row| row as isize);
         let row = if (first..end).contains(&row) { first + (row - first) % RING } else { row };
@@ -94,6 +95,7 @@ impl<T: Number> Area<T> {
     ///
     /// # Safety
     /// No thread may write this row while the slice is used.
+    #[inline]
     pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: by the safety contract of this function.
         unsafe { self.values.slice(self.start(row as isize, shift), self.cx as usize) }
@@ -169,7 +171,8 @@ impl<R: Real + Number> Area<R> {
         }
         let (start, block) = (self.start(row as isize, 0), self.block as usize);
         // SAFETY: by the safety contract of this function.
-        let sides = unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx as usize, block)] };
+        let sides =
+            unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx as usize, block)] };
         sides.iter().all(|side| side.iter().all(|v| v.wide() == 0.0))
     }
 }

@@ -15,10 +15,11 @@ fn and_next<T>(row: &[T], n: usize) -> [&[T]; 2] {
     [&row[..n], &row[1..][..n]]
 }
 
-/// Returns a stored number of M, multiplied by the unit.
+/// Returns a stored number of M, multiplied by the unit, which is one in f64.
 #[inline(always)]
 fn wide<F: Format>(a: F::Stored, unit: f64) -> f64 {
-    F::read(a).wide() * unit
+    let a = F::read(a).wide();
+    if F::SHORT { a * unit } else { a }
 }
 
 /// Returns four stored numbers of M at i, multiplied by the unit.
@@ -237,16 +238,24 @@ for_each_isa! {
     }
 
     /// Computes the diagonal couplings of black nodes after the elimination of the red nodes: a_bb' = keeps a_bb' -
-    /// sum_r (a_br h_r) a_rb'. The order of `links` is west, east, south, north.
+    /// sum_r (a_br h_r) a_rb'. With `new`, a_bb' is zero before. The order of `links` is west, east, south, north.
     fn skew_couplings<F: Format>(
         southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
-        from_zero: bool, keeps: f64, links: [Link<F::Stored>; 4], unit: f64
+        new: bool, keeps: f64, links: [Link<F::Stored>; 4], unit: f64
     ) {
         let n = southwest.len();
         let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
         let links = [cut_link(links[0], n), cut_link(links[1], n), cut_link(links[2], n), cut_link(links[3], n)];
+        // Two loops, because compilers do not vectorize one loop with a condition as well.
+        if new {
+            for i in 0..n {
+                [southwest[i], southeast[i], northwest[i], northeast[i]] =
+                    skew4::<F>([0.0; 4], keeps, &links, i, unit);
+            }
+            return;
+        }
         for i in 0..n {
-            let t = if from_zero { [0.0; 4] } else { [southwest[i], southeast[i], northwest[i], northeast[i]] };
+            let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
             [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, keeps, &links, i, unit);
         }
     }

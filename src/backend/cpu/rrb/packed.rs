@@ -31,6 +31,10 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// Border of a scratch row on either side, in values; a loop reads one neighbour to the left and to the right.
 pub const BORDER: usize = 8;
 
+/// Values between two scratch rows of the factorization. Without them, rows of 4096 bytes or multiples would begin at
+/// equal addresses modulo 4096, and a load would wait for stores to the same column of other rows.
+pub const GAP: usize = 56;
+
 /// Number of scratch rows per thread. A fused start uses 11 rows: four red rows of `through_reds`, and seven rows of
 /// `iteration::ends` (two of b1, two of r2, one of r1, one of b2, one result). The factorization needs at most nine
 /// rows, for a row of the next grid.
@@ -274,7 +278,7 @@ impl<F: Format> Packed<F> {
         if self.scratch.len() != members {
             self.scratch.clear();
             for _ in 0..members {
-                let rows = zeroed(SCRATCH_ROWS * (width + 2 * BORDER), SCRATCH)?;
+                let rows = zeroed(SCRATCH_ROWS * (width + GAP), SCRATCH)?;
                 push(&mut self.scratch, Mutex::new(rows), SCRATCH)?;
             }
         }

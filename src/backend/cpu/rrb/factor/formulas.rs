@@ -8,6 +8,7 @@ use crate::backend::cpu::rrb::loops_setup::{
 };
 use crate::backend::cpu::rrb::neighbours::{EAST, NORTH, Rows, SOUTH, Straight, WEST};
 use crate::backend::cpu::rrb::number::{Double, Format};
+use crate::backend::cpu::rrb::packed::GAP;
 use crate::backend::cpu::rrb::spread::{Target, natural_rows};
 use crate::backend::steps::rrb::{Pivot, PivotNode, Setup};
 use crate::error::Result;
@@ -246,7 +247,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// As for `skew`.
     unsafe fn schur(&self, row: usize, scratch: &mut [f64]) {
         let (grid, k, zero) = (self.grid, self.k, self.setup.zero_row_sum);
-        let mut rows = scratch.chunks_exact_mut(grid.layout.cx);
+        let mut rows = scratch_rows(scratch, grid.layout.cx);
         let mut next = || rows.next().expect("room for three rows");
         let (first, second, third) = (next(), next(), next());
         let distant = [&k.schur.b1_distant, &k.schur.b2_distant];
@@ -318,7 +319,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let keeps = self.setup.black_keeps();
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let mut rows = scratch.chunks_exact_mut(self.grid.layout.cx);
+            let mut rows = scratch_rows(scratch, self.grid.layout.cx);
             let rows = [0, 1, 2, 3].map(|k| match &self.in_place {
                 Some(s1) => s1.diagonal.of[k].row_mut(row, 0),
                 None => rows.next().expect("room for four rows"),
@@ -348,7 +349,7 @@ impl<'a, F: Format> Levels<'a, F> {
             // SAFETY: by the safety contract of this function.
             unsafe {
                 let kept = grid.sweep.diagonal.couplings(Colour::B1, row);
-                let (far, scratch) = scratch.split_at_mut(4 * grid.layout.cx);
+                let (far, scratch) = scratch.split_at_mut(4 * (grid.layout.cx + GAP));
                 let lumped = match self.in_place.as_ref().map(|s1| &s1.b1_distant) {
                     Some(of) => {
                         let [south] = self.distant(Colour::B1, row, [SOUTH], far);
@@ -370,8 +371,8 @@ impl<'a, F: Format> Levels<'a, F> {
         let n = grid.layout.grid.coarse().nx;
         let keeps = setup.black_keeps();
         let (d, h) = (&grid.sweep.diagonal, &self.inverse.b1);
-        let (far, out) = out.split_at_mut(4 * grid.layout.cx);
-        let mut parts = out.chunks_exact_mut(n);
+        let (far, out) = out.split_at_mut(4 * (grid.layout.cx + GAP));
+        let mut parts = scratch_rows(out, n);
         let mut part = || parts.next().expect("room for five rows");
         let (excess, east, north, northeast, northwest) = (part(), part(), part(), part(), part());
         // SAFETY: by the safety contract of this function.
@@ -431,6 +432,11 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 }
 
+/// Returns scratch rows of `n` values.
+fn scratch_rows(scratch: &mut [f64], n: usize) -> impl Iterator<Item = &mut [f64]> {
+    scratch.chunks_exact_mut(n + GAP).map(move |row| &mut row[..n])
+}
+
 /// Computes -(a h) b for each of the `directions`, with a and b from `along`; one row of `out` per direction.
 fn distant_rows<'s, F: Format, const N: usize>(
     along: [[&[F::Stored]; 2]; 4],
@@ -439,7 +445,7 @@ fn distant_rows<'s, F: Format, const N: usize>(
     directions: [usize; N],
     out: &'s mut [f64],
 ) -> [&'s [f64]; N] {
-    let mut rows = out.chunks_exact_mut(h[0].len());
+    let mut rows = scratch_rows(out, h[0].len());
     directions.map(|k| {
         let row = rows.next().expect("room for as many rows");
         distant_couplings::<F>(row, along[k][0], h[k], along[k][1], unit);

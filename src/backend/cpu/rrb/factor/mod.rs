@@ -45,6 +45,7 @@ use crate::comm::domain::{REACH, STORED};
 use crate::error::Result;
 use crate::grid::inspection::{Inspection, Wanted};
 use crate::grid::stencil::StencilView;
+use crate::runtime::memory::LINE;
 use crate::runtime::team::Me;
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -97,7 +98,10 @@ impl<F: Format> Packed<F> {
     /// Copies A and eliminates level by level. All threads return the same result. `watch`: the matrix is inspected at
     /// the same time.
     pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext, watch: Option<&Watch>) -> Result<()> {
-        let mut scratch = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut memory = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        // Rows that begin a cache line: vectors then do not extend over two lines.
+        let first = memory.as_ptr().align_offset(LINE);
+        let scratch = &mut memory[first..];
         if self.fresh {
             self.start_short(me);
         }
@@ -105,11 +109,11 @@ impl<F: Format> Packed<F> {
             let watch = watch.filter(|_| q == 0);
             let mut levels = Levels::new(self, q, setup, context);
             if self.shape.aggregates {
-                levels.form_system(me, &mut scratch);
+                levels.form_system(me, scratch);
                 break;
             }
-            levels.form(me, &mut scratch, watch);
-            levels.share_next(me, &mut scratch);
+            levels.form(me, scratch, watch);
+            levels.share_next(me, scratch);
             if let Some(watch) = watch {
                 me.barrier();
                 if watch.is_over() {
@@ -119,9 +123,9 @@ impl<F: Format> Packed<F> {
         }
         let over = watch.is_some_and(Watch::is_over);
         if !over && !self.shape.aggregates && me.index == 0 {
-            self.note(self.factorize_natural(setup, context, &mut scratch));
+            self.note(self.factorize_natural(setup, context, scratch));
         }
-        drop(scratch);
+        drop(memory);
         me.barrier();
         if let (0, Some(links)) = (me.index, &self.links) {
             let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
