@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Clone, Copy)]
 struct Line(#[expect(dead_code, reason = "read through a pointer to its first byte")] [u8; LINE]);
 
+/// Bytes per cache line.
 pub const LINE: usize = 64;
 /// Cache lines per 4 KiB page; also the number of sets of a typical L1 data cache.
 const SETS: usize = 64;

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::grid::layout::{Colour, Layout};
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
-use std::ops::{Index, Range};
+use std::ops::Index;
 
 /// Array of one colour of a grid (see [`Layout`]); an absent array has no memory. The border between two rows is one
 /// block wide: it is the right border of a row and the left border of the next row. A clone refers to the same memory.
@@ -17,22 +17,24 @@ pub struct Area<T = f64> {
     cx: u32,
     /// Border width in values.
     block: u32,
-    /// First stored row J.
-    from: u32,
-    /// First and last + 1 of the rows that share the memory of [`RING`] rows (see [`Area::with_ring`]).
-    ring: [u32; 2],
+    /// Bits of J that select the stored row: all bits, or those of a ring (see [`Area::with_ring`]).
+    mask: i32,
+    /// Index of entry (0, J) with no selected bits.
+    origin: isize,
 }
 
-/// Number of rows in the ring of an array. While row J is computed, the factorization reads rows J - 3 to J - 1.
-const RING: isize = 4;
+/// Number of rows in a ring, a power of two. When a factorization has computed the red pivots of row J, it reads rows
+/// J - 2 to J.
+pub const RING: usize = 4;
 
 impl<T: Number> Area<T> {
     /// Allocates an array of zeros.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
-        let stride = layout.cx + layout.block;
-        let values = Shared::zeroed((layout.to - layout.from + 2) * stride + layout.block)?;
-        let [stride, block, cx, from] = [stride, layout.block, layout.cx, layout.from].map(|n| n as u32);
-        Ok(Self { values, stride, block, cx, from, ring: [0; 2] })
+        let (stride, block) = (layout.cx + layout.block, layout.block);
+        let values = Shared::zeroed((layout.to - layout.from + 2) * stride + block)?;
+        let origin = (1 - layout.from as isize) * stride as isize + block as isize;
+        let [stride, block, cx] = [stride, block, layout.cx].map(|n| n as u32);
+        Ok(Self { values, stride, cx, block, mask: -1, origin })
     }
 
     /// Allocates an array of zeros, or returns an absent array.
@@ -42,20 +44,18 @@ impl<T: Number> Area<T> {
 
     /// Returns an array without memory, for methods that do not need it.
     pub fn absent() -> Result<Self> {
-        Ok(Self { values: Shared::zeroed(0)?, stride: 0, block: 0, cx: 0, from: 0, ring: [0; 2] })
+        Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, block: 0, mask: -1, origin: 0 })
     }
 
-    /// Returns the same memory, but row J of `rows` is stored where row start + (J - start) mod [`RING`] is stored. A
-    /// thread that needs few of its rows at a time thus keeps them in a cache.
-    pub fn with_ring(&self, rows: &Range<usize>) -> Self {
-        Self { ring: [rows.start as u32, rows.end as u32], ..self.clone() }
+    /// Returns the memory of rows `first` to `first` + [`RING`] - 1 as an array of all rows J, of which each is stored
+    /// in row `first` + J mod [`RING`]. A thread that uses few rows at a time thus keeps them in a cache.
+    pub fn with_ring(&self, first: usize) -> Self {
+        let origin = self.start(first as isize, 0) as isize;
+        Self { mask: RING as i32 - 1, origin, ..self.clone() }
     }
 
-    #[inline]
     fn start(&self, row: isize, shift: isize) -> usize {
-        let [first, end] = self.ring.map(|row| row as isize);
-        let row = if (first..end).contains(&row) { first + (row - first) % RING } else { row };
-        let start = (row + 1 - self.from as isize) * self.stride as isize + self.block as isize + shift;
+        let start = (row & self.mask as isize) * self.stride as isize + self.origin + shift;
         // The border consists of the rows -1 and cy and of `block` columns on either side.
         debug_assert!(start >= 0);
         start as usize
@@ -64,8 +64,8 @@ impl<T: Number> Area<T> {
     /// Returns the same memory with another number type, or `None` if the sizes of the types differ. Generic code thus
     /// finds out whether the arrays of a storage format are doubles.
     pub fn of_type<U: Number>(&self) -> Option<Area<U>> {
-        let Self { stride, cx, block, from, ring, .. } = *self;
-        Some(Area { values: self.values.of_type()?, stride, cx, block, from, ring })
+        let Self { stride, cx, block, mask, origin, .. } = *self;
+        Some(Area { values: self.values.of_type()?, stride, cx, block, mask, origin })
     }
 
     /// Returns the index of the value (I, J) in the array.
@@ -95,7 +95,6 @@ impl<T: Number> Area<T> {
     ///
     /// # Safety
     /// No thread may write this row while the slice is used.
-    #[inline]
     pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: by the safety contract of this function.
         unsafe { self.values.slice(self.start(row as isize, shift), self.cx as usize) }
@@ -151,12 +150,12 @@ impl<T: Number> Area<T> {
     /// # Safety
     /// No other thread may use these rows meanwhile.
     pub unsafe fn fill_row(&self, row: usize, to: usize, value: T) {
-        let (place, stride) = (row - self.from as usize, self.stride as usize);
-        let (first, last) = (place + usize::from(place > 0), place + 1 + usize::from(row + 1 == to));
+        let (stride, own) = (self.stride as usize, self.start(row as isize, -(self.block as isize)));
+        let first = if own == stride { 0 } else { own };
         // The right border of a row is the left border of the next row, so only the last row fills it.
-        let behind = if row + 1 == to { self.block as usize } else { 0 };
+        let end = own + if row + 1 == to { 2 * stride + self.block as usize } else { stride };
         // SAFETY: by the safety contract of this function.
-        unsafe { self.values.slice_mut(first * stride, (last + 1 - first) * stride + behind) }.fill(value);
+        unsafe { self.values.slice_mut(first, end - first) }.fill(value);
     }
 }
 
@@ -226,8 +225,8 @@ impl<T: Number> Four<T> {
     }
 
     /// See [`Area::with_ring`].
-    pub fn with_ring(&self, rows: &Range<usize>) -> Self {
-        let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|area| area.with_ring(rows));
+    pub fn with_ring(&self, first: usize) -> Self {
+        let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|area| area.with_ring(first));
         Self { r1, r2, b1, b2 }
     }
 

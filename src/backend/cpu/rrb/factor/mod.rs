@@ -30,7 +30,7 @@
 
 mod formulas;
 
-use super::area::Four;
+use super::area::{Four, RING};
 use super::cycle::Sections;
 use super::levels::PackedGrid;
 use super::number::{Double, Format};
@@ -107,7 +107,7 @@ impl<F: Format> Packed<F> {
         }
         for q in 0..self.grids.len() {
             let watch = watch.filter(|_| q == 0);
-            let mut levels = Levels::new(self, q, setup, context);
+            let levels = Levels::new(self, q, setup, context);
             if self.shape.aggregates {
                 levels.form_system(me, scratch);
                 break;
@@ -197,7 +197,7 @@ struct Levels<'a, F: Format> {
     exact: bool,
     /// S1 if the first elimination is exact and CG runs in double precision: the rows of S1 are then computed in place.
     in_place: Option<Schur<Double>>,
-    /// Row sums and 1 / d of the grid, with a ring on the first grid (see `form`).
+    /// Row sums and 1 / d of the grid, or rings of a few rows (see `form`).
     excess: Four,
     inverse: Four,
     setup: &'a Setup,
@@ -230,7 +230,7 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 
     /// Computes this thread's rows: from A, or from the matrix of this grid, to the matrix of the next grid.
-    fn form(&mut self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
+    fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
         // Rows for which a formula reads no row of other threads.
         let inner = |before: usize, behind: usize| {
@@ -238,11 +238,17 @@ impl<'a, F: Format> Levels<'a, F> {
             start..rows.end.saturating_sub(behind).max(start)
         };
         let (started, reds, skewed, coarse) = (inner(1, 0), inner(2, 1), inner(3, 2), inner(3, 3));
-        if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() {
-            // Only this function reads these arrays, and only the sweep below reads these rows of them.
-            let rows = inner(4, 3);
-            let b1 = if F::SHORT { self.inverse.b1.with_ring(&rows) } else { self.inverse.b1.clone() };
-            (self.excess, self.inverse) = (self.excess.with_ring(&rows), Four { b1, ..self.inverse.with_ring(&rows) });
+        let (mut inside, mut done) =
+            (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
+        if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING {
+            // Only this function reads row sums and 1 / d of this grid, except 1 / d of b1 in f64. The sweep stores them
+            // in a ring. The formulas after the sweep compute those that they need again.
+            let first = rows.start + 6;
+            (inside.excess, inside.inverse) = (self.excess.with_ring(first), self.inverse.with_ring(first));
+            if !F::SHORT {
+                inside.inverse.b1 = self.inverse.b1.clone();
+            }
+            done = [inner(5, 4), inner(4, 3)];
         }
         // The remaining rows and halo rows. The halo of the matrix is computed on this rank, so a grid needs only one
         // exchange.
@@ -266,14 +272,14 @@ impl<'a, F: Format> Levels<'a, F> {
                 }
                 let behind = |lag: usize, of: &Range<usize>| row.checked_sub(lag).filter(|row| of.contains(row));
                 if let Some(row) = behind(1, &reds) {
-                    self.reds(row, scratch);
+                    inside.reds(row, scratch);
                 }
                 if let Some(row) = behind(2, &skewed) {
-                    self.skew(row, scratch);
-                    self.dropped(row, scratch);
+                    inside.skew(row, scratch);
+                    inside.dropped(row, scratch);
                 }
                 if let Some(row) = behind(3, &coarse) {
-                    self.coarse(row, scratch);
+                    inside.coarse(row, scratch);
                 }
             }
             if first {
@@ -282,9 +288,9 @@ impl<'a, F: Format> Levels<'a, F> {
                 left(&started, REACH).for_each(|row| self.start(row, scratch));
             }
             grid.barrier(me);
-            left(&reds, 2).for_each(|row| self.reds(row, scratch));
+            left(&done[0], 2).for_each(|row| self.reds(row, scratch));
             grid.barrier(me);
-            left(&skewed, 1).for_each(|row| {
+            left(&done[1], 1).for_each(|row| {
                 self.skew(row, scratch);
                 self.dropped(row, scratch);
             });
