@@ -54,6 +54,7 @@ impl<T: Number> Area<T> {
         Self { mask: RING as i32 - 1, origin, ..self.clone() }
     }
 
+    #[inline(always)]
     fn start(&self, row: isize, shift: isize) -> usize {
         let start = (row & self.mask as isize) * self.stride as isize + self.origin + shift;
         // The border consists of the rows -1 and cy and of `block` columns on either side.
@@ -95,6 +96,7 @@ impl<T: Number> Area<T> {
     ///
     /// # Safety
     /// No thread may write this row while the slice is used.
+    #[inline(always)]
     pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: by the safety contract of this function.
         unsafe { self.values.slice(self.start(row as isize, shift), self.cx as usize) }
@@ -104,6 +106,7 @@ impl<T: Number> Area<T> {
     ///
     /// # Safety
     /// No thread may write row J - 1 while the slice is used.
+    #[inline(always)]
     pub unsafe fn below(&self, row: usize, shift: isize) -> &[T] {
         // SAFETY: by the safety contract of this function.
         unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx as usize) }
@@ -124,6 +127,7 @@ impl<T: Number> Area<T> {
     /// No other thread may read or write this row while the slice is used. With a nonzero shift, the slice reaches into
     /// a border, which also belongs to the previous row (shift < 0) or to the next row (shift > 0). No other thread may
     /// use this border either.
+    #[inline(always)]
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
     pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
         // SAFETY: by the safety contract of this function.
