@@ -241,8 +241,8 @@ impl<'a, F: Format> Levels<'a, F> {
         let (mut inside, mut done) =
             (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
         if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING {
-            // Only this function reads row sums and 1 / d of this grid, except 1 / d of b1 in f64. The sweep stores them
-            // in a ring. The formulas after the sweep compute those that they need again.
+            // Only this function reads row sums and 1 / d of this grid, except 1 / d of b1 in f64. The sweep stores
+            // them in a ring. The formulas after the sweep compute those that they need again.
             let first = rows.start + 6;
             (inside.excess, inside.inverse) = (self.excess.with_ring(first), self.inverse.with_ring(first));
             if !F::SHORT {
