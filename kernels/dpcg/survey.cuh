@@ -1,18 +1,20 @@
 // Survey of a matrix: copies the caller's arrays, and finds components, strong groups and extreme values.
 //
-// Components, and groups of cells that strong couplings connect, are trees of parents over the cells. They are built as
-// in ECL-CC (Jaiganesh and Burtscher, A high-performance connected components implementation for GPUs, HPDC 2018). When
-// two trees are joined by compare-and-swap, the smaller root remains the root. The final root of a cell is therefore
-// the first cell of its component, for any order of the threads.
+// Components, and groups of cells that strong couplings connect, are trees of parents over the cells
+// (kernels/common/forest.cuh). The root of a cell is the first cell of its component or group.
 //
 // A warp processes segments of 32 consecutive cells. The cells of a segment are first joined to runs. Of the contacts
 // between two runs, one suffices. Couplings that leave the box are zero, so segments may extend over the ends of rows.
 //
 // Bytes per cell: take 64, look 32 + 8, unite 24, settle 16, extents 4, hidden 12.
 #pragma once
+#include "../common/forest.cuh"
 #include "box.cuh"
 
 namespace dpcg {
+
+using forest::join;
+using forest::root_of;
 
 // Results of the survey. Magnitudes are stored as bit patterns.
 struct CellFindings {
@@ -51,7 +53,7 @@ constexpr uint32_t MOST_GROUPS = 1000;
 constexpr double STRONG = 30.0;
 // The root of a group stores the group's number with this bit in place of its parent. The other cells of the group
 // store a parent.
-constexpr uint32_t IS_GROUP = 1u << 31;
+constexpr uint32_t IS_GROUP = forest::IS_ROOT;
 
 constexpr uint64_t INFINITE = 0x7ff0000000000000ull, SMALLEST_NORMAL = 1ull << 52;
 constexpr unsigned ALL_LANES = 0xffffffffu;
@@ -211,32 +213,6 @@ __device__ inline void look(const SurveyArgs &a) {
     note_count(&f.alone, alone);
     note_count(&f.regular, regular);
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
-}
-
-// Returns the root of a cell, and shortens the path to it.
-__device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t cell) {
-    uint32_t up = parent[cell];
-    while (up != cell && !(up & IS_GROUP)) {
-        const uint32_t above = parent[up];
-        // Path compression, at a cell that is no longer a root and that no other thread joins.
-        if (above < up) atomicMin(const_cast<uint32_t *>(parent) + cell, above);
-        cell = up;
-        up = above;
-    }
-    return cell;
-}
-
-// Joins the trees of cells a and b. The larger root becomes a child of the smaller root.
-__device__ inline void join(uint32_t *parent, uint32_t a, uint32_t b) {
-    a = root_of(parent, a);
-    b = root_of(parent, b);
-    while (a != b) {
-        const uint32_t low = min(a, b), high = max(a, b), was = atomicCAS(parent + high, high, low);
-        if (was == high) return;
-        // Another thread has joined it before.
-        a = root_of(parent, was);
-        b = low;
-    }
 }
 
 // Joins the trees that `look` has not joined. A contact may be omitted if preceding cells have an equivalent contact

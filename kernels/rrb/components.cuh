@@ -1,54 +1,31 @@
 // Counts the connected components of the graph of A, and those that contain a row with a nonzero row sum. These counts
 // suffice if no component is singular.
 //
-// Algorithm: union-find over nodes as in ECL-CC (J. Jaiganesh, M. Burtscher, A high-performance connected components
-// implementation for GPUs, HPDC 2018). The smaller root becomes the parent, by compare-and-swap. Paths are shortened
-// during the search, only at nodes that are no longer roots and that no other thread hooks. Tiles are processed first,
-// each in shared memory, then the couplings across tile boundaries (O. Stava, B. Benes, Connected component labeling in
-// CUDA, GPU Computing Gems, 2011).
+// Algorithm: trees of parents over the nodes (kernels/common/forest.cuh). Tiles are processed first, each in shared
+// memory, then the couplings across tile boundaries (O. Stava, B. Benes, Connected component labeling in CUDA, GPU
+// Computing Gems, 2011).
 //
 // The parents differ between runs; the counts do not. Launch: storage.cuh. Bytes per node: 32 (48 with 9 points) in the
 // first kernel, and less than half of this amount in the other two together.
+#include "../common/forest.cuh"
 #include "storage.cuh"
 
 struct ComponentArgs {
     Geometry g;
     Matrix m;
     const double *excess; // row sums; 0 if they count as zero
-    // 4 planes each. The number of a node is colour * plane + index. The parent of a node is in the same component, and
-    // its number is not larger.
+    // 4 planes each. The number of a node is colour * plane + index, below 2^31.
     uint32_t *parent, *marks;
     Findings *findings;
 };
 
 namespace components {
+using forest::join;
+using forest::root_of;
 // Properties of a component, stored at its root: it has at least two nodes; it has a row with a nonzero row sum. The
 // lower bits describe the part in a tile, bits from WHOLE on the whole component.
 enum Mark : uint32_t { COUPLED = 1, REGULAR = 2, BOTH = 3, ROOT_OF_TILE = 4 };
 constexpr int WHOLE = 3;
-
-__device__ inline uint32_t root_of(volatile uint32_t *parent, uint32_t node) {
-    uint32_t up = parent[node];
-    while (up != node) {
-        const uint32_t above = parent[up];
-        if (above != up) atomicMin(const_cast<uint32_t *>(parent) + node, above);
-        node = up;
-        up = above;
-    }
-    return node;
-}
-
-__device__ inline void unite(uint32_t *parent, uint32_t a, uint32_t b) {
-    a = root_of(parent, a);
-    b = root_of(parent, b);
-    while (a != b) {
-        const uint32_t low = min(a, b), high = max(a, b), was = atomicCAS(parent + high, high, low);
-        if (was == high) return;
-        // Another thread has hooked `high` in the meantime.
-        a = root_of(parent, was);
-        b = low;
-    }
-}
 
 // Calls f(coupling, from, to, di, dj) for the couplings stored at an index of A: colours of both ends, and the offset
 // of the index of the second end.
@@ -99,7 +76,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_tile_compone
         if (inside) {
             couplings_at(a.m, p, c, [&](const double &coupling, int from, int to, int di, int dj) {
                 if (in_tile(ti + di, tj + dj) && coupling != 0.0)
-                    unite(parent, from * THREADS + t, to * THREADS + t + dj * TILE_X + di);
+                    join(parent, from * THREADS + t, to * THREADS + t + dj * TILE_X + di);
             });
         }
         __syncthreads();
@@ -132,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_join_compone
         const int64_t c = g.at(i, j);
         couplings_at(a.m, p, c, [&](const double &coupling, int from, int to, int di, int dj) {
             if (!in_tile(ti + di, tj + dj) && coupling != 0.0)
-                unite(a.parent, from * p + c, to * p + c + dj * g.stride + di);
+                join(a.parent, from * p + c, to * p + c + dj * g.stride + di);
         });
     });
 }
