@@ -13,9 +13,9 @@
     AGGREGATION_KERNEL(NAME##_f64, ARGS<double>, THREADS, BODY)                                                        \
     AGGREGATION_KERNEL(NAME##_f32, ARGS<float>, THREADS, BODY)
 
-// Defines a kernel of kernels/common/inverse.cuh.
+// Defines a kernel of kernels/common/inverse.cuh, with two blocks per multiprocessor.
 #define INVERSE_KERNEL(NAME, ARGS, BODY)                                                                               \
-    extern "C" __global__ void __launch_bounds__(inverse::THREADS) NAME(inverse::ARGS a) { inverse::BODY(a); }
+    extern "C" __global__ void __launch_bounds__(inverse::THREADS, 2) NAME(inverse::ARGS a) { inverse::BODY(a); }
 
 #define AGGREGATION_KERNELS(FAMILY)                                                                                    \
     AGGREGATION_KERNEL(FAMILY##_agg_set_free_f64, PairArgs, aggregation::THREADS, set_free)                            \
