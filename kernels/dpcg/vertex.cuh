@@ -1,6 +1,6 @@
 // Multigrid with vertex coarsening on the grids below the finest grid (finest.cuh), in the type T of the cycle: Jacobi,
 // residual, restriction, interpolation, and the product with the inverse of the coarsest matrix.
-// src/backend/reference/dpcg/vertex has the same formulas. Matrices are stored as conductances c_o(p) = -A(p, p + o) of
+// src/backend/cpu/dpcg/vertex has the same formulas. Matrices are stored as conductances c_o(p) = -A(p, p + o) of
 // the upper half of a symmetric stencil. The finest grid has 3 offsets o, the other grids have 13 (Dendy 1982).
 //
 // Storage: point (i, j, k) is stored at index (k ny + j) nx + i. nx ny + nx + 1 zeros precede and follow each vector,

@@ -598,8 +598,9 @@ const BACKEND: &str = "a backend";
 /// Creates a backend; the only place in this family that names concrete backends.
 fn make_backend(machine: Machine) -> Result<Box<dyn DpcgBackend>> {
     Ok(match machine.backend {
-        Backend::Reference => boxed(backend::reference::dpcg::Reference::default(), BACKEND)?,
         Backend::Cuda => boxed(backend::cuda::dpcg::Cuda::new(machine.device, machine.threads)?, BACKEND)?,
+        // The reference is the CPU's with one thread, without fused stages.
+        Backend::Reference => boxed(backend::cpu::dpcg::Cpu::new(1), BACKEND)?,
         Backend::Cpu | Backend::Auto => boxed(backend::cpu::dpcg::Cpu::new(machine.threads), BACKEND)?,
     })
 }

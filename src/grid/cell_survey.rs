@@ -4,6 +4,7 @@
 use crate::error::{Result, collected, zeroed};
 use crate::grid::cell_components::{CellComponents, ComponentRows, Strong};
 use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::coarsening::{COARSEST, SEMI, coarsened, is_flat};
 use crate::grid::joined::Joins;
 use crate::grid::regions::{Choice, RegionCount, Regions};
 use crate::isa::for_each_isa;
@@ -12,7 +13,7 @@ use std::ops::Range;
 
 const ROWS: &str = "the inspection of a matrix by rows";
 
-pub use crate::options::limits::{MANY_COMPONENTS as MANY, SEMI};
+pub use crate::options::limits::MANY_COMPONENTS as MANY;
 
 /// Numbers for the choice of the method.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,25 +37,10 @@ pub struct Survey {
     pub hidden: usize,
 }
 
-/// Largest number of points of the coarsest grid of multigrid.
-pub const COARSEST: usize = 1000;
-
 /// Returns whether the choice of the method depends on groups that coarse grids do not represent. This is the case if
 /// there are more groups than deflation can use, or if a direction of the cells is not coarsened at first.
 pub fn asks_for_hidden(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
     strong > MANY || is_flat(cells, coarsened)
-}
-
-/// Returns whether a direction of the cells is not coarsened at first.
-pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
-    (0..3).any(|d| cells.size()[d] > 1 && !coarsened[d])
-}
-
-/// Returns the directions that are coarsened: those with more than one cell and SEMI e_d >= max e. Here e_d is the sum
-/// over all rows of the couplings in direction d divided by the center.
-pub fn coarsened(cells: Cells, strength: [f64; 3]) -> [bool; 3] {
-    let most = strength.into_iter().fold(0.0, f64::max);
-    [0, 1, 2].map(|d| cells.size()[d] > 1 && SEMI * strength[d] >= most)
 }
 
 /// Returns the contrast from the smallest and the largest coupling of each direction. Without couplings, these are
@@ -169,6 +155,7 @@ pub struct Found {
 
 impl Found {
     /// Surveys all rows.
+    #[cfg(test)]
     pub fn of(a: &SevenPoints, zero_row_sum: f64) -> Result<(Self, Survey)> {
         let rows = 0..a.cells.rows();
         let parts = [SurveyedRows::of(a, zero_row_sum, rows.clone())?];
@@ -186,7 +173,7 @@ impl Found {
             *strength = pairwise(&of_rows);
         }
         let most = [0, 1, 2].map(|d| parts.iter().fold(0.0, |most: f64, part| most.max(part.largest[d])));
-        let coarsened = coarsened(cells, strength);
+        let coarsened = coarsened(cells, strength, SEMI);
         let asks = asks_for_hidden(cells, coarsened, strong.count());
         let survey = Survey {
             row_sum: parts.iter().fold(0.0, |most, part| most.max(part.row_sum)),

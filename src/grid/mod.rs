@@ -7,6 +7,7 @@ pub mod cell_components;
 pub mod cell_inspection;
 pub mod cell_survey;
 pub mod cells;
+pub mod coarsening;
 pub mod components;
 pub mod inspection;
 pub mod joined;

@@ -1,9 +1,11 @@
-//! Fused iterations of deflated PCG compared with unfused steps (`fusion=off`) and with `reference`: equal iteration
-//! counts. Both forms are bitwise identical for any number of threads.
+//! Fused iterations of deflated PCG compared with unfused steps (`fusion=off`), with `reference`, and with the plain
+//! loops of `tests/oracle`: equal iteration counts. Both forms are bitwise identical for any number of threads.
 
 use crate::common;
 use common::dpcg::*;
 use common::{bits, key as common_key, max_abs, max_difference, status};
+use rrbsolver_oracle::pcg::{Deflation, pcg};
+use rrbsolver_oracle::{System, cell, incomplete, series, vertex};
 
 /// Neumann series of several orders, and other preconditioners; multigrid in double precision, so that rounding has no
 /// effect.
@@ -96,6 +98,46 @@ fn fused_as_the_textbook() {
             compare(&a, options, &[TEXTBOOK]);
         }
     });
+}
+
+/// A preconditioner: computes z = M^-1 r.
+type Applied<'a> = Box<dyn FnMut(&[f64], &mut [f64]) + 'a>;
+
+/// Returns options and the plain loops of the same preconditioner.
+fn plain_methods(a: &System) -> Vec<(&'static str, Applied<'_>)> {
+    let bounds = vertex::Bounds { semi: 3.0, coarsest: 1000, singular: 0.0 };
+    let (ic, ric) = (incomplete::Incomplete::new(a, 0.0), incomplete::Incomplete::new(a, 0.97));
+    let (vertex, cell) = (vertex::Vertex::new(a, 2, bounds), cell::CellCentred::new(a, 1, 64));
+    vec![
+        ("jacobi", Box::new(|r, z| series::neumann(a, 0, r, z))),
+        ("neumann order=1", Box::new(|r, z| series::neumann(a, 1, r, z))),
+        ("neumann order=4", Box::new(|r, z| series::neumann(a, 4, r, z))),
+        ("ic0", Box::new(move |r, z| ic.apply(a, r, z))),
+        ("ric", Box::new(move |r, z| ric.apply(a, r, z))),
+        ("multigrid coarsening=vertex precision=f64", Box::new(move |r, z| vertex.apply(r, z))),
+        ("multigrid coarsening=cell sweeps=1 precision=f64", Box::new(move |r, z| cell.apply(r, z))),
+    ]
+}
+
+#[test]
+fn fused_as_the_oracle() {
+    for size in SMALL {
+        let a = TwoPhase::new("27;dir=top", size, 1e-2);
+        let (system, b) = (System::of(&a), a.rhs("rand"));
+        for (method, mut m) in plain_methods(&system) {
+            for deflation in ["none", "levelset"] {
+                let groups = (deflation == "levelset").then(|| Deflation::of_groups(&system, 30.0));
+                let options = format!("preconditioner={method} deflation={deflation}");
+                let (x, count) = solved(&a, &b, &format!("backend=cpu threads=2 {options}"));
+                let (y, _) = pcg(&system, &mut m, groups.as_ref(), &b, (1e-12, 10));
+                let (_, expected) = pcg(&system, &mut m, groups.as_ref(), &b, (1e-2, 2000));
+                assert_eq!(count, expected as i64, "{size:?} {options}");
+                let off = max_difference(&x, &y) / max_abs(&y).max(f64::MIN_POSITIVE);
+                // As in `compare`.
+                assert!(off <= 1e-10, "{size:?} {options}: {off:e}");
+            }
+        }
+    }
 }
 
 /// Returns the bits of x and of the residuals after a few iterations.

@@ -1,6 +1,5 @@
 //! Reference backend: plain serial loops over natural storage. The other backends are tested against it.
 
-pub mod dpcg;
 mod plain;
 pub mod rrb;
 mod singular;

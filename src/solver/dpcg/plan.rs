@@ -3,8 +3,9 @@
 use crate::backend::coarse::deflation::Solver;
 use crate::backend::steps::dpcg::{self, PUBLISHED, SEEING, Setup};
 use crate::error::{Error, Result};
-use crate::grid::cell_survey::{MANY, Survey, is_flat};
+use crate::grid::cell_survey::{MANY, Survey};
 use crate::grid::cells::Cells;
+use crate::grid::coarsening::is_flat;
 use crate::grid::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 use crate::grid::regions::{Choice, Kind};
 use crate::options::limits::{DPCG_DEVICE_CELLS, FAR_APART, INVERTED, INVERTED_ON_DEVICE, MANY_HIDDEN, THIN};
@@ -232,7 +233,7 @@ impl<'a> Plan<'a> {
                 _ => Solver::Inverse,
             },
             coarse_tolerance: options.real(opt::COARSE_TOL),
-            fused: options.is(opt::FUSION, Fusion::On),
+            fused: options.is(opt::FUSION, Fusion::On) && self.machine.backend != Backend::Reference,
         }
     }
 

@@ -24,8 +24,6 @@ pub use assembly::{BLOCKS, Entry, assemble_block};
 use crate::backend::aggregation::Couplings;
 use crate::backend::coarse::direct::{Direct, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
-use crate::grid::cell_components::CellComponents;
-use crate::grid::cells::SevenPoints;
 use crate::grid::regions::Regions;
 use crate::isa::for_each_isa;
 use crate::runtime::reduce::{dot, max_abs};
@@ -69,29 +67,9 @@ pub struct Scratch {
 }
 
 impl CoarseMatrix {
-    /// Assembles and factorizes E for a matrix and its regions. `tolerance` is the relative tolerance of conjugate
-    /// gradients, |r| <= tolerance |g|.
-    pub fn new(
-        a: &SevenPoints,
-        components: &CellComponents,
-        regions: &Regions,
-        solver: Solver,
-        tolerance: f64,
-    ) -> Result<Self> {
-        let mut entries = Vec::new();
-        for block in 0..BLOCKS {
-            assemble_block(a, components, regions, block, &mut entries)?;
-        }
-        let mut coarse = Self::factorize(&mut entries, regions, solver, tolerance)?;
-        if solver == Solver::Inverse {
-            let columns = coarse.columns(0, 1)?;
-            coarse.invert([&columns[..]].into_iter())?;
-        }
-        Ok(coarse)
-    }
-
-    /// Factorizes E. `entries` contains the entries of all blocks of rows, in any order. For `Solver::Inverse`,
-    /// computes the factor; `columns` and `invert` then compute the inverse.
+    /// Factorizes E. `entries` contains the entries of all blocks of rows, in any order. `tolerance` is the relative
+    /// tolerance of conjugate gradients, |r| <= tolerance |g|. For `Solver::Inverse`, computes the factor; `columns`
+    /// and `invert` then compute the inverse.
     pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
         let matrix = sum_entries(entries, regions.count)?;
         let shift = Shift::new(&matrix, regions)?;

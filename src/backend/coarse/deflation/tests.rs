@@ -2,10 +2,32 @@
 //! iteration counts of the golden table. Further tests check properties of the projection P.
 
 use super::*;
-use crate::grid::cell_components::Strong;
-use crate::grid::cells::Cells;
+use crate::grid::cell_components::{CellComponents, Strong};
+use crate::grid::cells::{Cells, SevenPoints};
 use crate::grid::regions::{Choice, Kind, NONE};
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
+
+impl CoarseMatrix {
+    /// Assembles and factorizes E for a matrix and its regions with one thread.
+    pub fn new(
+        a: &SevenPoints,
+        components: &CellComponents,
+        regions: &Regions,
+        solver: Solver,
+        tolerance: f64,
+    ) -> Result<Self> {
+        let mut entries = Vec::new();
+        for block in 0..BLOCKS {
+            assemble_block(a, components, regions, block, &mut entries)?;
+        }
+        let mut coarse = Self::factorize(&mut entries, regions, solver, tolerance)?;
+        if solver == Solver::Inverse {
+            let columns = coarse.columns(0, 1)?;
+            coarse.invert([&columns[..]].into_iter())?;
+        }
+        Ok(coarse)
+    }
+}
 
 /// System in which couplings across the grid boundary are zero.
 struct System {

@@ -1,5 +1,21 @@
-//! Multithreaded V-cycle of the multigrid with cell coarsening. Its results are bitwise identical to those of the
-//! serial cycle in `backend::reference`.
+//! Multigrid with cell coarsening for 7-point matrices (Alcouffe, Brandt, Dendy and Painter 1981). A coarse cell
+//! consists of two fine cells in each direction that is coarsened. The interpolation P is piecewise constant, and R =
+//! P^T. The coarse matrix is again a 7-point matrix:
+//!
+//!   coupling of two coarse cells = (sum of the couplings across their common face) / 2
+//!
+//! The factor 1/2 accounts for the distance of the centres, which is twice as large as on the fine grid. The Galerkin
+//! product P^T A P lacks this factor, so that aggregation with constant interpolation converges slowly (Braess 1995).
+//! If the direction normal to the face is not coarsened, the factor is 1. For jumping coefficients, sums over faces are
+//! better than harmonic means across cells (Alcouffe, Brandt, Dendy and Painter 1981). The row sums (for example of a
+//! boundary with given pressure) are summed over the coarse cell.
+//!
+//! A direction of weak couplings is not coarsened until its couplings are strong (semicoarsening). The reason is that a
+//! point smoother does not reduce errors that vary along this direction.
+//!
+//! The preconditioner is one V-cycle from zero with red-black Gauss-Seidel. Red cells are updated first before the
+//! coarse-grid correction, and last after it. M is therefore symmetric and positive definite. The coarsest grid is
+//! solved exactly.
 //!
 //! All half-sweeps of red-black Gauss-Seidel before the coarse-grid correction form one pass over the planes. The
 //! half-sweeps after the correction form another pass. In step t of a pass, half-sweep s updates plane t - s. At this
@@ -12,8 +28,7 @@
 //! were after the previous step.
 
 use super::rows::Rows;
-use crate::backend::reference::dpcg::grids::{Grid, Hierarchy};
-use crate::backend::reference::dpcg::points::Points;
+use crate::backend::cell_grids::{Grid, Hierarchy, Points};
 use crate::error::{Result, reserve, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
 use crate::isa::for_each_isa;
@@ -75,7 +90,7 @@ impl<'a> Walker<'a> {
 }
 
 impl<T: Real + Number> CellCentred<T> {
-    /// Creates the hierarchy; see `backend::reference::dpcg::cell`.
+    /// Computes the hierarchy of A. The coarsest grid has at most `coarsest` cells.
     pub fn new(a: &SevenPoints, sweeps: usize, coarsest: usize) -> Result<Self> {
         let hierarchy = Hierarchy::new(a, coarsest)?;
         let mut vectors = Vec::new();
@@ -399,47 +414,4 @@ fn prolong_row<F: Real, T: Real>(x: &mut [F], e: &[T], ratio: usize, scale: f64)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::backend::reference::dpcg::cell::CellCentred as Plain;
-    use crate::backend::reference::dpcg::incomplete::tests::System;
-    use crate::backend::steps::dpcg::PUBLISHED;
-    use crate::runtime::reduce::max_abs;
-    use crate::runtime::team::Team;
-
-    fn compare<T: Real + Number>(system: &System, sweeps: usize) {
-        let (a, b) = (system.matrix(), system.problem.rhs("rand"));
-        let mut expected = vec![0.0; b.len()];
-        Plain::<T>::new(&a, sweeps, PUBLISHED).unwrap().apply(&a, &b, &mut expected);
-        let multigrid = CellCentred::<T>::new(&a, sweeps, PUBLISHED).unwrap();
-        for members in [1, 2, 3, 7] {
-            let (r, z) = (Shared::zeroed(b.len()).unwrap(), Shared::zeroed(b.len()).unwrap());
-            // SAFETY: no team runs yet.
-            unsafe { r.slice_mut(0, b.len()) }.copy_from_slice(&b);
-            let work = |me: Me| {
-                let walker = Walker::new(me);
-                for _ in 0..2 {
-                    me.barrier();
-                    // SAFETY: only this call uses r and z.
-                    unsafe { multigrid.apply(&walker, &a, &r, &z, max_abs(&b)) };
-                }
-            };
-            Team::new(members).unwrap().run(work, work).unwrap();
-            // SAFETY: no team runs any more.
-            assert_eq!(unsafe { z.slice(0, b.len()) }, expected, "{:?}, {members} members", a.cells);
-        }
-    }
-
-    /// The result is bitwise identical to the serial cycle for any number of threads.
-    #[test]
-    fn a_team_does_what_one_thread_does() {
-        let sizes = [[50, 77, 33], [3, 40, 150], [300, 64, 1], [1, 130, 140], [2, 2, 2], [40, 41, 42], [600, 9, 5]];
-        for set in ["9;dir=top", "surf;obs=box;asp=4"] {
-            for size in sizes {
-                let system = System::new(set, size, 1e-3);
-                compare::<f64>(&system, 2);
-                compare::<f32>(&system, 1);
-            }
-        }
-    }
-}
+mod tests;

@@ -25,6 +25,8 @@ mod pieces;
 mod regions;
 mod rows;
 mod state;
+#[cfg(test)]
+mod tests;
 mod vertex;
 mod whole;
 

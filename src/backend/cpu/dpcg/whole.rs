@@ -180,7 +180,7 @@ fn vertex(
     team: &mut Team,
 ) -> Result<Whole> {
     let members = team.members();
-    let made = match previous {
+    let mut made = match previous {
         Some(Whole::Vertex32(grids)) if single && grids.fits(cells, sweeps, members) => Whole::Vertex32(grids),
         Some(Whole::Vertex64(grids)) if !single && grids.fits(cells, sweeps, members) => Whole::Vertex64(grids),
         other => {
@@ -192,11 +192,10 @@ fn vertex(
             }
         }
     };
-    let setup = |me: Me| match &made {
-        Whole::Vertex32(grids) => grids.setup(me, a),
-        Whole::Vertex64(grids) => grids.setup(me, a),
-        _ => Ok(()),
-    };
-    team.run(|me| drop(setup(me)), setup)??;
+    match &mut made {
+        Whole::Vertex32(grids) => grids.setup(team, a)?,
+        Whole::Vertex64(grids) => grids.setup(team, a)?,
+        _ => {}
+    }
     Ok(made)
 }

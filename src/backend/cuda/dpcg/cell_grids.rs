@@ -7,9 +7,9 @@ use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellArgs, CellGridArgs, CoarsestArgs, MOST_CELL_BLOCKS};
-use crate::backend::reference::dpcg::grids::{coarse_cells, ratio_of};
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
+use crate::grid::coarsening::{cell_ratio, coarse_cells};
 use crate::grid::components::ZERO_ROW_SUM;
 
 /// Purpose of the allocations, for error messages.
@@ -123,7 +123,7 @@ impl Maker<'_> {
         stream.fetch(&mut strengths, self.scratch.strengths)?;
         stream.wait()?;
         let of = fine.map_or(self.source.of, |grid| grid.of);
-        let ratio = ratio_of(of, strengths);
+        let ratio = cell_ratio(of, strengths);
         let value = if single { size_of::<f32>() } else { size_of::<f64>() };
         let grid = Grid::zeroed(pool, stream, coarse_cells(of, ratio), ratio, value)?;
         let a = CellGridArgs {

@@ -7,11 +7,9 @@ use super::source::Source;
 use crate::backend::cuda::driver::{Memory, Stream};
 use crate::backend::cuda::launch;
 use crate::backend::cuda::launch::{Address, CellBox, CoarseningArgs, CoarsestArgs, MOST_CELL_BLOCKS, Strides};
-use crate::backend::reference::dpcg::vertex;
-use crate::backend::reference::dpcg::vertex::stencil::{CUBE, FACES};
-use crate::backend::reference::dpcg::vertex::transfer::{SEMI, coarse_cells, directions};
 use crate::error::{Result, push};
 use crate::grid::cells::Cells;
+use crate::grid::coarsening::{COARSEST, CUBE, FACES, SEMI, coarse_cells, directions};
 
 /// Purpose of the allocations, for error messages.
 const GRIDS: &str = "the grids of multigrid";
@@ -221,7 +219,7 @@ pub fn make(
     };
     launch::take_conductances(stream, single, &maker.arguments(&matrix, 0))?;
     let mut grids = Vec::new();
-    while grids.is_empty() || matrix.of.count() > vertex::COARSEST {
+    while grids.is_empty() || matrix.of.count() > COARSEST {
         let (grid, next) = maker.coarsen(pool, matrix, grids.len(), value)?;
         push(&mut grids, grid, GRIDS)?;
         matrix = next;
@@ -258,7 +256,7 @@ impl Maker<'_> {
         let (stream, single, finest) = (self.stream, self.single, l == 0);
         let a = self.arguments(&matrix, l);
         let coarsened = self.directions(matrix.of, &a, finest)?;
-        let coarse = coarse_cells(matrix.of, coarsened);
+        let coarse = coarse_cells(matrix.of, coarsened.map(|d| 1 + usize::from(d)));
         let odd = if l % 2 == 1 { matrix.of } else { coarse };
         let grid = matrix.grid(pool, stream, coarse, coarsened, value)?;
         let next = Matrix::zeroed(pool, stream, coarse, CUBE.len(), value)?;

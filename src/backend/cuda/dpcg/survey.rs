@@ -13,8 +13,9 @@ use crate::backend::cuda::launch::{
 use crate::backend::steps::dpcg::Setup;
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::grid::cell_components::{CellComponents, coarse_grids};
-use crate::grid::cell_survey::{COARSEST, Survey, asks_for_hidden, coarsened, contrast};
+use crate::grid::cell_survey::{Survey, asks_for_hidden, contrast};
 use crate::grid::cells::{Cells, Kept, SevenPoints};
+use crate::grid::coarsening::{COARSEST, SEMI, coarsened};
 use crate::grid::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
 use crate::runtime::team::Team;
 use std::cell::OnceCell;
@@ -148,7 +149,7 @@ impl Surveyor {
             self.components.number(stream, found.components as usize, zero_row_sum)?
         };
         let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
-        let (coarsened, strong) = (coarsened(source.of, found.strength), found.groups as usize);
+        let (coarsened, strong) = (coarsened(source.of, found.strength, SEMI), found.groups as usize);
         let asks = asks_for_hidden(source.of, coarsened, strong);
         Ok(Survey {
             row_sum: f64::from_bits(found.row_sum),

@@ -13,15 +13,14 @@
 //!
 //! Memory traffic per cell and pass in single precision, in bytes: right-hand side in f64 8, conductances 12, 1/D 4,
 //! weights 6, red cells 2; z 8.
-//! z 8.
 
 use super::grid::{Below, Stencil};
-use super::layout::{Natural, Split, coarse};
+use super::layout::Split;
 use super::loops::{dot, gather, merge, over, relax, relax_noting, split};
 use super::transfer::Weights;
-use crate::backend::reference::dpcg::vertex::stencil::FACES;
 use crate::error::Result;
 use crate::grid::cells::Cells;
+use crate::grid::coarsening::FACES;
 use crate::runtime::number::Real;
 use crate::runtime::reduce::Reduce;
 use crate::runtime::shared::{Number, Shared};
@@ -31,13 +30,11 @@ use std::ops::Range;
 const RED: usize = 0;
 const BLACK: usize = 1;
 
-/// The finest grid with the interpolation from the first coarse grid.
+/// The finest grid.
 pub struct Finest<T> {
     pub a: Stencil<T>,
     /// 1 / D.
     pub inverse: Shared<T>,
-    pub weights: Weights<T>,
-    pub correction: Shared<T>,
     /// Distance from a point of each half to its conductances to east, west, north, south, top and bottom.
     beside: [[isize; 6]; 2],
 }
@@ -45,7 +42,6 @@ pub struct Finest<T> {
 impl<T: Real + Number> Finest<T> {
     pub fn new(cells: Cells) -> Result<Self> {
         let a = Stencil::new(cells, &FACES)?;
-        let next = Natural::new(coarse(cells));
         let inverse = Shared::zeroed(a.split.len())?;
         let beside = [0, 1].map(|half| {
             std::array::from_fn(|t| {
@@ -53,7 +49,7 @@ impl<T: Real + Number> Finest<T> {
                 (t / 2 * a.split.len()) as isize + back
             })
         });
-        Ok(Self { a, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, beside })
+        Ok(Self { a, inverse, beside })
     }
 
     /// Returns the red cells between the two passes. They are stored at the indices of the even cells of their row, in
@@ -64,8 +60,7 @@ impl<T: Real + Number> Finest<T> {
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
-        let arrays = [&self.a.c, &self.a.excess, &self.inverse, &self.correction];
-        arrays.iter().map(|array| array.bytes()).sum::<usize>() + self.weights.bytes()
+        [&self.a.c, &self.a.excess, &self.inverse].iter().map(|array| array.bytes()).sum()
     }
 }
 
@@ -166,6 +161,8 @@ impl<T: Real + Number> Room<T> {
 /// The passes of one thread over the right-hand side `r`, multiplied by `scale`.
 pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
+    /// Interpolation from the first coarse grid.
+    pub weights: &'a Weights<T>,
     pub room: &'a Room<T>,
     pub sweeps: usize,
     pub r: &'a [f64],
@@ -296,9 +293,10 @@ impl<T: Real + Number> Passes<'_, T> {
         if share.is_empty() {
             return;
         }
-        let reach = 2 * self.sweeps as isize;
-        let (first, last) = (2 * share.start as isize - 1, 2 * share.end as isize - 1);
-        for k in first - reach..=last + reach {
+        // The planes of this thread. If z is coarsened, the restriction also reads the residual in the plane before.
+        let (ratio, reach) = (self.weights.ratio[2], 2 * self.sweeps as isize);
+        let own = (ratio * share.start) as isize..(ratio * share.end) as isize;
+        for k in own.start + 1 - ratio as isize - reach..own.end + reach {
             self.load(k);
             self.first(k);
             self.relax(k - 1, BLACK, false);
@@ -307,14 +305,14 @@ impl<T: Real + Number> Passes<'_, T> {
                 self.relax(k - 3, BLACK, true);
             }
             let red = k - reach + 2;
-            if first < red && red <= last {
+            if own.contains(&red) {
                 self.keep(red);
             }
-            self.residual(k - reach);
-            // The plane above coarse plane K is plane 2 K + 1.
-            let above = k - reach;
-            if above > first && above % 2 != 0 {
-                self.restrict(next, (above / 2) as usize);
+            let last = k - reach;
+            self.residual(last);
+            // The last plane that coarse plane K needs is plane 2 K + 1, or plane K if z is not coarsened.
+            if own.contains(&last) && (last as usize + 1).is_multiple_of(ratio) {
+                self.restrict(next, last as usize / ratio);
             }
         }
     }
@@ -330,8 +328,7 @@ impl<T: Real + Number> Passes<'_, T> {
             };
             // SAFETY: no thread writes weights; the coarse row belongs to this thread.
             unsafe {
-                let row = &mut self.room.row()[..next.split.cells.nx];
-                next.set(j, k, row, |out| self.finest.weights.restrict(out, j, k, fine));
+                next.restrict([j, k], self.weights, self.room.row(), fine);
             }
         }
     }
@@ -356,7 +353,7 @@ impl<T: Real + Number> Passes<'_, T> {
     }
 
     /// Loads the stored red cells of plane k, and adds the correction.
-    fn correct(&self, k: isize) {
+    fn correct(&self, k: isize, correction: &Shared<T>) {
         if !self.has(k) {
             return;
         }
@@ -367,14 +364,21 @@ impl<T: Real + Number> Passes<'_, T> {
                 let x = self.room.x.row_mut(half, j, k);
                 x.copy_from_slice(self.finest.red().slice(at, n));
                 let rows = if half == 0 { [Some(x), None] } else { [None, Some(x)] };
-                self.finest.weights.prolong(rows, j, k as usize, &self.finest.correction);
+                self.weights.prolong(rows, j, k as usize, correction);
             }
         }
     }
 
     /// Adds the correction and executes the sweeps. Stores `back` times x in z, in the planes of this thread, and the
     /// partial sums of <r, z>.
-    pub fn ascend<'z>(&self, me: Me, back: f64, z: impl Fn(Range<usize>) -> &'z mut [f64], products: &Reduce<1>) {
+    pub fn ascend<'z>(
+        &self,
+        me: Me,
+        correction: &Shared<T>,
+        back: f64,
+        z: impl Fn(Range<usize>) -> &'z mut [f64],
+        products: &Reduce<1>,
+    ) {
         let share = me.share(self.split().cells.nz);
         if share.is_empty() {
             return;
@@ -382,7 +386,7 @@ impl<T: Real + Number> Passes<'_, T> {
         let reach = 2 * self.sweeps as isize;
         for k in share.start as isize - reach..share.end as isize + reach {
             self.load(k);
-            self.correct(k);
+            self.correct(k, correction);
             for sweep in 0..self.sweeps as isize {
                 self.relax(k - 2 * sweep - 1, BLACK, false);
                 self.relax(k - 2 * sweep - 2, RED, false);

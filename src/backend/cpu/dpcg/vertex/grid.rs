@@ -1,12 +1,11 @@
-//! A coarse grid: its 27-point matrix, the Jacobi smoother and the residual. The formulas are in
-//! `backend::reference::dpcg::vertex`.
+//! A coarse grid: its 27-point matrix, the Jacobi smoother and the residual.
 
-use super::layout::{Natural, Offset, Split, coarse};
+use super::layout::{Coarse, Split};
 use super::loops::{in_plane, merge_alike, out_of_plane, out_of_plane_and_step, over, split_alike};
 use super::transfer::{Weights, half_row};
-use crate::backend::reference::dpcg::vertex::stencil::CUBE;
 use crate::error::Result;
 use crate::grid::cells::Cells;
+use crate::grid::coarsening::{CUBE, Offset};
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
 use crate::runtime::team::Me;
@@ -63,15 +62,12 @@ impl<T: Real + Number> Stencil<T> {
     }
 }
 
-/// A coarse grid with the interpolation from the next coarser grid.
+/// A coarse grid.
 pub struct Grid<T> {
     pub a: Stencil<T>,
     pub diagonal: Shared<T>,
     /// Reciprocal of the Jacobi divisor.
     pub inverse: Shared<T>,
-    pub weights: Weights<T>,
-    /// Solution on the next coarser grid, in natural order.
-    pub correction: Shared<T>,
     pub r: Shared<T>,
     pub x: Shared<T>,
 }
@@ -87,9 +83,8 @@ impl<T: Real + Number> Grid<T> {
     pub fn new(cells: Cells) -> Result<Self> {
         let a = Stencil::new(cells, &CUBE)?;
         let array = || Shared::zeroed(a.split.len());
-        let next = Natural::new(coarse(cells));
         let (diagonal, inverse, r, x) = (array()?, array()?, array()?, array()?);
-        Ok(Self { a, diagonal, inverse, weights: Weights::new(next)?, correction: Shared::zeroed(next.len())?, r, x })
+        Ok(Self { a, diagonal, inverse, r, x })
     }
 
     /// Returns the second x: the memory of the row sums, which only the setup needs.
@@ -144,7 +139,7 @@ impl<T: Real + Number> Grid<T> {
     }
 
     /// Executes the sweeps from zero, and restricts the residual to `r` of the next coarser grid.
-    pub fn descend(&self, me: Me, sweeps: usize, next: &Below<T>, row: &mut [T]) {
+    pub fn descend(&self, me: Me, sweeps: usize, weights: &Weights<T>, next: &Below<T>, row: &mut [T]) {
         self.first_sweep(me);
         me.barrier();
         let residual = if sweeps == 1 { self.y() } else { &self.x };
@@ -156,7 +151,6 @@ impl<T: Real + Number> Grid<T> {
             self.pass(me, residual, &self.x, &Then::Residual);
         }
         me.barrier();
-        let row = &mut row[..next.split.cells.nx];
         for k in me.share(next.split.cells.nz) {
             for j in 0..next.split.cells.ny {
                 let fine = |half, j, k| {
@@ -164,15 +158,21 @@ impl<T: Real + Number> Grid<T> {
                     Some(unsafe { half_row(residual, &self.a.split, half, j, k) })
                 };
                 // SAFETY: no thread writes weights; the coarse row belongs to this thread.
-                unsafe { next.set(j, k, row, |out| self.weights.restrict(out, j, k, fine)) };
+                unsafe { next.restrict([j, k], weights, row, fine) };
             }
         }
         me.barrier();
     }
 
-    /// Adds the correction of the next coarser grid, and executes the sweeps. The result is stored in `above`, in
-    /// natural order.
-    pub fn ascend(&self, me: Me, sweeps: usize, above: &Shared<T>) {
+    /// Adds the correction of the next coarser grid, and executes the sweeps. Stores the result in `above`, the
+    /// correction of the finer grid.
+    pub fn ascend(
+        &self,
+        me: Me,
+        sweeps: usize,
+        (weights, correction): (&Weights<T>, &Shared<T>),
+        (layout, above): (&Coarse, &Shared<T>),
+    ) {
         let split = &self.a.split;
         let before = if sweeps == 1 { &self.x } else { self.y() };
         for k in me.share(split.cells.nz) {
@@ -181,7 +181,7 @@ impl<T: Real + Number> Grid<T> {
                 unsafe {
                     let [even, odd] = [0, 1]
                         .map(|half| Some(before.slice_mut(split.at(half, j as isize, k as isize), split.points(half))));
-                    self.weights.prolong([even, odd], j, k, &self.correction);
+                    weights.prolong([even, odd], j, k, correction);
                 }
             }
         }
@@ -191,13 +191,17 @@ impl<T: Real + Number> Grid<T> {
             me.barrier();
         }
         self.pass(me, self.y(), &self.x, &Then::Step);
-        let natural = Natural::new(split.cells);
         for k in me.share(split.cells.nz) {
             for j in 0..split.cells.ny {
                 // SAFETY: rows of this thread.
                 unsafe {
                     let half = |half| self.y().slice(split.at(half, j as isize, k as isize), split.points(half));
-                    merge_alike(above.slice_mut(natural.at(j, k), split.cells.nx), half(0), half(1));
+                    let to = |half| above.slice_mut(layout.at(half, j, k), layout.points(half));
+                    if layout.is_split() {
+                        (0..2).for_each(|h| to(h).copy_from_slice(half(h)));
+                    } else {
+                        merge_alike(to(0), half(0), half(1));
+                    }
                 }
             }
         }
@@ -206,11 +210,8 @@ impl<T: Real + Number> Grid<T> {
 
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
-        [&self.a.c, &self.a.excess, &self.diagonal, &self.inverse, &self.correction, &self.r, &self.x]
-            .iter()
-            .map(|array| array.bytes())
-            .sum::<usize>()
-            + self.weights.bytes()
+        let arrays = [&self.a.c, &self.a.excess, &self.diagonal, &self.inverse, &self.r, &self.x];
+        arrays.iter().map(|array| array.bytes()).sum()
     }
 }
 
@@ -221,16 +222,29 @@ pub struct Below<'a, T> {
 }
 
 impl<T: Real + Number> Below<'_, T> {
-    /// Sets row (j, k) to the values that `make` computes in natural order.
+    /// Sets row (j, k) to the restriction of fine values; see `Weights::restrict`. `row`: workspace for a row.
     ///
     /// # Safety
-    /// The row must belong to a plane of this thread. No other thread may read it in this step.
-    pub unsafe fn set(&self, j: usize, k: usize, row: &mut [T], make: impl FnOnce(&mut [T])) {
-        make(row);
-        let half = |half| {
-            // SAFETY: guaranteed by the caller.
-            unsafe { self.r.slice_mut(self.split.at(half, j as isize, k as isize), self.split.points(half)) }
-        };
-        split_alike(half(0), half(1), row);
+    /// The row must belong to a plane of this thread. No other thread may read it or write weights in this step.
+    pub unsafe fn restrict<'f>(
+        &self,
+        [j, k]: [usize; 2],
+        weights: &Weights<T>,
+        row: &mut [T],
+        fine: impl Fn(usize, isize, isize) -> Option<&'f [T]>,
+    ) where
+        T: 'f,
+    {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let half = |half| self.r.slice_mut(self.split.at(half, j as isize, k as isize), self.split.points(half));
+            if weights.coarse.is_split() {
+                (0..2).for_each(|h| weights.restrict(half(h), [h, j, k], &fine));
+            } else {
+                let row = &mut row[..self.split.cells.nx];
+                weights.restrict(row, [0, j, k], fine);
+                split_alike(half(0), half(1), row);
+            }
+        }
     }
 }

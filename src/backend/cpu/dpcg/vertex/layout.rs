@@ -1,4 +1,4 @@
-//! Array layouts of a grid: split by the parity of the column, or in natural order.
+//! Array layouts of a grid: split by the parity of the column, and of its coarse points. Constants of the method.
 //!
 //! *Split*: all points of even column are stored first, then all points of odd column, each half row by row. The points
 //! of one red-black colour in a row are then consecutive. So are the coarse points of a row, the points between coarse
@@ -8,9 +8,16 @@
 //! the next row. A row of zeros separates planes. A plane of zeros precedes and follows the grid.
 
 use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::coarsening::Offset;
 
-/// Difference of indices (i, j, k) between two points.
-pub type Offset = [isize; 3];
+/// Name of the allocations in error messages.
+pub const HIERARCHY: &str = "the grids of multigrid";
+
+/// A row sum of at most this fraction of the diagonal counts as zero: it is a rounding error of single precision.
+pub const ZERO_ROW_SUM: f64 = 1e-6;
+
+/// Damping factor of Jacobi.
+pub const DAMPING: f64 = 0.8;
 
 /// Index arithmetic of the split layout.
 #[derive(Clone, Copy)]
@@ -47,6 +54,11 @@ impl Split {
         (place + k * self.plane as isize + j * self.row as isize) as usize
     }
 
+    /// Returns the index of a point.
+    pub fn point(&self, [i, j, k]: [usize; 3]) -> usize {
+        self.at(i % 2, j as isize, k as isize) + i / 2
+    }
+
     /// Returns the index range of a half plane with consecutive rows, including the zeros between them.
     pub fn half_plane(&self, half: usize, k: usize) -> std::ops::Range<usize> {
         let start = self.at(half, 0, k as isize);
@@ -65,35 +77,47 @@ impl Split {
     }
 }
 
-/// Index arithmetic of the natural order. A zero follows each row, a row of zeros each plane, and a plane of zeros the
-/// grid.
+/// Index arithmetic of arrays of coarse points. If the fine grid is coarsened in x, the points are in natural order,
+/// and the only half has number 0. Otherwise they are split by the parity of the column, as those of the fine grid. A
+/// zero follows each half row, a row of zeros each half plane, and a plane of zeros each half.
 #[derive(Clone, Copy)]
-pub struct Natural {
+pub struct Coarse {
     pub cells: Cells,
     pub row: usize,
-    pub plane: usize,
+    /// Distance between the halves; 0 in natural order.
+    pub half: usize,
 }
 
-impl Natural {
-    pub fn new(cells: Cells) -> Self {
-        let row = cells.nx + 1;
-        Self { cells, row, plane: row * (cells.ny + 1) }
+impl Coarse {
+    pub fn new(cells: Cells, is_split: bool) -> Self {
+        let row = if is_split { cells.nx.div_ceil(2) } else { cells.nx } + 1;
+        Self { cells, row, half: if is_split { row * (cells.ny + 1) * (cells.nz + 1) } else { 0 } }
     }
 
     /// Returns the length of an array.
     pub fn len(&self) -> usize {
-        self.plane * (self.cells.nz + 1)
+        self.half + self.row * (self.cells.ny + 1) * (self.cells.nz + 1)
     }
 
-    /// Returns the index of the first point of a row.
-    pub fn at(&self, j: usize, k: usize) -> usize {
-        k * self.plane + j * self.row
+    /// Returns whether the points are split by the parity of the column.
+    pub fn is_split(&self) -> bool {
+        self.half > 0
     }
-}
 
-/// Returns the grid that has every second point in each direction, beginning with the first.
-pub fn coarse(cells: Cells) -> Cells {
-    Cells { nx: cells.nx.div_ceil(2), ny: cells.ny.div_ceil(2), nz: cells.nz.div_ceil(2) }
+    /// Returns the number of points in a half row.
+    pub fn points(&self, half: usize) -> usize {
+        if self.is_split() { (self.cells.nx + 1 - half) / 2 } else { self.cells.nx }
+    }
+
+    /// Returns the index of a point.
+    pub fn point(&self, [i, j, k]: [usize; 3]) -> usize {
+        if self.is_split() { self.at(i % 2, j, k) + i / 2 } else { self.at(0, j, k) + i }
+    }
+
+    /// Returns the index of the first point of a half row.
+    pub fn at(&self, half: usize, j: usize, k: usize) -> usize {
+        half * self.half + (k * (self.cells.ny + 1) + j) * self.row
+    }
 }
 
 /// A row of cells of the caller's matrix.

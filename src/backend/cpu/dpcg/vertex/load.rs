@@ -2,12 +2,11 @@
 
 use super::finest::Finest;
 use super::grid::Grid;
-use super::layout::CallerRow;
+use super::layout::{CallerRow, DAMPING, ZERO_ROW_SUM};
 use super::loops::split;
 use super::weights::{LANES, Lane, lane, store};
-use crate::backend::reference::dpcg::vertex::DAMPING;
-use crate::backend::reference::dpcg::vertex::stencil::{CUBE, ZERO_ROW_SUM};
 use crate::grid::cells::SevenPoints;
+use crate::grid::coarsening::CUBE;
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};

@@ -1,17 +1,18 @@
-//! Galerkin product P^T A P by rows of cubes, eight cubes at a time. The formula is in
-//! `backend::reference::dpcg::vertex`.
+//! Galerkin product P^T A P by rows of cubes, eight cubes at a time. Each pair of neighbouring fine points p, q is in
+//! one cube between 8 coarse points. It adds c (P_p - P_q)(P_p - P_q)^T to the matrix of this cube. A row sum g adds
+//! g P_p P_p^T.
 //!
 //! The cubes above a coarse plane contribute all couplings to the next coarse plane, and half of the entries within the
 //! plane. The cubes below contribute the other half of the entries within the plane. If these cubes belong to another
 //! thread, this thread recomputes them. Each entry is therefore the same sum of two terms for any number of threads.
 
 use super::grid::Stencil;
-use super::layout::{Natural, Offset};
+use super::layout::Coarse;
 use super::loops::{add, split as split_row};
 use super::transfer::Weights;
 use super::weights::{LANES, Lane, add_lane, add_product, difference, lane, minus_product};
-use crate::backend::reference::dpcg::vertex::transfer::upper;
 use crate::error::{Result, push};
+use crate::grid::coarsening::Offset;
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
@@ -29,7 +30,8 @@ const ROW_SUM: usize = 13;
 /// Size of a number in bytes, and the distance from 1 below which a sum of rounded weights counts as 1.
 const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
-/// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z.
+/// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
+/// coarsened, the coordinates of both fine points are 0 and 2.
 struct Edge {
     offset: usize,
     /// The lower point of the pair.
@@ -113,13 +115,24 @@ fn corners_of(p: usize) -> Corners {
     corners
 }
 
+/// Returns whether the fine point with index bit(t, d) in each direction d belongs to a cube: an index of 1 in a
+/// direction that is not coarsened is that of the next cube.
+fn exists(t: usize, ratio: [usize; 3]) -> bool {
+    (0..3).all(|d| t >> d & 1 == 0 || ratio[d] == 2)
+}
+
+/// Returns the number of an offset in `CUBE`.
+fn upper(offset: Offset) -> usize {
+    (9 * offset[2] + 3 * offset[1] + offset[0] - 1) as usize
+}
+
 impl Cube {
     /// Computes the index tables for a fine stencil.
-    pub fn new(offsets: &[Offset]) -> Result<Self> {
+    pub fn new(offsets: &[Offset], ratio: [usize; 3]) -> Result<Self> {
         let mut edges: Vec<Edge> = Vec::new();
         for (number, offset) in offsets.iter().enumerate() {
-            for lowest in 0..8_usize {
-                let at = |d: usize, side: isize| (lowest >> d & 1) + usize::from(side > 0);
+            for lowest in (0..8).filter(|&t| exists(t, ratio)) {
+                let at = |d: usize, side: isize| (lowest >> d & 1) + usize::from(side > 0) * (3 - ratio[d]);
                 let from = [0, 1, 2].map(|d| at(d, -offset[d]));
                 let to = [0, 1, 2].map(|d| at(d, offset[d]));
                 push(&mut edges, Edge::new(number, from, to), CUBES)?;
@@ -149,12 +162,23 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Allocates the sums for this coarse grid and all coarser grids.
-    pub fn new(coarse: &Natural) -> Result<Self> {
-        let (row, plane) = (coarse.row, coarse.plane);
+    /// Allocates the sums for a coarse grid.
+    pub fn new(coarse: &Coarse) -> Result<Self> {
+        let mut sums = Self { values: Shared::zeroed(0)?, row: 0, plane: 0 };
+        sums.fit(coarse)?;
+        Ok(sums)
+    }
+
+    /// Prepares the sums for another coarse grid. Allocates only if the memory does not suffice.
+    pub fn fit(&mut self, coarse: &Coarse) -> Result<()> {
+        self.row = coarse.row << usize::from(coarse.is_split());
+        self.plane = self.row * (coarse.cells.ny + 1);
         // `load` uses the memory as workspace for three rows of cells and one further value.
-        let len = ROWS * row + (BESIDE + 1) * plane;
-        Ok(Self { values: Shared::zeroed(len)?, row, plane })
+        let len = ROWS * self.row + (BESIDE + 1) * self.plane;
+        if self.values.len() < len {
+            self.values = Shared::zeroed(len)?;
+        }
+        Ok(())
     }
 
     /// Returns the index of an entry of coarse row j in the lower (0) or the upper (1) plane.
@@ -439,11 +463,14 @@ pub fn make<T: Real + Number>(
     let mut added = Added::new();
     for k in share.start.saturating_sub(1)..share.end {
         for j in 0..to.split.cells.ny {
-            let of = cubes_of_row(cube, fine, weights, sums, [j, k], has_excess);
-            for at in (0..to.split.cells.nx).step_by(LANES) {
-                add_cubes(&of, &mut added, at, LANES.min(to.split.cells.nx - at));
+            for half in 0..=usize::from(weights.coarse.is_split()) {
+                let of = cubes_of_row(cube, fine, weights, sums, [half, j, k], has_excess);
+                let n = weights.coarse.points(half);
+                for at in (0..n).step_by(LANES) {
+                    add_cubes(&of, &mut added, at, LANES.min(n - at));
+                }
             }
-            finish_row(sums, to, [j, k], k >= share.start);
+            finish_row(sums, to, &weights.coarse, [j, k], k >= share.start);
         }
         // Clears the sums of the row beyond the last coarse row.
         // SAFETY: the sums of this thread.
@@ -452,13 +479,12 @@ pub fn make<T: Real + Number>(
 }
 
 /// Stores a coarse row, if `store` is set, and saves the contributions to the entries within the plane above.
-fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2], store: bool) {
+fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [j, k]: [usize; 2], store: bool) {
     let split = &to.split;
     for entry in 0..ENTRIES {
-        let nx = split.cells.nx;
         // SAFETY: three different rows of this thread's sums.
         let (here, above, below) = unsafe {
-            let row = |start| sums.values.slice_mut(start, nx);
+            let row = |start| sums.values.slice_mut(start, sums.row);
             (row(sums.row(0, entry, j)), row(sums.row(1, entry, j)), row(sums.below(entry, j)))
         };
         if entry < BESIDE || entry == ROW_SUM {
@@ -470,29 +496,39 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, [j, k]: [usize; 2]
             // SAFETY: a plane of this thread.
             let half =
                 |half| unsafe { array.slice_mut(first + split.at(half, j as isize, k as isize), split.points(half)) };
-            split_row(half(0), half(1), here, 1.0);
+            if coarse.is_split() {
+                for (h, from) in here.chunks_exact(coarse.row).enumerate() {
+                    half(h).iter_mut().zip(from).for_each(|(to, from)| *to = T::narrow(*from));
+                }
+            } else {
+                split_row(half(0), half(1), &here[..split.cells.nx], 1.0);
+            }
         }
         here.fill(0.0);
         above.fill(0.0);
     }
 }
 
-/// Collects the data of a row of cubes.
+/// Collects the data of a row of cubes. If x is not coarsened, these are the cubes whose lowest corners are the coarse
+/// points of a half row.
 fn cubes_of_row<'a, T: Real + Number>(
     cube: &'a Cube,
     fine: &'a Stencil<T>,
     weights: &'a Weights<T>,
     sums: &'a Sums,
-    [j, k]: [usize; 2],
+    [half, j, k]: [usize; 3],
     has_excess: bool,
 ) -> Cubes<'a, T> {
-    let (split, coarse) = (&fine.split, &weights.coarse);
-    let n = coarse.cells.nx;
+    let (split, coarse, ratio) = (&fine.split, &weights.coarse, weights.ratio);
+    let n = coarse.points(half);
     let bit = |t: usize, d: usize| t >> d & 1;
+    // The half and the index of the first coarse point with index x in its cube.
+    let column = |x: usize| if coarse.is_split() { ((half + x) % 2, (half + x) / 2) } else { (0, x) };
     let places = std::array::from_fn(|a| {
         std::array::from_fn(|b| {
             let entry = if a < b { upper([0, 1, 2].map(|d| bit(b, d) as isize - bit(a, d) as isize)) } else { ROW_SUM };
-            sums.row(a >> 2, entry, j + bit(a, 1)) + bit(a, 0)
+            let (half, first) = column(bit(a, 0));
+            sums.row(a >> 2, entry, j + bit(a, 1)) + half * coarse.row + first
         })
     });
     let to = &sums.values;
@@ -501,13 +537,19 @@ fn cubes_of_row<'a, T: Real + Number>(
         for (row, t) in of.weights[p].iter_mut().zip(&corners.list[..corners.len]) {
             let t = *t as usize;
             let offset = [0, 1, 2].map(|d| place(p)[d] as isize - 2 * (t >> d & 1) as isize);
-            let start = coarse.at(j + (t >> 1 & 1), k + (t >> 2)) + (t & 1);
+            let (half, first) = column(t & 1);
+            let start = coarse.at(half, j + (t >> 1 & 1), k + (t >> 2)) + first;
             // SAFETY: no thread writes weights in this step.
-            *row = (offset != [0; 3]).then(|| unsafe { weights.of(offset).slice(start, n) });
+            *row = weights.has(offset).then(|| unsafe { weights.of(offset).slice(start, n) });
         }
     }
-    let inside = |y: usize, z: usize| 2 * j + y < split.cells.ny && 2 * k + z < split.cells.nz;
-    let row = |x: usize, y: usize, z: usize| split.at(x % 2, (2 * j + y) as isize, (2 * k + z) as isize) + x / 2;
+    // The index in direction d of a fine point with coordinate `at` in coarse cube `of`.
+    let index = |d: usize, of: usize, at: usize| ratio[d] * of + at * ratio[d] / 2;
+    let inside = |y: usize, z: usize| index(1, j, y) < split.cells.ny && index(2, k, z) < split.cells.nz;
+    let row = |x: usize, y: usize, z: usize| {
+        let (half, first) = if coarse.is_split() { column(x / 2) } else { (x % 2, x / 2) };
+        split.at(half, index(1, j, y) as isize, index(2, k, z) as isize) + first
+    };
     for (c, edge) in of.c.iter_mut().zip(&cube.edges) {
         if inside(edge.last[0], edge.last[1]) {
             let [x, y, z] = edge.from;
@@ -518,7 +560,8 @@ fn cubes_of_row<'a, T: Real + Number>(
     for (s, excess) in of.excess.iter_mut().enumerate() {
         let [x, y, z] = [s & 1, s >> 1 & 1, s >> 2];
         // SAFETY: no thread writes the matrix in this step.
-        *excess = (has_excess && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
+        *excess =
+            (has_excess && exists(s, ratio) && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
     }
     of
 }

@@ -1,11 +1,15 @@
 //! Interpolation and restriction, row by row. Weights are stored at the coarse points. The weight of offset o at coarse
-//! point I is the weight of I in the interpolation to fine point 2 I + o.
+//! point I is the weight of I in the interpolation to fine point R I + o, where R is 2 in directions that are coarsened
+//! and 1 in the others.
 
-use super::layout::{Natural, Offset, Split};
+use super::layout::{Coarse, Split};
 use super::loops::{add, add_products, add_two_products};
 use crate::error::{Result, collected};
+use crate::grid::cells::Cells;
+use crate::grid::coarsening::{Offset, coarse_cells};
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
+use std::ops::Range;
 
 /// Name of the allocation in error messages.
 const WEIGHTS: &str = "weights of interpolation";
@@ -18,21 +22,32 @@ pub fn number(offset: Offset) -> usize {
     (9 * (offset[2] + 1) + 3 * (offset[1] + 1) + offset[0] + 1) as usize
 }
 
-/// Weights of all offsets except zero, whose weight is one.
+/// Weights of all offsets except zero, whose weight is one. Components in directions that are not coarsened are zero.
 pub struct Weights<T> {
-    pub coarse: Natural,
+    /// Extents of the fine grid.
+    pub fine: Cells,
+    /// Number of fine points per coarse point in each direction, 2 or 1.
+    pub ratio: [usize; 3],
+    pub coarse: Coarse,
     of: Vec<Shared<T>>,
 }
 
 impl<T: Real + Number> Weights<T> {
-    pub fn new(coarse: Natural) -> Result<Self> {
+    pub fn new(fine: Cells, ratio: [usize; 3]) -> Result<Self> {
+        let coarse = Coarse::new(coarse_cells(fine, ratio), ratio[0] == 1);
+        let mut weights = Self { fine, ratio, coarse, of: Vec::new() };
+        let offsets = (0..CUBE).map(|o| [o % 3, o / 3 % 3, o / 9].map(|o| o as isize - 1));
         let of: Vec<Result<Shared<T>>> =
-            collected((0..CUBE).map(|o| Shared::zeroed(if o == CUBE / 2 { 0 } else { coarse.len() })), WEIGHTS)?;
-        let mut weights = Self { coarse, of: Vec::new() };
+            collected(offsets.map(|o| Shared::zeroed(if weights.has(o) { coarse.len() } else { 0 })), WEIGHTS)?;
         for of in of {
             crate::error::push(&mut weights.of, of?, WEIGHTS)?;
         }
         Ok(weights)
+    }
+
+    /// Returns whether the weights of an offset are stored.
+    pub fn has(&self, offset: Offset) -> bool {
+        offset != [0; 3] && (0..3).all(|d| offset[d] == 0 || self.ratio[d] == 2)
     }
 
     /// Returns the weights of an offset.
@@ -47,9 +62,14 @@ impl<T: Real + Number> Weights<T> {
 
     /// # Safety
     /// No thread may write weights while the slice is in use.
-    unsafe fn row(&self, offset: Offset, j: usize, k: usize) -> &[T] {
+    unsafe fn row(&self, offset: Offset, half: usize, j: usize, k: usize) -> &[T] {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.of(offset).slice(self.coarse.at(j, k), self.coarse.row) }
+        unsafe { self.of(offset).slice(self.coarse.at(half, j, k), self.coarse.row) }
+    }
+
+    /// Returns the indices of the coarse points around a fine point in direction d.
+    fn around(&self, d: usize, index: usize) -> Range<usize> {
+        index / self.ratio[d]..index.div_ceil(self.ratio[d]) + 1
     }
 
     /// Adds the interpolation of `correction` to the half rows `[even, odd]` of fine row (j, k). `None`: the half row
@@ -57,51 +77,54 @@ impl<T: Real + Number> Weights<T> {
     ///
     /// # Safety
     /// No thread may write weights or `correction` during this call.
-    pub unsafe fn prolong(&self, rows: [Option<&mut [T]>; 2], j: usize, k: usize, correction: &Shared<T>) {
-        let [even, odd] = rows;
-        let (mut even, mut odd) = (even, odd);
-        for coarse_k in k / 2..k.div_ceil(2) + 1 {
-            for coarse_j in j / 2..j.div_ceil(2) + 1 {
-                let (y, z) = (j as isize - 2 * coarse_j as isize, k as isize - 2 * coarse_k as isize);
-                // SAFETY: guaranteed by the caller.
-                let (from, row) = unsafe {
-                    let row = |x| self.row([x, y, z], coarse_j, coarse_k);
-                    (correction.slice(self.coarse.at(coarse_j, coarse_k), self.coarse.row), row)
-                };
-                if let Some(even) = &mut even {
-                    if y == 0 && z == 0 { add(even, from) } else { add_products(even, row(0), from) }
-                }
-                if let Some(odd) = &mut odd {
-                    add_two_products(odd, &[row(1), &row(-1)[1..]], &[from, &from[1..]]);
+    pub unsafe fn prolong(&self, mut rows: [Option<&mut [T]>; 2], j: usize, k: usize, correction: &Shared<T>) {
+        let (split, [_, ry, rz]) = (self.coarse.is_split(), self.ratio.map(|ratio| ratio as isize));
+        for coarse_k in self.around(2, k) {
+            for coarse_j in self.around(1, j) {
+                let (y, z) = (j as isize - ry * coarse_j as isize, k as isize - rz * coarse_k as isize);
+                for (half, out) in rows.iter_mut().enumerate() {
+                    let (Some(out), at) = (out, if split { half } else { 0 }) else { continue };
+                    // SAFETY: guaranteed by the caller.
+                    let (from, row) = unsafe {
+                        let row = |x| self.row([x, y, z], at, coarse_j, coarse_k);
+                        (correction.slice(self.coarse.at(at, coarse_j, coarse_k), self.coarse.row), row)
+                    };
+                    if half == at {
+                        if y == 0 && z == 0 { add(out, from) } else { add_products(out, row(0), from) }
+                    } else {
+                        add_two_products(out, &[row(1), &row(-1)[1..]], &[from, &from[1..]]);
+                    }
                 }
             }
         }
     }
 
-    /// Sets a coarse row to the restriction of fine values. `fine(half, j, k)` returns a half row, starting one value
-    /// before its first point, or `None` if its values are zero.
+    /// Sets a coarse half row to the restriction of fine values. `fine(half, j, k)` returns a half row, starting one
+    /// value before its first point, or `None` if its values are zero.
     ///
     /// # Safety
     /// No thread may write weights during this call.
     pub unsafe fn restrict<'f>(
         &self,
         out: &mut [T],
-        j: usize,
-        k: usize,
+        [half, j, k]: [usize; 3],
         fine: impl Fn(usize, isize, isize) -> Option<&'f [T]>,
     ) where
         T: 'f,
     {
         out.fill(T::default());
-        for z in -1..=1 {
-            for y in -1..=1 {
-                let (fine_j, fine_k) = (2 * j as isize + y, 2 * k as isize + z);
+        let [_, ry, rz] = self.ratio.map(|ratio| ratio as isize);
+        for z in 1 - rz..rz {
+            for y in 1 - ry..ry {
+                let (fine_j, fine_k) = (ry * j as isize + y, rz * k as isize + z);
                 // SAFETY: guaranteed by the caller.
-                let row = |x| unsafe { self.row([x, y, z], j, k) };
-                if let Some(even) = fine(0, fine_j, fine_k) {
-                    if y == 0 && z == 0 { add(out, &even[1..]) } else { add_products(out, row(0), &even[1..]) }
+                let row = |x| unsafe { self.row([x, y, z], half, j, k) };
+                if let Some(alike) = fine(half, fine_j, fine_k) {
+                    if y == 0 && z == 0 { add(out, &alike[1..]) } else { add_products(out, row(0), &alike[1..]) }
                 }
-                if let Some(odd) = fine(1, fine_j, fine_k) {
+                if !self.coarse.is_split()
+                    && let Some(odd) = fine(1, fine_j, fine_k)
+                {
                     add_two_products(out, &[row(1), row(-1)], &[&odd[1..], odd]);
                 }
             }

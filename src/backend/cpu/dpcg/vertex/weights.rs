@@ -1,11 +1,11 @@
-//! Operator-dependent interpolation (Dendy 1982), row by row; the formulas are in `backend::reference::dpcg::vertex`.
+//! Operator-dependent interpolation (Dendy 1982), row by row; the formulas are in `super`.
 //! All fine points of one type in a row are computed eight at a time: first points on edges, then on faces, then
 //! centres of cubes.
 
 use super::grid::Stencil;
-use super::layout::Offset;
 use super::transfer::Weights;
 use crate::error::{Result, push};
+use crate::grid::coarsening::Offset;
 use crate::isa::for_each_isa;
 use crate::runtime::number::Real;
 use crate::runtime::shared::{Number, Shared};
@@ -147,14 +147,15 @@ impl Type {
     }
 }
 
-/// All types of points that are not coarse.
+/// All types of points that are not coarse: the indices of a point may be odd in directions that are coarsened.
 pub struct Types(Vec<Type>);
 
 impl Types {
     /// Computes the types for a stencil.
-    pub fn new(offsets: &[Offset]) -> Result<Self> {
+    pub fn new(offsets: &[Offset], ratio: [usize; 3]) -> Result<Self> {
         let mut types = Vec::new();
-        for bits in 1..8 {
+        let coarsened = |d: usize| ratio[d] == 2;
+        for bits in (1..8_usize).filter(|bits| (0..3).all(|d| bits >> d & 1 == 0 || coarsened(d))) {
             push(&mut types, Type::new(bits, offsets)?, TYPES)?;
         }
         Ok(Self(types))
@@ -248,30 +249,40 @@ fn part_of(offset: Offset, of_type: usize) -> Offset {
     [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { offset[d] } else { 0 })
 }
 
-/// Computes the weights of all points whose type has `order` odd indices, in planes 2 K and 2 K + 1 of each coarse
-/// plane K of this thread. The weights of points with fewer odd indices must be complete.
+/// Computes the weights of all points whose type has `order` odd indices, in the planes from each coarse plane of this
+/// thread to the next one. The weights of points with fewer odd indices must be complete.
 pub fn make<T: Real + Number>(me: Me, types: &Types, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
     for coarse_k in me.share(weights.coarse.cells.nz) {
         for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {
-            let k = 2 * coarse_k + (of.bits >> 2);
+            let k = weights.ratio[2] * coarse_k + (of.bits >> 2);
             for coarse_j in 0..weights.coarse.cells.ny {
-                let j = 2 * coarse_j + (of.bits >> 1 & 1);
-                if j < a.split.cells.ny && k < a.split.cells.nz {
-                    make_row(of, a, weights, j, k);
+                let j = weights.ratio[1] * coarse_j + (of.bits >> 1 & 1);
+                if j >= a.split.cells.ny || k >= a.split.cells.nz {
+                    continue;
+                }
+                if weights.coarse.is_split() {
+                    (0..2).for_each(|half| make_row(of, a, weights, [half, half, j, k]));
+                } else {
+                    make_row(of, a, weights, [of.bits & 1, 0, j, k]);
                 }
             }
         }
     }
 }
 
-fn make_row<T: Real + Number>(of: &Type, a: &Stencil<T>, weights: &Weights<T>, j: usize, k: usize) {
-    let (split, coarse) = (&a.split, &weights.coarse);
-    let half = of.bits & 1;
+/// Computes the weights of a half row (j, k) of fine points from the coarse points in `half_of_coarse`.
+fn make_row<T: Real + Number>(
+    of: &Type,
+    a: &Stencil<T>,
+    weights: &Weights<T>,
+    [half, half_of_coarse, j, k]: [usize; 4],
+) {
+    let (split, coarse, [_, ry, rz]) = (&a.split, &weights.coarse, weights.ratio);
     let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
     let range = start..start + len;
     // The row of a corner's weights, starting at the corner at or below the point.
     let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
-        (weights.of(o), coarse.at(j / 2 + (t >> 1 & 1), k / 2 + (t >> 2)) + (t & 1))
+        (weights.of(o), coarse.at(half_of_coarse, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
     };
     // SAFETY: no thread writes row sums in this step.
     let excess = unsafe { a.excess.slice(start, len) };

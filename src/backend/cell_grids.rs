@@ -1,10 +1,10 @@
-//! Coarse grids of the multigrid with cell coarsening, and their 7-point matrices.
+//! Coarse grids of the multigrid with cell coarsening, and access to their 7-point matrices by cell.
 
-use super::points::Points;
-use crate::backend::aggregation::Means;
+use crate::backend::aggregation::{Couplings, Means};
 use crate::backend::coarse::direct::{Direct, box_order};
 use crate::error::{Error, Result, reserve, reset, zeroed};
 use crate::grid::cells::{Cells, SevenPoints};
+use crate::grid::coarsening::{cell_ratio, coarse_cells};
 use crate::grid::components::ZERO_ROW_SUM;
 use crate::runtime::number::{Real, power_of_two_below};
 use crate::runtime::reduce::{max_abs, pairwise};
@@ -12,14 +12,49 @@ use std::ops::Range;
 
 const WHAT: &str = "coarse grids of the multigrid";
 
-/// A direction is coarsened if its strength times this factor is at least that of the strongest direction. Cells with
-/// an aspect ratio of 4 have strengths in the ratio 16. Only the strong direction is then coarsened, twice.
-const WEAK: f64 = 3.0;
+/// Matrix of a grid.
+#[derive(Clone, Copy)]
+pub struct Points<'a, T> {
+    /// Extents.
+    pub cells: Cells,
+    /// Diagonal.
+    pub center: &'a [T],
+    /// Entries between a cell and the next cell in each direction; zero at the boundary of the box.
+    pub forward: [&'a [T]; 3],
+}
 
-/// Returns the coarse cell that contains a fine cell.
-pub fn coarse_cell(fine: [usize; 3], ratio: [usize; 3], coarse: Cells) -> usize {
-    let [i, j, k] = [0, 1, 2].map(|d| fine[d] / ratio[d]);
-    (k * coarse.ny + j) * coarse.nx + i
+impl<'a> Points<'a, f64> {
+    /// Returns the caller's matrix.
+    pub fn finest(a: &SevenPoints<'a>) -> Self {
+        Self { cells: a.cells, center: a.center, forward: a.forward }
+    }
+}
+
+impl<T: Real> Points<'_, T> {
+    /// Returns the couplings of a cell to the previous and the next cell in x, y and z, and the indices of these cells.
+    pub fn couplings(&self, cell: usize) -> impl DoubleEndedIterator<Item = (T, usize)> + '_ {
+        let (place, size, steps) = (self.cells.place(cell), self.cells.size(), self.cells.steps());
+        (0..3).flat_map(move |d| {
+            let before = (place[d] > 0).then(|| (self.forward[d][cell - steps[d]], cell - steps[d]));
+            let after = (place[d] + 1 < size[d]).then(|| (self.forward[d][cell], cell + steps[d]));
+            before.into_iter().chain(after)
+        })
+    }
+
+    /// Returns the matrix by rows, with the row sums `excess`. If a row sum and the couplings do not add up to a
+    /// positive diagonal, the row sum is computed from the center instead.
+    pub fn in_row_sum_form(&self, excess: &[f64]) -> Result<Couplings> {
+        let mut matrix = Couplings::with_room(self.cells.count(), 6 * self.cells.count())?;
+        for (cell, &excess) in excess.iter().enumerate() {
+            let couplings = || self.couplings(cell).map(|(value, other)| (-value.wide(), other));
+            let sum: f64 = couplings().map(|(a, _)| a).sum();
+            let below = couplings().rev().filter(|&(_, other)| other < cell);
+            let all = below.chain(couplings().filter(|&(_, other)| other > cell));
+            all.filter(|(a, _)| *a != 0.0).for_each(|(a, other)| matrix.push(other, a));
+            matrix.end_exact_row(if excess + sum > 0.0 { excess } else { self.center[cell].wide() - sum });
+        }
+        Ok(matrix)
+    }
 }
 
 /// A coarse grid.
@@ -94,21 +129,6 @@ fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
         excess[cell] = if any && more > ZERO_ROW_SUM * center { more } else { 0.0 };
         center
     })
-}
-
-/// Returns the number of fine cells per coarse cell in each direction (2 or 1) for these strengths.
-pub fn ratio_of(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
-    let size = cells.size();
-    let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
-    // Written such that NaN, possible in unchecked input, also ends the coarsening.
-    [0, 1, 2].map(|d| if size[d] == 1 || WEAK * strength[d] < strongest { 1 } else { 2 })
-}
-
-/// Returns the extents of the next coarser grid. With an odd number of cells, the last coarse cell has one fine cell.
-pub fn coarse_cells(cells: Cells, ratio: [usize; 3]) -> Cells {
-    let size = cells.size();
-    let [nx, ny, nz] = [0, 1, 2].map(|d| size[d].div_ceil(ratio[d]));
-    Cells { nx, ny, nz }
 }
 
 impl<T: Real> Grid<T> {
@@ -203,7 +223,7 @@ impl<T: Real> Hierarchy<T> {
             if cells.count() <= coarsest {
                 break;
             }
-            let ratio = ratio_of(cells, strength);
+            let ratio = cell_ratio(cells, strength);
             let mut grid = match grids.last() {
                 None => Grid::coarser(finest, ratio, &mut excess, unit)?,
                 Some(grid) => Grid::coarser(grid.points(), ratio, &mut excess, 1.0)?,

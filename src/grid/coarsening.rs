@@ -1,0 +1,66 @@
+//! Coarse grids of the multigrids for boxes of cells: the directions to coarsen, extents, and offsets of stencils.
+
+use super::cells::Cells;
+
+pub use crate::options::limits::SEMI;
+
+/// Difference of indices (i, j, k) between two points.
+pub type Offset = [isize; 3];
+
+/// Upper half of the 7-point stencil.
+pub const FACES: [Offset; 3] = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
+
+/// Upper half of the 27-point stencil, in ascending order of the distances in memory.
+pub const CUBE: [Offset; 13] = [
+    [1, 0, 0],
+    [-1, 1, 0],
+    [0, 1, 0],
+    [1, 1, 0],
+    [-1, -1, 1],
+    [0, -1, 1],
+    [1, -1, 1],
+    [-1, 0, 1],
+    [0, 0, 1],
+    [1, 0, 1],
+    [-1, 1, 1],
+    [0, 1, 1],
+    [1, 1, 1],
+];
+
+/// Largest number of points of the coarsest grid of multigrid with vertex coarsening, which is solved exactly.
+pub const COARSEST: usize = 1000;
+
+/// Returns whether a direction of the cells is not coarsened at first.
+pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
+    (0..3).any(|d| cells.size()[d] > 1 && !coarsened[d])
+}
+
+/// Returns the directions of strong couplings: those with more than one cell and `semi` e_d >= max e. Here e_d is the
+/// sum over all rows of the couplings in direction d divided by the center.
+pub fn coarsened(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
+    let most = strength.into_iter().fold(0.0, f64::max);
+    [0, 1, 2].map(|d| cells.size()[d] > 1 && semi * strength[d] >= most)
+}
+
+/// Returns the directions in which multigrid with vertex coarsening coarsens a grid: those of strong couplings, and all
+/// with more than one point if there is none.
+pub fn directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
+    let strong = coarsened(cells, strength, semi);
+    if strong.contains(&true) { strong } else { cells.size().map(|n| n > 1) }
+}
+
+/// Returns the number of fine cells per coarse cell in each direction (2 or 1) of multigrid with cell coarsening. Cells
+/// with an aspect ratio of 4 have strengths in the ratio 16. Only the strong direction is then coarsened, twice.
+pub fn cell_ratio(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
+    let size = cells.size();
+    let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
+    // Written such that NaN, possible in unchecked input, also ends the coarsening.
+    [0, 1, 2].map(|d| if size[d] == 1 || SEMI * strength[d] < strongest { 1 } else { 2 })
+}
+
+/// Returns the extents of the next coarser grid. In a direction with ratio 2, an odd number of cells is rounded up.
+pub fn coarse_cells(cells: Cells, ratio: [usize; 3]) -> Cells {
+    let size = cells.size();
+    let [nx, ny, nz] = [0, 1, 2].map(|d| size[d].div_ceil(ratio[d]));
+    Cells { nx, ny, nz }
+}
