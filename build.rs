@@ -1,4 +1,4 @@
-//! Compiles the kernels of each family into a fatbin that the library embeds (src/backend/cuda/launch/), translates the
+//! Compiles the kernels of each family into a fatbin that the library embeds (src/cuda/launch/), translates the
 //! structures that kernels receive to Rust, and names the shared library.
 //!
 //! nvcc is that of `CUDA_HOME`, of the folder .cuda that scripts/setup fills, or of the PATH, in that order.
@@ -94,7 +94,7 @@ fn end(nvcc: &Path, unit: &str, mut child: Child) {
     assert!(status.success(), "{} ended with {status} on kernels/.../{unit}.cu", nvcc.display());
 }
 
-/// Headers whose structures the host uses, per module of src/backend/cuda/launch/.
+/// Headers whose structures the host uses, per module of src/cuda/launch/.
 const HEADERS: [(&str, &[&str]); 5] = [
     ("aggregation", &["aggregation"]),
     ("dpcg", &["dpcg"]),
@@ -104,7 +104,7 @@ const HEADERS: [(&str, &[&str]); 5] = [
 ];
 
 /// Writes OUT_DIR/MODULE.rs: translates the structures that kernels receive from their declarations in kernels/, for the
-/// macros of src/backend/cuda/launch/declare.rs. These are the structures whose names end in `Args`, and the structures
+/// macros of src/cuda/launch/declare.rs. These are the structures whose names end in `Args`, and the structures
 /// of their fields.
 fn write_arguments(folder: &Path) {
     for (module, headers) in HEADERS {

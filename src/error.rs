@@ -1,7 +1,7 @@
 //! Statuses of the C ABI, the errors behind them, and fallible allocation. This module depends only on one leaf module
 //! of the runtime.
 
-use crate::runtime::pages::prefer_large;
+use crate::base::pages::prefer_large;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};

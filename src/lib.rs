@@ -1,38 +1,44 @@
 //! Stencil solvers and sparse solvers for simulation programs, with a C ABI.
 //!
 //! The public interface consists of the C header and of the Fortran module and C++ header generated for it. From Rust,
-//! [`ffi`] provides the same functions. Layers, from the top: `ffi`, `solver`, `backend`, `comm`, `grid` and `sparse`,
-//! `runtime`. Every layer may use `error`, `isa`, `options`, `report` and `spectrum`, which depend on no layer except
-//! for leaf modules of `runtime`.
+//! [`abi`] provides the same functions. One folder per method (`rrb`, `dpcg`, `deflation`, `aggregation`, `sparse`,
+//! `files`, `smoother`) has its mathematics, its loops for the CPU, its launches for a device, and its entry points. The
+//! methods share `krylov`, `direct` and `stencil`, and all code uses `base`, `error`, `options` and `report`
+//! (docs/development/architecture.md).
 
+pub mod abi;
 pub mod error;
-pub mod ffi;
 pub mod options;
 
-mod backend;
-mod comm;
-mod grid;
-mod isa;
+mod aggregation;
+mod base;
+mod cuda;
+mod deflation;
+mod direct;
+mod distributed;
+mod dpcg;
+mod files;
+mod krylov;
 mod report;
-mod runtime;
-mod solver;
+mod rrb;
+mod smoother;
 mod sparse;
-mod spectrum;
+mod stencil;
 
 /// Internal items for the benchmark, the tools and the fuzz targets. No promise of compatibility.
 #[doc(hidden)]
 pub mod layers {
-    pub use crate::backend::steps::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
-    pub use crate::backend::steps::solve::{Arrays, Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
-    pub use crate::backend::steps::state::{Code, State};
-    pub use crate::backend::steps::vectors::{Iterate, VectorId, VectorSteps};
-    pub use crate::comm::threads;
-    pub use crate::grid::levels::Grid;
-    pub use crate::grid::stencil::{StencilView, View};
+    pub use crate::base::machine::{Core, Machine};
+    pub use crate::base::memory::check_there;
+    pub use crate::base::workers::Workers;
+    pub use crate::distributed::threads;
+    pub use crate::files::{Loaded, parse as parse_matrix};
+    pub use crate::krylov::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+    pub use crate::krylov::solve_steps::{Arrays, Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
+    pub use crate::krylov::state::{Code, State};
+    pub use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
     pub use crate::report::{Event, Nobody, Outcome};
-    pub use crate::runtime::memory::check_there;
-    pub use crate::runtime::workers::Workers;
-    pub use crate::solver::machine::{Core, Machine};
-    pub use crate::solver::rrb::{Rrb, SPACING, machine};
-    pub use crate::sparse::{Loaded, parse_matrix};
+    pub use crate::rrb::{Rrb, SPACING, machine};
+    pub use crate::stencil::levels::Grid;
+    pub use crate::stencil::matrix::{StencilView, View};
 }

@@ -4,7 +4,7 @@ use crate::stream::Bandwidth;
 use crate::timing::Samples;
 use anyhow::{Result, anyhow};
 use cudarc::driver::{CudaContext, CudaSlice, CudaStream, DevicePtrMut as _, DriverError};
-use rrbsolver::ffi::rrbsolver_cuda_device_count;
+use rrbsolver::abi::rrbsolver_cuda_device_count;
 use std::sync::Arc;
 use std::time::Instant;
 

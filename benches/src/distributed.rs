@@ -6,7 +6,7 @@ use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Context as _, Result, anyhow, ensure};
 use clap::ValueEnum;
-use rrbsolver::ffi::{
+use rrbsolver::abi::{
     rrb_create, rrb_create_distributed, rrb_destroy, rrb_factorize, rrb_get_int, rrb_get_real, rrb_handle,
     rrb_set_options, rrb_solve, rrbsolver_comm,
 };

@@ -7,7 +7,7 @@ use crate::stream::{self, ceiling};
 use crate::timing::Samples;
 use anyhow::{Result, anyhow};
 use clap::ValueEnum;
-use rrbsolver::ffi::{
+use rrbsolver::abi::{
     smoother_apply, smoother_create, smoother_destroy, smoother_exchange, smoother_get_real, smoother_handle,
     smoother_residual, smoother_set_options, smoother_set_patches,
 };

@@ -7,7 +7,7 @@ use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Result, anyhow};
 use cudarc::driver::sys;
-use rrbsolver::ffi::{smoother_apply, smoother_device_pointers, smoother_exchange, smoother_upload};
+use rrbsolver::abi::{smoother_apply, smoother_device_pointers, smoother_exchange, smoother_upload};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Instant;

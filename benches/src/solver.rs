@@ -2,7 +2,7 @@
 
 use crate::device::DeviceArray;
 use anyhow::{Result, anyhow};
-use rrbsolver::ffi::{
+use rrbsolver::abi::{
     rrb_create, rrb_destroy, rrb_factorize, rrb_get_int, rrb_get_real, rrb_handle, rrb_set_options, rrb_solve,
     rrbsolver_last_error,
 };

@@ -4,7 +4,7 @@ use crate::mesh::tetrahedra;
 use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Context as _, Result, anyhow};
-use rrbsolver::ffi::{
+use rrbsolver::abi::{
     sparse_create_csr, sparse_destroy, sparse_factorize, sparse_get_int, sparse_get_real, sparse_handle,
     sparse_multiply, sparse_set_options, sparse_solve,
 };

@@ -9,8 +9,8 @@ use crate::cost::{Cost, Model};
 use crate::problem::Problem;
 use crate::timing::Samples;
 use anyhow::Result;
+use rrbsolver::abi::make_backend;
 use rrbsolver::error::Result as SolverResult;
-use rrbsolver::ffi::make_backend;
 use rrbsolver::layers::{
     Another, Arrays, Code, Core, Criterion, Eliminated, Event, Grid, Inputs, Iterate, Load, Machine, Means, Nobody,
     PcgSteps, Properties, Rrb, SolveSteps, State, StencilView, VectorId, VectorSteps, View, machine, unfused_ascend,

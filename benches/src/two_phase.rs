@@ -6,7 +6,7 @@ use crate::iccg_3d::Iccg;
 use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Context as _, Result, anyhow, bail};
-use rrbsolver::ffi::{
+use rrbsolver::abi::{
     dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_int, dpcg_handle, dpcg_set_options, dpcg_solve,
 };
 use rrbsolver::options::info;

@@ -1,4 +1,4 @@
-// Multigrid by aggregation on a device (docs/theory/aggregation.md; src/backend/aggregation has the CPU version). This
+// Multigrid by aggregation on a device (docs/theory/aggregation.md; src/aggregation has the CPU version). This
 // file has the matrix of a level during the setup, in double precision, and loops over its rows.
 //
 // A symmetric matrix S is stored as couplings a_ij = -s_ij and row sums e_i = sum_j s_ij. The diagonal is d_i = e_i +

@@ -1,8 +1,8 @@
-// Scalars of a PCG solve on a device and the decisions of an iteration, as in src/solver/krylov/, for all families.
+// Scalars of a PCG solve on a device and the decisions of an iteration, as in src/krylov/, for all families.
 #pragma once
 #include "device.cuh"
 
-// State of the PCG loop; the numbers are those of src/backend/steps/state.rs.
+// State of the PCG loop; the numbers are those of src/krylov/state.rs.
 enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
 // Number of entries in the ring buffer of iterations; the loop pauses when the buffer is full.
@@ -51,7 +51,7 @@ __device__ inline void copy_standing(Standing &to, const Standing &from) {
 // Stage of the solve, which selects what a kernel does with its sums. CONFIRM: like START, after a loop that has ended.
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
-// The following functions are those of src/solver/krylov/decisions.rs. One thread executes them.
+// The following functions are those of src/krylov/decisions.rs. One thread executes them.
 
 // Returns whether a square is not positive because of underflow: the residual norm is at most `vanishing`.
 __device__ inline bool vanished(const Standing &s, double square) {

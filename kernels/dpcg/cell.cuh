@@ -1,5 +1,5 @@
 // V-cycle of multigrid with cell coarsening for 7-point matrices, grid by grid: red-black Gauss-Seidel and piecewise
-// constant interpolation. The formulas are in src/backend/cpu/dpcg/cell.rs. The caller's grid uses f64, coarse
+// constant interpolation. The formulas are in src/dpcg/cpu/cell.rs. The caller's grid uses f64, coarse
 // grids use T. Storage as in box.cuh.
 //
 // Bytes per cell for T of 4 bytes: relaxation 16 to 24, restriction 24, interpolation 8.

@@ -1,5 +1,5 @@
 // Setup of multigrid with cell coarsening, grid after grid: row sums, centers, strengths of the directions, and coarse
-// couplings. The formulas are in src/backend/cell_grids.rs. The sums of one value are computed in f64, in the
+// couplings. The formulas are in src/dpcg/cell_grids.rs. The sums of one value are computed in f64, in the
 // order of the reference, so the matrices are bitwise identical. Storage as in box.cuh.
 //
 // Bytes per cell for T of 4 bytes: look_at_cells 40 on the finest grid and 24 on coarse grids; coarsen_cells 32, and 20

@@ -1,6 +1,6 @@
 // Setup of multigrid with vertex coarsening, grid after grid: conductances of the caller's matrix, strengths of the
 // directions, interpolation weights, Galerkin product P^T A P with 27 points, smoother (Dendy 1982). The formulas are
-// in src/backend/cpu/dpcg/vertex. Products are computed in f64, conductances are stored in T. Storage as in
+// in src/dpcg/cpu/vertex. Products are computed in f64, conductances are stored in T. Storage as in
 // vertex.cuh; unrounded weights and products have arrays of their own.
 //
 // Each fine edge (p, q) is assigned to one closed cube between 8 coarse points, the cube of min(p, q). A cube has 8

@@ -1,4 +1,4 @@
-// Coarse matrix E = Z^T A Z of deflation (src/backend/coarse/deflation/mod.rs):
+// Coarse matrix E = Z^T A Z of deflation (src/deflation/mod.rs):
 //
 //     E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r,
 //

@@ -49,7 +49,7 @@ struct SurveyArgs {
 // Largest number of groups whose extents are stored.
 constexpr uint32_t MOST_GROUPS = 1000;
 // A coupling is strong if it exceeds this multiple of the smallest coupling of its direction
-// (src/grid/cell_components.rs).
+// (src/stencil/cell_components.rs).
 constexpr double STRONG = 30.0;
 // The root of a group stores the group's number with this bit in place of its parent. The other cells of the group
 // store a parent.
@@ -330,7 +330,7 @@ __device__ inline void extents(const SurveyArgs &a) {
     });
 }
 
-// Counts the hidden groups (src/grid/cell_components.rs): a coarse grid has several points in the group, and the next
+// Counts the hidden groups (src/stencil/cell_components.rs): a coarse grid has several points in the group, and the next
 // coarser grid has none. Step 0 finds the coarsest grid with points in each group. Step 1 counts these points, up to at
 // least two. Step 2 counts the groups.
 constexpr int GRID_SHIFT = 27;

@@ -1,6 +1,6 @@
 // Multigrid with vertex coarsening on the grids below the finest grid (finest.cuh), in the type T of the cycle: Jacobi,
 // residual, restriction, interpolation, and the product with the inverse of the coarsest matrix.
-// src/backend/cpu/dpcg/vertex has the same formulas. Matrices are stored as conductances c_o(p) = -A(p, p + o) of
+// src/dpcg/cpu/vertex has the same formulas. Matrices are stored as conductances c_o(p) = -A(p, p + o) of
 // the upper half of a symmetric stencil. The finest grid has 3 offsets o, the other grids have 13 (Dendy 1982).
 //
 // Storage: point (i, j, k) is stored at index (k ny + j) nx + i. nx ny + nx + 1 zeros precede and follow each vector,
@@ -23,7 +23,7 @@
 namespace dpcg {
 
 constexpr int CYCLE_THREADS = 1024;
-// As in src/backend/cuda/dpcg/vertex.rs.
+// As in src/dpcg/cuda/vertex.rs.
 constexpr int MOST_GRIDS = 64;
 
 // Index arithmetic of the weights. Let I = floor(p/2) be the coarse index of point p. p has a digit in each coarsened

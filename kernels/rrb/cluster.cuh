@@ -175,7 +175,7 @@ __device__ inline float raw(const float &v) { return fixed(v); }
 __device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
 
 // Computes the layout of all grids, copies the data that no step changes, and sets all vectors to zero. The host
-// computes the same size (ClusterGrids::of, src/backend/cuda/rrb/schedule.rs).
+// computes the same size (ClusterGrids::of, src/rrb/cuda/schedule.rs).
 template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;
     using Stored = typename F::Stored;

@@ -39,7 +39,7 @@ struct Tiles {
 __device__ inline int parts_of(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
 
 // Returns the first row of a part; the middle part begins in the middle of the grid. The host selects the distance
-// between parts (src/backend/cuda/rrb/division.rs).
+// between parts (src/rrb/cuda/division.rs).
 __device__ inline int first_row(const Geometry &g, int part) {
     if (part <= 0) return 0;
     if (part >= PARTS) return g.cy;
@@ -137,7 +137,7 @@ struct MeetArgs {
 };
 
 // SLOTS_APART: distance between the slots of consecutive devices in words, one GRANULE of
-// src/backend/cuda/driver/memory.rs. MEETS_WITHIN: timeout in nanoseconds.
+// src/cuda/driver/memory.rs. MEETS_WITHIN: timeout in nanoseconds.
 constexpr int64_t SLOTS_APART = (1 << 21) / sizeof(uint64_t);
 constexpr uint64_t MEETS_WITHIN = 10000000000ull;
 

@@ -331,7 +331,7 @@ RRB_KERNEL(rrb_finish_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residu
 RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, false>))
 RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
-// Stores output = x / scale if solver/solve will accept the result without further steps. The loop must have satisfied
+// Stores output = x / scale if krylov/solve will accept the result without further steps. The loop must have satisfied
 // its test, on all nodes too, or have reached the iteration limit, and max |x| must be within the bounds. With the
 // preconditioned norm, `rho` is already the one of the residual on all nodes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
@@ -349,7 +349,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
-// As in src/backend/cuda/rrb/run.rs.
+// As in src/rrb/cuda/run.rs.
 constexpr double NEAR_SCALE = 256.0;
 
 // Writes the scalars and the iterations in the ring buffer to host memory, which has less latency than a copy. The
@@ -365,13 +365,13 @@ __device__ inline void report(Scalars &s, uint64_t *found, int steps) {
 struct SetOutArgs {
     Scalars *scalars;
     uint64_t *found; // all scalars except the ring buffer, in host memory
-    // Fields of `Criterion` (src/backend/steps/solve.rs); abs_tol is scaled.
+    // Fields of `Criterion` (src/krylov/solve_steps.rs); abs_tol is scaled.
     double scale, rel_tol, abs_tol, futile, vanishing, baseless;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
 };
 
-// Sets the scalars of the loop after the start, with the same decisions as src/solver/solve and krylov/. If these
+// Sets the scalars of the loop after the start, with the same decisions as src/krylov/solve and krylov/. If these
 // decisions would not begin the loop, marks it as ended. Called by one thread.
 __device__ inline void set_out(const SetOutArgs &a) {
     Scalars &s = *a.scalars;

@@ -1,4 +1,4 @@
-// First grid with CG on S1: the fused stages F0 and B0 (src/backend/cpu/rrb/iteration/fused.rs) and the unfused steps
+// First grid with CG on S1: the fused stages F0 and B0 (src/rrb/cpu/iteration/fused.rs) and the unfused steps
 // on b1 and b2.
 //
 // r of b1 has two arrays, because the forward half reads the old r of neighbours that other threads update. `parity` in
@@ -8,7 +8,7 @@
 #include "storage.cuh"
 
 // Maximum number of rows of a tile of B0. Tiles are higher than in sweeps, because the values around a tile are
-// computed twice. The launch selects the number of rows (src/backend/cuda/launch/rrb/geometry.rs).
+// computed twice. The launch selects the number of rows (src/cuda/launch/rrb/geometry.rs).
 constexpr int MOST_ROWS = 24;
 // Number of (I, J) in a tile and around it.
 template <int ROWS> constexpr int PLACES = (TILE_X + 2) * (ROWS + 2);

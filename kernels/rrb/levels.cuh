@@ -1,6 +1,6 @@
 // One grid of the preconditioner, both levels in one pass, forward and backward (report 16-06, section 2.6;
 // docs/theory/rrb.md, preconditioner of each cycle), and the inner iterations on a recursion grid
-// (src/backend/steps/cycle.rs).
+// (src/rrb/recursion.rs).
 //
 //     forward:  y_b1 = r_b1 - A_b1,red D^-1 r_red
 //               kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1
@@ -411,7 +411,7 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
 
 RRB_IN_FORMATS(rrb_inner_product, InnerProductArgs, THREADS, RESIDENT, RESIDENT, inner_product)
 
-// Sets d to the vector with all frequencies (src/backend/steps/cycle.rs, all_frequencies) and r = 0.
+// Sets d to the vector with all frequencies (src/rrb/recursion.rs, all_frequencies) and r = 0.
 template <class F> __device__ inline void draw(const StepArgs<F> &a) {
     using Real = typename F::Real;
     const Level<F> &k = a.k;

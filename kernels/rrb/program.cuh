@@ -2,7 +2,7 @@
 #pragma once
 #include <cstdint>
 
-// Kinds and flags of a step (src/backend/cuda/rrb/program.rs). A program is an array of `Op` in device memory.
+// Kinds and flags of a step (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory.
 enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
     KEEP = 1,      // forward: r = right-hand side

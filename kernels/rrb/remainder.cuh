@@ -8,7 +8,7 @@
 //
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
-// (docs/theory/rrb.md, coarsest system; src/backend/coarse/band.rs eliminates in the order of the nodes). Rows of P
+// (docs/theory/rrb.md, coarsest system; src/rrb/coarsest.rs eliminates in the order of the nodes). Rows of P
 // above the pivot are reduced too (Gauss-Jordan elimination), which yields G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1.
 // From the last eliminated lines back to the first ones, for Q a line whose columns of Z are known or P itself,
 //

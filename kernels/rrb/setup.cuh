@@ -1,5 +1,5 @@
 // Factorization (report 16-06, section 2.2; docs/theory/rrb.md, row-sum form), colour by colour, with the formulas of
-// src/backend/cpu/rrb/factor/mod.rs. One launch per step. In a step, one thread writes each value, and no thread reads
+// src/rrb/cpu/factor/mod.rs. One launch per step. In a step, one thread writes each value, and no thread reads
 // values that another thread of the step writes. Launch: storage.cuh. Bytes per node of the first grid: copy 48, row
 // sums 32, eliminations about 60.
 #include "storage.cuh"
@@ -9,19 +9,19 @@ constexpr int MOST_LEFT = 16;
 // Number of windows per direction in which the anisotropy is computed.
 constexpr int WINDOWS = 8;
 // Number of nodes of a window and of its parts per direction, and a lower limit for 1 up to rounding: WINDOW, PART and
-// BELOW of src/grid/anisotropy.rs.
+// BELOW of src/rrb/anisotropy.rs.
 constexpr int WINDOW = 32, WINDOW_PART = 4, WINDOW_PARTS = WINDOW / WINDOW_PART;
 constexpr double BELOW = 0.999;
 
 // Results of the inspection of the matrix and of the eliminations.
 struct Findings {
     uint64_t not_finite; // smallest ((j * 5 + array) * nx + i)
-    uint64_t bad_center; // smallest j * nx + i of a center below the normal numbers (src/grid/inspection.rs)
+    uint64_t bad_center; // smallest j * nx + i of a center below the normal numbers (src/stencil/inspection.rs)
     uint64_t positive;   // number of positive couplings
     uint64_t center_max, center_min, coupling_max; // bit patterns
     uint64_t uncoupled;                            // number of east or north couplings that are zero
     uint64_t outward[4];    // number of couplings that point out of the grid and are neither 0 nor NaN, per array
-                            // (src/grid/outward.rs)
+                            // (src/stencil/outward.rs)
     uint64_t first_outward; // index as in `not_finite`
     uint64_t excess;        // 1 if a coupled row has a nonzero row sum
     uint64_t bad_pivot;     // smallest level << 40 | node of the finest grid
@@ -32,7 +32,7 @@ struct Findings {
     uint64_t uniform[MOST_LEFT];  // number of uniform tiles of each grid: kernels/rrb/uniform.cuh
     uint64_t coupling[MOST_LEFT]; // of the matrix after each grid: largest sum of |couplings| of a row over its center,
                                   // bit pattern
-    double window[WINDOWS * WINDOWS]; // anisotropy of each window: src/grid/anisotropy.rs
+    double window[WINDOWS * WINDOWS]; // anisotropy of each window: src/rrb/anisotropy.rs
 };
 
 #include "uniform.cuh"
@@ -253,7 +253,7 @@ struct Conductances {
     }
 };
 
-// Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/grid/anisotropy.rs).
+// Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/rrb/anisotropy.rs).
 // A quarter of the 4 x 4 parts of a window must show the same direction with at least the square root of the ratio.
 // Otherwise, and with missing or positive couplings, the anisotropy is 1. One thread block of one warp per window, one
 // lane per column.
@@ -287,7 +287,7 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
     if (lane == 0) a.findings->window[window] = counts ? ratio : 1.0;
 }
 
-// Storage formats; the numbers are those of src/backend/storage.rs.
+// Storage formats; the numbers are those of src/rrb/storage.rs.
 enum Storage { F64, F32, BF16 };
 
 struct Format {
@@ -295,7 +295,7 @@ struct Format {
     int storage;
 };
 
-// Returns v in single precision, or zero if the result is subnormal (src/backend/storage.rs).
+// Returns v in single precision, or zero if the result is subnormal (src/rrb/storage.rs).
 __device__ inline float flushed(double v) {
     const float f = float(v);
     return fabsf(f) < 1.1754943508222875e-38f ? 0.0f : f;
@@ -362,7 +362,7 @@ struct Rules {
     Format format;
 };
 
-// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/backend/steps/rrb.rs,
+// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/rrb/backend.rs,
 // ROW_SUM_WORTH.
 constexpr double ROW_SUM_WORTH = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
@@ -372,7 +372,7 @@ struct Pivoted {
 };
 
 // Rejects a pivot d = stored - kept <= eps * center, or replaces the last pivot of a singular component of M by the
-// center (src/backend/steps/rrb.rs, Pivot::checked). Then rounds the row sum to the storage format. For a rejected
+// center (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format. For a rejected
 // pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
 __device__ inline Pivoted checked(
     const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
@@ -394,7 +394,7 @@ __device__ inline Pivoted checked(
     return {d, center};
 }
 
-// Lumps and computes the pivot, d = (excess - lost * lumped) - sum(kept) (src/backend/steps/rrb.rs, Pivot).
+// Lumps and computes the pivot, d = (excess - lost * lumped) - sum(kept) (src/rrb/backend.rs, Pivot).
 __device__ inline Pivoted eliminate(
     const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;

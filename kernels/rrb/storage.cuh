@@ -1,7 +1,7 @@
 // Storage of grids by colour (r1, r2, b1, b2) on a device: geometry, storage formats, couplings of a colour, and loops
 // over the nodes.
 //
-// Storage (src/grid/layout.rs): one colour of a grid is a plane of (cy + 2) rows of `stride` values. Entry (I, J) has
+// Storage (src/rrb/layout.rs): one colour of a grid is a plane of (cy + 2) rows of `stride` values. Entry (I, J) has
 // the index (J + 1) * stride + block + I. All values outside the nodes are zero and remain zero, so kernels need no
 // tests at the boundary. The planes of an array are stored one after the other, in the order of the enumerations below.
 //
@@ -10,7 +10,7 @@
 //
 // Launch of all kernels over the compute area of a grid: at most MOST_BLOCKS thread blocks of TILE_X x TILE_Y threads,
 // which process tiles with the stride of the launch. Extents have 32 bits. Indices have 64 bits on the finest grid and
-// 32 bits in sweeps; src/backend/cuda/rrb/packed.rs rejects larger grids.
+// 32 bits in sweeps; src/rrb/cuda/packed.rs rejects larger grids.
 #pragma once
 #include "../common/barrier.cuh"
 #include "program.cuh"
@@ -61,7 +61,7 @@ struct Geometry {
     }
 };
 
-// Storage formats of M (src/backend/storage.rs): type in memory, and type in which sweeps compute. CG is in double
+// Storage formats of M (src/rrb/storage.rs): type in memory, and type in which sweeps compute. CG is in double
 // precision. The short formats store M / unit. `read` loads a value from device memory that no kernel of the solve
 // writes; `widen` converts a value in a register.
 struct Double {

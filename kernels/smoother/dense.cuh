@@ -23,7 +23,7 @@
 // right-hand-side values per column.
 //
 // `relax_any`, which reads the inverse once per block, is used if the device has less than DENSE_BYTES
-// (src/backend/cuda/launch/smoother.rs) of shared memory. It is also used if the code was compiled for an architecture
+// (src/cuda/launch/smoother.rs) of shared memory. It is also used if the code was compiled for an architecture
 // before 9.0.
 namespace blocks {
 

@@ -1,6 +1,6 @@
 // Block relaxation on patches: u_b <- u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches. The blocks
 // are relaxed by colours, all at once, or in lexicographic order (Rodriguez et al., algorithms 1 to 3). A_b^-1 = D S
-// Lambda^-1 S^-1 D^-1 (src/grid/block_inverse.rs) is three sine transforms, a scaling and three transforms. Other
+// Lambda^-1 S^-1 D^-1 (src/smoother/block_inverse.rs) is three sine transforms, a scaling and three transforms. Other
 // stencils use a dense inverse.
 //
 // Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at

@@ -3,8 +3,8 @@
 use super::choices::{Choice, Devices, Lumping};
 use super::range::range_error;
 use super::table::{Effect, Family, Kind, OPTIONS, OptionEntry, RESULTS, opt};
+use crate::base::heap::Counted;
 use crate::error::{Error, List, MESSAGE, Result, formatted, written};
-use crate::runtime::heap::Counted;
 use std::fmt;
 
 /// Values of all options of one handle.

@@ -1,11 +1,11 @@
 //! Assembly: from entries in any order to rows with ascending columns. Duplicates are added in the caller's order, and
 //! explicit zeros are stored.
 
+use crate::base::csr::{Csr, ROW_POINTERS, accumulate, restart};
+use crate::base::index::Index;
+use crate::base::memory::check_there;
+use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Error, Place, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
-use crate::runtime::csr::{Csr, ROW_POINTERS, accumulate, restart};
-use crate::runtime::index::Index;
-use crate::runtime::memory::check_there;
-use crate::runtime::workers::{Parts, Workers, cut_lanes};
 
 /// Allocations named in error messages.
 const PLACES: &str = "indices of entries";

@@ -1,7 +1,7 @@
 //! Validation of the caller's arrays.
 
+use crate::base::index::Indices;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result};
-use crate::runtime::index::Indices;
 
 /// Returns the error for entry k of an array with an invalid value.
 pub fn wrong(name: &str, k: usize, must: impl std::fmt::Display, value: i64) -> Error {

@@ -3,12 +3,12 @@
 
 use super::formats::{Kind, SLICE, Shape, is_diagonal, may_take, offsets};
 use super::stored::Size;
+use crate::base::csr::Csr;
+use crate::base::index::Index;
+use crate::base::workers::Workers;
 use crate::error::{Error, Result};
 use crate::options::limits::MOST_DIAGONALS;
 use crate::options::{Choice, Format};
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
-use crate::runtime::workers::Workers;
 
 /// Block sizes that `block_size=0` compares.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];

@@ -3,10 +3,10 @@
 use super::assemble::Assembled;
 use super::checks::{check_places, check_pointers, check_values};
 use super::matrix::{Matrix, Width};
+use crate::base::heap::boxed;
+use crate::base::index::{Indices, is_narrow};
+use crate::base::workers::Workers;
 use crate::error::Result;
-use crate::runtime::heap::boxed;
-use crate::runtime::index::{Indices, is_narrow};
-use crate::runtime::workers::Workers;
 
 /// Representation of the entries.
 #[derive(Clone, Copy, PartialEq)]

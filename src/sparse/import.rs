@@ -6,11 +6,11 @@ use super::checks::{check_places, check_pointers, wrong};
 use super::given::{Entries, Order};
 use super::matrix::{Matrix, Width};
 use super::stored::Given;
+use crate::base::heap::boxed;
+use crate::base::index::{Index, Indices, is_narrow};
+use crate::base::workers::Workers;
 use crate::error::{Error, Place, Result, zeroed};
 use crate::options::{Choice, Format, MOST_BLOCK, MOST_SLICE};
-use crate::runtime::heap::boxed;
-use crate::runtime::index::{Index, Indices, is_narrow};
-use crate::runtime::workers::Workers;
 
 /// Allocation named in error messages.
 const PERMUTATION: &str = "a check of a permutation";

@@ -1,12 +1,12 @@
 //! Properties of a matrix that guide the choice of a method: symmetry, empty rows and columns, diagonal entries, and
 //! diagonal dominance.
 
+use crate::base::csr::Csr;
+use crate::base::index::Index;
+use crate::base::memory::check_there;
+use crate::base::workers::Workers;
 use crate::error::{Result, push, zeroed};
 use crate::options::{Dominance, Triangle};
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
-use crate::runtime::memory::check_there;
-use crate::runtime::workers::Workers;
 
 /// Allocation named in error messages.
 const WHAT: &str = "an inspection of a matrix";

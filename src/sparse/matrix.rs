@@ -5,12 +5,12 @@ use super::choice::Wanted;
 use super::formats::Kind;
 use super::inspection::Inspection;
 use super::stored::{Size, Stored};
+use crate::base::csr::Csr;
+use crate::base::heap::boxed;
+use crate::base::index::Index;
+use crate::base::workers::Workers;
 use crate::error::Result;
 use crate::options::Dominance;
-use crate::runtime::csr::Csr;
-use crate::runtime::heap::boxed;
-use crate::runtime::index::Index;
-use crate::runtime::workers::Workers;
 
 /// Sizes of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,19 +1,21 @@
 //! General sparse matrices: assembly, storage formats with their products, and files.
 
-mod assemble;
+pub mod assemble;
+pub mod backend;
 mod checks;
 mod choice;
-mod files;
+pub mod cpu;
+pub mod entries;
 mod formats;
 mod given;
 mod import;
 mod inspection;
-mod matrix;
+pub mod matrix;
+pub mod solver;
 mod stored;
 
 pub use checks::{check_finite, check_values};
 pub use choice::Wanted;
-pub use files::{Loaded, Vectors, load, parse as parse_matrix, save};
 pub use formats::Kind;
 pub use given::{Entries, Order};
 pub use import::import;

@@ -1,6 +1,6 @@
 //! A matrix in a storage format: products with the arrays of the format, and the export of these arrays.
 
-use crate::runtime::index::Index;
+use crate::base::index::Index;
 use std::ops::Range;
 
 /// A matrix in a storage format.

@@ -5,7 +5,7 @@ use super::formats::{Kind, Shape};
 use super::matrix::Width;
 use super::stored::{Arrays, Places};
 use super::{By, Matrix, Stored};
-use crate::runtime::workers::Workers;
+use crate::base::workers::Workers;
 
 const KINDS: [Kind; 12] = [
     Kind::Coo,

@@ -1,8 +1,8 @@
 //! Safe wrappers of the family `dpcg_` for tests.
 
 use super::{Failure, outcome};
-pub use rrbsolver::ffi::dpcg_handle as Handle;
-pub use rrbsolver::ffi::{
+pub use rrbsolver::abi::dpcg_handle as Handle;
+pub use rrbsolver::abi::{
     dpcg_apply, dpcg_create, dpcg_destroy, dpcg_factorize, dpcg_get_history, dpcg_get_int, dpcg_get_real,
     dpcg_multiply, dpcg_set_int, dpcg_set_monitor, dpcg_set_options, dpcg_set_real, dpcg_set_regions, dpcg_set_stream,
     dpcg_solve, dpcg_solve_once,

@@ -13,8 +13,8 @@ pub use rrbsolver_problems as problems;
 pub use rrbsolver_problems::golden::{PAPERS, PAPERS_NORM};
 
 use problems::{Stencil, neumann_const, poisson, random_m_matrix, random_rhs};
-pub use rrbsolver::ffi::rrb_handle as Handle;
-pub use rrbsolver::ffi::{
+pub use rrbsolver::abi::rrb_handle as Handle;
+pub use rrbsolver::abi::{
     rrb_apply, rrb_create, rrb_destroy, rrb_factorize, rrb_get_history, rrb_get_int, rrb_get_real, rrb_multiply,
     rrb_set_int, rrb_set_monitor, rrb_set_options, rrb_set_real, rrb_set_stream, rrb_solve, rrb_solve_once,
     rrbsolver_cuda_device_count, rrbsolver_last_error, rrbsolver_last_error_based, rrbsolver_set_log,

@@ -2,8 +2,8 @@
 
 use super::status::NOT_FINITE;
 use super::{Failure, max_difference, outcome};
-pub use rrbsolver::ffi::smoother_handle as Handle;
-pub use rrbsolver::ffi::{
+pub use rrbsolver::abi::smoother_handle as Handle;
+pub use rrbsolver::abi::{
     smoother_apply, smoother_create, smoother_destroy, smoother_device_pointers, smoother_download, smoother_exchange,
     smoother_get_history, smoother_get_int, smoother_get_real, smoother_residual, smoother_set_ghost_fill,
     smoother_set_int, smoother_set_monitor, smoother_set_options, smoother_set_patches, smoother_set_real,

@@ -1,8 +1,8 @@
 //! Safe wrappers of the family `sparse_` for tests.
 
 use super::{Failure, outcome};
-pub use rrbsolver::ffi::sparse_handle as Handle;
-pub use rrbsolver::ffi::{
+pub use rrbsolver::abi::sparse_handle as Handle;
+pub use rrbsolver::abi::{
     sparse_apply, sparse_arrays, sparse_create_coo, sparse_create_csc, sparse_create_csr, sparse_create_from,
     sparse_destroy, sparse_factorize, sparse_get_history, sparse_get_int, sparse_get_real, sparse_get_vector,
     sparse_multiply, sparse_multiply_transposed, sparse_read, sparse_set_int, sparse_set_monitor, sparse_set_options,

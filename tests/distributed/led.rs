@@ -313,13 +313,13 @@ fn arrays_on_devices() {
             for turn in 0..2 {
                 // SAFETY: a live handle, and arrays of its box.
                 let factorized = unsafe {
-                    rrbsolver::ffi::rrb_factorize(handle, at(0), at(1), at(2), std::ptr::null(), std::ptr::null())
+                    rrbsolver::abi::rrb_factorize(handle, at(0), at(1), at(2), std::ptr::null(), std::ptr::null())
                 };
                 assert_eq!(factorized, status::OK, "turn {turn}: {}", common::last_error());
             }
             let to = kept[4].as_ref().map_or(x.as_mut_ptr(), |there| there.address as *mut f64);
             // SAFETY: as above.
-            assert_eq!(unsafe { rrbsolver::ffi::rrb_solve(handle, at(3), to) }, status::OK, "{}", common::last_error());
+            assert_eq!(unsafe { rrbsolver::abi::rrb_solve(handle, at(3), to) }, status::OK, "{}", common::last_error());
             assert_eq!(ranked.solver.int(key::INFO_BYTES_DEVICE) > 0, rank == 0);
             if rank == 0 && places == [[true; 2]; 3] {
                 // Five gathered arrays replace buffers for two host arrays.
@@ -332,7 +332,7 @@ fn arrays_on_devices() {
             // The option `memory=device` must be checked.
             ranked.solver.options("memory=device").unwrap();
             // SAFETY: as above; the same.
-            let status = unsafe { rrbsolver::ffi::rrb_solve(handle, at(3), to) };
+            let status = unsafe { rrbsolver::abi::rrb_solve(handle, at(3), to) };
             let all = places.iter().enumerate().all(|(rank, place)| place[1] || rows[rank].is_empty());
             assert_eq!(status, if all { status::OK } else { status::ARGUMENT }, "{}", common::last_error());
             x
@@ -393,11 +393,11 @@ fn boxes_on_devices() {
         let handle = ranked.solver.handle;
         let [c, e, n, ne, nw] = lists.each_ref().map(|list| list.as_ptr());
         // SAFETY: a live handle, and arrays of its boxes.
-        let status = unsafe { rrbsolver::ffi::rrb_factorize_boxes(handle, ld.as_ptr(), c, e, n, ne, nw) };
+        let status = unsafe { rrbsolver::abi::rrb_factorize_boxes(handle, ld.as_ptr(), c, e, n, ne, nw) };
         assert_eq!(status, status::OK, "{}", common::last_error());
         let right = there(&b);
         let functions =
-            [rrbsolver::ffi::rrb_solve_boxes, rrbsolver::ffi::rrb_apply_boxes, rrbsolver::ffi::rrb_multiply_boxes];
+            [rrbsolver::abi::rrb_solve_boxes, rrbsolver::abi::rrb_apply_boxes, rrbsolver::abi::rrb_multiply_boxes];
         functions.map(|function| {
             let mut written = there(&guess);
             let to: Vec<*mut f64> = written.iter().map(|one| one.address as _).collect();
@@ -435,7 +435,7 @@ fn a_stream_of_another_device() {
         ranked.factorize(&a).unwrap();
         let set = |stream: usize| {
             // SAFETY: a live handle, and a stream that is never destroyed.
-            let status = unsafe { rrbsolver::ffi::rrb_set_stream(ranked.solver.handle, stream as _) };
+            let status = unsafe { rrbsolver::abi::rrb_set_stream(ranked.solver.handle, stream as _) };
             assert_eq!(status, status::OK);
         };
         set(if rank == 0 { stream } else { 0 });
@@ -473,9 +473,9 @@ fn a_device_that_was_reset() {
             // SAFETY: a live handle, and arrays of its box.
             let status = unsafe {
                 let status =
-                    rrbsolver::ffi::rrb_factorize(handle, at[0], at[1], at[2], std::ptr::null(), std::ptr::null());
+                    rrbsolver::abi::rrb_factorize(handle, at[0], at[1], at[2], std::ptr::null(), std::ptr::null());
                 assert_eq!(status, status::OK, "turn {turn}: {}", common::last_error());
-                rrbsolver::ffi::rrb_solve(handle, at[3], at[4].cast_mut())
+                rrbsolver::abi::rrb_solve(handle, at[3], at[4].cast_mut())
             };
             assert_eq!(status, status::OK, "turn {turn}: {}", common::last_error());
             last = kept[4].values();

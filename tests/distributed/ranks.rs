@@ -2,7 +2,7 @@
 
 use crate::common::problems::Stencil;
 use crate::common::{Failure, Solver, bits, outcome, status};
-use rrbsolver::ffi::{
+use rrbsolver::abi::{
     rrb_apply_boxes, rrb_create_distributed, rrb_factorize_boxes, rrb_multiply_boxes, rrb_solve_boxes, rrbsolver_comm,
     rrbsolver_message,
 };

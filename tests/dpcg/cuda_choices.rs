@@ -5,7 +5,7 @@ use crate::common::dpcg::{blocks, choices, systems_for_auto};
 use crate::common::{outcome, status};
 use crate::device::{Rows, emulated};
 use crate::{There, compare_products};
-use rrbsolver::ffi::dpcg_set_regions;
+use rrbsolver::abi::dpcg_set_regions;
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
 

@@ -30,7 +30,7 @@ fn options() {
     // The options of the environment determine the solve.
     let same = Solver::of(&a, "preconditioner=neumann deflation=none rel_tol=1e-12");
     assert_eq!(bits(&same.solve_from_zero(&b).0), bits(&x));
-    assert_eq!(rrbsolver::ffi::rrbsolver_set_log(None, std::ptr::null_mut()), status::OK);
+    assert_eq!(rrbsolver::abi::rrbsolver_set_log(None, std::ptr::null_mut()), status::OK);
 }
 
 /// After a fork, a handle works or returns an error, but never hangs. A new handle works, and so does the handle of the

@@ -31,7 +31,7 @@
 #define __CUDA_API_PUSH_VISIBILITY_DEFAULT
 #include <cuda.h>
 
-// Scalars that decide about the next iteration, for the tests of src/solver/krylov/decisions.rs.
+// Scalars that decide about the next iteration, for the tests of src/krylov/decisions.rs.
 struct Decided {
     double threshold, vanishing, rho, sigma, alpha, beta, norm2, norm;
     int64_t iterations, max_iter;

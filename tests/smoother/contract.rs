@@ -30,7 +30,7 @@ unsafe extern "C-unwind" fn keep(user: *mut c_void, sweep: i64, relative: f64) -
 
 /// Sets a monitor that stores its values in a list; NULL removes the monitor.
 fn watch(smoother: &Smoother, seen: *mut Vec<(i64, f64)>) {
-    let monitor: rrbsolver::ffi::rrb_monitor_fn = if seen.is_null() { None } else { Some(keep) };
+    let monitor: rrbsolver::abi::rrb_monitor_fn = if seen.is_null() { None } else { Some(keep) };
     // SAFETY: a live handle; the list outlives the calls.
     outcome(unsafe { smoother_set_monitor(smoother.handle, monitor, seen.cast()) }).unwrap();
 }

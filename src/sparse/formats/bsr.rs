@@ -2,10 +2,10 @@
 //! rows, with ascending block columns. Blocks that extend beyond the matrix are filled with zeros. y_i is the sum over
 //! the blocks of sum_j a_ij x_j, where j runs over the columns of the block.
 
+use crate::base::csr::{Csr, accumulate};
+use crate::base::index::Index;
+use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, extend, push, zeroed};
-use crate::runtime::csr::{Csr, accumulate};
-use crate::runtime::index::Index;
-use crate::runtime::workers::{Parts, Workers, cut_lanes};
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Coordinates (coo): row, column and value of each entry. A product adds y_i += a_ij x_j, entry by entry.
 
+use crate::base::csr::Csr;
+use crate::base::index::Index;
 use crate::error::{Result, collected};
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
 use crate::sparse::stored::{Arrays, By, ByOne, Size, Stored, products_of};
 
 /// Allocation named in error messages.

@@ -1,8 +1,8 @@
 //! Compressed sparse rows, the format in which a handle stores its matrix. y_i = sum_j a_ij x_j is summed in the order
 //! of ascending columns (Saad 2003, section 3.4).
 
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
+use crate::base::csr::Csr;
+use crate::base::index::Index;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Stored, span};
 use std::ops::Range;
 

@@ -1,11 +1,11 @@
 //! Diagonals (dia; Saad 2003, section 3.4): val[d][i] = a(i, i + offset[d]), with ascending offsets. Positions outside
 //! the matrix are zero. Then y_i = sum_d val[d][i] x[i + offset[d]].
 
+use crate::base::csr::Csr;
+use crate::base::index::Index;
+use crate::base::isa::for_each_isa;
+use crate::base::workers::{Workers, across, cut};
 use crate::error::{Result, collected, insert, push, zeroed};
-use crate::isa::for_each_isa;
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
-use crate::runtime::workers::{Workers, across, cut};
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined};
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,8 +1,8 @@
 //! Diagonal matrix (diagonal): only the diagonal is stored.
 
+use crate::base::csr::Csr;
+use crate::base::index::Index;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, collected};
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
 use crate::sparse::stored::{Arrays, By, ByRows, Size, Stored};
 use std::ops::Range;
 

@@ -2,10 +2,10 @@
 //! as col[s][i] and val[s][i]. Then y_i = sum_s val[s][i] x[col[s][i]]. Padding has the value 0 and the column min(i,
 //! cols - 1), so that it reads x near the row's own entries.
 
+use crate::base::csr::Csr;
+use crate::base::index::Index;
+use crate::base::workers::{Workers, across, cut};
 use crate::error::{Result, zeroed};
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
-use crate::runtime::workers::{Workers, across, cut};
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, joined, span};
 use std::ops::Range;
 

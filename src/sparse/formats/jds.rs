@@ -2,10 +2,10 @@
 //! rows are stored first, then the second entries, and so on.
 
 use super::order::by_length;
+use crate::base::csr::Csr;
+use crate::base::index::Index;
+use crate::base::workers::Workers;
 use crate::error::{Result, collected, push, reserve};
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
-use crate::runtime::workers::Workers;
 use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored, products_of};
 
 /// Allocation named in error messages.

@@ -18,13 +18,13 @@ pub use diagonal::is_diagonal;
 pub use sell::{SLICE, Shape};
 
 use super::stored::{POINTER, Size, Stored};
+use crate::base::csr::Csr;
+use crate::base::heap::boxed;
+use crate::base::index::Index;
+use crate::base::memory::check_there;
+use crate::base::workers::Workers;
 use crate::error::{Result, zeroed};
 use crate::options::Format;
-use crate::runtime::csr::Csr;
-use crate::runtime::heap::boxed;
-use crate::runtime::index::Index;
-use crate::runtime::memory::check_there;
-use crate::runtime::workers::Workers;
 use bsr::Bsr;
 use coo::Coo;
 use dia::Dia;

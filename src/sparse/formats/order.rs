@@ -1,8 +1,8 @@
 //! Permutation of rows by length.
 
+use crate::base::memory::check_there;
+use crate::base::workers::{Parts, Workers, cut};
 use crate::error::{Result, reserve};
-use crate::runtime::memory::check_there;
-use crate::runtime::workers::{Parts, Workers, cut};
 
 /// Returns the row indices, sorted by descending length within each window of `window` rows. The sort is stable.
 pub fn by_length(

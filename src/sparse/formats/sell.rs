@@ -6,11 +6,11 @@
 //! For products, much longer rows are stored separately in csr, since one long row would pad its whole slice.
 
 use super::order::by_length;
+use crate::base::csr::Csr;
+use crate::base::index::Index;
+use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, collected, push, reserve, zeroed};
 use crate::options::MOST_SLICE;
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
-use crate::runtime::workers::{Parts, Workers, cut_lanes};
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined, span};
 use std::ops::Range;
 

@@ -5,9 +5,9 @@
 //! A product first computes dot products with the rows of the lower triangle, y_i = sum over j <= i of a_ij x_j. Then
 //! each column of the strict upper triangle is added: y_i += a_ij x_j for i < j.
 
+use crate::base::csr::Csr;
+use crate::base::index::Index;
 use crate::error::{Error, Result, zeroed};
-use crate::runtime::csr::Csr;
-use crate::runtime::index::Index;
 use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
 
 /// Allocation named in error messages.
@@ -96,7 +96,7 @@ impl Skyline {
 /// Turns lengths into pointers that begin at `start`.
 fn sum_up(lengths: &mut [usize], start: usize) {
     lengths[0] = start;
-    crate::runtime::csr::accumulate(lengths);
+    crate::base::csr::accumulate(lengths);
 }
 
 fn dot(a: &[f64], x: &[f64]) -> f64 {

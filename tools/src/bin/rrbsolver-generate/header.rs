@@ -13,9 +13,9 @@ use crate::tables::auto_comment;
 use crate::{read, wrap};
 
 /// Source of the entry points of every family, as a macro.
-const ENTRIES: &str = "src/ffi/entries.rs";
+const ENTRIES: &str = "src/abi/entries.rs";
 /// Source of the structures of the interface.
-const TABLE: &str = "src/comm/vtable.rs";
+const TABLE: &str = "src/distributed/vtable.rs";
 
 /// A constant of the interface.
 pub struct Constant {
@@ -146,7 +146,7 @@ pub fn raw(root: &Path) -> Result<String> {
         ..Config::default()
     };
     config.export.item_types = vec![ItemType::Functions, ItemType::Typedefs, ItemType::OpaqueItems, ItemType::Structs];
-    let source = root.join("src/ffi/mod.rs");
+    let source = root.join("src/abi/mod.rs");
     let entries = expanded(&read(&root.join(ENTRIES))?).context("entries of all families")?;
     let name = format!("rrbsolver-generate-{}-{}.rs", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
     let expansion = std::env::temp_dir().join(name);

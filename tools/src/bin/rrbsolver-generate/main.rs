@@ -1,4 +1,4 @@
-//! Writes the files that are generated from the functions in `src/ffi` and the tables in `src/options`: the C header,
+//! Writes the files that are generated from the functions in `src/abi` and the tables in `src/options`: the C header,
 //! the Fortran modules of constants and C functions, and the reference. `--check` compares instead.
 
 mod docs;

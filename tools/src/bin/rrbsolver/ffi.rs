@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use anyhow::{Context as _, Result};
 use libloading::Library;
 // Only types: a function of this crate would embed the library.
-pub use rrbsolver::ffi::{dpcg_handle, rrb_handle, sparse_handle};
-use rrbsolver::ffi::{rrb_log_fn, rrb_monitor_fn};
+pub use rrbsolver::abi::{dpcg_handle, rrb_handle, sparse_handle};
+use rrbsolver::abi::{rrb_log_fn, rrb_monitor_fn};
 
 /// Name for the dynamic linker; its number is the major version.
 const SONAME: &str = concat!("librrbsolver.so.", env!("CARGO_PKG_VERSION_MAJOR"));
@@ -39,7 +39,7 @@ macro_rules! functions {
         #[cfg(test)]
         #[test]
         fn declarations_equal_those_of_the_library() {
-            $(let _: unsafe extern "C" fn($($type),*) -> $result = rrbsolver::ffi::$name;)*
+            $(let _: unsafe extern "C" fn($($type),*) -> $result = rrbsolver::abi::$name;)*
         }
 
         $(

@@ -1,0 +1,100 @@
+//! Settings from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and warnings about invalid values.
+
+use crate::base::cores::cores_now;
+use crate::base::isa::{ISA_VARIABLE, complaint};
+use crate::error::{Result, formatted, push};
+use std::ffi::CStr;
+use std::fmt;
+
+/// Variables with the number of threads for `threads = 0`. The first variable with a valid value decides.
+const THREAD_VARIABLES: [&CStr; 3] = [c"RRBSOLVER_NUM_THREADS", c"SLURM_CPUS_PER_TASK", c"OMP_NUM_THREADS"];
+
+/// Passes the value of a variable to `read`. Unlike `std::env::var`, this function allocates no memory.
+fn with<T>(name: &CStr, read: impl FnOnce(&CStr) -> T) -> Option<T> {
+    // SAFETY: the name is NUL-terminated. As with every use of getenv, the host program must not change its environment
+    // concurrently.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    // SAFETY: not NULL, hence a NUL-terminated string.
+    if value.is_null() { None } else { Some(read(unsafe { CStr::from_ptr(value) })) }
+}
+
+/// Passes the value of a variable to `read`, if the value is UTF-8.
+fn with_text<T>(name: &CStr, read: impl FnOnce(&str) -> T) -> Option<T> {
+    with(name, |value| value.to_str().ok().map(read)).flatten()
+}
+
+/// Returns the number of threads for the option value `threads = requested`.
+pub fn threads(requested: usize) -> usize {
+    if requested > 0 {
+        return requested;
+    }
+    THREAD_VARIABLES.iter().find_map(|name| with_text(name, count).flatten()).unwrap_or_else(cores_now)
+}
+
+/// Parses a positive count. In a list (OMP_NUM_THREADS=4,2), the first value counts.
+fn count(text: &str) -> Option<usize> {
+    let first = text.split(',').next().unwrap_or("");
+    first.trim().parse().ok().filter(|&n| n > 0).map(|n: usize| n.min(4096))
+}
+
+/// Variable with options for all handles of the process.
+const OPTIONS_VARIABLE: &CStr = c"RRBSOLVER_OPTIONS";
+
+/// Returns the value of `RRBSOLVER_OPTIONS`.
+pub fn options() -> Result<Option<String>> {
+    with_text(OPTIONS_VARIABLE, |text| formatted(text, "the value of RRBSOLVER_OPTIONS")).transpose()
+}
+
+/// Name of the memory of warnings, in error messages.
+const WARNINGS: &str = "warnings about environment variables";
+
+/// Appends a warning.
+pub fn warn(warnings: &mut Vec<String>, text: fmt::Arguments) -> Result<()> {
+    push(warnings, formatted(text, WARNINGS)?, WARNINGS)
+}
+
+/// Returns warnings about ignored values of all variables. Wrong entries inside `RRBSOLVER_OPTIONS` are reported
+/// elsewhere.
+pub fn complaints() -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    let mut warn = |text: fmt::Arguments| warn(&mut warnings, text);
+    for name in [OPTIONS_VARIABLE, ISA_VARIABLE, THREAD_VARIABLES[0]] {
+        let shown = name.to_str().unwrap_or_default();
+        let of_value = |value: &CStr| {
+            let Ok(text) = value.to_str() else {
+                let bytes = value.to_bytes().escape_ascii();
+                return warn(format_args!("{shown} is not UTF-8 and is ignored, got '{bytes}'"));
+            };
+            // An empty value counts as an unset variable.
+            if text.trim().is_empty() {
+                return Ok(());
+            }
+            if name == ISA_VARIABLE
+                && let Some(reason) = complaint(text)
+            {
+                warn(format_args!("{shown}: {reason}"))?;
+            }
+            if name == THREAD_VARIABLES[0] && count(text).is_none() {
+                warn(format_args!("{shown} must be a positive integer, got '{text}'"))?;
+            }
+            Ok(())
+        };
+        with(name, of_value).unwrap_or(Ok(()))?;
+    }
+    Ok(warnings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_counts_from_text() {
+        assert_eq!(count("4"), Some(4));
+        assert_eq!(count(" 8 ,2"), Some(8));
+        assert_eq!(count("0"), None);
+        assert_eq!(count("many"), None);
+        assert_eq!(threads(3), 3);
+        assert!(threads(0) >= 1);
+    }
+}

@@ -1,0 +1,115 @@
+//! Frame of the entry points: it catches panics, and stores the message of a call that does not return `RRB_OK`.
+
+use crate::abi::line::Line;
+use crate::base::file::LONGEST_PATH;
+use crate::base::traps::{Own, as_the_host};
+use crate::error::{Error, RRB_OK, Result};
+use std::cell::{Cell, RefCell};
+use std::fmt::{Display, Write as _};
+use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::sync::{Once, OnceLock};
+
+/// Size of a message in bytes: two file names and a description.
+const LONGEST: usize = 2 * LONGEST_PATH + 1024;
+
+thread_local! {
+    /// The last message, unless it has an index. A fixed buffer, because the first use of a thread-local value with a
+    /// destructor allocates memory and ends the process on failure.
+    static MESSAGE: RefCell<Line<LONGEST>> = const { RefCell::new(Line::new()) };
+    /// The error of the last message if it has an index, whose base depends on the reader.
+    static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs the body of an entry point in the library's floating-point mode.
+///
+/// Returns the status of the body or of its error, or `RRB_ERR_INTERNAL` after a panic.
+pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
+    let _own = Own::new();
+    match quietly(body) {
+        Ok(status) => status,
+        Err(error) => {
+            let status = error.status();
+            if error.has_index() {
+                note("");
+                LAST_ERROR.set(Some(error));
+            } else {
+                note(error);
+            }
+            status
+        }
+    }
+}
+
+/// Runs the body of an entry point whose only status without error is `RRB_OK`.
+pub fn entry_ok(body: impl FnOnce() -> Result<()>) -> i32 {
+    entry(|| body().map(|()| RRB_OK))
+}
+
+/// Runs a callback of the host in the host's floating-point mode. A panic in it becomes an error.
+pub fn callback<T>(body: impl FnOnce() -> T) -> Result<T> {
+    quietly(|| Ok(as_the_host(body)))
+}
+
+/// Runs `body`. A panic in it prints nothing and becomes an error.
+///
+/// Not inlined, so that the compiler cannot move arithmetic of the body across changes of the floating-point mode.
+#[inline(never)]
+fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
+    install_hook();
+    let outer = INSIDE.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(body));
+    INSIDE.set(outer);
+    result.unwrap_or_else(|payload| {
+        let what = payload
+            .downcast_ref::<&str>()
+            .map(|s| (*s).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "unknown panic".to_owned());
+        let place = PANIC_PLACE.take().map_or_else(String::new, |p| format!(" at {p}"));
+        Err(Error::Internal(format!("panic{place}: {what}")))
+    })
+}
+
+/// Stores the message of a call that does not return `RRB_OK`, truncated to the buffer.
+pub fn note(message: impl Display) {
+    MESSAGE.with_borrow_mut(|line| {
+        *line = Line::new();
+        let _ = write!(line, "{message}");
+    });
+}
+
+/// Passes the message of this thread's last call that did not return `RRB_OK` to `read`.
+pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
+    let _own = Own::new();
+    MESSAGE.with_borrow(|message| match message.text() {
+        "" => LAST_ERROR.with_borrow_mut(|last| {
+            last.iter_mut().for_each(|error| error.set_base(base));
+            read(&last.as_ref().map_or_else(String::new, ToString::to_string))
+        }),
+        text => read(text),
+    })
+}
+
+/// Installs a panic hook, because the default hook would print to the host's stderr.
+///
+/// The hook forwards panics outside of our calls to the previous hook. In a shared library, the hook belongs to the
+/// library's own copy of std and is invisible to the host.
+fn install_hook() {
+    type Hook = Box<dyn Fn(&PanicHookInfo<'_>) + Send + Sync>;
+    static PREVIOUS: OnceLock<Hook> = OnceLock::new();
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let _ = PREVIOUS.set(std::panic::take_hook());
+        // The closure captures nothing, so its box needs no allocation, whose failure could not be reported.
+        std::panic::set_hook(Box::new(|information| {
+            // Worker threads of the library are marked, because `INSIDE` is set only on the calling thread.
+            if INSIDE.get() || crate::base::team::is_team_thread() {
+                PANIC_PLACE.with(|p| *p.borrow_mut() = information.location().map(ToString::to_string));
+            } else if let Some(previous) = PREVIOUS.get() {
+                previous(information);
+            }
+        }));
+    });
+}

@@ -1,0 +1,225 @@
+//! Log lines, written to the library-wide callback, stderr, or a file. Formatting allocates no heap memory, because
+//! lines are written during a solve.
+
+use crate::abi::guard::callback;
+use crate::abi::line::Line;
+use crate::abi::rrb_log_fn;
+use crate::base::file;
+use crate::error::{Error, MESSAGE, Result, formatted};
+use libc::{c_char, c_void};
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::fmt::{self, Write as _};
+use std::fs::File;
+use std::io::Write as _;
+use std::ptr::null_mut;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+
+/// Type of the function in `rrb_log_fn`.
+type LogFunction = unsafe extern "C-unwind" fn(*mut c_void, i32, *const c_char);
+
+/// The library-wide callback with its user pointer, and the number of its running calls.
+///
+/// All access is under a lock that a child process can acquire after a fork even if a thread of the parent held it. The
+/// child then finds a complete sink, because a sink is written aside and selected by a single store. The child resets
+/// the counts of running calls.
+struct Shared {
+    /// Process of the thread that holds the lock; 0 if the lock is free.
+    holder: AtomicU32,
+    sinks: [Sink; 2],
+    /// Index of the sink in use.
+    chosen: AtomicUsize,
+    /// Grows with each call of `rrbsolver_set_log` that waits.
+    generation: AtomicUsize,
+    /// Number of running calls, by the parity of the generation in which they began. Only the two latest generations
+    /// have running calls, and no call begins in the older one.
+    running: [AtomicUsize; 2],
+    /// Process to which the counts belong.
+    process: AtomicU32,
+}
+
+struct Sink {
+    callback: AtomicPtr<c_void>,
+    user: AtomicPtr<c_void>,
+}
+
+impl Sink {
+    const fn none() -> Self {
+        Self { callback: AtomicPtr::new(null_mut()), user: AtomicPtr::new(null_mut()) }
+    }
+}
+
+static SHARED: Shared = Shared {
+    holder: AtomicU32::new(0),
+    sinks: [Sink::none(), Sink::none()],
+    chosen: AtomicUsize::new(0),
+    generation: AtomicUsize::new(0),
+    running: [AtomicUsize::new(0), AtomicUsize::new(0)],
+    process: AtomicU32::new(0),
+};
+
+thread_local! {
+    /// Whether this thread is inside a call of the callback.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Polling interval of a waiting `rrbsolver_set_log`. A condition variable would not survive a fork.
+const NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
+
+impl Shared {
+    /// Runs `work` with the lock held. `work` must be a few loads and stores.
+    fn locked<T>(&self, work: impl FnOnce(&Self) -> T) -> T {
+        let own = std::process::id();
+        let mut expected = 0;
+        while let Err(holder) = self.holder.compare_exchange(expected, own, Acquire, Relaxed) {
+            // A holder in another process is a thread that fork did not copy, so the lock can be taken from it.
+            expected = if holder == own { 0 } else { holder };
+            if holder == own {
+                // SAFETY: the function has no arguments.
+                unsafe { libc::sched_yield() };
+            }
+        }
+        if self.process.swap(own, Relaxed) != own {
+            self.running.iter().for_each(|count| count.store(0, Relaxed));
+        }
+        let result = work(self);
+        self.holder.store(0, Release);
+        result
+    }
+
+    fn choose(&self, callback: rrb_log_fn, user: *mut c_void) {
+        let next = 1 - self.chosen.load(Relaxed);
+        let callback = callback.map_or(null_mut(), |function| function as *mut c_void);
+        self.sinks[next].callback.store(callback, Relaxed);
+        self.sinks[next].user.store(user, Relaxed);
+        self.chosen.store(next, Release);
+    }
+
+    /// Returns the count of running calls that began in `generation`, one of the latest two.
+    fn running_of(&self, generation: usize) -> &AtomicUsize {
+        &self.running[generation % 2]
+    }
+
+    /// Selects a new sink if no call of the previous generation is running. Begins and returns a new generation.
+    fn replaced(&self, callback: rrb_log_fn, user: *mut c_void) -> Option<usize> {
+        let next = self.generation.load(Relaxed).wrapping_add(1);
+        (self.running_of(next).load(Relaxed) == 0).then(|| {
+            self.choose(callback, user);
+            self.generation.store(next, Relaxed);
+            next
+        })
+    }
+
+    /// Returns whether no call that began before `generation` is running. A later generation begins only after this.
+    fn ended_before(&self, generation: usize) -> bool {
+        self.generation.load(Relaxed) != generation || self.running_of(generation.wrapping_sub(1)).load(Relaxed) == 0
+    }
+
+    /// Returns the sink, if any, and the generation in which its call is counted from now on.
+    fn begin(&self) -> Option<(LogFunction, *mut c_void, usize)> {
+        let sink = &self.sinks[self.chosen.load(Acquire)];
+        let callback = sink.callback.load(Relaxed);
+        if callback.is_null() {
+            return None;
+        }
+        // SAFETY: `choose` stored a function of this type.
+        let callback = unsafe { std::mem::transmute::<*mut c_void, LogFunction>(callback) };
+        let generation = self.generation.load(Relaxed);
+        self.running_of(generation).fetch_add(1, Relaxed);
+        Some((callback, sink.user.load(Relaxed), generation))
+    }
+}
+
+/// Replaces the library-wide callback, and waits until no thread is inside the previous callback.
+///
+/// Inside a call of the callback, the wait would not end. Such a call replaces the callback without waiting.
+pub fn set_callback(callback: rrb_log_fn, user: *mut c_void) {
+    if INSIDE.get() {
+        return SHARED.locked(|shared| shared.choose(callback, user));
+    }
+    let generation = until(|| SHARED.locked(|shared| shared.replaced(callback, user)));
+    until(|| SHARED.locked(|shared| shared.ended_before(generation).then_some(())));
+}
+
+/// Polls `look` until it returns a value.
+fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        // SAFETY: the sleep time outlives the call; NULL means that no remaining time is returned.
+        unsafe { libc::nanosleep(&NAP, null_mut()) };
+    }
+}
+
+/// Target of the log lines of a handle.
+#[derive(Default)]
+pub enum Log {
+    /// The library-wide callback, if one is set.
+    #[default]
+    Callback,
+    /// The standard error stream.
+    Stderr,
+    /// A file, to which lines are appended.
+    File(File),
+}
+
+impl Log {
+    /// Opens the target that the option `log` names.
+    pub fn open(target: &str) -> Result<Self> {
+        match target {
+            "callback" => Ok(Self::Callback),
+            "stderr" => Ok(Self::Stderr),
+            path => {
+                let name = formatted(format_args!("{path}\0"), "the path of the log")?;
+                let name = CStr::from_bytes_until_nul(name.as_bytes()).unwrap_or_default();
+                match file::open_to_append(name) {
+                    Ok(file) => Ok(Self::File(file)),
+                    Err(e) => {
+                        let reason = file::Reason(&e);
+                        let message = format_args!("log file {path} cannot be opened: {reason}");
+                        Err(Error::Io(formatted(message, MESSAGE)?))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes one line. Errors of the target are ignored, because they must not fail a solve.
+    pub fn line(&mut self, level: i32, text: fmt::Arguments) {
+        let mut line = Line::new();
+        // Truncated to the buffer.
+        let _ = line.write_fmt(text);
+        match self {
+            Self::Callback => call(level, &line),
+            // One write call per line, so that lines of handles with a common target do not interleave.
+            Self::Stderr => {
+                let _ = std::io::stderr().write_all(line.ended());
+            }
+            Self::File(file) => {
+                let _ = file.write_all(line.ended());
+            }
+        }
+    }
+}
+
+fn call(level: i32, line: &Line) {
+    // A log line of a call inside the callback would call the callback recursively.
+    if INSIDE.get() {
+        return;
+    }
+    // The lock is free during the call, because the callback may call the library.
+    let Some((function, user, generation)) = SHARED.locked(Shared::begin) else { return };
+    let process = std::process::id();
+    INSIDE.set(true);
+    // A panic in the callback ends the line, not the solve.
+    // SAFETY: the caller of `rrbsolver_set_log` passed a function of this signature that any thread may call. The text
+    // is NUL-terminated, because `Line` never fills its last byte.
+    let _ = callback(|| unsafe { function(user, level, line.bytes.as_ptr().cast()) });
+    INSIDE.set(false);
+    // After a fork inside the callback, only the parent counts this call.
+    if process == std::process::id() {
+        SHARED.locked(|shared| shared.running_of(generation).fetch_sub(1, Relaxed));
+    }
+}

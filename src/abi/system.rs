@@ -1,0 +1,215 @@
+//! Calls of the families that solve A x = b: the memory spaces of the caller's arrays, and the bodies of the entry
+//! points. Pointers are borrowed only for the duration of the call.
+
+use crate::abi::guard::entry;
+use crate::abi::handle::{Base, Family, Handle, with};
+use crate::abi::rrb_status;
+use crate::abi::shape::Layout;
+use crate::abi::spaces::{Extent, check_array, check_on_host, on_device};
+use crate::base::machine::{Core, Machine};
+use crate::error::{Error, RRB_OK, Result};
+use crate::krylov::solve::Function;
+use crate::krylov::solve_steps::Arrays;
+use crate::options::{self, Memory, Options, opt};
+use crate::report::{Nobody, Observer, Outcome};
+use crate::stencil::outward::Outward;
+
+/// An array that is read.
+pub enum Located<'a> {
+    Host(&'a [f64]),
+    /// Address on the handle's device.
+    Device(u64),
+}
+
+/// An array that is read, with its name.
+pub type Input = (&'static str, *const f64);
+/// An array that is written, with its name.
+pub type Output = (&'static str, *mut f64);
+
+/// A family that solves A x = b.
+pub trait Solving: Family {
+    /// Runs the core on the caller's arrays.
+    fn run(
+        core: &mut Self::Core,
+        own: &Self::Own,
+        what: Function,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome>;
+}
+
+impl<C: Core> Base<C> {
+    /// Returns the layout that the options select, after checking it.
+    pub fn layout(&self) -> Result<Layout> {
+        self.shape.layout(&self.options)
+    }
+
+    /// Checks an array that is read, and returns it as host or device memory. `machine` is where the core works or will
+    /// work.
+    ///
+    /// # Safety
+    /// The array must be NULL or hold `layout.len` values for the duration of the call.
+    pub unsafe fn located<'a>(&self, (name, array): Input, layout: &Layout, machine: Machine) -> Result<Located<'a>> {
+        check_array(name, array)?;
+        Ok(match self.device_address(name, array, machine)? {
+            // SAFETY: not NULL, aligned, not on a device; the caller guarantees the length.
+            0 => Located::Host(unsafe { std::slice::from_raw_parts(array, layout.len) }),
+            address => Located::Device(address),
+        })
+    }
+
+    /// Checks the input and output arrays of a call on a factorized matrix.
+    ///
+    /// # Safety
+    /// The arrays must be NULL or hold the values of the layout for the duration of the call.
+    unsafe fn arrays<'a>(&self, input: Input, (output_name, output): Output) -> Result<Arrays<'a>> {
+        self.check_fresh()?;
+        let Layout { ld, plane, len } = self.layout()?;
+        check_pair(input, (output_name, output), len)?;
+        let machine = self.machine();
+        // SAFETY: guaranteed by the caller.
+        let (device_input, given) = match unsafe { self.located(input, &Layout { ld, plane, len }, machine)? } {
+            Located::Host(values) => (0, values),
+            Located::Device(address) => (address, &[][..]),
+        };
+        let device_output = self.device_address(output_name, output, machine)?;
+        let written = match device_output {
+            // SAFETY: not NULL, aligned, not on a device, without overlap, as checked; the caller guarantees the
+            // length.
+            0 => unsafe { std::slice::from_raw_parts_mut(output, len) },
+            _ => &mut [],
+        };
+        let input_name = input.0;
+        Ok(Arrays {
+            input_name,
+            input: given,
+            ld,
+            plane,
+            output: written,
+            device_input,
+            device_output,
+            len,
+            first_row: 0,
+        })
+    }
+
+    /// Returns the address of an array on the handle's device; 0 for an array in host memory.
+    fn device_address(&self, name: &'static str, array: *const f64, machine: Machine) -> Result<u64> {
+        if self.family == options::Family::Sparse {
+            return check_on_host(name, array as usize).map(|()| 0);
+        }
+        let memory = self.options.choice(opt::MEMORY);
+        if !machine.is_device() && memory == Memory::Device {
+            return Err(Error::Unsupported(format!(
+                "memory=device needs a handle that works on a device (backend=cuda): {name} cannot be read on the host"
+            )));
+        }
+        let Machine { device, devices, .. } = machine;
+        let there = machine.is_device() && on_device(name.into(), array as usize, device, devices, memory)?;
+        Ok(if there { array as u64 } else { 0 })
+    }
+
+    /// Runs a function of the core with `run`. Only a solve is observed, sets the results for time and outcome, and may
+    /// end without convergence.
+    pub fn work(
+        &mut self,
+        what: Function,
+        run: impl FnOnce(&mut C, &Options, &mut dyn Observer) -> Result<Outcome>,
+    ) -> Result<i32> {
+        match what {
+            Function::Solve => self.solve(|core, options, watch| run(core, options, watch)),
+            _ => self.run(|core, options, _| run(core, options, &mut Nobody)).map(|_| RRB_OK),
+        }
+    }
+
+    /// Creates a core from the previous one. Rejects or reports couplings that point out of the grid, as the option
+    /// `check_input` selects.
+    pub fn factorize(
+        &mut self,
+        make: impl FnOnce(Option<C>, &Options, usize) -> Result<C>,
+        outward: impl FnOnce(&mut C) -> Result<Outward>,
+    ) -> Result<()> {
+        self.set_up(|base, previous| {
+            let mut core = make(previous, &base.options, base.stream as usize)?;
+            match base.options.int(opt::CHECK_INPUT) {
+                1 if !base.outward_seen => {
+                    let outward = outward(&mut core)?;
+                    base.outward_seen = !outward.is_empty();
+                    if base.outward_seen {
+                        base.say(0, format_args!("{outward}"));
+                    }
+                }
+                2 => outward(&mut core)?.refuse()?,
+                _ => {}
+            }
+            Ok(core)
+        })
+    }
+}
+
+/// Checks that both arrays are aligned and that the output does not overlap the input.
+fn check_pair(input: Input, output: Output, len: usize) -> Result<()> {
+    Extent::new(input.0, input.1, len, false)?.check_apart(&Extent::new(output.0, output.1, len, true)?)
+}
+
+impl<F: Solving> Handle<F> {
+    /// Solves, or applies M^-1 or A.
+    ///
+    /// # Safety
+    /// The arrays must be NULL or hold the values of the handle's layout.
+    pub unsafe fn call(&mut self, what: Function, input: Input, output: Output) -> Result<i32> {
+        // SAFETY: guaranteed by the caller.
+        let arrays = unsafe { self.base.arrays(input, output)? };
+        let Self { base, own } = self;
+        base.work(what, |core, options, observer| F::run(core, own, what, arrays, options, observer))
+    }
+}
+
+/// Runs the body of `solve`, `apply` and `multiply`.
+///
+/// # Safety
+/// `h` must be NULL or a live handle that no other thread uses; the arrays must be NULL or hold the values of its
+/// layout.
+pub unsafe fn call<F: Solving>(h: *mut F, what: Function, input: Input, output: Output) -> rrb_status {
+    // SAFETY: guaranteed by the caller.
+    unsafe { with(h, |h| h.call(what, input, output)) }
+}
+
+/// Arguments of `solve_once` except the matrix.
+pub struct Task {
+    pub b: *const f64,
+    pub x: *mut f64,
+    pub rel_tol: f64,
+    pub max_iter: i64,
+    pub iterations: *mut i64,
+}
+
+/// Runs the body of `solve_once`: creates a handle, factorizes its matrix and solves once. `matrix` lists the arrays
+/// that `factorize` reads.
+///
+/// # Safety
+/// The arrays must be NULL or hold the values of the handle's layout; `iterations` must be NULL or point to an i64.
+pub unsafe fn solve_once<F: Solving>(
+    make: impl FnOnce() -> Result<Handle<F>>,
+    matrix: impl IntoIterator<Item = Input>,
+    Task { b, x, rel_tol, max_iter, iterations }: Task,
+    factorize: impl FnOnce(&mut Handle<F>) -> Result<()>,
+) -> rrb_status {
+    entry(|| {
+        let mut h = make()?;
+        h.base.set(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
+        let len = h.base.layout()?.len;
+        for input in [("b", b)].into_iter().chain(matrix) {
+            check_pair(input, ("x", x), len)?;
+        }
+        factorize(&mut h)?;
+        // SAFETY: guaranteed by the caller.
+        let status = unsafe { h.call(Function::Solve, ("b", b), ("x", x))? };
+        if !iterations.is_null() {
+            // SAFETY: not NULL; the caller guarantees a pointer to an int64_t.
+            unsafe { *iterations = h.base.outcome.iterations as i64 };
+        }
+        Ok(status)
+    })
+}

@@ -1,0 +1,101 @@
+//! Aggregates by passes of pairwise matching (Napov and Notay 2012).
+
+use super::pairs::pairs;
+use super::quality::{MOST, accepts};
+use crate::base::workers::{Parts, Workers, cut};
+use crate::direct::couplings::{Couplings, NONE, WHAT, members};
+use crate::error::{Result, collected, zeroed};
+
+/// Parameters of the aggregation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rules {
+    /// Bound of mu, and of the condition number of the two-grid method.
+    pub kappa: f64,
+    /// Number of pairwise passes; an aggregate has at most 2^passes nodes.
+    pub passes: usize,
+}
+
+/// Default bound of mu (docs/theory/aggregation.md).
+pub const KAPPA: f64 = 12.0;
+/// Bound of mu for the reuse of aggregates; up to this bound, iteration counts grow little.
+pub const KEPT: f64 = 200.0;
+
+impl Rules {
+    /// Returns the rules with the given number of passes and the default bound.
+    pub const fn passes(passes: usize) -> Self {
+        Self { kappa: KAPPA, passes }
+    }
+}
+
+/// Aggregates of a level.
+pub struct Aggregates {
+    /// Aggregate of each node; `NONE`: only the smoother acts on the node.
+    pub of: Vec<u32>,
+    pub count: usize,
+}
+
+impl Aggregates {
+    /// Returns whether the aggregates are suitable for another matrix: aggregates by the quality test, other nodes by
+    /// the dominance criterion, both with kappa = `KEPT`.
+    pub fn suit(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
+        if self.of.len() != c.rows() {
+            return Ok(false);
+        }
+        let (starts, nodes) = members(&self.of, self.count)?;
+        let suits = |union: &[u32]| union.len() < 2 || accepts(c, union, KEPT);
+        let pieces = cut(self.count, workers.pieces(size_of_val(&*c.a)).min(self.count));
+        let unions = workers.map(pieces, |mut some| some.all(|k| suits(&nodes[starts[k]..starts[k + 1]])))?;
+        let is_right = |i: usize| self.of[i] != NONE || is_left_out(c, i, KEPT);
+        Ok(unions.into_iter().all(|suit| suit) && (0..c.rows()).all(is_right))
+    }
+}
+
+/// Returns whether only the smoother acts on node i: d_i (kappa - 2) >= kappa sum_j |a_ij|.
+fn is_left_out(c: &Couplings, i: usize, kappa: f64) -> bool {
+    let sum: f64 = c.row(i).map(|(_, a)| a.abs()).sum();
+    c.diagonal[i] * (kappa - 2.0) >= kappa * sum
+}
+
+/// Computes the aggregates of the rows of a matrix.
+pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result<Aggregates> {
+    // Initially each row is an aggregate of one node. Excluded rows are their own partners.
+    let mut partner: Vec<u32> = zeroed(c.rows(), WHAT)?;
+    let mut left = Parts(&mut partner);
+    let pieces = cut(c.rows(), workers.pieces(size_of_val(&*c.a)));
+    workers.each(pieces.map(|rows| (rows.clone(), left.next(rows.len()))), |(rows, partner)| {
+        let free = |i: usize| if is_left_out(c, i, rules.kappa) { i as u32 } else { NONE };
+        rows.zip(partner).for_each(|(i, partner)| *partner = free(i));
+    })?;
+    let kept = collected(partner.iter().map(|&p| p == NONE), WHAT)?;
+    pairs(c, rules.kappa, |_, _| true, &mut partner)?;
+    let (number, mut count) = numbered(&partner, |i| kept[i])?;
+    let mut of = number;
+    for _ in 1..rules.passes {
+        let (starts, nodes) = members(&of, count)?;
+        let nodes_of = |k: usize| &nodes[starts[k]..starts[k + 1]];
+        let suits = |k: usize, l: usize| {
+            let mut union = [0; MOST];
+            let (a, b) = (nodes_of(k), nodes_of(l));
+            union[..a.len()].copy_from_slice(a);
+            union[a.len()..a.len() + b.len()].copy_from_slice(b);
+            accepts(c, &union[..a.len() + b.len()], rules.kappa)
+        };
+        let mut partner = collected(std::iter::repeat_n(NONE, count), WHAT)?;
+        pairs(&c.galerkin(&of, count, workers)?, rules.kappa, suits, &mut partner)?;
+        let (number, fewer) = numbered(&partner, |_| true)?;
+        of.iter_mut().filter(|k| **k != NONE).for_each(|k| *k = number[*k as usize]);
+        count = fewer;
+    }
+    Ok(Aggregates { of, count })
+}
+
+/// Numbers the pairs in the order of their first nodes, and returns their number. Rows that are not `kept` get `NONE`.
+fn numbered(partner: &[u32], kept: impl Fn(usize) -> bool) -> Result<(Vec<u32>, usize)> {
+    let mut number: Vec<u32> = collected(std::iter::repeat_n(NONE, partner.len()), WHAT)?;
+    let mut count = 0;
+    for (k, &other) in partner.iter().enumerate().filter(|(k, _)| kept(*k)) {
+        number[k] = if (other as usize) < k { number[other as usize] } else { count };
+        count += u32::from(other as usize >= k);
+    }
+    Ok((number, count as usize))
+}

@@ -1,0 +1,246 @@
+//! The multigrid cycle: z = B r with B close to A^-1 (Notay 2010). A forward Gauss-Seidel sweep precedes the coarse
+//! correction, a backward sweep follows it.
+//!
+//! On the upper levels, up to two steps of flexible CG solve the coarse system (K-cycle). On lower levels, one cycle
+//! solves it (V-cycle). One cycle also suffices for a level with more than half the couplings of the previous level. On
+//! the coarsest level, an exact factorization solves the system. With `Way::Linear`, two Chebyshev steps with fixed
+//! bounds replace CG on all levels (AMLI-cycle).
+
+use super::level::{CHUNK, Level, Run, Visits, Way};
+use crate::aggregation::{Choices, Hierarchy, Kept, MOST_INVERTED, Ordered, TwoSteps};
+use crate::base::number::{Real, power_of_two_below};
+use crate::base::reduce::{Noted, largest, max_abs};
+use crate::base::shared::{Number, Shared};
+use crate::base::team::Me;
+use crate::base::workers::Workers;
+use crate::direct::couplings::{Couplings, WHAT};
+use crate::direct::null_space::{Means, nearly_none};
+use crate::direct::solver::{Direct, envelope_order};
+use crate::error::{Result, collected, push};
+
+/// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
+/// (Notay 2010).
+const ENOUGH: f64 = 0.25;
+/// A level is solved by two cycles if it has at most half the couplings of the previous level plus this number.
+const SMALL: usize = 1000;
+/// Thread 0 alone works on a level with fewer rows and on all coarser levels: barriers cost more than the work.
+const WORTH_A_TEAM: usize = 4096;
+
+/// Factorizes the coarsest matrix. A pivot far below its diagonal is the last pivot of a singular component, which is
+/// zero but for rounding.
+fn factor(c: &Couplings) -> Result<Direct> {
+    const VANISHED: f64 = 1e-12;
+    let inverse = |i: usize, d: f64| if d.abs() <= VANISHED * c.diagonal[i] { 0.0 } else { 1.0 / d };
+    Direct::of(c, envelope_order(c)?, None, |i, d| Ok(inverse(i, d)))
+}
+
+/// The cycle of a matrix, with its memory.
+pub struct Cycle<V: Number> {
+    levels: Vec<Level<V>>,
+    /// Solver of the coarsest level. None if the level is too large: a forward and a backward Gauss-Seidel sweep.
+    last: Option<Direct>,
+    /// Rows of the matrix in the order of the first level.
+    row: Vec<u32>,
+    largest: Noted,
+    /// Power of two by which the hierarchy multiplies the matrix.
+    scale: f64,
+    /// Aggregates that the next matrix may reuse.
+    kept: Kept,
+}
+
+impl<V: Real + Number> Cycle<V> {
+    /// Creates the cycle of a hierarchy and keeps the aggregates for the next matrix. `first`: the order of the rows on
+    /// the first level, if the caller knows it.
+    pub fn keeping(
+        hierarchy: Hierarchy,
+        choices: &Choices,
+        first: Option<Ordered>,
+        workers: &mut Workers,
+    ) -> Result<Self> {
+        let cycle = Self::new(&hierarchy, choices, first, workers)?;
+        Ok(Self { kept: hierarchy.into_kept()?, ..cycle })
+    }
+
+    pub fn new(
+        hierarchy: &Hierarchy,
+        choices: &Choices,
+        first: Option<Ordered>,
+        workers: &mut Workers,
+    ) -> Result<Self> {
+        let coarsest = &hierarchy.coarsest;
+        let is_exact = coarsest.rows() <= MOST_INVERTED;
+        let matrices = collected(hierarchy.matrices(), WHAT)?;
+        let order_of = |k: usize| match k + 1 == matrices.len() && is_exact {
+            true => Ordered::unswept(coarsest.rows()),
+            false => Ordered::of(matrices[k], choices.order),
+        };
+        // A singular component remains singular on all coarser levels, or becomes a single row. Its row sum does not
+        // change.
+        let largest = matrices[0].diagonal.iter().fold(0.0, |most: f64, d| most.max(*d));
+        let least = nearly_none(matrices[0].rows(), largest);
+        let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
+        let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest, |_, _| least)?.is_some();
+        let mut means = if may_be { Means::of(matrices[0], nearly_none)? } else { None };
+        let first = first.filter(|_| !(is_exact && matrices.len() == 1));
+        let mut order = first.map_or_else(|| order_of(0), Ok)?;
+        let row = collected(order.row.iter().copied(), WHAT)?;
+        let mut levels: Vec<Level<V>> = Vec::new();
+        for (k, matrix) in matrices.iter().enumerate() {
+            let few = levels.last().is_none_or(|before| matrix.col.len() <= before.rows.couplings() / 2 + SMALL);
+            let visits = match few && k > 0 {
+                true if choices.is_solved_twice(k, matrix.rows()) => Visits::Two,
+                true => Visits::TwoIfLinear,
+                false => Visits::One,
+            };
+            let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregates.of[..]);
+            let (coarser, next) = match aggregate {
+                Some(of) => (means.as_ref().map(|m| m.on_aggregates(of)).transpose()?, order_of(k + 1)?),
+                None => (None, Ordered::unswept(0)?),
+            };
+            let own = std::mem::replace(&mut means, coarser).map(|m| m.in_order(&order.row)).transpose()?;
+            let aggregate = aggregate.map(|of| (of, &next.place[..]));
+            push(&mut levels, Level::new(matrix, &order, aggregate, own, visits, workers)?, WHAT)?;
+            order = next;
+        }
+        let last = is_exact.then(|| factor(coarsest)).transpose()?;
+        let largest = Noted::once(row.len().div_ceil(CHUNK), 1)?;
+        Ok(Self { levels, last, row, largest, scale: hierarchy.scale, kept: Kept::default() })
+    }
+
+    /// Returns the number of rows of the matrix.
+    pub fn rows(&self) -> usize {
+        self.row.len()
+    }
+
+    /// Returns the aggregates that the next matrix may reuse.
+    pub fn into_kept(self) -> Kept {
+        self.kept
+    }
+
+    /// Returns the number of aggregates reused from the previous matrix.
+    pub fn aggregates_kept(&self) -> usize {
+        self.kept.again
+    }
+
+    /// Renumbers the rows of the matrix: row i becomes row place(i).
+    pub fn take_places(&mut self, place: impl Fn(usize) -> u32) {
+        self.row.iter_mut().for_each(|i| *i = place(*i as usize));
+    }
+
+    /// Computes z = B r and calls `to(i, z_i)` for each row i; `from(i)` returns r_i. Scales r so that squares neither
+    /// overflow nor underflow. All threads of a team call it; each receives rows of its own. Begins and ends with a
+    /// barrier.
+    pub fn apply(&self, me: &Me, way: Way, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
+        let (n, own) = (self.rows(), me.share(self.rows()));
+        let noted = self.largest.reduce(0, self.largest.rows());
+        for chunk in me.share(self.largest.rows()) {
+            let part = &self.row[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
+            // SAFETY: a chunk of this thread, written once.
+            unsafe { noted.note(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
+        }
+        let [all] = noted.all(Some(*me));
+        let largest = max_abs(all);
+        // A power of two, so that scaling is exact and needs no division.
+        let unit = power_of_two_below(largest);
+        let per_unit = unit.recip();
+        let (first, rows) = (&self.levels[0], &self.row[own]);
+        if largest > 0.0 && largest.is_finite() {
+            first.load(me, |k| from(self.row[k] as usize) * per_unit);
+            self.cycle(0, &mut Run::new(*me, way), &first.z);
+            let give = |k: usize, z: f64| to(self.row[k] as usize, unit * (self.scale * z));
+            first.give(me, give);
+        } else {
+            rows.iter().for_each(|&i| to(i as usize, largest));
+        }
+        me.barrier();
+    }
+
+    /// Computes z = B r on level k. The caller has passed a barrier; ends with a barrier.
+    fn cycle(&self, k: usize, run: &mut Run, z: &Shared<V>) {
+        let own = &self.levels[k];
+        let Some(coarser) = self.levels.get(k + 1) else { return self.coarsest(&run.me, z) };
+        own.forwards(&run.me, z);
+        own.restrict(&run.me, z, &coarser.r);
+        self.solve(k + 1, run);
+        own.prolong(&run.me, z, &coarser.z);
+        own.backwards(&run.me, z);
+    }
+
+    fn coarsest(&self, me: &Me, z: &Shared<V>) {
+        let own = &self.levels[self.levels.len() - 1];
+        match &self.last {
+            Some(factor) => {
+                if me.index == 0 {
+                    // SAFETY: the other threads wait at the barrier.
+                    let (r, z) = unsafe { (own.r.slice(0, own.len()), z.slice_mut(0, own.len())) };
+                    z.copy_from_slice(r);
+                    factor.solve(z);
+                }
+                me.barrier();
+            }
+            None => {
+                own.forwards(me, z);
+                own.backwards(me, z);
+            }
+        }
+    }
+
+    /// Computes z close to A^-1 r on level k; overwrites r. The caller has passed a barrier; ends with a barrier.
+    fn solve(&self, k: usize, run: &mut Run) {
+        let own = &self.levels[k];
+        if run.me.members > 1 && own.len() < WORTH_A_TEAM {
+            if run.me.index == 0 {
+                self.solve(k, &mut Run::new(run.me.alone(), run.way));
+            }
+            return run.me.barrier();
+        }
+        own.remove_means(&run.me);
+        let is_exact = k + 1 == self.levels.len() && self.last.is_some();
+        match run.way {
+            _ if is_exact => self.cycle(k, run, &own.z),
+            Way::Flexible if own.visits == Visits::Two => self.solve_twice(k, run),
+            Way::Linear if own.visits != Visits::One => self.solve_by_bounds(k, run),
+            _ => self.cycle(k, run, &own.z),
+        }
+    }
+
+    /// Executes two steps of flexible CG (K-cycle; Notay 2010). With c = B r, v = A c, r' = r - (c^T r / c^T v) v and d
+    /// = B r', z minimizes the energy norm of the error over the span of c and d.
+    fn solve_twice(&self, k: usize, run: &mut Run) {
+        let own = &self.levels[k];
+        let before = own.norm2(run);
+        self.cycle(k, run, &own.c);
+        let [rho, residual] = own.multiply(run, &own.c);
+        let is_direction = rho > 0.0;
+        let first = if is_direction { residual / rho } else { 1.0 };
+        let after = own.subtract(run, first);
+        if !is_direction || after <= ENOUGH * ENOUGH * before {
+            return own.combine(&run.me, first, 0.0);
+        }
+        own.remove_means(&run.me);
+        self.cycle(k, run, &own.z);
+        let gamma = own.with_direction(run);
+        // `multiply` overwrites v, which is no longer needed.
+        let [energy, residual] = own.multiply(run, &own.z);
+        let beta = energy - gamma * gamma / rho;
+        let second = if beta > 0.0 { residual / beta } else { 0.0 };
+        own.combine(&run.me, first - gamma * second / rho, second);
+    }
+
+    /// Executes two Chebyshev steps with fixed bounds (AMLI-cycle).
+    fn solve_by_bounds(&self, k: usize, run: &mut Run) {
+        let (own, TwoSteps { left, first, second }) = (&self.levels[k], TwoSteps::CHOSEN);
+        self.cycle(k, run, &own.c);
+        own.multiply(run, &own.c);
+        own.subtract(run, left);
+        own.remove_means(&run.me);
+        self.cycle(k, run, &own.z);
+        own.combine(&run.me, first, second);
+    }
+
+    pub fn bytes(&self) -> usize {
+        let of_last = self.last.as_ref().map_or(0, Direct::bytes);
+        let tables = size_of_val(&*self.row) + self.largest.bytes() + self.kept.bytes();
+        self.levels.iter().map(Level::bytes).sum::<usize>() + of_last + tables
+    }
+}

@@ -1,0 +1,337 @@
+//! A level of the cycle with its vectors, and the multithreaded operations on it.
+//!
+//! Safety of the unsafe blocks: a thread writes only rows of its own share of a group, of its chunks or of the coarse
+//! rows. It reads rows of other threads only after a barrier.
+
+use super::rows::{Around, Rows, backwards, forwards, left, multiply};
+use crate::aggregation::Ordered;
+use crate::base::number::Real;
+use crate::base::reduce::{Noted, dot};
+use crate::base::shared::{Number, Shared};
+use crate::base::team::Me;
+use crate::base::workers::Workers;
+use crate::direct::couplings::{Couplings, NONE, WHAT, members};
+use crate::direct::null_space::Means;
+use crate::error::{Result, collected};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Number of rows of a chunk in the search for the largest value.
+pub const CHUNK: usize = 2048;
+/// Number of slices of a chunk in sums.
+const SLICES: usize = 128;
+
+/// A level.
+pub struct Level<V: Number> {
+    pub rows: Rows<V>,
+    /// Index of the first row of each group, and the end. The rows of a group do not depend on each other in a sweep.
+    /// `slices`: slices of each group.
+    groups: Vec<usize>,
+    slices: Vec<Range<usize>>,
+    /// Row of the coarser level for each row; `NONE`: the smoother alone treats this row. Empty on the coarsest level.
+    aggregate: Vec<u32>,
+    /// Start of each coarse row in the list of its fine rows, and this list.
+    fine: (Vec<usize>, Vec<u32>),
+    pub visits: Visits,
+    means: Option<Mutex<Means>>,
+    has_nearly: bool,
+    noted: Noted,
+    pub r: Shared<V>,
+    pub z: Shared<V>,
+    /// Residual after a forward sweep from zero.
+    left: Shared<V>,
+    /// First search direction c of the coarse solve, and v = A c.
+    pub c: Shared<V>,
+    pub v: Shared<V>,
+}
+
+/// Method for the coarse systems on levels with two cycles.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// Flexible CG (K-cycle): fewest iterations, but B depends on r.
+    Flexible,
+    /// Chebyshev steps: B is a fixed, symmetric positive definite matrix.
+    Linear,
+}
+
+/// Number of cycles that solve the system of a level.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Visits {
+    One,
+    /// Two with `Way::Linear`, one with `Way::Flexible`.
+    TwoIfLinear,
+    Two,
+}
+
+/// A thread in a cycle.
+pub struct Run<'a> {
+    pub me: Me<'a>,
+    pub way: Way,
+    /// Number of reductions so far.
+    turn: usize,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(me: Me<'a>, way: Way) -> Self {
+        Self { me, way, turn: 0 }
+    }
+}
+
+impl<V: Real + Number> Level<V> {
+    /// Creates a level for a matrix whose rows are in `order`. `aggregate`: the aggregate of each row, and the index of
+    /// each aggregate in the order of the coarser level.
+    pub fn new(
+        c: &Couplings,
+        order: &Ordered,
+        aggregate: Option<(&[u32], &[u32])>,
+        means: Option<Means>,
+        visits: Visits,
+        workers: &mut Workers,
+    ) -> Result<Self> {
+        let n = c.rows();
+        let coarser = |i: &u32| match aggregate {
+            Some((of, place)) if of[*i as usize] != NONE => place[of[*i as usize] as usize],
+            _ => NONE,
+        };
+        let of = if aggregate.is_some() { n } else { 0 };
+        let aggregate_of = collected(order.row[..of].iter().map(coarser), WHAT)?;
+        let count = aggregate.map_or(0, |(_, place)| place.len());
+        let room = |is: bool| Shared::zeroed(if is { n } else { 0 });
+        let rows = Rows::of(c, order, workers)?;
+        Ok(Self {
+            groups: collected(order.groups.iter().copied(), WHAT)?,
+            slices: collected(order.groups.windows(2).map(|group| rows.slices_of(group)), WHAT)?,
+            fine: members(&aggregate_of, count)?,
+            has_nearly: means.as_ref().is_some_and(Means::has_nearly),
+            means: means.map(Mutex::new),
+            noted: Noted::new(rows.slices().div_ceil(SLICES), 2)?,
+            rows,
+            r: room(true)?,
+            z: room(true)?,
+            left: room(aggregate.is_some())?,
+            c: room(visits != Visits::One)?,
+            v: room(visits != Visits::One)?,
+            aggregate: aggregate_of,
+            visits,
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Returns the slices of a group that belong to this thread, and their rows.
+    fn share(&self, me: &Me, group: usize) -> (Range<usize>, Range<usize>) {
+        let of = &self.slices[group];
+        let share = me.share(of.len());
+        let slices = of.start + share.start..of.start + share.end;
+        (slices.clone(), self.rows.rows(&slices))
+    }
+
+    /// Returns number, slices and rows of each chunk of this thread.
+    fn chunks(&self, me: &Me) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
+        let n = self.rows.slices();
+        me.share(n.div_ceil(SLICES)).map(move |chunk| {
+            let slices = chunk * SLICES..n.min((chunk + 1) * SLICES);
+            (chunk, slices.clone(), self.rows.rows(&slices))
+        })
+    }
+
+    /// Returns the sums of `of(slices, rows)` over all chunks. Contains a barrier.
+    pub fn sums<const N: usize>(
+        &self,
+        run: &mut Run,
+        mut of: impl FnMut(Range<usize>, Range<usize>) -> [f64; N],
+    ) -> [f64; N] {
+        run.turn += 1;
+        let noted = self.noted.reduce(run.turn, self.noted.rows());
+        for (chunk, slices, rows) in self.chunks(&run.me) {
+            // SAFETY: a chunk of this thread, written once.
+            unsafe { noted.note(chunk, of(slices, rows)) };
+        }
+        noted.sum(Some(run.me))
+    }
+
+    /// Returns the means if some of their components are nearly singular.
+    fn nearly(&self) -> Option<MutexGuard<'_, Means>> {
+        let means = self.means.as_ref().filter(|_| self.has_nearly)?;
+        Some(means.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Computes r_k = from(k). If components are nearly singular, subtracts their means from r; `give` adds the
+    /// corresponding constants to z. Ends with a barrier.
+    pub fn load(&self, me: &Me, from: impl Fn(usize) -> f64) {
+        if self.has_nearly {
+            if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
+                // SAFETY: the other threads wait at the barrier.
+                means.take(from, unsafe { self.r.slice_mut(0, self.len()) });
+            }
+        } else {
+            let own = me.share(self.len());
+            // SAFETY: rows of this thread.
+            let r = unsafe { self.r.slice_mut(own.start, own.len()) };
+            own.zip(r).for_each(|(k, r)| *r = V::narrow(from(k)));
+        }
+        me.barrier();
+    }
+
+    /// Calls `to(k, z_k)` for the rows of this thread, with the constants of nearly singular components added to z. The
+    /// caller has passed a barrier after the cycle.
+    pub fn give(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
+        let own = me.share(self.len());
+        // SAFETY: no thread writes z before the next cycle.
+        let z = unsafe { self.z.slice(0, self.len()) };
+        if !self.has_nearly {
+            return own.clone().zip(&z[own]).for_each(|(k, z)| to(k, z.wide()));
+        }
+        if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
+            means.give(z);
+        }
+        me.barrier();
+        if let Some(means) = self.nearly() {
+            own.for_each(|k| to(k, z[k].wide() + means.constant(k)));
+        }
+    }
+
+    /// Computes z by a forward Gauss-Seidel sweep from 0.
+    pub fn forwards(&self, me: &Me, z: &Shared<V>) {
+        for (k, group) in self.groups.windows(2).enumerate() {
+            let (slices, own) = self.share(me, k);
+            // SAFETY: z is written in rows of this thread, and read in groups before the last barrier. The couplings of
+            // the slices on this side are to these groups only (`lines`).
+            let (before, r, z) = unsafe {
+                let r = self.r.slice(own.start, own.len());
+                (Around::new(z.slice(0, group[0]), 0), r, z.slice_mut(own.start, own.len()))
+            };
+            forwards(&self.rows, slices, before, r, z);
+            me.barrier();
+        }
+    }
+
+    /// Updates z by a backward Gauss-Seidel sweep.
+    pub fn backwards(&self, me: &Me, z: &Shared<V>) {
+        for (k, group) in self.groups.windows(2).enumerate().rev() {
+            let (slices, own) = self.share(me, k);
+            // SAFETY: as in `forwards`; no thread writes rows of other groups before the next barrier.
+            let (before, after, r, z) = unsafe {
+                let before = Around::new(z.slice(0, group[0]), 0);
+                let after = Around::new(z.slice(group[1], self.len() - group[1]), group[1]);
+                (before, after, self.r.slice(own.start, own.len()), z.slice_mut(own.start, own.len()))
+            };
+            backwards(&self.rows, slices, before, after, r, z);
+            me.barrier();
+        }
+    }
+
+    /// Computes the residual after the forward sweep, and sums it over the aggregates into `coarse`. Ends with a
+    /// barrier.
+    pub fn restrict(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
+        let n = self.len();
+        for (_, slices, rows) in self.chunks(me) {
+            // SAFETY: `left` is written in rows of this thread; no thread writes z before the next barrier.
+            let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.left.slice_mut(rows.start, rows.len())) };
+            left(&self.rows, slices, z, out);
+        }
+        me.barrier();
+        let (starts, fine) = &self.fine;
+        let own = me.share(starts.len() - 1);
+        // SAFETY: coarse rows of this thread; no thread writes `left` before the next barrier.
+        let (left, coarse) = unsafe { (self.left.slice(0, n), coarse.slice_mut(own.start, own.len())) };
+        for (sum, ends) in coarse.iter_mut().zip(starts[own.start..=own.end].windows(2)) {
+            *sum = fine[ends[0]..ends[1]].iter().fold(V::default(), |sum, &i| sum + left[i as usize]);
+        }
+        me.barrier();
+    }
+
+    /// Computes z_i = z_i + coarse_(aggregate of i). Omits the last group, since the backward sweep overwrites its rows
+    /// first. Ends with a barrier.
+    pub fn prolong(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
+        let end = self.groups[self.groups.len().saturating_sub(2)];
+        let own = me.share(end);
+        // SAFETY: rows of this thread; no thread writes `coarse` before the next barrier.
+        let (z, coarse) = unsafe { (z.slice_mut(own.start, own.len()), coarse.slice(0, coarse.len())) };
+        for (z, &k) in z.iter_mut().zip(&self.aggregate[own]).filter(|(_, k)| **k != NONE) {
+            *z += coarse[k as usize];
+        }
+        me.barrier();
+    }
+
+    /// Subtracts from r its means over singular components. The caller has passed a barrier; ends with a barrier.
+    pub fn remove_means(&self, me: &Me) {
+        let Some(means) = &self.means else { return };
+        if me.index == 0 {
+            let mut means = means.lock().unwrap_or_else(PoisonError::into_inner);
+            // SAFETY: the other threads wait at the barrier.
+            means.remove(unsafe { self.r.slice_mut(0, self.len()) });
+        }
+        me.barrier();
+    }
+
+    /// Returns <r, r>. Contains a barrier.
+    pub fn norm2(&self, run: &mut Run) -> f64 {
+        let [norm2] = self.sums(run, |_, rows| {
+            // SAFETY: no thread writes r in this step.
+            let r = unsafe { self.r.slice(rows.start, rows.len()) };
+            [dot(r, r)]
+        });
+        norm2
+    }
+
+    /// Computes v = A x; returns <x, v> and <x, r>. Contains a barrier.
+    pub fn multiply(&self, run: &mut Run, x: &Shared<V>) -> [f64; 2] {
+        self.sums(run, |slices, rows| {
+            // SAFETY: no thread writes x or r in this step; v is written in rows of this thread.
+            let (all, from, r, v) = unsafe {
+                let (all, r) = (x.slice(0, self.len()), self.r.slice(rows.start, rows.len()));
+                (all, Around::new(all, 0), r, self.v.slice_mut(rows.start, rows.len()))
+            };
+            multiply(&self.rows, slices, all, from, v);
+            [dot(&all[rows.clone()], v), dot(&all[rows], r)]
+        })
+    }
+
+    /// Returns <z, v>. Contains a barrier.
+    pub fn with_direction(&self, run: &mut Run) -> f64 {
+        let [product] = self.sums(run, |_, rows| {
+            // SAFETY: no thread writes z or v in this step.
+            let (z, v) = unsafe { (self.z.slice(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
+            [dot(z, v)]
+        });
+        product
+    }
+
+    /// Computes r = r - factor v; returns <r, r>. Contains a barrier.
+    pub fn subtract(&self, run: &mut Run, factor: f64) -> f64 {
+        let factor = V::narrow(factor);
+        let [norm2] = self.sums(run, |_, rows| {
+            // SAFETY: rows of this thread.
+            let (r, v) = unsafe { (self.r.slice_mut(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
+            r.iter_mut().zip(v).for_each(|(r, &v)| *r -= factor * v);
+            [dot(r, r)]
+        });
+        norm2
+    }
+
+    /// Computes z = first c + second z. Ends with a barrier.
+    pub fn combine(&self, me: &Me, first: f64, second: f64) {
+        let own = me.share(self.len());
+        let first = V::narrow(first);
+        // SAFETY: rows of this thread.
+        let (z, c) = unsafe { (self.z.slice_mut(own.start, own.len()), self.c.slice(own.start, own.len())) };
+        if second == 0.0 {
+            z.iter_mut().zip(c).for_each(|(z, &c)| *z = first * c);
+        } else {
+            let second = V::narrow(second);
+            z.iter_mut().zip(c).for_each(|(z, &c)| *z = first * c + second * *z);
+        }
+        me.barrier();
+    }
+
+    pub fn bytes(&self) -> usize {
+        let vectors = [&self.r, &self.z, &self.left, &self.c, &self.v].map(Shared::bytes).iter().sum::<usize>();
+        let means = self.means.as_ref().map_or(0, |m| m.lock().unwrap_or_else(PoisonError::into_inner).bytes());
+        let tables = size_of_val(&*self.groups) + size_of_val(&*self.slices) + size_of_val(&*self.aggregate);
+        let fine = size_of_val(&*self.fine.0) + size_of_val(&*self.fine.1);
+        self.rows.bytes() + tables + fine + vectors + means + 2 * self.noted.bytes()
+    }
+}

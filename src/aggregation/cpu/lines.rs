@@ -1,0 +1,269 @@
+//! Couplings of the rows of a level, in the precision of the cycle. A slice is a group of `LANES` consecutive rows in
+//! the order of a sweep. Its couplings are stored in lines with one coupling per row, so that loops process all rows of
+//! a slice at once.
+//!
+//! On a grid, the neighbours of the rows of a slice are often at equal distances. Each line then has the couplings at
+//! one distance, and the loops read consecutive values. Otherwise a line stores the column of each coupling. A row
+//! without coupling in a line has the value zero there. Zero is multiplied by a finite number unless the sweep has
+//! overflowed.
+
+use crate::aggregation::Ordered;
+use crate::base::number::Real;
+use crate::base::workers::{Workers, cut};
+use crate::direct::couplings::{Couplings, WHAT};
+use crate::error::{Error, Result, extend, push, reserve};
+use std::array::from_fn;
+use std::ops::Range;
+
+/// Number of rows of a slice: the number of single-precision values in the widest vector register.
+pub const LANES: usize = 16;
+/// Largest number of lines by distance per line with stored columns. In single precision, a line by distance reads 68
+/// consecutive bytes. A line with columns reads 132 bytes, and its values one by one.
+const WORTH: usize = 2;
+/// Largest number of distances per slice.
+const MOST_DISTANCES: usize = 16;
+/// Number of rows after which a slice is tested for too many distances.
+const TELLING: usize = 4;
+/// Bit in `Lines::from` that marks a line with stored columns. The other bits are its index in `Lines::col`.
+const NAMED: u32 = 1 << 31;
+
+/// The lines of all slices.
+#[derive(Default)]
+pub struct Lines<V> {
+    /// Index of the first line of each slice to earlier groups, and of its first line to later groups; then the end.
+    ends: Vec<usize>,
+    /// Row of the first coupling of each line; the other couplings are to the following rows. Or `NAMED` with an index.
+    from: Vec<u32>,
+    /// Columns of the lines with stored columns.
+    col: Vec<[u32; LANES]>,
+    a: Vec<[V; LANES]>,
+}
+
+/// Slices of all groups.
+#[derive(Default)]
+pub struct Slices {
+    /// First row of each slice, and the end.
+    pub first: Vec<u32>,
+    /// Rows of the group of each slice.
+    group: Vec<Range<u32>>,
+}
+
+impl Slices {
+    pub fn of(order: &Ordered) -> Result<Self> {
+        let mut slices = Self::default();
+        for group in order.groups.windows(2) {
+            for row in (group[0]..group[1]).step_by(LANES) {
+                push(&mut slices.first, row as u32, WHAT)?;
+                push(&mut slices.group, group[0] as u32..group[1] as u32, WHAT)?;
+            }
+        }
+        push(&mut slices.first, order.row.len() as u32, WHAT)?;
+        Ok(slices)
+    }
+}
+
+/// Rows with whose values a line is multiplied.
+pub enum At<'a> {
+    /// Consecutive rows from this row on.
+    From(u32),
+    /// These rows.
+    Rows(&'a [u32; LANES]),
+}
+
+impl<V: Real + Send> Lines<V> {
+    pub fn of(c: &Couplings, order: &Ordered, slices: &Slices, workers: &mut Workers) -> Result<Self> {
+        if c.rows() >= NAMED as usize {
+            let sentence = format!("aggregation supports fewer than 2^31 rows, got {}", c.rows());
+            return Err(Error::Unsupported(sentence));
+        }
+        let (count, bytes) = (slices.group.len(), c.col.len() * size_of::<(u32, V)>());
+        let pieces = cut(count, workers.pieces(bytes).min(count).max(1));
+        let mut parts = workers.map(pieces, |part| Self::of_slices(c, order, slices, part))?.into_iter();
+        let mut all = parts.next().unwrap_or_else(|| Ok(Self::default()))?;
+        for part in parts {
+            all.append(part?)?;
+        }
+        Ok(all)
+    }
+
+    fn of_slices(c: &Couplings, order: &Ordered, slices: &Slices, part: Range<usize>) -> Result<Self> {
+        let (mut lines, n) = (Self::default(), c.rows() as u32);
+        let share = c.col.len() * part.len() / slices.group.len().max(1);
+        reserve(&mut lines.ends, 2 * part.len() + 1, WHAT)?;
+        reserve(&mut lines.from, share / LANES + part.len(), WHAT)?;
+        reserve(&mut lines.a, share / LANES + part.len(), WHAT)?;
+        lines.ends.push(0);
+        let mut sides = [Side::default(), Side::default()];
+        for s in part {
+            let (first, group) = (slices.first[s], &slices.group[s]);
+            let rows = [0..group.start, group.end..n];
+            sides.iter_mut().for_each(Side::clear);
+            for k in first..slices.first[s + 1] {
+                let mut at = [Next::default(); 2];
+                for (j, a) in c.row(order.row[k as usize] as usize) {
+                    let place = order.place[j];
+                    // The sweeps omit a coupling within a group. Such a coupling occurs only if the pattern is
+                    // unsymmetric, and its value is a rounding error.
+                    if let Some(side) = rows.iter().position(|rows| rows.contains(&place)) {
+                        sides[side].add((k - first) as usize, i64::from(place) - i64::from(k), a, &mut at[side])?;
+                    }
+                }
+                sides.iter_mut().zip(at).for_each(|(side, at)| side.end_row(at.nth));
+            }
+            for (side, rows) in sides.iter().zip(rows) {
+                match !side.are_many {
+                    true => lines.push_distances(side, first, rows)?,
+                    false => lines.push_named(c, order, (first..slices.first[s + 1], side.most), rows)?,
+                }
+                push(&mut lines.ends, lines.a.len(), WHAT)?;
+            }
+        }
+        Ok(lines)
+    }
+
+    /// Appends a line per distance for the slice whose first row is `first`. The lines read values of `rows` only.
+    fn push_distances(&mut self, side: &Side<V>, first: u32, rows: Range<u32>) -> Result<()> {
+        for (distance, values) in side.distances.iter().zip(&side.values) {
+            let from = i64::from(first) + distance;
+            if from >= i64::from(rows.start) && from + LANES as i64 <= i64::from(rows.end) {
+                push(&mut self.from, from as u32, WHAT)?;
+            } else {
+                // A missing coupling refers to any row of this side.
+                let to = |l: usize| (from + l as i64).clamp(i64::from(rows.start), i64::from(rows.end) - 1) as u32;
+                push(&mut self.from, NAMED | self.col.len() as u32, WHAT)?;
+                push(&mut self.col, from_fn(to), WHAT)?;
+            }
+            push(&mut self.a, *values, WHAT)?;
+        }
+        Ok(())
+    }
+
+    /// Appends lines with stored columns for the rows `slice`, which have up to `most` couplings to `rows`.
+    fn push_named(
+        &mut self,
+        c: &Couplings,
+        order: &Ordered,
+        (slice, most): (Range<u32>, usize),
+        rows: Range<u32>,
+    ) -> Result<()> {
+        let (line, named) = (self.a.len(), self.col.len());
+        for k in 0..most {
+            push(&mut self.from, NAMED | (named + k) as u32, WHAT)?;
+            push(&mut self.col, [rows.start; LANES], WHAT)?;
+            push(&mut self.a, [V::default(); LANES], WHAT)?;
+        }
+        for (lane, k) in slice.enumerate() {
+            let couplings = c.row(order.row[k as usize] as usize).map(|(j, a)| (order.place[j], a));
+            for (nth, (place, a)) in couplings.filter(|(place, _)| rows.contains(place)).enumerate() {
+                (self.col[named + nth][lane], self.a[line + nth][lane]) = (place, V::narrow(a));
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the lines of the following slices.
+    fn append(&mut self, more: Self) -> Result<()> {
+        let (lines, named) = (self.a.len(), self.col.len() as u32);
+        extend(&mut self.ends, more.ends[1..].iter().map(|end| lines + end), WHAT)?;
+        let moved = more.from.iter().map(|&from| if from & NAMED > 0 { from + named } else { from });
+        extend(&mut self.from, moved, WHAT)?;
+        extend(&mut self.col, more.col.iter().copied(), WHAT)?;
+        extend(&mut self.a, more.a.iter().copied(), WHAT)
+    }
+}
+
+impl<V> Lines<V> {
+    /// Returns the lines of a slice to rows of earlier groups.
+    #[inline(always)]
+    pub fn earlier(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
+        self.between(2 * slice, 2 * slice + 1)
+    }
+
+    /// Returns the lines of a slice to rows of later groups.
+    #[inline(always)]
+    pub fn later(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
+        self.between(2 * slice + 1, 2 * slice + 2)
+    }
+
+    /// Returns all lines of a slice.
+    #[inline(always)]
+    pub fn all(&self, slice: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
+        self.between(2 * slice, 2 * slice + 2)
+    }
+
+    #[inline(always)]
+    fn between(&self, start: usize, end: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
+        let range = self.ends[start]..self.ends[end];
+        self.from[range.clone()].iter().zip(&self.a[range]).map(|(&from, a)| {
+            let at = if from & NAMED == 0 { At::From(from) } else { At::Rows(&self.col[(from ^ NAMED) as usize]) };
+            (at, a)
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.ends) + size_of_val(&*self.from) + size_of_val(&*self.col) + size_of_val(&*self.a)
+    }
+}
+
+/// Couplings of a slice to rows of earlier groups, or to rows of later groups.
+#[derive(Default)]
+struct Side<V> {
+    /// Distances (column minus row), each once; up to `MOST_DISTANCES`.
+    distances: Vec<i64>,
+    /// Couplings at each distance.
+    values: Vec<[V; LANES]>,
+    /// Whether there are more distances than that, or too many for lines by distance to be faster.
+    are_many: bool,
+    /// Largest number of couplings of a row.
+    most: usize,
+    rows: usize,
+}
+
+/// State of a row in a side: its number of couplings so far, and the probable index of the next distance.
+#[derive(Clone, Copy, Default)]
+struct Next {
+    nth: usize,
+    likely: usize,
+}
+
+impl<V: Real> Side<V> {
+    fn clear(&mut self) {
+        self.distances.clear();
+        self.values.clear();
+        (self.are_many, self.most, self.rows) = (false, 0, 0);
+    }
+
+    /// Ends a row that has `couplings` couplings.
+    fn end_row(&mut self, couplings: usize) {
+        self.most = self.most.max(couplings);
+        self.rows += 1;
+        self.are_many |= self.rows >= TELLING && self.distances.len() > WORTH * self.most;
+    }
+
+    /// Adds the next coupling of a row.
+    #[inline(always)]
+    fn add(&mut self, lane: usize, distance: i64, a: f64, next: &mut Next) -> Result<()> {
+        if self.are_many {
+            next.nth += 1;
+            return Ok(());
+        }
+        let likely = self.distances.get(next.likely).is_some_and(|d| *d == distance);
+        let known = if likely { Some(next.likely) } else { self.distances.iter().position(|d| *d == distance) };
+        let line = match known {
+            Some(line) => line,
+            None if self.distances.len() == MOST_DISTANCES => {
+                self.are_many = true;
+                next.nth += 1;
+                return Ok(());
+            }
+            None => {
+                push(&mut self.distances, distance, WHAT)?;
+                push(&mut self.values, [V::default(); LANES], WHAT)?;
+                self.distances.len() - 1
+            }
+        };
+        self.values[line][lane] = V::narrow(a);
+        *next = Next { nth: next.nth + 1, likely: line + 1 };
+        Ok(())
+    }
+}

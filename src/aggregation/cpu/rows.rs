@@ -1,0 +1,221 @@
+//! Matrix of a level in the precision of the cycle, and the loops of a sweep over slices of its rows (`lines`).
+
+use super::lines::{At, LANES, Lines, Slices};
+use crate::aggregation::Ordered;
+use crate::base::isa::for_each_isa;
+use crate::base::number::Real;
+use crate::base::workers::Workers;
+use crate::direct::couplings::{Couplings, WHAT};
+use crate::error::{Result, collected};
+use std::array::from_fn;
+use std::ops::Range;
+
+/// Matrix of a level: couplings by slices in the order of the sweeps, row sums, and reciprocal diagonal.
+pub struct Rows<V> {
+    /// First row of each slice, and the end.
+    first: Vec<u32>,
+    lines: Lines<V>,
+    excess: Vec<V>,
+    inverse: Vec<V>,
+    /// Number of couplings, without the zeros that fill the lines.
+    couplings: usize,
+}
+
+impl<V: Real> Rows<V> {
+    pub fn of(c: &Couplings, order: &Ordered, workers: &mut Workers) -> Result<Self>
+    where
+        V: Send,
+    {
+        let slices = Slices::of(order)?;
+        let of = |i: &u32| *i as usize;
+        Ok(Self {
+            lines: Lines::of(c, order, &slices, workers)?,
+            first: slices.first,
+            excess: collected(order.row.iter().map(|i| V::narrow(c.excess[of(i)])), WHAT)?,
+            inverse: collected(order.row.iter().map(|i| inverse(c.diagonal[of(i)])), WHAT)?,
+            couplings: c.col.len(),
+        })
+    }
+
+    pub fn len(&self) -> usize {
+        self.inverse.len()
+    }
+
+    pub fn slices(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    pub fn couplings(&self) -> usize {
+        self.couplings
+    }
+
+    /// Returns the slices of the group that contains the rows from `group[0]` up to, but excluding, `group[1]`.
+    pub fn slices_of(&self, group: &[usize]) -> Range<usize> {
+        let of = |row: usize| self.first.partition_point(|&first| (first as usize) < row);
+        of(group[0])..of(group[1])
+    }
+
+    /// Returns the rows of slices.
+    pub fn rows(&self, slices: &Range<usize>) -> Range<usize> {
+        self.first[slices.start] as usize..self.first[slices.end] as usize
+    }
+
+    pub fn bytes(&self) -> usize {
+        let vectors = size_of_val(&*self.first) + size_of_val(&*self.excess) + size_of_val(&*self.inverse);
+        self.lines.bytes() + vectors
+    }
+}
+
+/// Values of the rows from `start` on, with which the lines of a slice are multiplied.
+#[derive(Clone, Copy)]
+pub struct Around<'a, V> {
+    values: &'a [V],
+    start: usize,
+}
+
+impl<'a, V: Real> Around<'a, V> {
+    /// # Safety
+    /// The values must be those of all rows, or of all rows before or after the group of the slices in question. A line
+    /// of that side reads no other rows (`Lines::push_distances`, `Lines::push_named`).
+    pub unsafe fn new(values: &'a [V], start: usize) -> Self {
+        Self { values, start }
+    }
+
+    /// Returns the values with which a line is multiplied.
+    #[inline(always)]
+    fn of(&self, at: At) -> [V; LANES] {
+        match at {
+            At::From(row) => {
+                debug_assert!(self.values.len() >= row as usize - self.start + LANES);
+                // SAFETY: the caller of `new` guarantees that these rows are in `values`.
+                unsafe { self.values.as_ptr().add(row as usize - self.start).cast::<[V; LANES]>().read() }
+            }
+            At::Rows(rows) => from_fn(|l| self.at(rows[l])),
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, row: u32) -> V {
+        debug_assert!(self.values.get(row as usize - self.start).is_some());
+        // Volatile, since the compiler would otherwise emit gather instructions of AVX-512. Single loads are faster: on
+        // a Xeon with the mitigation for gather data sampling, gathers add a third to the time of a sweep.
+        // SAFETY: the caller of `new` guarantees that this row is in `values`.
+        unsafe { self.values.as_ptr().add(row as usize - self.start).read_volatile() }
+    }
+}
+
+/// Returns sums + a z over a line. Each operation covers all lanes, so that the compiler vectorizes it.
+#[inline(always)]
+fn add<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), z: &Around<V>) -> [V; LANES] {
+    let z = z.of(at);
+    let products: [V; LANES] = from_fn(|l| a[l] * z[l]);
+    from_fn(|l| sums[l] + products[l])
+}
+
+/// Returns sums + a (x - z) over a line.
+#[inline(always)]
+fn add_differences<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), x: &[V; LANES], z: &Around<V>) -> [V; LANES] {
+    let z = z.of(at);
+    let products: [V; LANES] = from_fn(|l| a[l] * (x[l] - z[l]));
+    from_fn(|l| sums[l] + products[l])
+}
+
+/// Returns the values of a slice, filled with zeros if it has fewer than `LANES` rows.
+#[inline(always)]
+fn slice_of<V: Real>(values: &[V]) -> [V; LANES] {
+    match values.first_chunk() {
+        Some(all) => *all,
+        None => {
+            let mut slice = [V::default(); LANES];
+            slice[..values.len()].copy_from_slice(values);
+            slice
+        }
+    }
+}
+
+/// Stores the values of a slice.
+#[inline(always)]
+fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
+    match values.first_chunk_mut() {
+        Some(all) => *all = *slice,
+        None => values.copy_from_slice(&slice[..values.len()]),
+    }
+}
+
+for_each_isa! {
+    /// Executes a Gauss-Seidel sweep from z = 0 on slices of a group. `before`: values of all rows before the group; r
+    /// and z: values of these slices.
+    fn forwards<V: Real>(m: &Rows<V>, slices: Range<usize>, before: Around<V>, r: &[V], z: &mut [V]) {
+        let start = m.first[slices.start] as usize;
+        for s in slices {
+            let rows = m.first[s] as usize..m.first[s + 1] as usize;
+            let own = rows.start - start..rows.end - start;
+            let mut sums = slice_of(&r[own.clone()]);
+            for line in m.lines.earlier(s) {
+                sums = add(sums, line, &before);
+            }
+            let inverse = slice_of(&m.inverse[rows]);
+            write(&mut z[own], &from_fn(|l| inverse[l] * sums[l]));
+        }
+    }
+
+    /// Computes the residual after this sweep: left_i = sum of a_ij z_j over rows j of later groups.
+    fn left<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, left: &mut [V]) {
+        let start = m.first[slices.start] as usize;
+        for s in slices {
+            let own = m.first[s] as usize - start..m.first[s + 1] as usize - start;
+            let mut sums = [V::default(); LANES];
+            for line in m.lines.later(s) {
+                sums = add(sums, line, &z);
+            }
+            write(&mut left[own], &sums);
+        }
+    }
+
+    /// Executes a Gauss-Seidel sweep on slices of a group. `before` and `after`: values of all rows before and after
+    /// the group.
+    fn backwards<V: Real>(
+        m: &Rows<V>,
+        slices: Range<usize>,
+        before: Around<V>,
+        after: Around<V>,
+        r: &[V],
+        z: &mut [V],
+    ) {
+        let start = m.first[slices.start] as usize;
+        for s in slices {
+            let rows = m.first[s] as usize..m.first[s + 1] as usize;
+            let own = rows.start - start..rows.end - start;
+            let mut sums = slice_of(&r[own.clone()]);
+            for line in m.lines.earlier(s) {
+                sums = add(sums, line, &before);
+            }
+            for line in m.lines.later(s) {
+                sums = add(sums, line, &after);
+            }
+            let inverse = slice_of(&m.inverse[rows]);
+            write(&mut z[own], &from_fn(|l| inverse[l] * sums[l]));
+        }
+    }
+
+    /// Computes y_i = e_i x_i + sum_j a_ij (x_i - x_j) on slices. With the product d_i x_i, rounding errors would
+    /// exceed e_i x_i. x: values of all rows.
+    fn multiply<V: Real>(m: &Rows<V>, slices: Range<usize>, x: &[V], all: Around<V>, y: &mut [V]) {
+        let start = m.first[slices.start] as usize;
+        for s in slices {
+            let rows = m.first[s] as usize..m.first[s + 1] as usize;
+            let own = rows.start - start..rows.end - start;
+            let (excess, x) = (slice_of(&m.excess[rows.clone()]), slice_of(&x[rows]));
+            let mut sums: [V; LANES] = from_fn(|l| excess[l] * x[l]);
+            for line in m.lines.all(s) {
+                sums = add_differences(sums, line, &x, &all);
+            }
+            write(&mut y[own], &sums);
+        }
+    }
+}
+
+/// Returns 1 / d, or 0 for a singular component of one row, whose unknown is then 0.
+fn inverse<V: Real>(d: f64) -> V {
+    V::narrow(if d == 0.0 { 0.0 } else { 1.0 / d })
+}

@@ -1,0 +1,98 @@
+//! Multigrid by aggregation on a device; `aggregation` describes the method, and kernels/aggregation contains
+//! the kernels. `making` builds the levels with pairing by handshakes. `engine` owns the levels and the memory for the
+//! next matrix. This module executes the cycle: Jacobi smoothing and two Chebyshev steps, so B is a fixed matrix. No
+//! loop over rows runs on the host, and no scalar of a cycle is copied to the host.
+
+mod engine;
+pub mod setup;
+
+pub use crate::aggregation::cuda::setup::{COARSEST, Shape};
+pub use engine::Engine;
+
+use crate::aggregation::TwoSteps;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch::Address;
+use crate::cuda::launch::aggregation::{
+    AscendArgs, CoarsestArgs, DescendArgs, Level, SubtractArgs, ascend, descend, solve_coarsest, subtract,
+};
+use crate::error::Result;
+
+/// The cycle of a matrix.
+pub struct Cycle {
+    launched: Launched,
+    memory: Vec<Option<Memory>>,
+    /// Number of aggregates of all levels that were reused from the previous matrix.
+    kept: usize,
+}
+
+/// Arguments of the launches of a cycle. If those of two cycles are equal, a recorded graph of launches is valid for
+/// both.
+#[derive(PartialEq)]
+pub struct Launched {
+    /// Whether the cycle uses single precision.
+    single: bool,
+    levels: Vec<Level>,
+    /// Address of the inverse of the coarsest matrix; 0: the matrix is too large, or only the smoother treats it.
+    inverse: Address,
+    /// Power of two by which A is multiplied.
+    scale: f64,
+}
+
+impl Launched {
+    /// Returns the first level: its r and start are the input of the cycle, and z = B r times the scale is the output.
+    pub fn first(&self) -> &Level {
+        &self.levels[0]
+    }
+
+    /// Returns the number of levels without the first.
+    pub fn coarse_levels(&self) -> usize {
+        self.levels.len() - 1
+    }
+
+    #[cfg(test)]
+    pub fn levels(&self) -> &[Level] {
+        &self.levels
+    }
+
+    pub fn single(&self) -> bool {
+        self.single
+    }
+
+    pub fn scale(&self) -> f64 {
+        self.scale
+    }
+
+    /// Computes z = B r on the first level.
+    pub fn apply(&self, stream: &Stream) -> Result<()> {
+        self.solve(stream, 0)
+    }
+
+    /// Computes out = B r on level k or, with `c` = (first, second), out = first c + second B r.
+    fn cycle(&self, stream: &Stream, k: usize, out: Address, c: Option<(f64, f64)>) -> Result<()> {
+        let (own, coarse) = (self.levels[k], self.levels[k + 1]);
+        descend(stream, self.single, &DescendArgs { fine: own, coarse })?;
+        self.solve(stream, k + 1)?;
+        let (first, second) = c.unwrap_or((0.0, 1.0));
+        ascend(stream, self.single, &AscendArgs { k: own, coarse_z: coarse.z, out, first, second })
+    }
+
+    /// Computes z close to A^-1 r on level k; overwrites r.
+    fn solve(&self, stream: &Stream, k: usize) -> Result<()> {
+        let own = self.levels[k];
+        if k + 1 == self.levels.len() {
+            let alone = AscendArgs { k: own, coarse_z: 0, out: own.z, first: 0.0, second: 1.0 };
+            return match self.inverse {
+                0 => ascend(stream, self.single, &alone),
+                inverse => solve_coarsest(stream, self.single, &CoarsestArgs { k: own, inverse }),
+            };
+        }
+        if own.twice == 0 {
+            return self.cycle(stream, k, own.z, None);
+        }
+        // AMLI-cycle: two Chebyshev steps.
+        let TwoSteps { left, first, second } = TwoSteps::CHOSEN;
+        self.cycle(stream, k, own.c, None)?;
+        subtract(stream, self.single, &SubtractArgs { k: own, factor: left })?;
+        self.cycle(stream, k, own.z, Some((first, second)))
+    }
+}

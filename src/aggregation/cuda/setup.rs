@@ -1,0 +1,367 @@
+//! Builds the levels on the device. The host enqueues kernels and waits only for two counts: aggregates and couplings.
+
+use super::{Cycle, Launched};
+use crate::aggregation::{KEPT, Rules};
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch::aggregation::{
+    Couplings, GalerkinArgs, LANES, Level, NarrowArgs, NumberArgs, PART, PairArgs, SLICE, ScanArgs, SpreadArgs,
+    SuitArgs, TakeArgs, invert, leave_out, make_room, mark_first, match_eight, match_four, match_two, narrow_inverse,
+    number_pairs, point, scan_parts, scan_values, set_free, spread_rows, suit_eight, suit_four, sum_couplings,
+    sum_parts, take_lengths, take_means, take_rows,
+};
+use crate::cuda::launch::{Address, MOST_UNKNOWNS, NullArgs, PIVOTS};
+use crate::cuda::plan::Plan;
+use crate::direct::couplings::WHAT;
+use crate::error::{Error, Result, push};
+
+/// Rounds of handshakes per pass of pairing. More rounds are not needed.
+const ROUNDS: usize = 4;
+/// Coarsening stops if the next level has more than this fraction of the rows of a level.
+const WORTH: f64 = 0.9;
+/// Largest number of rows that are solved with the dense inverse. The product with the inverse is a single launch, as
+/// is each step on a further level.
+pub const COARSEST: u32 = MOST_UNKNOWNS;
+/// Number of rows of a coarse level that uses aggregates of eight nodes. These reduce the level to the size of the
+/// dense inverse, aggregates of four do not. One level instead of two also needs fewer launches.
+const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
+/// Number of coarse levels, from the first, whose system is solved by two cycles.
+const TWICE: usize = 4;
+/// A level is solved by two cycles if it has at most half the couplings of the previous level plus this number.
+const FEW: usize = 1000;
+/// Number of rows from which on each row has one thread. Smaller levels are faster with several threads per row.
+const ENOUGH: u32 = 1 << 16;
+/// Largest factor by which kappa, the limit of mu, may be increased.
+const WEAKEST: f64 = 4.0;
+
+/// Workspace of the setup, including the first matrix.
+pub struct Making {
+    matrices: [Couplings; 3],
+    partner: Address,
+    pointed: Address,
+    struck: Address,
+    number: Address,
+    parts: Address,
+    nodes: Address,
+    /// A count, and the upper bound of the eigenvalues.
+    bound: Address,
+    rows: usize,
+    entries: usize,
+    memory: Memory,
+}
+
+/// Shape of a matrix: number of rows, and largest number of couplings per row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub rows: usize,
+    pub row: usize,
+}
+
+impl Making {
+    pub fn new(stream: &Stream, Shape { rows, row }: Shape) -> Result<Self> {
+        let entries = rows * row;
+        if entries >= u32::MAX as usize {
+            let sentence = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
+            return Err(Error::Unsupported(sentence));
+        }
+        let plan = |base| {
+            let mut plan = Plan::new(base);
+            let mut matrix = || Couplings {
+                first: plan.bytes(4 * (rows + 1)),
+                length: plan.bytes(4 * rows),
+                col: plan.bytes(4 * entries),
+                a: plan.bytes(8 * entries),
+                excess: plan.bytes(8 * rows),
+                diagonal: plan.bytes(8 * rows),
+                rows: 0,
+                unused: 0,
+            };
+            let matrices = [matrix(), matrix(), matrix()];
+            let words = |plan: &mut Plan, count: usize| plan.bytes(4 * count);
+            let (partner, pointed) = (words(&mut plan, rows), words(&mut plan, rows));
+            let (number, parts) = (words(&mut plan, rows + 1), words(&mut plan, rows.div_ceil(PART) + 1));
+            // Node lists of one pass, in the width that the next pass needs, and of the pass after it.
+            let nodes = words(&mut plan, 6 * rows + 16);
+            let (struck, bound) = (plan.bytes(entries), plan.bytes(8));
+            (matrices, [partner, pointed, number, parts, nodes, struck, bound], plan.used)
+        };
+        let memory = Memory::zeroed(stream.device(), stream, plan(0).2, WHAT)?;
+        let (matrices, [partner, pointed, number, parts, nodes, struck, bound], _) = plan(memory.address);
+        Ok(Self { matrices, partner, pointed, struck, number, parts, nodes, bound, rows, entries, memory })
+    }
+
+    /// Returns whether the workspace suits a matrix of this shape.
+    pub fn fits(&self, Shape { rows, row }: Shape) -> bool {
+        (self.rows, self.entries) == (rows, rows * row)
+    }
+
+    /// Returns the first matrix, which the caller fills.
+    pub fn first(&self) -> Couplings {
+        Couplings { rows: self.rows as u32, ..self.matrices[0] }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes
+    }
+
+    /// Replaces values by their exclusive prefix sums, followed by the sum of all.
+    fn scan(&self, stream: &Stream, values: Address, count: u32) -> Result<()> {
+        let arguments = ScanArgs { values, parts: self.parts, count, unused: 0 };
+        sum_parts(stream, &arguments)?;
+        scan_parts(stream, &arguments)?;
+        scan_values(stream, &arguments)
+    }
+
+    /// Builds the cycle of the first matrix, which is `scale` times A. Reuses the memory of the previous cycle where it
+    /// suffices. Reuses the aggregates level by level, until those of a level fail the quality test.
+    pub fn cycle(
+        &mut self,
+        stream: &Stream,
+        rules: &Rules,
+        (scale, single): (f64, bool),
+        (last, memory): (Option<&Launched>, Vec<Option<Memory>>),
+    ) -> Result<Cycle> {
+        let launched = Launched { single, levels: Vec::new(), inverse: 0, scale };
+        let mut cycle = Cycle { launched, memory, kept: 0 };
+        // With equal size and precision, a level gets its previous memory, whose aggregates are still valid.
+        let mut last = last.filter(|last| last.single == single).map(|last| &*last.levels);
+        let (mut matrix, mut spare) = (self.first(), [self.matrices[1], self.matrices[2]]);
+        let (mut nodes, mut before, mut kappa) = ((0, 0), None, rules.kappa);
+        loop {
+            let couplings = self.take(stream, &mut cycle, matrix, (nodes, before))?;
+            before = Some(couplings);
+            let k = cycle.launched.levels.len() - 1;
+            if matrix.rows <= COARSEST {
+                break;
+            }
+            let rules_of = |k: usize, kappa: f64| match k > 0 && LARGE_AGGREGATES.contains(&matrix.rows) {
+                true => Rules { kappa, passes: rules.passes.max(3) },
+                false => Rules { kappa, ..*rules },
+            };
+            let kept = self.kept(stream, last, (k, matrix))?;
+            cycle.kept += kept.map_or(0, |(count, ..)| count as usize);
+            last = last.filter(|_| kept.is_some());
+            let made = loop {
+                if kept.is_some() {
+                    break kept;
+                }
+                let made = self.aggregate(stream, &mut cycle, (matrix, spare[0]), &rules_of(k, kappa))?;
+                let weaker = 2.0 * kappa;
+                if f64::from(made.0) <= WORTH * f64::from(matrix.rows) {
+                    break Some(made);
+                }
+                // Too few pairs. If the level is too large for the inverse, pairing is repeated with a larger kappa.
+                if weaker > WEAKEST * rules.kappa {
+                    break None;
+                }
+                kappa = weaker;
+            };
+            let Some((count, width, of_nodes)) = made.filter(|made| made.0 > 0) else { break };
+            let of = cycle.room(stream, 3 * k, 0)?.1;
+            let level = &mut cycle.launched.levels[k];
+            level.aggregate = of;
+            let coarse = Couplings { rows: count, ..spare[1] };
+            self.galerkin(stream, (matrix, coarse), of, (of_nodes, width))?;
+            nodes = (of_nodes, width);
+            (matrix, spare) = (coarse, [spare[0], Couplings { rows: 0, ..matrix }]);
+        }
+        let k = cycle.launched.levels.len() - 1;
+        if cycle.launched.levels[k].aggregate == 0 && matrix.rows <= COARSEST {
+            self.invert(stream, &mut cycle, matrix)?;
+        }
+        Ok(cycle)
+    }
+
+    /// Returns number, width and node lists of the previous aggregates of level k if they pass the quality test for
+    /// this matrix.
+    fn kept(
+        &self,
+        stream: &Stream,
+        last: Option<&[Level]>,
+        (k, matrix): (usize, Couplings),
+    ) -> Result<Option<(u32, u16, Address)>> {
+        let Some([fine, coarse]) = last.and_then(|levels| levels.get(k..k + 2)) else { return Ok(None) };
+        if fine.rows != matrix.rows || fine.aggregate == 0 {
+            return Ok(None);
+        }
+        let Level { rows: count, width, nodes, .. } = *coarse;
+        let (of, failed) = (fine.aggregate, self.bound);
+        stream.fill(failed, 0, 4)?;
+        let arguments = SuitArgs { c: matrix, kappa: KEPT, of, nodes, failed, count, width: i32::from(width) };
+        if width <= 4 {
+            suit_four(stream, &arguments)?
+        } else {
+            suit_eight(stream, &arguments)?
+        }
+        let [failed] = fetched(stream, failed)?;
+        Ok((failed == 0).then_some((count, width, nodes)))
+    }
+
+    /// Appends a level with this matrix to the cycle; returns its number of couplings.
+    fn take(
+        &self,
+        stream: &Stream,
+        cycle: &mut Cycle,
+        matrix: Couplings,
+        ((nodes, width), before): ((Address, u16), Option<usize>),
+    ) -> Result<usize> {
+        let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
+        let (lanes, slice) = if matrix.rows >= ENOUGH { (1, SLICE) } else { (LANES, 1) };
+        let (real, slices) = (if cycle.launched.single { 4 } else { 8 }, n.div_ceil(slice as usize));
+        let plan = |base| {
+            let mut plan = Plan::new(base);
+            let aggregate = plan.bytes(4 * n);
+            let first = plan.bytes(4 * (slices + 2));
+            let [excess, step, r, start, c, z] = [0; 6].map(|_: u8| plan.bytes(real * n));
+            let rows = n as u32;
+            let level = Level { first, excess, step, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
+            (level, aggregate, plan.used)
+        };
+        let base = cycle.room(stream, 3 * k, plan(0).2)?.1;
+        let mut level = plan(base).0;
+        let arguments = TakeArgs {
+            c: matrix,
+            first: level.first,
+            excess: level.excess,
+            step: level.step,
+            bound: self.bound,
+            slice,
+            ..TakeArgs::default()
+        };
+        let of_all = level.first + 4 * slices as u64;
+        stream.fill(self.bound, 0, 8)?;
+        stream.fill(of_all, 0, 8)?;
+        take_lengths(stream, cycle.launched.single, &arguments)?;
+        self.scan(stream, level.first, slices as u32)?;
+        let [entries, couplings] = fetched(stream, of_all)?.map(|count: u32| count as usize);
+        level.entries = cycle.room(stream, 3 * k + 1, 2 * real * entries)?.1;
+        take_rows(stream, cycle.launched.single, &TakeArgs { entries: level.entries, ..arguments })?;
+        level.twice = u16::from(k <= TWICE && before.is_some_and(|before| couplings <= before / 2 + FEW));
+        push(&mut cycle.launched.levels, level, WHAT)?;
+        Ok(couplings)
+    }
+
+    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrix of the pairs. Returns the
+    /// number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each row
+    /// is stored at the beginning of the level's memory.
+    fn aggregate(
+        &self,
+        stream: &Stream,
+        cycle: &mut Cycle,
+        (matrix, spare): (Couplings, Couplings),
+        rules: &Rules,
+    ) -> Result<(u32, u16, Address)> {
+        let k = cycle.launched.levels.len() - 1;
+        let of = cycle.room(stream, 3 * k, 0)?.1;
+        let (mut rows, mut width, mut nodes) = (matrix, 1, 0);
+        for pass in 0..rules.passes {
+            let is_first = pass == 0;
+            let arguments = PairArgs {
+                c: rows,
+                kappa: rules.kappa,
+                partner: self.partner,
+                pointed: self.pointed,
+                struck: self.struck,
+                of: if is_first { of } else { 0 },
+                fine: matrix,
+                nodes,
+                width,
+                unused: 0,
+            };
+            set_free(stream, &arguments)?;
+            for _ in 0..ROUNDS {
+                point(stream, &arguments)?;
+                match width {
+                    1 => match_two(stream, &arguments)?,
+                    2 => match_four(stream, &arguments)?,
+                    _ => match_eight(stream, &arguments)?,
+                }
+            }
+            let numbers =
+                NumberArgs { partner: self.partner, number: self.number, of, nodes, joined: 0, rows: rows.rows, width };
+            mark_first(stream, &numbers)?;
+            self.scan(stream, self.number, rows.rows)?;
+            let [count] = fetched(stream, self.number + 4 * u64::from(rows.rows))?;
+            width *= 2;
+            let is_last = pass + 1 == rules.passes;
+            let joined = match is_last {
+                true => cycle.room(stream, 3 * k + 2, 4 * count as usize * width as usize)?.1,
+                // The lists of a pass are read while those of the next pass are written.
+                false => self.nodes + if pass % 2 == 0 { 0 } else { 8 * (u64::from(matrix.rows) + 2) },
+            };
+            number_pairs(stream, &NumberArgs { joined, ..numbers })?;
+            nodes = joined;
+            if count == 0 || is_last {
+                return Ok((count, width as u16, nodes));
+            }
+            let pairs = Couplings { rows: count, ..spare };
+            self.galerkin(stream, (matrix, pairs), of, (nodes, width as u16))?;
+            rows = pairs;
+        }
+        Ok((rows.rows, width as u16, nodes))
+    }
+
+    /// Computes the matrix of the aggregates.
+    fn galerkin(
+        &self,
+        stream: &Stream,
+        (fine, coarse): (Couplings, Couplings),
+        of: Address,
+        (nodes, width): (Address, u16),
+    ) -> Result<()> {
+        let arguments = GalerkinArgs { fine, coarse, of, nodes, width: i32::from(width), unused: 0 };
+        make_room(stream, &arguments)?;
+        self.scan(stream, coarse.first, coarse.rows)?;
+        sum_couplings(stream, &arguments)
+    }
+
+    /// Computes the inverse of the coarsest matrix.
+    fn invert(&self, stream: &Stream, cycle: &mut Cycle, matrix: Couplings) -> Result<()> {
+        let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
+        let real = if cycle.launched.single { 4 } else { 8 };
+        let plan = |base| {
+            let mut plan = Plan::new(base);
+            let buffers = [0; 2].map(|_: u8| plan.bytes(8 * n * n));
+            let (pivots, null_of) = (plan.bytes(16 * (PIVOTS * PIVOTS) as usize), plan.bytes(4 * n));
+            (buffers, [pivots, null_of], plan.bytes(real * n * n), plan.used)
+        };
+        let base = cycle.room(stream, 3 * k, plan(0).3)?.1;
+        let (mut buffers, [pivots, null_of], inverse, _) = plan(base);
+        cycle.launched.inverse = inverse;
+        stream.fill(buffers[0], 0, 8 * n * n)?;
+        let square = SpreadArgs { c: matrix, to: buffers[0], null_of };
+        spread_rows(stream, &square)?;
+        leave_out(stream, &square)?;
+        invert(stream, (&mut buffers, matrix.diagonal, pivots, n))?;
+        let [from, to] = buffers;
+        let means = NullArgs { from, to, null_of, n: n as i32, ..NullArgs::default() };
+        take_means(stream, &means)?;
+        take_means(stream, &NullArgs { from: to, to: from, ..means })?;
+        let arguments = NarrowArgs { from, to: inverse, count: (n * n) as u32, unused: 0 };
+        narrow_inverse(stream, cycle.launched.single, &arguments)
+    }
+}
+
+impl Cycle {
+    /// Returns size and address of memory block k, reallocated if it has fewer than `bytes` bytes.
+    fn room(&mut self, stream: &Stream, k: usize, bytes: usize) -> Result<(usize, Address)> {
+        while self.memory.len() <= k {
+            push(&mut self.memory, None, WHAT)?;
+        }
+        let place = &mut self.memory[k];
+        if place.as_ref().is_none_or(|memory| memory.bytes < bytes) {
+            // Free the previous block before allocating a new one.
+            *place = None;
+            // One sixteenth more, since the next matrix may have slightly more rows on this level.
+            *place = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
+        }
+        Ok(place.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
+    }
+}
+
+/// Copies counts to the host, and waits for them.
+fn fetched<const N: usize>(stream: &Stream, from: Address) -> Result<[u32; N]> {
+    let mut values = [0; N];
+    stream.fetch(&mut values, from)?;
+    stream.wait()?;
+    Ok(values)
+}

@@ -1,0 +1,127 @@
+//! Hierarchy of levels of a matrix.
+
+use super::aggregates::{Aggregates, KAPPA, Rules, aggregates};
+#[cfg(test)]
+use crate::base::csr::Csr;
+#[cfg(test)]
+use crate::base::index::Index;
+use crate::base::workers::Workers;
+use crate::direct::couplings::{Couplings, WHAT};
+use crate::error::{Result, collected, push};
+
+/// Coarsening continues only if a level has at most this fraction of the rows of the previous level.
+const WORTH: f64 = 0.9;
+/// Largest number of rows of a coarsest system that is factorized. A larger coarsest system is only smoothed.
+pub const MOST_INVERTED: usize = 1500;
+
+/// Number of rows at which coarsening stops; the coarsest system is factorized.
+pub const COARSEST: usize = 128;
+
+/// A level above the coarsest level.
+pub struct Level {
+    pub matrix: Couplings,
+    pub aggregates: Aggregates,
+}
+
+/// The aggregates of all levels, for reuse with later matrices.
+#[derive(Default)]
+pub struct Kept {
+    levels: Vec<Aggregates>,
+    /// Number of aggregates that were reused from an earlier matrix.
+    pub again: usize,
+}
+
+impl Kept {
+    pub fn bytes(&self) -> usize {
+        self.levels.iter().map(|level| size_of_val(&*level.of)).sum()
+    }
+}
+
+/// All levels of a matrix.
+pub struct Hierarchy {
+    /// Power of two by which A is multiplied. The scaled diagonal is at most 2, so products of entries do not overflow.
+    pub scale: f64,
+    pub levels: Vec<Level>,
+    /// The aggregates are those of an earlier matrix.
+    is_kept: bool,
+    /// Matrix of the coarsest level: small, or a matrix that aggregation does not reduce enough.
+    pub coarsest: Couplings,
+}
+
+impl Hierarchy {
+    /// Aggregates the rows of a symmetric matrix until at most `coarsest` rows remain.
+    #[cfg(test)]
+    pub fn new<I: Index>(a: &Csr<I>, rules: &Rules, coarsest: usize, workers: &mut Workers) -> Result<Self> {
+        let (couplings, scale) = Couplings::scaled(a, workers)?;
+        Self::of(couplings, scale, rules, coarsest, workers)
+    }
+
+    /// Builds the hierarchy of a matrix whose couplings have been multiplied by `scale`.
+    pub fn of(
+        mut matrix: Couplings,
+        scale: f64,
+        rules: &Rules,
+        coarsest: usize,
+        workers: &mut Workers,
+    ) -> Result<Self> {
+        let mut rules = *rules;
+        let mut levels = Vec::new();
+        while matrix.rows() > coarsest {
+            let made = aggregates(&matrix, &rules, workers)?;
+            if made.count as f64 > WORTH * matrix.rows() as f64 {
+                // Too few pairs: if the matrix is too large to be factorized, the level is repeated with a weaker
+                // bound.
+                let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
+                if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MOST_KAPPA {
+                    break;
+                }
+                rules = weaker;
+                continue;
+            }
+            let coarse = matrix.galerkin(&made.of, made.count, workers)?;
+            push(&mut levels, Level { matrix, aggregates: made }, WHAT)?;
+            matrix = coarse;
+        }
+        Ok(Self { scale, levels, coarsest: matrix, is_kept: false })
+    }
+
+    /// Builds the hierarchy with the aggregates of an earlier matrix if all of them are suitable, otherwise with new
+    /// aggregates. After a coast has moved, an aggregate may extend across two basins, and no smoother would reduce its
+    /// error.
+    pub fn again(
+        mut matrix: Couplings,
+        scale: f64,
+        rules: &Rules,
+        (coarsest, kept): (usize, Kept),
+        workers: &mut Workers,
+    ) -> Result<Self> {
+        let mut levels: Vec<Level> = Vec::new();
+        for aggregates in kept.levels {
+            if !aggregates.suit(&matrix, workers)? {
+                let given = levels.into_iter().next().map_or(matrix, |first| first.matrix);
+                return Self::of(given, scale, rules, coarsest, workers);
+            }
+            let coarse = matrix.galerkin(&aggregates.of, aggregates.count, workers)?;
+            push(&mut levels, Level { matrix, aggregates }, WHAT)?;
+            matrix = coarse;
+        }
+        if levels.is_empty() {
+            return Self::of(matrix, scale, rules, coarsest, workers);
+        }
+        Ok(Self { scale, levels, coarsest: matrix, is_kept: true })
+    }
+
+    /// Returns the aggregates without the matrices.
+    pub fn into_kept(self) -> Result<Kept> {
+        let again = if self.is_kept { self.levels.iter().map(|level| level.aggregates.count).sum() } else { 0 };
+        Ok(Kept { levels: collected(self.levels.into_iter().map(|level| level.aggregates), WHAT)?, again })
+    }
+
+    /// Returns the matrices of all levels, from the finest to the coarsest.
+    pub fn matrices(&self) -> impl Iterator<Item = &Couplings> {
+        self.levels.iter().map(|level| &level.matrix).chain([&self.coarsest])
+    }
+}
+
+/// Largest bound of mu with which a hierarchy begins.
+const MOST_KAPPA: f64 = KAPPA;

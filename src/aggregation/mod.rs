@@ -1,0 +1,23 @@
+//! Multigrid by aggregation (Napov and Notay 2012; docs/theory/aggregation.md): the hierarchy of a symmetric matrix,
+//! for all families. The unknowns may have any order. Positive off-diagonal entries are kept, but do not form pairs.
+//! The backends implement the cycle.
+//!
+//! Each module may use the modules before it: `couplings` (matrix of a level), `quality` (test of an aggregate),
+//! `pairs`, `aggregates`, `hierarchy`, `singular` (means), `order` (of sweeps), `choices`
+//! (of a cycle).
+
+mod aggregates;
+mod choices;
+pub mod cpu;
+pub mod cuda;
+mod hierarchy;
+mod order;
+mod pairs;
+mod quality;
+
+pub use aggregates::{KEPT, Rules};
+pub use choices::{Choices, TwoSteps};
+pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_INVERTED};
+#[cfg(test)]
+pub use order::Order;
+pub use order::Ordered;

@@ -1,0 +1,104 @@
+//! Order of the rows in a smoother sweep: groups of rows one after another; rows of a group in any order.
+
+use crate::direct::couplings::{Couplings, NONE, WHAT};
+use crate::error::{Result, collected, push, zeroed};
+use std::iter::repeat_n;
+
+/// Selects the order of the rows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Order {
+    /// Order of the row numbers, a reference for tests. The rows of a group are not coupled to each other.
+    #[cfg(test)]
+    Natural,
+    /// Multicolour order: coupled rows have different colours.
+    Colours,
+}
+
+/// Rows in the order of a sweep.
+pub struct Ordered {
+    /// Row numbers, group by group.
+    pub row: Vec<u32>,
+    /// Position of each row in `row`.
+    pub place: Vec<u32>,
+    /// First position of each group, and the end.
+    pub groups: Vec<usize>,
+}
+
+impl Ordered {
+    pub fn of(c: &Couplings, order: Order) -> Result<Self> {
+        match order {
+            #[cfg(test)]
+            Order::Natural => Self::by_waits(c),
+            Order::Colours => Self::by_colours(c),
+        }
+    }
+
+    /// Orders the rows by colours that the caller knows. Rows of one colour must not be coupled, because sweeps ignore
+    /// couplings within a group.
+    pub fn coloured<const N: usize>(colours: impl Iterator<Item = u32>) -> Result<Self> {
+        let colour = collected(colours, WHAT)?;
+        let mut sizes = [0; N];
+        colour.iter().for_each(|&of| sizes[of as usize] += 1);
+        Self::by_groups(&colour, sizes)
+    }
+
+    /// Keeps the order of the row numbers in one group, for a matrix without sweeps.
+    pub fn unswept(rows: usize) -> Result<Self> {
+        let all = || collected(0..rows as u32, WHAT);
+        Ok(Self { row: all()?, place: all()?, groups: collected([0, rows], WHAT)? })
+    }
+
+    /// Puts each row one group after the last group of its coupled rows with lower numbers.
+    #[cfg(test)]
+    fn by_waits(c: &Couplings) -> Result<Self> {
+        let mut group: Vec<u32> = zeroed(c.rows(), WHAT)?;
+        let mut sizes = Vec::new();
+        for i in 0..c.rows() {
+            let of = c.row(i).filter(|&(j, _)| j < i).map(|(j, _)| group[j] + 1).max().unwrap_or(0);
+            group[i] = of;
+            if of as usize == sizes.len() {
+                push(&mut sizes, 0, WHAT)?;
+            }
+            sizes[of as usize] += 1;
+        }
+        Self::by_groups(&group, sizes)
+    }
+
+    /// Greedy colouring: each row gets the first colour that no coupled row has, in the order of the row numbers.
+    fn by_colours(c: &Couplings) -> Result<Self> {
+        let mut colour: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
+        // For each colour, the last row that is coupled to a row of this colour.
+        let (mut seen, mut sizes): (Vec<u32>, Vec<usize>) = (Vec::new(), Vec::new());
+        for i in 0..c.rows() {
+            for of in c.row(i).map(|(j, _)| colour[j]).filter(|&of| of != NONE) {
+                seen[of as usize] = i as u32;
+            }
+            let free = seen.iter().position(|&row| row != i as u32);
+            let of = match free {
+                Some(of) => of,
+                None => {
+                    push(&mut seen, NONE, WHAT)?;
+                    push(&mut sizes, 0, WHAT)?;
+                    seen.len() - 1
+                }
+            };
+            colour[i] = of as u32;
+            sizes[of] += 1;
+        }
+        Self::by_groups(&colour, sizes)
+    }
+
+    /// Sorts the rows by group, and by row number within a group.
+    fn by_groups(group: &[u32], sizes: impl IntoIterator<Item = usize>) -> Result<Self> {
+        let mut groups = collected([0].into_iter().chain(sizes), WHAT)?;
+        crate::base::csr::accumulate(&mut groups);
+        let mut next = collected(groups.iter().copied(), WHAT)?;
+        let (mut row, mut place): (Vec<u32>, Vec<u32>) = (zeroed(group.len(), WHAT)?, zeroed(group.len(), WHAT)?);
+        for (i, &of) in group.iter().enumerate() {
+            let at = &mut next[of as usize];
+            (row[*at], place[i]) = (i as u32, *at as u32);
+            *at += 1;
+        }
+        Ok(Self { row, place, groups })
+    }
+}

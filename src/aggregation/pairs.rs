@@ -1,0 +1,28 @@
+//! Pairwise matching of strongly coupled rows (Napov and Notay 2012).
+
+use super::quality::of_pair;
+use crate::direct::couplings::{Couplings, NONE, WHAT};
+use crate::error::{Result, push};
+
+/// Pairs each free row, in ascending order, with the free row of smallest mu <= kappa that passes `suits`. In
+/// `partner`, free rows have the value `NONE`. A row without a partner becomes its own partner; other rows are
+/// unchanged.
+pub fn pairs(c: &Couplings, kappa: f64, suits: impl Fn(usize, usize) -> bool, partner: &mut [u32]) -> Result<()> {
+    let mut candidates = Vec::new();
+    for i in 0..c.rows() {
+        if partner[i] != NONE {
+            continue;
+        }
+        candidates.clear();
+        for (j, a) in c.row(i).filter(|&(j, a)| partner[j] == NONE && a > 0.0) {
+            let mu = of_pair(c, i, j, a);
+            if mu <= kappa {
+                push(&mut candidates, (mu, j), WHAT)?;
+            }
+        }
+        candidates.sort_unstable_by(|(mu, j), (nu, k)| mu.total_cmp(nu).then(j.cmp(k)));
+        let found = candidates.iter().find(|&&(_, j)| suits(i, j)).map_or(i, |&(_, j)| j);
+        (partner[i], partner[found]) = (found as u32, i as u32);
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! Quality of an aggregate: how well the constant vector on it represents smooth errors (Napov and Notay 2012).
+
+use crate::direct::couplings::Couplings;
+
+/// Largest number of nodes of an aggregate, from three passes of pairs.
+pub const MOST: usize = 8;
+
+/// A pivot below this value is negative. A larger one may be a rounding error of the eigenvalue that is always zero.
+const NEGATIVE: f64 = -1e-9;
+
+/// Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair
+/// passes the quality test. If a row sum is not positive, the term with e_i and e_j is zero.
+pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
+    let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.excess[i], c.excess[j]]);
+    let series = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };
+    2.0 * d[0] * d[1] / ((d[0] + d[1]) * (a + series))
+}
+
+/// Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, for the set G of the nodes.
+/// A_G has the couplings inside G and the row sums of A. The matrix is scaled by D_G^-1/2 and eliminated, the largest
+/// pivot first.
+pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
+    let n = nodes.len();
+    let mut m = [[0.0; MOST]; MOST];
+    let d = |k: usize| c.diagonal[nodes[k] as usize];
+    let total: f64 = (0..n).map(d).sum();
+    for k in 0..n {
+        let mut inside = c.excess[nodes[k] as usize];
+        for l in (0..n).filter(|&l| l != k) {
+            let a = c.between(nodes[k] as usize, nodes[l] as usize);
+            inside += a;
+            m[k][l] = (d(k) * d(l) / total - kappa * a) / (d(k) * d(l)).sqrt();
+        }
+        m[k][k] = kappa * inside / d(k) - 1.0 + d(k) / total;
+    }
+    let mut left = [true; MOST];
+    for _ in 0..n {
+        let rest = || (0..n).filter(|&k| left[k]);
+        let Some(p) = rest().max_by(|&k, &l| m[k][k].total_cmp(&m[l][l])) else { return true };
+        let pivot = m[p][p];
+        if pivot <= -NEGATIVE {
+            // This is the largest remaining pivot. The remaining matrix is zero or has a negative eigenvalue.
+            return rest().all(|k| m[k][k] >= NEGATIVE && rest().all(|l| m[k][l].abs() <= (-NEGATIVE).sqrt()));
+        }
+        left[p] = false;
+        for k in (0..n).filter(|&k| left[k]) {
+            for l in (0..n).filter(|&l| left[l]) {
+                m[k][l] -= m[k][p] * m[p][l] / pivot;
+            }
+        }
+    }
+    true
+}

@@ -1,6 +1,0 @@
-//! Reference backend: plain serial loops over natural storage. The other backends are tested against it.
-
-mod plain;
-pub mod rrb;
-mod singular;
-pub mod smoother;

@@ -1,0 +1,122 @@
+//! Compressed sparse rows (csr; Saad 2003, section 3.4).
+
+use super::index::Index;
+use crate::base::memory::check_there;
+use crate::base::workers::{Parts, Workers, cut_lanes};
+use crate::error::{Result, collected, zeroed};
+
+/// Allocations named in error messages.
+pub const ROW_POINTERS: &str = "row pointers";
+const COLUMN_POINTERS: &str = "column pointers";
+const TRANSPOSED: &str = "a transposed matrix";
+
+/// A matrix by rows, with ascending column indices and without duplicates in each row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Csr<I> {
+    pub cols: usize,
+    /// Start of each row, and the end of the last one.
+    pub ptr: Vec<usize>,
+    pub col: Vec<I>,
+    pub val: Vec<f64>,
+}
+
+impl<I: Index> Csr<I> {
+    pub fn rows(&self) -> usize {
+        self.ptr.len() - 1
+    }
+
+    /// Returns the number of entries of row i.
+    pub fn len(&self, i: usize) -> usize {
+        self.ptr[i + 1] - self.ptr[i]
+    }
+
+    /// Returns the arrays of columns and values of row i.
+    #[inline]
+    pub fn slices(&self, i: usize) -> (&[I], &[f64]) {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        (&self.col[range.clone()], &self.val[range])
+    }
+
+    /// Iterates over columns and values of row i.
+    #[inline]
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].iter().map(|c| c.at()).zip(self.val[range].iter().copied())
+    }
+
+    /// Iterates over row, column and value of all entries, row by row.
+    pub fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
+        (0..self.rows()).flat_map(|i| self.row(i).map(move |(j, a)| (i, j, a)))
+    }
+
+    pub fn longest_row(&self) -> usize {
+        (0..self.rows()).map(|i| self.len(i)).max().unwrap_or(0)
+    }
+
+    /// Returns a_ij, if there is such an entry.
+    pub fn get(&self, i: usize, j: usize) -> Option<f64> {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].binary_search(&I::of(j)).ok().map(|k| self.val[range][k])
+    }
+
+    /// Returns A^T, stored by rows.
+    pub fn transposed(&self, workers: &mut Workers) -> Result<Self> {
+        check_there((self.cols as u128 + 1) * size_of::<usize>() as u128, COLUMN_POINTERS)?;
+        let mut ptr = zeroed(self.cols + 1, COLUMN_POINTERS)?;
+        for j in &self.col {
+            ptr[j.at() + 1] += 1;
+        }
+        accumulate(&mut ptr);
+        let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED)?, zeroed(self.val.len(), TRANSPOSED)?);
+        // Each piece scans all rows, so there are no more pieces than threads.
+        let threads = workers.threads(size_of_val(&*col) + size_of_val(&*val));
+        let cut = cut_lanes(&ptr, threads).map(|lanes| (ptr[lanes.start]..ptr[lanes.end], lanes));
+        let cut = collected(cut, TRANSPOSED)?;
+        let (mut next, mut cols, mut vals) = (Parts(&mut ptr), Parts(&mut col), Parts(&mut val));
+        let pieces = cut.into_iter().map(|(entries, lanes)| {
+            let count = entries.len();
+            (lanes.start, next.next(lanes.len()), entries.start, cols.next(count), vals.next(count))
+        });
+        workers.each(pieces, |(lane, next, first, col, val)| self.fill_columns(lane, next, first, col, val))?;
+        restart(&mut ptr);
+        Ok(Self { cols: self.rows(), ptr, col, val })
+    }
+
+    /// Writes rows and values of the columns from `lane` on. `next` holds the start of each column and, on return, its
+    /// end. `first` is the start of the first column.
+    fn fill_columns(&self, lane: usize, next: &mut [usize], first: usize, row: &mut [I], val: &mut [f64]) {
+        for i in 0..self.rows() {
+            let (col, values) = self.slices(i);
+            let (mut start, mut end) = (0, col.len());
+            if next.len() < self.cols {
+                start = col.partition_point(|j| j.at() < lane);
+                end = start + col[start..].partition_point(|j| j.at() < lane + next.len());
+            }
+            for (j, a) in col[start..end].iter().zip(&values[start..end]) {
+                let k = next[j.at() - lane] - first;
+                (row[k], val[k]) = (I::of(i), *a);
+                next[j.at() - lane] += 1;
+            }
+        }
+    }
+
+    /// Returns whether A = A^T, bitwise.
+    pub fn is_symmetric(&self) -> bool {
+        let mirrored = |(i, j, a): (usize, usize, f64)| self.get(j, i).is_some_and(|b| a.to_bits() == b.to_bits());
+        self.rows() == self.cols && self.entries().all(mirrored)
+    }
+}
+
+/// Turns the row lengths, each stored one position after its row, into row pointers.
+pub fn accumulate(ptr: &mut [usize]) {
+    for k in 1..ptr.len() {
+        ptr[k] += ptr[k - 1];
+    }
+}
+
+/// Turns the ends of the rows into row pointers again.
+pub fn restart(ptr: &mut [usize]) {
+    let rows = ptr.len() - 1;
+    ptr.copy_within(..rows, 1);
+    ptr[0] = 0;
+}

@@ -1,0 +1,152 @@
+//! Kernels compiled for several instruction sets; one instruction set is selected per process.
+//!
+//! Every kernel does the same operations in the same order on all instruction sets: no fused multiply-add, and sums in
+//! a fixed number of lanes. Results therefore do not depend on the instruction set.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// An instruction set for which kernels are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isa {
+    /// The baseline of the compilation target.
+    Portable,
+    /// AVX2: 256-bit vectors.
+    Avx2,
+    /// AVX-512 (F, VL, DQ, BW): 512-bit vectors.
+    Avx512,
+}
+
+/// Environment variable that selects the instruction set of the process.
+pub const ISA_VARIABLE: &CStr = c"RRBSOLVER_ISA";
+
+/// Values of `RRBSOLVER_ISA`, in ascending order of the instruction sets.
+const NAMES: [(&str, Isa); 3] = [("portable", Isa::Portable), ("avx2", Isa::Avx2), ("avx512", Isa::Avx512)];
+
+/// Returns the instruction set of this process: the one that `RRBSOLVER_ISA` names (avx512, avx2, portable) if the
+/// machine supports it, otherwise the best one of the machine.
+pub fn isa() -> Isa {
+    static ISA: OnceLock<Isa> = OnceLock::new();
+    *ISA.get_or_init(|| choose(std::env::var(ISA_VARIABLE.to_str().unwrap_or_default()).ok().as_deref()))
+}
+
+fn choose(wanted: Option<&str>) -> Isa {
+    let best = best();
+    named(wanted.unwrap_or_default()).filter(|isa| *isa <= best).unwrap_or(best)
+}
+
+fn named(name: &str) -> Option<Isa> {
+    NAMES.iter().find(|n| n.0 == name).map(|n| n.1)
+}
+
+/// Returns the reason why a value of `RRBSOLVER_ISA` is ignored, if it is.
+pub fn complaint(wanted: &str) -> Option<Complaint<'_>> {
+    let known = named(wanted);
+    known.is_none_or(|isa| isa > best()).then_some(Complaint { wanted, known: known.is_some() })
+}
+
+/// Warning about an ignored instruction set. Formatting its text allocates no memory.
+#[derive(Debug, PartialEq)]
+pub struct Complaint<'a> {
+    wanted: &'a str,
+    known: bool,
+}
+
+impl fmt::Display for Complaint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted, known } = self;
+        let best = NAMES.iter().find(|n| n.1 == best()).map_or("portable", |n| n.0);
+        if *known {
+            write!(f, "this machine does not support {wanted}; {best} is used")
+        } else {
+            write!(f, "unknown instruction set '{wanted}', must be avx512, avx2 or portable; {best} is used")
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn best() -> Isa {
+    if is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512vl")
+        && is_x86_feature_detected!("avx512dq")
+        && is_x86_feature_detected!("avx512bw")
+    {
+        Isa::Avx512
+    } else if is_x86_feature_detected!("avx2") {
+        Isa::Avx2
+    } else {
+        Isa::Portable
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn best() -> Isa {
+    Isa::Portable
+}
+
+/// Compiles a kernel once per instruction set, and a function that calls the selected version.
+macro_rules! for_each_isa {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident $(<$($f:ident: $bound:ident),+>)?
+        ($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        pub fn $name $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn text $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? $body
+
+            #[cfg(target_arch = "x86_64")]
+            {
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx512 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
+                    text $(::<$($f),+>)? ($($argument),*)
+                }
+                #[target_feature(enable = "avx2")]
+                #[allow(clippy::too_many_arguments)]
+                fn avx2 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
+                    text $(::<$($f),+>)? ($($argument),*)
+                }
+                // Not inlined into callers, where tests/machine_code.rs would not find this function.
+                #[inline(never)]
+                #[allow(clippy::too_many_arguments)]
+                fn portable $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
+                    text $(::<$($f),+>)? ($($argument),*)
+                }
+                match $crate::base::isa::isa() {
+                    // SAFETY: `isa` returns only instruction sets that were detected on this machine.
+                    $crate::base::isa::Isa::Avx512 => unsafe { avx512 $(::<$($f),+>)? ($($argument),*) },
+                    // SAFETY: as above.
+                    $crate::base::isa::Isa::Avx2 => unsafe { avx2 $(::<$($f),+>)? ($($argument),*) },
+                    $crate::base::isa::Isa::Portable => portable $(::<$($f),+>)? ($($argument),*),
+                }
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            {
+                text $(::<$($f),+>)? ($($argument),*)
+            }
+        }
+    )*};
+}
+
+pub(crate) use for_each_isa;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wanted_instruction_set_is_taken_if_it_is_there() {
+        assert_eq!(choose(Some("portable")), Isa::Portable);
+        assert_eq!(choose(None), best());
+        assert_eq!(choose(Some("nonsense")), best());
+        assert!(complaint("nonsense").is_some_and(|warning| warning.to_string().contains("'nonsense'")));
+        assert_eq!(complaint("portable"), None);
+        if best() == Isa::Avx512 {
+            assert_eq!(choose(Some("avx2")), Isa::Avx2);
+        }
+    }
+}

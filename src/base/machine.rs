@@ -1,0 +1,73 @@
+//! Choice of the backend of a handle, for all families.
+
+use crate::base::engine::Engine;
+use crate::error::Result;
+use crate::options::{Backend, Devices, Options, opt};
+
+/// Resources for which a backend is created. Other resources require another backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The backend, never `auto`.
+    pub backend: Backend,
+    /// Maximum number of host threads.
+    pub threads: usize,
+    /// CUDA ordinal of the device, or of the first one of several devices; -1 without a device.
+    pub device: i64,
+    /// Devices that share the grids; none if one device stores all grids.
+    pub devices: Devices,
+}
+
+impl Machine {
+    /// One host thread and no device.
+    pub const HOST: Self = Self { backend: Backend::Cpu, threads: 1, device: -1, devices: Devices::NONE };
+
+    /// Selects the resources for `options`, given the numbers of threads and CUDA devices. With `worth_a_device`,
+    /// `auto` selects a device.
+    pub fn new(options: &Options, threads: usize, devices: i32, worth_a_device: bool) -> Self {
+        let shared = options.devices();
+        let device = shared.ordinals().next().unwrap_or_else(|| options.int(opt::DEVICE));
+        let last = shared.ordinals().max().unwrap_or(device);
+        let backend = match options.choice(opt::BACKEND) {
+            Backend::Auto if worth_a_device && last < i64::from(devices) => Backend::Cuda,
+            Backend::Auto => Backend::Cpu,
+            asked => asked,
+        };
+        match backend {
+            Backend::Cuda => Self { backend, threads, device, devices: shared },
+            _ => Self { backend, threads, device: -1, devices: Devices::NONE },
+        }
+    }
+
+    /// Returns whether the backend is a device.
+    pub fn is_device(self) -> bool {
+        self.backend == Backend::Cuda
+    }
+}
+
+/// Functions of the solver object of a handle, in all families.
+pub trait Core {
+    /// Returns the resources for which the backend was created.
+    fn machine(&self) -> Machine;
+    /// Returns the backend.
+    fn engine(&self) -> &dyn Engine;
+    /// Returns the backend for changes.
+    fn engine_mut(&mut self) -> &mut dyn Engine;
+    /// Returns the bytes in host memory that the backend does not count.
+    fn own_bytes(&self) -> usize {
+        0
+    }
+    /// Returns the names of formats and methods in use, for the log line of a solve.
+    fn in_use(&self) -> [&'static str; 2] {
+        [""; 2]
+    }
+    /// Returns the result with this key, or 0 if the family has no such result. All integer results fit into a double.
+    fn result(&self, key: i32) -> f64;
+    /// Applies changed options that take effect at once.
+    fn prepare(&mut self, _options: &Options) -> Result<()> {
+        Ok(())
+    }
+    /// Returns the CUDA ordinal of the device in use.
+    fn device(&self) -> Option<i32> {
+        i32::try_from(self.machine().device).ok().filter(|&ordinal| ordinal >= 0)
+    }
+}

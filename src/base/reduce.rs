@@ -1,0 +1,237 @@
+//! Reductions of fixed shape. The sums are bitwise identical for any number of threads and any instruction set.
+
+use crate::base::number::Real;
+use crate::base::shared::Shared;
+use crate::base::team::Me;
+use crate::error::Result;
+
+/// Number of independent partial sums: enough to hide the latency of an addition, and few enough for 16 registers of
+/// two doubles.
+const LANES: usize = 16;
+
+/// Returns sum_i a_i b_i, computed in the type of b. Lane l sums the products with indices l, l + 16, ...; then the
+/// lanes are added pairwise by halves, and the tail is added last.
+#[inline(always)]
+pub fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
+    let n = a.len().min(b.len());
+    let (a, b) = (&a[..n], &b[..n]);
+    let product = |x: &A, y: &B| B::narrow(x.wide()) * *y;
+    let mut lanes = [B::default(); LANES];
+    let (ca, cb) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    let mut tail = B::default();
+    for (x, y) in ca.remainder().iter().zip(cb.remainder()) {
+        tail += product(x, y);
+    }
+    for (x, y) in ca.zip(cb) {
+        for l in 0..LANES {
+            lanes[l] += product(&x[l], &y[l]);
+        }
+    }
+    (add_lanes(&lanes) + tail).wide()
+}
+
+/// Returns sum_i v_i d_i v_i, with the summation order of [`dot`].
+#[inline(always)]
+pub fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
+    let n = v.len().min(d.len());
+    let (v, d) = (&v[..n], &d[..n]);
+    let mut lanes = [0.0; LANES];
+    let (cv, cd) = (v.chunks_exact(LANES), d.chunks_exact(LANES));
+    let tail: f64 = cv.remainder().iter().zip(cd.remainder()).map(|(v, d)| v * (d * v)).sum();
+    for (v, d) in cv.zip(cd) {
+        for l in 0..LANES {
+            lanes[l] += v[l] * (d[l] * v[l]);
+        }
+    }
+    add_lanes(&lanes) + tail
+}
+
+/// Returns sum_i a_i in double precision, with the summation order of [`dot`].
+#[inline(always)]
+pub fn sum<R: Real>(a: &[R]) -> f64 {
+    let mut lanes = [0.0; LANES];
+    let chunks = a.chunks_exact(LANES);
+    let tail: f64 = chunks.remainder().iter().map(|v| v.wide()).sum();
+    for x in chunks {
+        for l in 0..LANES {
+            lanes[l] += x[l].wide();
+        }
+    }
+    add_lanes(&lanes) + tail
+}
+
+/// Adds the lanes pairwise by halves. Not inlined: the pairs would make the compiler keep all lanes in vectors of two
+/// values. Each halving writes a new array: in place, the compiler would load across the vectors just stored and wait
+/// for these stores.
+#[inline(never)]
+fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
+    fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
+        std::array::from_fn(|l| lanes[l] + lanes[l + HALF])
+    }
+    let lanes: [R; 8] = halve(lanes);
+    let lanes: [R; 4] = halve(&lanes);
+    let lanes: [R; 2] = halve(&lanes);
+    lanes[0] + lanes[1]
+}
+
+/// Returns sum_i a_i by recursive halving (pairwise summation; Higham, Accuracy and Stability of Numerical Algorithms,
+/// chapter 4). The rounding error grows as log n; the shape depends on the length only.
+pub fn pairwise(a: &[f64]) -> f64 {
+    match a.len() {
+        0..=64 => sum(a),
+        n => {
+            let (low, high) = a.split_at(n / 2);
+            pairwise(low) + pairwise(high)
+        }
+    }
+}
+
+/// Returns max_i |a_i|, or NaN if any entry is NaN. Compares bit patterns, whose order is the order of the magnitudes
+/// with NaN above infinity.
+#[inline(always)]
+pub fn max_abs(a: &[f64]) -> f64 {
+    largest(a.iter().copied())
+}
+
+/// Returns the largest magnitude of the values of an iterator, as [`max_abs`].
+#[inline(always)]
+pub fn largest(a: impl Iterator<Item = f64>) -> f64 {
+    const MAGNITUDE: u64 = !(1 << 63);
+    f64::from_bits(a.fold(0, |largest, v| largest.max(v.to_bits() & MAGNITUDE)))
+}
+
+/// Partial results of the other ranks.
+pub trait Elsewhere: Send + Sync {
+    /// Fills in the entries of the other ranks. Each array in `numbers` covers all ranks; the caller has set the
+    /// entries of this rank.
+    fn fill(&self, numbers: &mut [&mut [f64]]);
+
+    /// Fills in entries of which only sums are used. On all ranks alike, the first entry of a rank may hold the sum of
+    /// all entries of this rank; its other entries are then zero.
+    fn fill_sums(&self, numbers: &mut [&mut [f64]]);
+}
+
+/// Workspace for the partial results of a reduction: up to `most` numbers per row, or per other unit that has one owner
+/// thread.
+pub struct Noted {
+    /// Two buffers, used alternately: a reduction may be written while the previous one is still read.
+    values: [Shared; 2],
+    rows: usize,
+}
+
+impl Noted {
+    /// Allocates a workspace for `most` numbers per row.
+    pub fn new(rows: usize, most: usize) -> Result<Self> {
+        Ok(Self { values: [Shared::zeroed(most * rows)?, Shared::zeroed(most * rows)?], rows })
+    }
+
+    /// Allocates a workspace with a single buffer. The caller guarantees a barrier between the end of a reduction and
+    /// the beginning of the next one.
+    pub fn once(rows: usize, most: usize) -> Result<Self> {
+        let values = Shared::zeroed(most * rows)?;
+        Ok(Self { values: [values.clone(), values], rows })
+    }
+
+    /// Returns the number of rows of the workspace.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Returns the size in bytes of a workspace made by [`Self::once`].
+    pub fn bytes(&self) -> usize {
+        self.values[0].bytes()
+    }
+
+    /// Begins reduction number `turn` over the first `rows` rows. The caller guarantees a barrier between two
+    /// reductions whose numbers have the same parity.
+    pub fn reduce<const N: usize>(&self, turn: usize, rows: usize) -> Reduce<'_, N> {
+        Reduce { values: &self.values[turn % 2], room: self.rows, rows, elsewhere: None }
+    }
+}
+
+/// Reduction of N numbers per row. The owner thread of a row writes its partial results. Then all threads combine all
+/// partial results in the same order. The results are therefore bitwise identical on all threads and ranks, for any
+/// number of threads and ranks.
+#[derive(Clone, Copy)]
+pub struct Reduce<'a, const N: usize> {
+    values: &'a Shared,
+    room: usize,
+    rows: usize,
+    elsewhere: Option<&'a dyn Elsewhere>,
+}
+
+impl<'a, const N: usize> Reduce<'a, N> {
+    /// Stores the partial results of a row.
+    pub unsafe fn note(&self, row: usize, values: [f64; N]) {
+        for (k, value) in values.into_iter().enumerate() {
+            // SAFETY: the caller owns the row; a barrier separates this write from the reads of the previous reduction.
+            unsafe { self.values.slice_mut(k * self.room + row, 1)[0] = value };
+        }
+    }
+
+    /// Includes the partial results of other ranks.
+    pub fn over(self, elsewhere: Option<&'a dyn Elsewhere>) -> Self {
+        Self { elsewhere, ..self }
+    }
+
+    /// Returns all partial results, one slice per number. If `me` is `None`, the caller has already passed a barrier,
+    /// or only one thread runs.
+    pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
+        self.filled(me, |elsewhere, numbers| elsewhere.fill(numbers))
+    }
+
+    /// Returns partial results of which only sums are used: sums over all rows, or over subsets that contain each
+    /// rank's contiguous range completely or not at all.
+    pub fn summands(&self, me: Option<Me>) -> [&'a [f64]; N] {
+        self.filled(me, |elsewhere, numbers| elsewhere.fill_sums(numbers))
+    }
+
+    fn filled(&self, me: Option<Me>, fill: fn(&dyn Elsewhere, &mut [&mut [f64]])) -> [&'a [f64]; N] {
+        if let Some(me) = me {
+            me.barrier();
+        }
+        if let Some(elsewhere) = self.elsewhere {
+            if me.is_none_or(|me| me.index == 0) {
+                // SAFETY: all partial results are stored and the other threads wait at the barrier below; or only one
+                // thread runs.
+                let of = |k: usize| unsafe { self.values.slice_mut(k * self.room, self.rows) };
+                fill(elsewhere, &mut std::array::from_fn::<_, N, _>(of));
+            }
+            if let Some(me) = me {
+                me.barrier();
+            }
+        }
+        // SAFETY: the values were written before the barrier above, and are written again only after another barrier.
+        std::array::from_fn(|k| unsafe { self.values.slice(k * self.room, self.rows) })
+    }
+
+    /// Returns the N sums over all rows, by pairwise summation.
+    pub fn sum(&self, me: Option<Me>) -> [f64; N] {
+        self.summands(me).map(pairwise)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_of_awkward_lengths() {
+        for n in [0, 1, 2, 7, 8, 9, 64, 65, 1000] {
+            // All values and sums are integers below 2^53, so every summation order gives the same sum.
+            let a: Vec<f64> = (0..n).map(|k| f64::from(k % 17)).collect();
+            let b: Vec<f64> = (0..n).map(|k| f64::from(k % 5)).collect();
+            let expected: f64 = a.iter().zip(&b).map(|(x, y)| x * y).sum();
+            assert_eq!(dot(&a, &b), expected);
+            assert_eq!(sum(&a), a.iter().sum::<f64>());
+            assert_eq!(pairwise(&a), a.iter().sum::<f64>());
+        }
+    }
+
+    #[test]
+    fn largest_magnitude_keeps_nan() {
+        assert_eq!(max_abs(&[1.0, -3.0, 2.0]), 3.0);
+        assert!(max_abs(&[1.0, f64::NAN, 7.0]).is_nan());
+        assert_eq!(max_abs(&[-f64::INFINITY]), f64::INFINITY);
+    }
+}

@@ -1,0 +1,488 @@
+//! Team of threads that run one function together. The calling thread is thread 0, so callbacks happen on it. The other
+//! threads wait between runs; none is created or ended during a run. A general-purpose pool would allocate memory on
+//! entry and would keep the calling thread out of the work.
+
+use crate::base::cores::cores_at_start;
+use crate::base::heap::Counted;
+use crate::base::thread::Thread;
+use crate::error::{Error, Result, collected, reserve};
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    static IS_MEMBER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether the calling thread was created by a team.
+pub fn is_team_thread() -> bool {
+    IS_MEMBER.get()
+}
+
+/// Yields the core of this thread to other ready threads.
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
+/// Polls before a waiting thread yields its core: about 10 microseconds, longer than threads typically differ in a
+/// step.
+const POLLS: usize = 400;
+/// Time for which a thread polls and yields before it sleeps. Longer than the serial work of one thread in an iteration
+/// (small grids, the exact factorization), since waking a thread takes 50 microseconds. Shorter than a time slice.
+const PATIENCE: Duration = Duration::from_micros(500);
+
+/// Polling state of one wait.
+struct Polls {
+    until: Option<Instant>,
+    done: usize,
+    may_spin: bool,
+}
+
+impl Polls {
+    /// Returns whether to poll again; yields the core between late polls.
+    fn again(&mut self) -> bool {
+        if self.may_spin && self.done < POLLS {
+            self.done += 1;
+            std::hint::spin_loop();
+        } else if self.may_spin {
+            give_way();
+            let now = Instant::now();
+            self.may_spin = now < *self.until.get_or_insert(now + PATIENCE);
+        }
+        self.may_spin
+    }
+}
+
+/// A thread of a running team.
+#[derive(Clone, Copy)]
+pub struct Me<'a> {
+    /// Thread index; 0 is the calling thread.
+    pub index: usize,
+    /// Number of threads in the team.
+    pub members: usize,
+    barrier: &'a Barrier,
+}
+
+impl Me<'_> {
+    /// Waits until all threads of the team have arrived. Their earlier writes are then visible to all threads.
+    pub fn barrier(&self) {
+        if self.members > 1 {
+            self.barrier.wait();
+        }
+    }
+
+    /// Signals the neighbouring threads that this thread has reached `point` of stage `stage`.
+    pub fn post(&self, point: Point, stage: usize) {
+        self.barrier.posts[self.index].0[point as usize].store(stage, Ordering::Release);
+    }
+
+    /// Waits until thread `member` has reached `point` of stage `stage`. Its earlier writes are then visible.
+    pub fn wait_for(&self, member: usize, point: Point, stage: usize) {
+        let post = &self.barrier.posts[member].0[point as usize];
+        let mut polls = self.barrier.polls();
+        while post.load(Ordering::Acquire) < stage {
+            if self.barrier.broken.load(Ordering::Acquire) {
+                resume_unwind(Box::new(Abandoned));
+            }
+            if !polls.again() {
+                give_way();
+            }
+        }
+    }
+
+    /// Returns this thread as a team of one, for serial work while the other threads wait.
+    pub fn alone(&self) -> Self {
+        Self { index: 0, members: 1, ..*self }
+    }
+
+    /// Returns this thread's part of 0..n: contiguous, and equal for equal n.
+    pub fn share(&self, n: usize) -> std::ops::Range<usize> {
+        share(n, self.index, self.members)
+    }
+}
+
+/// Returns the part of 0..n of thread `member`.
+pub fn share(n: usize, member: usize, members: usize) -> std::ops::Range<usize> {
+    n * member / members..n * (member + 1) / members
+}
+
+/// Synchronization points of a thread within a stage.
+#[derive(Clone, Copy)]
+pub enum Point {
+    /// The first row of the thread is done.
+    First = 0,
+    /// The last row of the thread is done.
+    Last = 1,
+}
+
+/// Latest stage in which a thread reached each of its points, on a separate cache line.
+#[repr(align(64))]
+#[derive(Default)]
+struct Posts([AtomicUsize; 2]);
+
+/// Payload of a panic that only propagates the panic of another thread.
+struct Abandoned;
+
+/// Barrier: counts the arrivals; the last thread releases all others.
+struct Barrier {
+    members: usize,
+    /// False with more threads than cores: a spinning thread would block another thread's core.
+    may_spin: bool,
+    arrived: AtomicUsize,
+    round: AtomicUsize,
+    broken: AtomicBool,
+    posts: Vec<Posts>,
+    asleep: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Barrier {
+    fn polls(&self) -> Polls {
+        Polls { until: None, done: 0, may_spin: self.may_spin }
+    }
+
+    fn wait(&self) {
+        let round = self.round.load(Ordering::Acquire);
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members {
+            self.arrived.store(0, Ordering::Relaxed);
+            self.release(round.wrapping_add(1));
+            return;
+        }
+        let mut polls = self.polls();
+        while self.round.load(Ordering::Acquire) == round {
+            if self.broken.load(Ordering::Acquire) {
+                resume_unwind(Box::new(Abandoned));
+            }
+            if polls.again() {
+                continue;
+            }
+            let guard = lock(&self.asleep);
+            if self.round.load(Ordering::Acquire) == round && !self.broken.load(Ordering::Acquire) {
+                drop(self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    fn release(&self, round: usize) {
+        // Under the lock, so that no thread falls asleep between its check of the round and the notification.
+        let guard = lock(&self.asleep);
+        self.round.store(round, Ordering::Release);
+        drop(guard);
+        self.wake.notify_all();
+    }
+
+    fn break_up(&self) {
+        let guard = lock(&self.asleep);
+        self.broken.store(true, Ordering::Release);
+        drop(guard);
+        self.wake.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Function that the threads other than 0 run, with its lifetime erased; see [`Team::run`].
+#[derive(Clone, Copy)]
+struct Text(*const (dyn Fn(Me) + Sync));
+
+// SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while threads use it.
+unsafe impl Send for Text {}
+
+/// State for which the threads wait between runs.
+struct Order {
+    number: usize,
+    text: Option<Text>,
+    end: bool,
+}
+
+struct Shared {
+    barrier: Barrier,
+    order: Mutex<Order>,
+    given: Condvar,
+    /// Number of threads other than 0 that have not finished the current run.
+    running: AtomicUsize,
+    finished: Condvar,
+    /// First panic of a thread other than 0.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+impl Shared {
+    fn order(&self) -> MutexGuard<'_, Order> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Allocations named in error messages.
+const THREADS: &str = "a thread team";
+const PIECES: &str = "work of a thread team";
+
+/// A team of threads.
+pub struct Team {
+    shared: Counted<Shared>,
+    threads: Vec<Thread>,
+}
+
+impl Team {
+    /// Starts `members` - 1 threads.
+    pub fn new(members: usize) -> Result<Self> {
+        let shared = Shared {
+            barrier: Barrier {
+                members,
+                may_spin: members <= cores_at_start(),
+                arrived: AtomicUsize::new(0),
+                round: AtomicUsize::new(0),
+                broken: AtomicBool::new(false),
+                posts: collected((0..members).map(|_| Posts::default()), THREADS)?,
+                asleep: Mutex::new(()),
+                wake: Condvar::new(),
+            },
+            order: Mutex::new(Order { number: 0, text: None, end: false }),
+            given: Condvar::new(),
+            running: AtomicUsize::new(0),
+            finished: Condvar::new(),
+            panic: Mutex::new(None),
+        };
+        let mut team = Self { shared: Counted::new(shared, THREADS)?, threads: Vec::new() };
+        reserve(&mut team.threads, members, THREADS)?;
+        for index in 1..members {
+            team.threads.push(Thread::start(&team.shared, index, members, follow)?);
+        }
+        // A thread allocates memory as it starts, which must not happen within a solve. Wait until all threads run.
+        team.run(|_| {}, |_| ())?;
+        Ok(team)
+    }
+
+    /// Returns the number of threads, including the calling thread.
+    pub fn members(&self) -> usize {
+        self.shared.barrier.members
+    }
+
+    /// Runs `others` on threads 1.. and `own` on the calling thread, and waits for all. A panic on any thread releases
+    /// the other threads from their barriers and ends the run; the team is unusable afterwards.
+    pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
+        let shared = &*self.shared;
+        if shared.barrier.broken.load(Ordering::Acquire) {
+            return Err(Error::Internal("a thread of this handle failed earlier: create a new handle".to_owned()));
+        }
+        let me = Me { index: 0, members: self.members(), barrier: &shared.barrier };
+        if me.members > 1 {
+            let text: *const (dyn Fn(Me) + Sync + '_) = &raw const others;
+            // SAFETY: only the lifetime changes. Threads use the function only until they have decremented `running`,
+            // and this function neither returns nor unwinds before that count is zero.
+            let text = Text(unsafe {
+                std::mem::transmute::<*const (dyn Fn(Me) + Sync + '_), *const (dyn Fn(Me) + Sync + 'static)>(text)
+            });
+            for post in shared.barrier.posts.iter().flat_map(|p| &p.0) {
+                post.store(0, Ordering::Relaxed);
+            }
+            shared.running.store(me.members - 1, Ordering::Release);
+            let mut order = shared.order();
+            order.number += 1;
+            order.text = Some(text);
+            drop(order);
+            shared.given.notify_all();
+        }
+        let result = catch_unwind(AssertUnwindSafe(|| own(me)));
+        if result.is_err() {
+            shared.barrier.break_up();
+        }
+        shared.wait_until_finished();
+        match result {
+            Ok(value) if !shared.barrier.broken.load(Ordering::Acquire) => Ok(value),
+            Err(payload) if !payload.is::<Abandoned>() => resume_unwind(payload),
+            _ => Err(shared.failure()),
+        }
+    }
+
+    /// Returns the results of `work` for all pieces, in their order. Each idle thread processes the next piece.
+    pub fn map<T: Send, R: Send>(&mut self, pieces: Vec<T>, work: impl Fn(T) -> R + Sync) -> Result<Vec<R>> {
+        let given = collected(pieces.into_iter().map(|piece| Mutex::new(Some(piece))), PIECES)?;
+        let made = collected(given.iter().map(|_| Mutex::new(None)), PIECES)?;
+        let next = AtomicUsize::new(0);
+        let take = |_: Me| {
+            while let Some(k) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&k| k < given.len()) {
+                let piece = lock(&given[k]).take();
+                *lock(&made[k]) = piece.map(&work);
+            }
+        };
+        self.run(take, take)?;
+        let made = made.into_iter().filter_map(|one| one.into_inner().unwrap_or_else(PoisonError::into_inner));
+        collected(made, PIECES)
+    }
+
+    /// Runs both functions and returns their results. With several threads, thread 1 runs `other` concurrently.
+    pub fn both<A, B: Send>(&mut self, own: impl FnOnce() -> A, other: impl Fn() -> B + Sync) -> Result<(A, B)> {
+        if self.members() == 1 {
+            return Ok((own(), other()));
+        }
+        let result = Mutex::new(None);
+        let others = |me: Me| {
+            if me.index == 1 {
+                let value = other();
+                *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            }
+        };
+        let own = self.run(others, |_| own())?;
+        let other = result.into_inner().unwrap_or_else(PoisonError::into_inner);
+        other.map(|other| (own, other)).ok_or_else(|| Error::Internal("thread 1 did not run".to_owned()))
+    }
+}
+
+impl Drop for Team {
+    fn drop(&mut self) {
+        self.shared.order().end = true;
+        self.shared.given.notify_all();
+        self.threads.clear();
+    }
+}
+
+impl Shared {
+    fn wait_until_finished(&self) {
+        let mut polls = self.barrier.polls();
+        while self.running.load(Ordering::Acquire) > 0 {
+            if polls.again() {
+                continue;
+            }
+            let order = self.order();
+            if self.running.load(Ordering::Acquire) > 0 {
+                drop(self.finished.wait(order).unwrap_or_else(PoisonError::into_inner));
+            }
+        }
+    }
+
+    fn failure(&self) -> Error {
+        let payload = self.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let text = payload.as_deref().map_or("", |p| {
+            p.downcast_ref::<&str>().copied().or_else(|| p.downcast_ref::<String>().map(String::as_str)).unwrap_or("")
+        });
+        Error::Internal(format!("panic in a thread: {text}"))
+    }
+}
+
+/// Main loop of a thread of the team: waits for a run, and executes it.
+fn follow(shared: &Shared, index: usize) {
+    IS_MEMBER.set(true);
+    crate::base::traps::on_own_thread();
+    let me = Me { index, members: shared.barrier.members, barrier: &shared.barrier };
+    let mut done = 0;
+    loop {
+        let mut order = shared.order();
+        while order.number == done && !order.end {
+            order = shared.given.wait(order).unwrap_or_else(PoisonError::into_inner);
+        }
+        if order.end {
+            return;
+        }
+        done = order.number;
+        let text = order.text;
+        drop(order);
+        if let Some(Text(text)) = text {
+            // SAFETY: `Team::run` keeps the closure alive until this thread decrements `running` below.
+            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*text)(me) }));
+            if let Err(payload) = result {
+                if !payload.is::<Abandoned>() {
+                    *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
+                }
+                shared.barrier.break_up();
+            }
+        }
+        if shared.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // Under the lock, so that thread 0 does not fall asleep between its check and the notification.
+            drop(shared.order());
+            shared.finished.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_in_their_order() {
+        for (members, pieces) in [(1, 5), (2, 0), (3, 1), (7, 40)] {
+            let squares = Team::new(members).unwrap().map((0..pieces).collect(), |k: usize| k * k).unwrap();
+            assert_eq!(squares, (0..pieces).map(|k| k * k).collect::<Vec<_>>());
+        }
+        let failing = |k: usize| assert!(k != 3, "piece 3");
+        let failed = catch_unwind(|| Team::new(2).unwrap().map((0..9).collect(), failing).map(|_| ()));
+        assert!(!matches!(failed, Ok(Ok(()))));
+    }
+
+    #[test]
+    fn members_meet_at_barriers() {
+        for members in [1, 2, 3, 7] {
+            let mut team = Team::new(members).unwrap();
+            let counters: Vec<AtomicUsize> = (0..members).map(|_| AtomicUsize::new(0)).collect();
+            let work = |me: Me| {
+                for round in 1..=100 {
+                    counters[me.index].store(round, Ordering::Relaxed);
+                    me.barrier();
+                    assert!(counters.iter().all(|c| c.load(Ordering::Relaxed) == round));
+                    me.barrier();
+                }
+                me.share(10)
+            };
+            for _ in 0..20 {
+                let share = team
+                    .run(
+                        |me| {
+                            work(me);
+                        },
+                        work,
+                    )
+                    .unwrap();
+                assert_eq!(share, 0..10 / members);
+            }
+        }
+    }
+
+    #[test]
+    fn both_are_done() {
+        for members in [1, 2, 3, 7] {
+            let mut team = Team::new(members).unwrap();
+            let done = AtomicUsize::new(0);
+            let other = || {
+                done.fetch_add(1, Ordering::Relaxed);
+                std::thread::current().id()
+            };
+            for round in 1..=20 {
+                let here = std::thread::current().id();
+                let (own, there) = team.both(|| std::thread::current().id(), other).unwrap();
+                assert_eq!((own == here, there == here), (true, members == 1));
+                assert_eq!(done.load(Ordering::Relaxed), round);
+            }
+        }
+    }
+
+    #[test]
+    fn shares_cover_everything_once() {
+        let barrier = Team::new(1).unwrap();
+        for members in 1..9 {
+            for n in 0..30 {
+                let share = |index| Me { index, members, barrier: &barrier.shared.barrier }.share(n);
+                let all: Vec<usize> = (0..members).flat_map(share).collect();
+                assert_eq!(all, (0..n).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_of_one_member_frees_the_others() {
+        let mut team = Team::new(3).unwrap();
+        let work = |me: Me| {
+            if me.index == 2 {
+                resume_unwind(Box::new("lost".to_owned()));
+            }
+            me.barrier();
+        };
+        let error = team.run(work, work).unwrap_err();
+        assert_eq!(error, Error::Internal("panic in a thread: lost".to_owned()));
+        assert!(team.run(work, work).is_err());
+    }
+}

@@ -1,0 +1,160 @@
+//! One call of any family on a device: the caller's arrays and their device copies, and the first error of the CUDA
+//! driver.
+
+use super::driver::{Stream, Watch};
+use super::launch::{Address, CellArray, Scalars};
+use super::staging::{Copies, Job};
+use crate::error::{Error, Result, push};
+use crate::krylov::solve_steps::{Arrays, Inputs};
+use crate::report::Observer;
+use crate::stencil::cells::Cells;
+use std::time::Instant;
+
+/// Purpose of the allocations, for error messages.
+const PLANES: &str = "a list of planes";
+
+/// State of one call.
+pub struct Call<'a> {
+    pub stream: &'a Stream,
+    pub observer: &'a mut dyn Observer,
+    pub arrays: Arrays<'a>,
+    /// The caller's arrays if they are on the device, else their staged copies.
+    pub input: CellArray,
+    pub output: CellArray,
+    /// First error of the CUDA driver. After an error, later steps do nothing.
+    pub failed: Option<Error>,
+    pub(super) of: Cells,
+    pub(super) copies: &'a mut Copies,
+    pub(super) watch: &'a Watch,
+    /// Whether copies to the device were started whose time has not been read yet.
+    pub(super) sent: bool,
+    pub(super) seconds_transfer: &'a mut f64,
+}
+
+/// Returns the layout of the caller's device array if `device` is nonzero, else of the staged copy at `staged`.
+/// A staged copy has contiguous rows and planes.
+pub fn place(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize)) -> CellArray {
+    let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, of.nx, of.plane()) };
+    CellArray { values, ld: ld as i64, plane: plane as i64 }
+}
+
+/// Returns how an array is copied: values per copy, rows per copy, and the distance between copies on the device in
+/// bytes. An array with contiguous planes needs one copy; any other array needs one copy per plane.
+fn planes(of: Cells, (ld, plane): (usize, usize), len: usize) -> (usize, usize, usize) {
+    if of.nz == 1 || plane == of.ny * ld { (len, of.rows(), 0) } else { (plane, of.ny, 8 * of.plane()) }
+}
+
+/// Appends jobs that copy the planes of a host array to contiguous planes on the device.
+pub fn push_reads<'v>(
+    jobs: &mut Vec<Job<'v>>,
+    values: &'v [f64],
+    of: Cells,
+    shape: (usize, usize),
+    to: Address,
+) -> Result<()> {
+    let (plane, rows, apart) = planes(of, shape, values.len());
+    for (k, values) in values.chunks(plane).enumerate() {
+        push(jobs, Job::read(values, (shape.0, of.nx, rows), to + (k * apart) as u64), PLANES)?;
+    }
+    Ok(())
+}
+
+impl Call<'_> {
+    /// Queues the copies of the host arrays to the device: the input, and the output too if `guess` is set.
+    pub fn send_arrays(&mut self, guess: bool) -> Result<()> {
+        let (input_here, output_here) = (self.arrays.device_input == 0, guess && self.arrays.device_output == 0);
+        if !input_here && !output_here {
+            return Ok(());
+        }
+        let (shape, mut jobs) = ((self.arrays.ld, self.arrays.plane), Vec::new());
+        if input_here {
+            push_reads(&mut jobs, self.arrays.input, self.of, shape, self.input.values)?;
+        }
+        if output_here {
+            push_reads(&mut jobs, self.arrays.output, self.of, shape, self.output.values)?;
+        }
+        self.watch.note(0, self.stream)?;
+        self.copies.send(self.stream, &jobs)?;
+        self.sent = true;
+        self.watch.note(1, self.stream)
+    }
+
+    /// Copies the output to the host if the caller's array is there, and waits until the output is visible.
+    pub fn fetch_output(&mut self) -> Result<()> {
+        self.stream.wait()?;
+        if self.arrays.device_output != 0 {
+            return Ok(());
+        }
+        // CPU threads copy too, so the time is measured with the host's clock.
+        let start = Instant::now();
+        let mut jobs = Vec::new();
+        let shape = (self.arrays.ld, self.arrays.plane);
+        let (plane, rows, apart) = planes(self.of, shape, self.arrays.output.len());
+        for (k, values) in self.arrays.output.chunks_mut(plane).enumerate() {
+            let from = self.output.values + (k * apart) as u64;
+            push(&mut jobs, Job::write(values, (shape.0, self.of.nx, rows), from), PLANES)?;
+        }
+        self.copies.fetch(self.stream, &jobs)?;
+        self.stream.wait()?;
+        *self.seconds_transfer += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Returns what a kernel found in the caller's arrays: largest magnitudes and the first non-finite entry. `s` must
+    /// have been fetched after that kernel. The kernel stores the complement of (2 row + array) nx + i for a non-finite
+    /// entry; array 0 is the input, array 1 the initial guess.
+    pub fn inputs(&mut self, s: &Scalars) -> Result<Inputs> {
+        if std::mem::take(&mut self.sent) {
+            *self.seconds_transfer += self.watch.seconds()?;
+        }
+        let mut not_finite = None;
+        if s.not_finite != 0 {
+            let (nx, key) = (self.of.nx as u64, !s.not_finite);
+            let (i, line) = ((key % nx) as usize, key / nx);
+            let row = (line / 2) as usize;
+            let (name, array) = if line % 2 == 0 { (self.arrays.input_name, self.input) } else { ("x", self.output) };
+            not_finite = Some((name, self.value(array, i, row)?, i, row));
+        }
+        let [rhs_max, guess_max] = [s.largest, s.largest_guess].map(f64::from_bits);
+        Ok(Inputs { rhs_max, guess_max, not_finite, scale: None })
+    }
+
+    /// Returns the entry (i, row) of a caller's array; `row` counts the rows of all planes.
+    fn value(&self, array: CellArray, i: usize, row: usize) -> Result<f64> {
+        let ny = self.of.ny;
+        let place = (row / ny) as u64 * array.plane as u64 + (row % ny) as u64 * array.ld as u64 + i as u64;
+        let mut value = [0.0];
+        self.stream.fetch(&mut value, array.values + 8 * place)?;
+        self.stream.wait()?;
+        Ok(value[0])
+    }
+}
+
+/// A call whose step functions cannot return an error: it stores the first error, and later steps do nothing.
+pub trait Attempts {
+    /// Returns the first error, if any.
+    fn failed(&mut self) -> &mut Option<Error>;
+
+    /// Runs `f` unless an earlier step failed, and stores its error.
+    fn attempt<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Option<T> {
+        if self.failed().is_some() {
+            return None;
+        }
+        f(self).map_err(|error| *self.failed() = Some(error)).ok()
+    }
+
+    /// Runs before each step that launches its own kernels. By default nothing happens.
+    fn begin_step(&mut self) {}
+
+    /// Runs a step without a result.
+    fn step(&mut self, f: impl FnOnce(&mut Self) -> Result<()>) {
+        self.begin_step();
+        let _ = self.attempt(f);
+    }
+
+    /// Runs a step that returns a scalar. After an error it returns NaN, which ends every iteration.
+    fn scalar(&mut self, f: impl FnOnce(&mut Self) -> Result<f64>) -> f64 {
+        self.begin_step();
+        self.attempt(f).unwrap_or(f64::NAN)
+    }
+}

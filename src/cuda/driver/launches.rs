@@ -1,0 +1,41 @@
+//! Record of the launches on a stream, to compare two sequences of launches.
+
+use crate::base::memory::same_bytes;
+use crate::error::{Error, Result};
+use std::mem::MaybeUninit;
+
+/// Sequence of launches. Each launch consists of its shape and the structure that the kernel takes.
+#[derive(Default)]
+pub struct Launches {
+    bytes: Vec<MaybeUninit<u8>>,
+    /// The launches are only recorded, not executed.
+    not_done: bool,
+}
+
+impl Launches {
+    /// Returns an empty record whose launches are not executed.
+    pub fn not_done() -> Self {
+        Self { not_done: true, ..Self::default() }
+    }
+
+    /// Appends a launch. Returns whether the caller must execute it.
+    pub fn note<A: Copy>(&mut self, numbers: &[u64], structure: &A) -> Result<bool> {
+        self.append(numbers.as_ptr().cast(), size_of_val(numbers))?;
+        self.append(std::ptr::from_ref(structure).cast(), size_of::<A>())?;
+        Ok(!self.not_done)
+    }
+
+    fn append(&mut self, from: *const MaybeUninit<u8>, count: usize) -> Result<()> {
+        let no_memory = |_| Error::Memory(format!("failed to allocate {count} bytes for a list of launches"));
+        self.bytes.try_reserve(count).map_err(no_memory)?;
+        // SAFETY: both callers pass the address and size of a borrowed value. `MaybeUninit` permits padding bytes.
+        self.bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(from, count) });
+        Ok(())
+    }
+
+    /// Returns whether both records are bytewise equal. Padding bytes can make equal launches differ, but never make
+    /// different launches equal.
+    pub fn are(&self, other: &Self) -> bool {
+        same_bytes(&self.bytes, &other.bytes)
+    }
+}

@@ -1,0 +1,64 @@
+//! The part of the CUDA driver API that this backend uses: devices with their primary context and our kernels, streams,
+//! memory and graphs. Every resource is owned by a value that frees it, and every call is checked.
+//!
+//! The driver library is loaded at the first use, so the program also runs on machines without it. The context is the
+//! primary context, shared with the host program and current only for the duration of a call. No work is queued on the
+//! default stream. Pointers of the caller are plain addresses here, which no value owns.
+
+mod device;
+mod graph;
+mod kernels;
+mod launches;
+mod library;
+mod memory;
+mod module;
+mod program;
+mod stream;
+mod transfers;
+
+pub use device::{Device, Entered};
+pub use graph::Loop;
+pub use kernels::{Blocks, Together};
+pub use library::{HAS_KERNELS, device_count};
+pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_open_to_others, is_page_locked, space_of};
+pub(super) use module::Argument;
+pub use module::{Kernel, Module, Share};
+pub use program::{HANDLE, Handed, Opened, Plain, Primary, Rows};
+pub use stream::{Event, Meet, Stream, Watch};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::launch;
+    use crate::error::Error;
+    use std::sync::Arc;
+
+    /// Kernels are loaded once for all handles, including handles created after the last one was destroyed.
+    #[test]
+    #[ignore = "needs a device, or an emulated one"]
+    fn a_device_stays_open() {
+        let open = || Device::open(0, &launch::RRB, Share::ALL).unwrap();
+        let first = open();
+        let address = Arc::as_ptr(&first);
+        drop(first);
+        assert_eq!(Arc::as_ptr(&open()), address);
+    }
+
+    /// A kernel whose structure differs in size from the library's structure must fail to load.
+    #[test]
+    #[ignore = "needs a device, or an emulated one"]
+    fn a_kernel_that_takes_another_structure_is_refused() {
+        static WRONG: Module = Module {
+            image: launch::RRB.image,
+            family: "rrb",
+            oldest: 0,
+            shared: &[],
+            kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
+        };
+        let Err(Error::Internal(sentence)) = Device::new(0, &WRONG, Share::ALL) else {
+            panic!("the sizes are not compared");
+        };
+        assert!(sentence.contains("kernel rrb_store_f64 expects a structure of"), "{sentence}");
+        assert!(sentence.contains("24"), "{sentence}");
+    }
+}

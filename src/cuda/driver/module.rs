@@ -1,0 +1,128 @@
+//! Compiled kernels of a family: their names and the structures that they take.
+
+use super::library::check;
+use crate::error::{Error, Result, reserve};
+use bytemuck::{AnyBitPattern, Pod, Zeroable};
+use cudarc::driver::sys;
+use std::ffi::CString;
+
+/// All kernels of a family.
+pub struct Module {
+    /// Fatbin with machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
+    pub image: &'static [u8],
+    /// Prefix of the names of shared kernels in this family.
+    pub family: &'static str,
+    /// Smallest major compute capability of the devices that these kernels run on; 0 means all supported devices.
+    pub oldest: i32,
+    /// Kernels that other families have too. They come first, so their numbers are equal in all families.
+    pub shared: &'static [&'static [Kernel]],
+    /// Kernels of this family alone, in the order of their numbers.
+    pub kernels: &'static [&'static [Kernel]],
+}
+
+/// Index of a device among `count` devices in lockstep; see kernels/rrb/divided.cuh.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+pub struct Share {
+    pub place: i32,
+    pub count: i32,
+}
+
+impl Share {
+    /// One device that owns all rows.
+    pub const ALL: Self = Self { place: 0, count: 1 };
+}
+
+/// Name of a kernel, and the size in bytes of its only argument, a structure.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    name: &'static str,
+    bytes: usize,
+}
+
+impl Kernel {
+    /// Declares the kernel with this name, which takes an `A`.
+    pub(crate) const fn of<A: Argument>(name: &'static str) -> Self {
+        Self { name, bytes: size_of::<A>() }
+    }
+
+    /// Checks the size that the loaded module reports for the argument.
+    fn must_take(&self, bytes: usize) -> Result<()> {
+        let Self { name, bytes: given } = self;
+        if bytes == *given {
+            return Ok(());
+        }
+        Err(Error::Internal(format!(
+            "kernel {name} expects a structure of {bytes} bytes, but the library passes \
+                                     {given}"
+        )))
+    }
+}
+
+/// A structure that kernels take.
+///
+/// # Safety
+/// The type must have C layout. No kernel may read padding bytes, because the driver copies them uninitialized.
+pub(crate) unsafe trait Argument: AnyBitPattern {}
+
+// SAFETY: a `Pod` type has C layout and no padding.
+unsafe impl<T: Pod> Argument for T {}
+
+/// Type of `cuFuncGetParamInfo`: function, index of the parameter, its offset and its size.
+type ParameterInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> sys::CUresult;
+
+/// Returns `cuFuncGetParamInfo` (CUDA 12.4 and newer). If the driver lacks it, as an emulated driver may, no sizes are
+/// compared.
+fn parameter_info() -> Option<ParameterInfo> {
+    // SAFETY: the library is loaded, because a device is in use; the type is that of cuda.h.
+    unsafe { sys::culib().get::<ParameterInfo>(b"cuFuncGetParamInfo\0") }.ok().map(|call| *call)
+}
+
+impl Module {
+    /// Loads the kernels into the current context.
+    pub(super) fn load(&self) -> Result<sys::CUmodule> {
+        let mut module = std::ptr::null_mut();
+        // SAFETY: the context is current; the image is a fatbin that nvcc wrote.
+        check(unsafe { sys::cuModuleLoadData(&mut module, self.image.as_ptr().cast()) }, "loading the kernels")?;
+        Ok(module)
+    }
+
+    /// Sets the share of the device in a module of the current context.
+    pub(super) fn set_share(&self, module: sys::CUmodule, share: Share) -> Result<()> {
+        let (mut address, mut bytes) = (0, 0);
+        // SAFETY: a loaded module and a NUL-terminated name; the numbers outlive the call.
+        let found = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, module, c"rrb_share".as_ptr()) };
+        check(found, "the share of a device")?;
+        assert_eq!(bytes, size_of::<Share>(), "kernels and library differ");
+        // SAFETY: the module has room for a `Share`, as just checked; the copy is complete when the call returns.
+        let sent = unsafe { sys::cuMemcpyHtoD_v2(address, std::ptr::from_ref(&share).cast(), bytes) };
+        check(sent, "the share of a device")
+    }
+
+    /// Returns the kernels of the loaded module, in the order of their numbers.
+    pub(super) fn functions(&self, module: sys::CUmodule) -> Result<Vec<sys::CUfunction>> {
+        let mut functions = Vec::new();
+        let count = |lists: &[&[Kernel]]| lists.iter().map(|list| list.len()).sum::<usize>();
+        reserve(&mut functions, count(self.shared) + count(self.kernels), "the list of kernels")?;
+        let parameter = parameter_info();
+        let shared =
+            self.shared.iter().copied().flatten().map(|kernel| (kernel, format!("{}_{}", self.family, kernel.name)));
+        let own = self.kernels.iter().copied().flatten().map(|kernel| (kernel, kernel.name.to_owned()));
+        for (kernel, name) in shared.chain(own) {
+            let mut function = std::ptr::null_mut();
+            let name = CString::new(name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
+            // SAFETY: a loaded module and a NUL-terminated name.
+            let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
+            check(found, &format!("kernel {}", name.to_string_lossy()))?;
+            if let Some(parameter) = parameter {
+                let (mut offset, mut bytes) = (0, 0);
+                // SAFETY: a function of the loaded module, which takes one structure; the numbers outlive the call.
+                let asked = unsafe { parameter(function, 0, &mut offset, &mut bytes) };
+                check(asked, &format!("parameters of kernel {}", kernel.name))?;
+                kernel.must_take(bytes)?;
+            }
+            functions.push(function);
+        }
+        Ok(functions)
+    }
+}

@@ -1,0 +1,21 @@
+//! Kernels that extract the couplings of S1 or A for aggregation, and copy vectors to and from its rows
+//! (kernels/rrb/aggregated.cuh).
+
+use super::aggregation::{BLOCK, row_blocks};
+use super::rrb::{AFTER, CouplingsArgs, RowsArgs};
+use crate::cuda::driver::{Kernel, Stream};
+use crate::error::Result;
+
+plain_kernels! {
+    AggregatedNumber from AFTER, in AGGREGATED:
+    /// Computes couplings and row sums of S1 or of A.
+    TakeCouplings take_couplings(CouplingsArgs) = "rrb_agg_couplings_f64", |a| row_blocks(a.c.rows), BLOCK;
+}
+
+real_kernels! {
+    RowsNumber from AFTER + AGGREGATED.len(), in AGGREGATED_REAL:
+    /// Copies a vector stored by colour to the rows.
+    TakeResidual take_residual(RowsArgs) = "rrb_agg_take", |a| row_blocks(a.rows);
+    /// Copies a vector from the rows to the storage by colour.
+    GiveSolution give_solution(RowsArgs) = "rrb_agg_give", |a| row_blocks(a.rows);
+}

@@ -1,0 +1,120 @@
+//! Kernels of the aggregation multigrid (docs/theory/aggregation.md; kernels/aggregation) and of dense inverses
+//! (kernels/common/inverse.cuh). They are the first kernels
+//! in the modules of the families that use it.
+
+use super::declare::Address;
+use super::inverse::{InverseArgs, MOST_UNKNOWNS, NullArgs, PIVOTS};
+use crate::cuda::driver::{Kernel, Stream};
+use crate::error::Result;
+
+include!(concat!(env!("OUT_DIR"), "/aggregation.rs"));
+
+/// Threads per block (kernels/aggregation).
+pub const BLOCK: (u32, u32) = (256, 1);
+/// Largest number of blocks of a launch.
+const MOST_BLOCKS: u32 = 1056;
+/// Values per part of a prefix sum.
+pub const PART: usize = 2048;
+
+/// Rows per slice of a level where one thread processes a row (sliced ELLPACK).
+pub const SLICE: u32 = 32;
+/// Threads that share a row.
+pub const LANES: u32 = 8;
+/// Threads of a warp, where a warp processes a row.
+const WARP: u32 = 32;
+
+/// Returns the blocks of a launch with one thread per row.
+pub fn row_blocks(rows: u32) -> u32 {
+    rows.div_ceil(BLOCK.0).clamp(1, MOST_BLOCKS)
+}
+
+/// Returns the blocks of a launch with `threads` threads per row.
+fn blocks_of(rows: u32, threads: u32) -> u32 {
+    rows.div_ceil(BLOCK.0 / threads).clamp(1, MOST_BLOCKS)
+}
+
+impl ScanArgs {
+    /// Returns the number of blocks: one per part.
+    fn blocks(&self) -> u32 {
+        self.count.div_ceil(PART as u32).clamp(1, MOST_BLOCKS)
+    }
+}
+
+plain_kernels! {
+    Number from 0, in PLAIN:
+    /// Before the first round: a row on which only the smoother acts becomes its own partner.
+    SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
+    /// Each unpaired row points at its unpaired neighbour with the smallest key.
+    Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
+    /// Matches rows that point at each other, to aggregates of two nodes.
+    MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Matches pairs to aggregates of at most four nodes, whose quality is tested.
+    MatchFour match_four(PairArgs) = "agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Matches aggregates of at most four nodes to aggregates of at most eight nodes, whose quality is tested.
+    MatchEight match_eight(PairArgs) = "agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Marks the first row of each pair, and the rows without partner.
+    MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;
+    /// Numbers the aggregates.
+    Enumerate number_pairs(NumberArgs) = "agg_number_f64", |a| row_blocks(a.rows), BLOCK;
+    /// Tests whether aggregates of an earlier matrix, of at most four nodes, suit this matrix.
+    SuitFour suit_four(SuitArgs) = "agg_suit_4_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Tests whether aggregates of an earlier matrix, of at most eight nodes, suit this matrix.
+    SuitEight suit_eight(SuitArgs) = "agg_suit_8_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Prefix sums: sums the values of each part.
+    SumParts sum_parts(ScanArgs) = "agg_sum_parts_f64", |a| a.blocks(), BLOCK;
+    /// Prefix sums: scans the sums of the parts.
+    ScanParts scan_parts(ScanArgs) = "agg_scan_parts_f64", |_a| 1, BLOCK;
+    /// Prefix sums: scans the values within each part.
+    ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK;
+    /// Computes the memory for each coarse row: as many couplings as the rows of its aggregate have.
+    MakeRoom make_room(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
+    /// Computes the Galerkin matrix P^T S P.
+    SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
+    /// Stores the coarsest matrix as a dense matrix.
+    Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
+    /// Removes one unknown of each null vector from the dense matrix.
+    LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// Subtracts from each row of an inverse its mean over the row's null vector, and transposes.
+    TakeMeans take_means(NullArgs) = "take_means_f64", |a| a.n.max(1) as u32, BLOCK;
+    /// Executes a step of the inversion of a dense matrix.
+    InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;
+}
+
+/// Launches all steps of the inversion of an n x n matrix in the first of two buffers. The inverse is in the first
+/// element of `buffers` afterwards. `pivots`: memory for two blocks of pivots.
+pub fn invert(
+    stream: &Stream,
+    (buffers, diagonal, pivots, n): (&mut [Address; 2], Address, Address, usize),
+) -> Result<()> {
+    let n = n as i32;
+    for step in -1..(n + PIVOTS - 1) / PIVOTS {
+        let [from, to] = *buffers;
+        invert_step(stream, &InverseArgs { from, to, diagonal, pivots, n, step })?;
+        if step >= 0 {
+            buffers.reverse();
+        }
+    }
+    Ok(())
+}
+
+real_kernels! {
+    RealNumber from PLAIN.len(), in REAL:
+    /// Computes the lengths of the rows and a bound of the eigenvalues.
+    TakeLengths take_lengths(TakeArgs) = "agg_take_lengths", |a| blocks_of(a.c.rows, LANES);
+    /// Stores the matrix in the format of the cycle.
+    TakeRows take_rows(TakeArgs) = "agg_take_rows", |a| blocks_of(a.c.rows, LANES);
+    /// First half of the cycle on a level: smooths from zero and sums the residual over the aggregates.
+    Descend descend(DescendArgs) = "agg_descend",
+        |a| blocks_of(a.coarse.rows, if a.fine.lanes == 1 { u32::from(a.coarse.width) } else { WARP });
+    /// Second half of the cycle on a level: adds the coarse solution and smooths.
+    Ascend ascend(AscendArgs) = "agg_ascend", |a| blocks_of(a.k.rows, a.k.lanes);
+    /// Computes r minus a multiple of A c.
+    Subtract subtract(SubtractArgs) = "agg_subtract", |a| blocks_of(a.k.rows, a.k.lanes);
+    /// Rounds an inverse to the precision of the cycle.
+    Narrow narrow_inverse(NarrowArgs) = "agg_narrow", |a| row_blocks(a.count);
+    /// Solves the coarsest system with its inverse.
+    Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.k.rows, WARP);
+}
+
+/// Number of these kernels, which is the number of a family's first own kernel.
+pub(super) const COUNT: usize = PLAIN.len() + REAL.len();

@@ -1,0 +1,156 @@
+//! Macros that declare kernels and their argument structures, and the tile size.
+
+/// An address in device memory; 0: none.
+pub type Address = u64;
+
+/// Threads per tile and thread block, across and down (kernels/rrb/storage.cuh).
+pub const TILE: (u32, u32) = (32, 8);
+pub const THREADS: u32 = TILE.0 * TILE.1;
+
+/// Defines structures that kernels receive. build.rs translates them from kernels/.
+macro_rules! structures {
+    ($($(#[doc = $doc:literal])* $name:ident { $($field:ident: $type:ty),* })*) => {
+        $(
+        $(#[doc = $doc])*
+        #[repr(C)]
+        #[allow(dead_code, reason = "kernels have fields and structures that only they use")]
+        #[derive(Clone, Copy, Debug, bytemuck::AnyBitPattern)]
+        pub struct $name { $(pub $field: $type),* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                bytemuck::Zeroable::zeroed()
+            }
+        }
+
+        // SAFETY: `repr(C)`, and `AnyBitPattern` allows only fields that are numbers. Kernels read fields, never the
+        // padding between or after them. The driver copies all bytes, as it does for a C structure.
+        unsafe impl crate::cuda::driver::Argument for $name {}
+        )*
+    };
+}
+
+/// Defines structures without padding, for lists that the host sends and for array elements.
+macro_rules! entries {
+    ($($(#[doc = $doc:literal])* $name:ident { $($field:ident: $type:ty),* })*) => {
+        $(
+        $(#[doc = $doc])*
+        #[repr(C)]
+        #[allow(dead_code, reason = "kernels have fields and structures that only they use")]
+        #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+        pub struct $name { $(pub $field: $type),* }
+
+        impl Default for $name {
+            fn default() -> Self {
+                bytemuck::Zeroable::zeroed()
+            }
+        }
+        )*
+    };
+}
+
+/// Defines kernels with one number format, and a function per kernel that launches it. `$numbers` numbers the kernels
+/// from `$first` on, and `$list` lists them in this order. Each kernel has a number of blocks and threads per block.
+/// `or`: a second variant, for grids with uniform tiles. `shared`: bytes of dynamic shared memory. `behind`: whether
+/// the kernel may begin before the previous kernel ends.
+macro_rules! plain_kernels {
+    ($numbers:ident from $first:expr, in $list:ident:
+     $($(#[doc = $doc:literal])* $number:ident
+       $name:ident($arguments:ty $(, $extra:ident: $type:ty)*) = $symbol:literal, |$a:ident| $blocks:expr, $block:expr
+       $(, or $other:ident = $osymbol:literal in $og:expr)? $(, shared $bytes:expr)? $(, behind $behind:expr)?;)*) => {
+        enum $numbers { $($number, $($other,)?)* }
+
+        /// The kernels, in the order of their numbers.
+        pub(super) const $list: &[Kernel] =
+            &[$(Kernel::of::<$arguments>($symbol), $(Kernel::of::<$arguments>($osymbol),)?)*];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, $a: &$arguments $(, $extra: $type)*) -> Result<()> {
+            let kernel = $numbers::$number;
+            $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
+            let (kernel, name) = ($first + kernel as usize, concat!("kernel ", $symbol));
+            let (shared, behind) = (0 $(+ $bytes)?, false $(|| $behind)?);
+            // SAFETY: `$arguments` is the structure that the kernel takes. Its addresses are those of arrays allocated
+            // for the extents in it, or of the caller's arrays, whose size the caller has promised.
+            unsafe { stream.launch(kernel, $blocks, $block, shared, behind, $a, name) }
+        })*
+    };
+}
+
+/// Defines kernels with one variant for each of the three storage formats of M.
+macro_rules! format_kernels {
+    ($numbers:ident from $first:expr, in $list:ident:
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
+       |$a:ident, $s:ident| $blocks:expr, $block:expr $(, or $other:ident = $osymbol:literal in $og:expr)?;)*) => {
+        enum $numbers { $($number, $($other,)?)* }
+
+        /// The kernels, in the order of their numbers.
+        pub(super) const $list: &[Kernel] = &[
+            $(Kernel::of::<$arguments>(concat!($symbol, "_f64")),
+              Kernel::of::<$arguments>(concat!($symbol, "_f32")),
+              Kernel::of::<$arguments>(concat!($symbol, "_bf16")),
+              $(Kernel::of::<$arguments>(concat!($osymbol, "_f64")),
+                Kernel::of::<$arguments>(concat!($osymbol, "_f32")),
+                Kernel::of::<$arguments>(concat!($osymbol, "_bf16")),)?)*
+        ];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, $s: Storage, $a: &$arguments) -> Result<()> {
+            let kernel = $numbers::$number;
+            $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
+            let kernel = $first + 3 * kernel as usize + $s as usize;
+            // SAFETY: as in `plain_kernels`; the arrays were allocated for this format.
+            unsafe { stream.launch(kernel, $blocks, $block, 0, false, $a, concat!("kernel ", $symbol)) }
+        })*
+    };
+}
+
+/// Defines kernels with one variant in f64 and one in f32.
+macro_rules! real_kernels {
+    ($numbers:ident from $first:expr, in $list:ident:
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal,
+       |$a:ident| $blocks:expr $(, in $block:expr)?;)*) => {
+        enum $numbers { $($number,)* }
+
+        /// The kernels, in the order of their numbers.
+        pub(super) const $list: &[Kernel] = &[
+            $(Kernel::of::<$arguments>(concat!($symbol, "_f64")), Kernel::of::<$arguments>(concat!($symbol, "_f32")),)*
+        ];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, single: bool, $a: &$arguments) -> Result<()> {
+            let kernel = $first + 2 * $numbers::$number as usize + usize::from(single);
+            let block = [BLOCK $(, $block)?];
+            // SAFETY: as in `plain_kernels`; the arrays were allocated for these numbers.
+            unsafe { stream.launch(kernel, $blocks, block[block.len() - 1], 0, false, $a, concat!("kernel ", $symbol)) }
+        })*
+    };
+}
+
+/// Defines cooperative kernels in three formats. All their blocks are resident at the same time, so grid-wide barriers
+/// are possible.
+macro_rules! cooperative_kernels {
+    ($numbers:ident from $first:expr, in $list:ident:
+     $($(#[doc = $doc:literal])* $number:ident $name:ident($arguments:ty) = $symbol:literal;)*) => {
+        enum $numbers { $($number,)* }
+
+        /// The kernels, in the order of their numbers.
+        pub(super) const $list: &[Kernel] = &[
+            $(Kernel::of::<$arguments>(concat!($symbol, "_f64")),
+              Kernel::of::<$arguments>(concat!($symbol, "_f32")),
+              Kernel::of::<$arguments>(concat!($symbol, "_bf16")),)*
+        ];
+
+        $($(#[doc = $doc])*
+        pub fn $name(stream: &Stream, storage: Storage, together: Together, a: &$arguments) -> Result<()> {
+            let kernel = $first + 3 * $numbers::$number as usize + storage as usize;
+            // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_together`).
+            unsafe { stream.launch_together(kernel, together, (CLUSTER_THREADS, 1), a, concat!("kernel ", $symbol)) }
+        })*
+
+        /// Returns the numbers of the cooperative kernels in this format.
+        pub fn cooperative_kernels(storage: Storage) -> [usize; $list.len() / 3] {
+            [$($first + 3 * $numbers::$number as usize + storage as usize),*]
+        }
+    };
+}

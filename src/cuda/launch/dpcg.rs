@@ -1,0 +1,398 @@
+//! Kernels of `dpcg`: argument structures and launches. The files in kernels/dpcg describe the fields of the
+//! structures.
+
+use super::aggregation::{COUNT, Couplings};
+use super::declare::Address;
+use super::inverse::{MOST_UNKNOWNS, NullArgs};
+use crate::cuda::driver::{Device, Kernel, Stream, Together};
+use crate::error::Result;
+
+include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
+
+/// Threads of most blocks (kernels/dpcg/box.cuh).
+const CELL_THREADS: u32 = 256;
+const BLOCK: (u32, u32) = (CELL_THREADS, 1);
+/// Largest number of blocks of a launch.
+pub const MOST_CELL_BLOCKS: u32 = 528;
+/// Largest number of blocks of `slot_sums`: six for each of 132 multiprocessors (kernels/dpcg/labelled.cuh).
+const MOST_SLOT_BLOCKS: u32 = 792;
+/// Threads per block of the cycle below the finest grid (kernels/dpcg/vertex.cuh).
+pub const VERTEX_CYCLE_THREADS: u32 = 1024;
+/// Largest number of threads of a sweep's tile (kernels/dpcg/finest.cuh).
+const TILE_THREADS: u32 = 768;
+/// Points of a brick of the restriction in x, y and z (kernels/dpcg/finest.cuh).
+const BRICK: [i32; 3] = [16, 4, 4];
+/// Largest width of a tile in cells, so that a row of 128 cells has two tiles.
+const TILE_WIDTH: u32 = 64;
+/// Multiprocessors of an H100: blocks of a sweep that run at once, for the choice of tiles.
+const AT_ONCE: u32 = 132;
+
+/// Returns the blocks of a launch with one thread per cell.
+pub fn cell_blocks(count: i64) -> u32 {
+    (count.max(1) as u64).div_ceil(u64::from(CELL_THREADS)).min(u64::from(MOST_CELL_BLOCKS)) as u32
+}
+
+/// Cells of a chunk; the cells of a chunk with one label have one partial sum (kernels/dpcg/labelled.cuh).
+pub const CHUNK: i64 = 1024;
+/// Cells of a segment of a chunk.
+pub const SEGMENT: i64 = 16;
+/// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
+pub const MOST_VECTORS: u32 = 4096;
+
+/// Returns the blocks of a launch with one block per chunk of cells.
+fn chunk_blocks(cells: i64) -> u32 {
+    cell_blocks((cells.max(1) + CHUNK - 1) / CHUNK * i64::from(CELL_THREADS))
+}
+
+/// Returns the blocks of a launch over the slots of `cells` cells. All blocks are resident; fewer are launched if there
+/// are fewer chunks.
+fn slot_blocks(cells: i64) -> u32 {
+    (cells.max(1) as u64).div_ceil(CHUNK as u64).min(u64::from(MOST_SLOT_BLOCKS)) as u32
+}
+
+/// Returns the blocks of a launch with one warp per item.
+fn warp_blocks(count: u32) -> u32 {
+    cell_blocks(32 * i64::from(count))
+}
+
+/// Columns of a tile of the fused passes, in x and y.
+const FUSED_TILE: (u32, u32) = (32, 16);
+/// Largest number of blocks of the fused passes: one for each of 132 multiprocessors.
+const MOST_FUSED_BLOCKS: u32 = 132;
+
+/// Largest order of a Neumann series in the fused passes.
+pub const MOST_FUSED_ORDER: usize = 2;
+
+impl FusedArgs {
+    fn pieces(&self, chunk: u32) -> u64 {
+        let CellBox { nx, ny, nz, .. } = self.cells;
+        let across = (nx as u32).div_ceil(FUSED_TILE.0);
+        let down = (ny as u32).div_ceil(FUSED_TILE.1);
+        u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
+    }
+
+    /// Chooses the planes per piece that minimize the planes per block, including `beside` additional planes per piece.
+    pub fn in_pieces(mut self, beside: u32) -> Self {
+        let nz = self.cells.nz as u32;
+        let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + beside);
+        let chunks = (1..=nz.min(MOST_FUSED_BLOCKS)).map(|parts| nz.div_ceil(parts));
+        self.chunk = chunks.min_by_key(work).unwrap_or(nz) as i32;
+        self
+    }
+
+    fn blocks(&self) -> u32 {
+        self.pieces(self.chunk as u32).min(u64::from(MOST_FUSED_BLOCKS)) as u32
+    }
+
+    /// Returns the threads of a block: one per column of the tile and of `order` + 2 further rows and columns.
+    fn block(order: u32) -> (u32, u32) {
+        let beside = order + 2;
+        (((FUSED_TILE.0 + beside) * (FUSED_TILE.1 + beside)).next_multiple_of(32), 1)
+    }
+}
+
+impl CellFindings {
+    /// Returns the values before any inspection.
+    pub fn none() -> Self {
+        Self { smallest: [u64::MAX; 3], first_outward: u64::MAX, ..Self::default() }
+    }
+}
+
+/// Largest number of strong groups whose extents are stored (kernels/dpcg/survey.cuh).
+pub const MOST_GROUPS: usize = 1000;
+
+/// Use of a sum over all cells (kernels/dpcg/box.cuh).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// The sum is stored.
+    Kept = 0,
+    /// The sum is rho = <r, M^-1 r> of an iteration and updates the scalars.
+    Rho = 1,
+    /// The sum is sigma = <p, P A p> and ends the iteration.
+    LastSigma = 2,
+    /// The sum is <Z^T q, t> = <p, q> - <p, P A p> and ends the iteration.
+    LastPart = 3,
+}
+
+/// Terms of the sums over labelled cells: v, |v|, or 1 / v.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    Values = 0,
+    Magnitudes = 1,
+    Inverses = 2,
+}
+
+impl CellBox {
+    /// Returns the number of cells.
+    pub fn count(&self) -> i64 {
+        i64::from(self.nx) * i64::from(self.ny) * i64::from(self.nz)
+    }
+}
+
+impl SweepTiles {
+    /// Returns the tiles of a sweep that needs `halo` rows around a tile.
+    pub fn of(cells: CellBox, halo: u32) -> Self {
+        let [nx, ny, nz] = [cells.nx, cells.ny, cells.nz].map(|n| n as u32);
+        let share = |n: u32, most: u32| n.div_ceil(n.div_ceil(most));
+        let width = share(nx, TILE_WIDTH).next_multiple_of(2);
+        let pairs = width / 2 + 2;
+        let height = share(ny, TILE_THREADS / pairs - 2 * halo);
+        let (across, down) = (nx.div_ceil(width), ny.div_ceil(height));
+        // A tile is extended by three planes. The number of tiles in z minimizes the planes that a multiprocessor
+        // processes.
+        let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(AT_ONCE));
+        let cost = |deep: &u32| rounds(*deep) * u64::from(nz.div_ceil(*deep) + 3);
+        let deep = (1..=nz.min(AT_ONCE)).min_by_key(cost).unwrap_or(1);
+        let depth = nz.div_ceil(deep);
+        let count = across * down * nz.div_ceil(depth);
+        let rows = height + 2 * halo;
+        let [pairs, rows, width, height] = [pairs, rows, width, height].map(|n| n as i32);
+        let [depth, across, down, count] = [depth, across, down, count].map(|n| n as i32);
+        Self { pairs, rows, width, height, depth, across, down, count }
+    }
+
+    fn blocks(&self) -> u32 {
+        (self.count as u32).min(MOST_CELL_BLOCKS)
+    }
+
+    fn block(&self) -> (u32, u32) {
+        (((self.pairs * self.rows) as u32).next_multiple_of(32), 1)
+    }
+}
+
+impl Strides {
+    /// Returns the strides of the weights for a coarse grid, and the number of weights.
+    pub fn of(coarse: CellBox, coarsened: [bool; 3]) -> (Self, usize) {
+        let [x, y, z] = coarsened.map(|is| if is { 3 } else { 1 });
+        let (row, rows) = (i64::from(coarse.nx), x * y * z - 1);
+        let next = [1, rows * row, rows * row * i64::from(coarse.ny)];
+        (Self { of: [1, x, x * y].map(|digits| digits * row), next }, (rows * coarse.count()) as usize)
+    }
+}
+
+impl CoarseningArgs {
+    /// Returns the number of points in a plane of the coarse grid.
+    fn coarse_plane(&self) -> i64 {
+        i64::from(self.coarse.nx) * i64::from(self.coarse.ny)
+    }
+
+    /// Returns the number of cubes of a slab.
+    fn cubes(&self) -> i64 {
+        i64::from(self.cube_planes) * self.coarse_plane()
+    }
+}
+
+impl RestrictFinestArgs {
+    /// Returns the arguments that restrict the residual of the x with index `from`.
+    pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
+        let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
+        let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
+        Self { k: level, from, across, down, unused: 0, sum }
+    }
+
+    fn bricks(&self) -> u32 {
+        (self.across * self.down * ((self.k.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
+    }
+}
+
+plain_kernels! {
+    Number from COUNT, in PLAIN:
+    /// Computes A v.
+    CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes b - A v.
+    CellResidual cell_residual(CellProductArgs) = "dpcg_residual_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes <f a, f b>.
+    CellDot cell_dot(VectorArgs) = "dpcg_dot_f64", |a| cell_blocks(a.count), BLOCK;
+    /// Computes out += f a.
+    CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
+    /// Computes out = a + f out.
+    CellDirect cell_direct(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
+    /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. The digit is the order of
+    /// the Neumann series K; K = I for order 0.
+    Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
+    /// Forward pass with a Neumann series of order 1.
+    Descend1 descend_1(FusedArgs) = "dpcg_descend_1_f64", |a| a.blocks(), FusedArgs::block(1);
+    /// Forward pass with a Neumann series of order 2.
+    Descend2 descend_2(FusedArgs) = "dpcg_descend_2_f64", |a| a.blocks(), FusedArgs::block(2);
+    /// Backward pass: computes z = K^T v, x += alpha p, p = z + beta p and q = A p, with <p, q>.
+    Ascend0 ascend_0(FusedArgs) = "dpcg_ascend_0_f64", |a| a.blocks(), FusedArgs::block(0);
+    /// Backward pass with a Neumann series of order 1.
+    Ascend1 ascend_1(FusedArgs) = "dpcg_ascend_1_f64", |a| a.blocks(), FusedArgs::block(1);
+    /// Backward pass with a Neumann series of order 2.
+    Ascend2 ascend_2(FusedArgs) = "dpcg_ascend_2_f64", |a| a.blocks(), FusedArgs::block(2);
+    /// Computes r -= alpha q and <r, r>.
+    AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes x += alpha p and p = z + beta p in a loop.
+    CellAdvance cell_advance(VectorArgs) = "dpcg_advance_f64", |a| cell_blocks(a.count), BLOCK;
+    /// Computes D^-1 v.
+    OverCenter over_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes D^-1 (v - L from).
+    Lower lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes v - D^-1 L^T from.
+    Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Finds the largest magnitudes of the caller's arrays.
+    CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Copies the caller's matrix and tests its entries.
+    TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes row sums and strengths, and joins coupled cells within warps to runs.
+    LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Joins the runs to components and strong groups.
+    UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Replaces each parent by its root.
+    SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes the extents of strong groups.
+    GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Counts the groups that are hidden from coarse grids.
+    HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Counts, or lists, the components whose first cell is in each chunk.
+    ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
+        |a| chunk_blocks(a.cells.count()), BLOCK;
+    /// Stores the component of each cell.
+    CellComponentNumbers number_components(CellComponentArgs) = "dpcg_number_components_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Stores the number of each cell's singular component.
+    LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Finds the class of each cell.
+    ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Collects the classes from the hash table.
+    GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slots)), BLOCK;
+    /// Stores the region of each cell.
+    CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
+        |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
+    /// Copies the caller's array to a vector, times a factor.
+    CellLoad cell_load(CellTransferArgs) = "dpcg_load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Copies a vector to the caller's array, times a factor.
+    CellStore cell_store(CellTransferArgs) = "dpcg_store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes max |v|.
+    CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
+    /// Computes a power of two near max |v|.
+    CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
+    /// Counts, or lists, the slots of each chunk of cells and their items.
+    ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cells), BLOCK;
+    /// Computes exclusive prefix sums in place.
+    Scan scan(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK;
+    /// Sorts the slots by label.
+    SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
+    /// Sums the cells of each slot.
+    SlotSums slot_sums(LabelledArgs) = "dpcg_slot_sums_f64", |a| slot_blocks(a.of), BLOCK;
+    /// Sums the slots of each label.
+    LabelSums label_sums(LabelledArgs) = "dpcg_label_sums_f64",
+        |a| a.labels.count.clamp(1, MOST_CELL_BLOCKS), BLOCK;
+    /// Subtracts the mean of each label from v.
+    CellShift cell_shift(LabelledArgs) = "dpcg_shift_f64", |a| cell_blocks(a.of), BLOCK;
+    /// Stores the means.
+    CellKeepMeans cell_keep_means(LabelledArgs) = "dpcg_keep_means_f64",
+        |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
+    /// Sums the couplings between regions exactly.
+    AddCouplings add_couplings(GalerkinArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Rounds these sums to E.
+    TakeCoarseMatrix take_coarse_matrix(GalerkinArgs) = "dpcg_take_coarse_matrix_f64",
+        |a| warp_blocks(a.n as u32), BLOCK;
+    /// Computes the shift c of each null vector.
+    FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
+    /// Finds the largest entries of an inverse and of its matrix.
+    FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
+        |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;
+    /// Stores the matrix of the coarsest grid of vertex coarsening densely, from conductances in f64.
+    SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// As `spread_coarsest`, from conductances in f32.
+    SpreadCoarsestShort spread_coarsest_short(CoarsestArgs) = "dpcg_spread_coarsest_f32", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// Stores the matrix of the coarsest grid of cell coarsening densely, from couplings in f64.
+    SpreadCells spread_cells(CoarsestArgs) = "dpcg_spread_cells_f64", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// As `spread_cells`, from couplings in f32.
+    SpreadCellsShort spread_cells_short(CoarsestArgs) = "dpcg_spread_cells_f32", |_a| 1, (MOST_UNKNOWNS, 1);
+    /// Multiplies a vector in f64 by a dense inverse.
+    Dense dense(DenseArgs) = "dpcg_dense_f64", |a| warp_blocks(a.n as u32), BLOCK;
+    /// Multiplies a vector in f32 by a dense inverse.
+    DenseShort dense_short(DenseArgs) = "dpcg_dense_f32", |a| warp_blocks(a.n as u32), BLOCK;
+    /// Computes v = v - A Z t.
+    SubtractDeflated subtract_deflated(DeflatedArgs) = "dpcg_subtract_deflated_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes v = v + Z t.
+    AddDeflated add_deflated(DeflatedArgs) = "dpcg_add_deflated_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Restricts a residual of the caller's grid to the first coarse grid in f32.
+    RestrictCellsTo restrict_cells_to(PairArgs) = "dpcg_restrict_cells_to_f32",
+        |a| cell_blocks(a.coarse.count()), BLOCK;
+    /// Interpolates a solution in f32 to the caller's grid.
+    InterpolateCellsFrom interpolate_cells_from(PairArgs) = "dpcg_interpolate_cells_from_f32",
+        |a| cell_blocks(a.fine.cells.count()), BLOCK;
+    /// Computes row sums and the strengths of the directions on the caller's grid.
+    LookAtFinest look_at_finest(CellGridArgs) = "dpcg_look_at_finest_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Computes the first coarse matrix, in f32.
+    CoarsenCellsTo coarsen_cells_to(CellGridArgs) = "dpcg_coarsen_cells_to_f32",
+        |a| cell_blocks(a.coarse.count()), BLOCK;
+    /// Computes couplings and row sums for aggregation.
+    CellCouplings cell_couplings(CellCouplingsArgs) = "dpcg_agg_couplings_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
+}
+
+real_kernels! {
+    RealNumber from COUNT + PLAIN.len(), in REAL:
+    /// Gauss-Seidel sweep on the finest grid from x = 0.
+    FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
+    /// Sweep from the stored x.
+    Sweep sweep_finest(FinestSweepArgs) = "dpcg_sweep", |a| a.tiles.blocks(), in a.tiles.block();
+    /// Sweep from x plus the interpolated coarse solution.
+    Corrected sweep_corrected(FinestSweepArgs) = "dpcg_sweep_corrected", |a| a.tiles.blocks(), in a.tiles.block();
+    /// Last sweep from the stored x, which writes z.
+    LastSweep last_sweep(FinestSweepArgs) = "dpcg_last_sweep", |a| a.tiles.blocks(), in a.tiles.block();
+    /// Last sweep from x plus the interpolated coarse solution, which writes z.
+    LastCorrected last_sweep_corrected(FinestSweepArgs) = "dpcg_last_sweep_corrected",
+        |a| a.tiles.blocks(), in a.tiles.block();
+    /// Restricts the residual of the finest grid to the next grid.
+    RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
+    /// Executes a step of the cycle below the finest grid.
+    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| AT_ONCE, in (VERTEX_CYCLE_THREADS, 1);
+    /// Computes row sums and the smoother of the finest grid; in single precision also conductances.
+    TakeConductances take_conductances(CoarseningArgs) = "dpcg_take_conductances", |a| cell_blocks(a.fine.count());
+    /// Computes the strengths of the directions on the finest grid.
+    FinestStrengths finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
+    /// Computes the strengths of the directions on a coarse grid.
+    Strengths strengths(CoarseningArgs) = "dpcg_strengths", |a| cell_blocks(a.fine.count());
+    /// Computes interpolation weights from the finest grid.
+    FinestWeights finest_weights(CoarseningArgs) = "dpcg_finest_weights", |a| cell_blocks(3 * a.coarse.count());
+    /// Computes interpolation weights from a coarse grid.
+    Weights weights(CoarseningArgs) = "dpcg_weights", |a| cell_blocks(3 * a.coarse.count());
+    /// Computes P^T A P in the cubes of a slab, from the finest grid.
+    FinestProduct finest_product(CoarseningArgs) = "dpcg_finest_product", |a| cell_blocks(a.cubes());
+    /// Computes P^T A P in the cubes of a slab, from a coarse grid.
+    Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cubes());
+    /// Sums the cubes to the coarse matrix, and computes its smoother.
+    TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse",
+        |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
+    /// Executes a Gauss-Seidel half-sweep for the cells of one colour.
+    RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
+    /// Restricts the residual to the next grid.
+    RestrictCells restrict_cells(PairArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
+    /// Adds the interpolated solution of the next grid.
+    InterpolateCells interpolate_cells(PairArgs) = "dpcg_interpolate_cells", |a| cell_blocks(a.fine.cells.count());
+    /// Computes the matrix of the next grid.
+    CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
+    /// Computes the centers of a grid and the strengths of its directions.
+    LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
+    /// Copies a vector to the cycle of aggregation.
+    TakeCells take_cells(CellCycleArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
+    /// Copies a vector from the cycle of aggregation.
+    GiveCells give_cells(CellCycleArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
+}
+
+/// Returns the number of the cooperative kernel of the cycle below the finest grid.
+fn vertex_cycle_kernel(single: bool) -> usize {
+    COUNT + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
+}
+
+/// Returns the launch shape of this kernel. `blocks` is 0 if the device does not support cooperative launches.
+pub fn vertex_cycle_together(device: &Device, single: bool) -> Result<Together> {
+    let blocks = device.together(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
+    Ok(Together { blocks, cluster: 1, shared: 0, further: 0 })
+}
+
+/// Launches the whole cycle below the finest grid.
+pub fn vertex_cycle(stream: &Stream, single: bool, together: Together, a: &VertexCycleArgs) -> Result<()> {
+    // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_together`).
+    unsafe {
+        stream.launch_together(vertex_cycle_kernel(single), together, (VERTEX_CYCLE_THREADS, 1), a, "kernel dpcg_cycle")
+    }
+}

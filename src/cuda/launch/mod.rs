@@ -1,0 +1,50 @@
+//! Launches of the kernels, by family. Each kernel has an argument structure, as in kernels/, and a function that
+//! launches it. Argument order and launch shape are fixed here and nowhere else; array lengths are fixed where the
+//! arrays are allocated. The files in kernels/ describe the fields of the structures.
+
+use crate::cuda::driver::Module;
+
+#[macro_use]
+mod declare;
+mod aggregated;
+pub mod aggregation;
+mod dpcg;
+mod inverse;
+mod rrb;
+mod smoother;
+
+pub use aggregated::*;
+pub use declare::{Address, TILE};
+pub use dpcg::*;
+pub use inverse::{MOST_UNKNOWNS, NullArgs, PIVOTS};
+pub use rrb::*;
+pub use smoother::*;
+
+/// The kernels of `dpcg`.
+pub static DPCG: Module = Module {
+    image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
+    family: "dpcg",
+    oldest: 0,
+    shared: &[aggregation::PLAIN, aggregation::REAL],
+    kernels: &[dpcg::PLAIN, dpcg::REAL],
+};
+/// The kernels of `rrb` for one device.
+pub static RRB: Module = ON_ONE;
+const ON_ONE: Module = Module {
+    image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
+    family: "rrb",
+    oldest: 0,
+    shared: &[aggregation::PLAIN, aggregation::REAL],
+    kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, aggregated::AGGREGATED, aggregated::AGGREGATED_REAL],
+};
+/// The kernels of `rrb` for grids whose rows are distributed among several devices (kernels/rrb/divided.cuh).
+pub static RRB_DIVIDED: Module =
+    Module { image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb_divided.fatbin")), oldest: 8, ..ON_ONE };
+/// The kernels of `smoother`.
+pub static SMOOTHER: Module = Module {
+    image: include_bytes!(concat!(env!("OUT_DIR"), "/smoother.fatbin")),
+    family: "smoother",
+    oldest: 0,
+    shared: &[],
+    kernels: &[smoother::PLAIN],
+};

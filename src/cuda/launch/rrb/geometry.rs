@@ -1,0 +1,108 @@
+//! Geometry of grids as kernels receive it (kernels/rrb/storage.cuh).
+
+use super::structures::Geometry;
+use crate::cuda::driver::Blocks;
+use crate::cuda::launch::TILE;
+
+/// Number of (I, J) per direction in a patch (kernels/rrb/storage.cuh).
+const PATCH: u32 = 8;
+/// Largest number of blocks of a launch. Constant, so that sums have the same order on all devices.
+pub const MOST_BLOCKS: u32 = 528;
+
+/// Number of parts of a distributed grid (kernels/rrb/divided.cuh).
+pub const PARTS: usize = 8;
+/// Parts begin at multiples of this number of rows.
+pub const PART_ROWS: usize = 16;
+
+impl Geometry {
+    /// Returns the numbers of tiles and of patches (kernels/rrb/uniform.cuh).
+    pub fn tiles_and_patches(&self) -> (usize, usize) {
+        let of = |columns: u32, rows: u32| {
+            (self.cx as u32).div_ceil(columns) as usize * (self.cy as u32).div_ceil(rows) as usize
+        };
+        (of(TILE.0, TILE.1), of(PATCH, PATCH))
+    }
+
+    /// Returns the blocks of a launch over all (I, J).
+    pub fn blocks(&self) -> Blocks {
+        self.on_all(tiles(self.cx as usize, self.cy as usize))
+    }
+
+    /// Returns the blocks of a launch over the caller's rows.
+    pub fn blocks_by_rows(&self) -> Blocks {
+        self.on_all(tiles(self.nx as usize, self.ny as usize))
+    }
+
+    /// Returns `count` blocks, on each device if the grid is distributed.
+    pub fn on_all(&self, count: u32) -> Blocks {
+        Blocks { count, divided: self.is_divided() }
+    }
+
+    /// Returns the number of parts of a sum. Each block of a launch computes one value per part.
+    pub fn parts(&self) -> usize {
+        if self.is_divided() { PARTS } else { 1 }
+    }
+
+    /// Returns whether the rows are distributed.
+    pub fn is_divided(&self) -> bool {
+        self.part_rows != 0
+    }
+
+    /// Returns the first row of a part. Part 4 of 8 begins in the middle.
+    pub fn first_row(&self, part: usize) -> usize {
+        let pieces = (self.cy as usize).div_ceil(PART_ROWS);
+        let (middle, away) = (pieces / 2, part.abs_diff(PARTS / 2) * self.part_rows as usize / PART_ROWS);
+        match part {
+            0 => 0,
+            _ if part >= PARTS => self.cy as usize,
+            _ if part < PARTS / 2 => middle.saturating_sub(away) * PART_ROWS,
+            _ => (middle + away).min(pieces.saturating_sub(1)) * PART_ROWS,
+        }
+    }
+
+    /// Returns the geometry for kernels that one device executes for all rows.
+    pub fn whole(self) -> Self {
+        Self { part_rows: 0, ..self }
+    }
+
+    /// Returns the number of tiles with `rows` rows.
+    fn big_tiles(&self, rows: i32) -> usize {
+        (self.cx as usize).div_ceil(TILE.0 as usize) * (self.cy as usize).div_ceil(rows as usize)
+    }
+
+    /// Returns the tile height of the backward half on the first grid, which computes the values around a tile twice
+    /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). If a block has more than two tiles
+    /// of 16 rows, the height is 16.
+    pub fn big_rows(&self) -> i32 {
+        if self.is_divided() {
+            return BIG_ROWS[0];
+        }
+        let rounds = |rows| self.big_tiles(rows).div_ceil(MOST_BLOCKS as usize);
+        let time = |rows: i32| rounds(rows) * (rows as usize + 2);
+        let best = BIG_ROWS.into_iter().min_by_key(|rows| time(*rows)).unwrap_or(BIG_ROWS[0]);
+        if rounds(BIG_ROWS[0]) > 2 { BIG_ROWS[0] } else { best }
+    }
+
+    /// Returns the tile height of the forward half on the first grid. The forward half begins with the tiles at which
+    /// the backward half ended. Both halves use the same height if a block has at most 8 tiles. Otherwise, the forward
+    /// half uses the height of a standard tile.
+    pub fn big_rows_down(&self) -> i32 {
+        let rows = self.big_rows();
+        let few = self.big_tiles(rows) <= 8 * MOST_BLOCKS as usize;
+        if few { rows } else { TILE.1 as i32 }
+    }
+
+    /// Returns the blocks of a launch over tiles with `rows` rows.
+    pub fn first_blocks(&self, rows: i32) -> Blocks {
+        self.on_all(self.big_tiles(rows).clamp(1, MOST_BLOCKS as usize) as u32)
+    }
+}
+
+/// Available tile heights; the first one is used on large grids.
+const BIG_ROWS: [i32; 3] = [16, 8, 24];
+
+/// Returns the blocks of a launch over nx x ny values.
+pub fn tiles(nx: usize, ny: usize) -> u32 {
+    let tiles = nx.div_ceil(TILE.0 as usize) * ny.div_ceil(TILE.1 as usize);
+    tiles.clamp(1, MOST_BLOCKS as usize) as u32
+}

@@ -1,0 +1,221 @@
+//! Launches of the kernels of `rrb`. The submodules have the argument structures.
+
+use super::aggregation::COUNT;
+use super::declare::{THREADS, TILE};
+use crate::cuda::driver::{Blocks, Device, Kernel, Stream, Together};
+use crate::error::Result;
+use crate::rrb::anisotropy::{WINDOW, WINDOWS};
+use crate::rrb::storage::Storage;
+
+mod cycle;
+mod geometry;
+mod setup;
+mod solve;
+mod structures;
+
+pub use cycle::*;
+pub use geometry::*;
+pub use setup::*;
+pub use solve::*;
+pub use structures::*;
+
+/// Threads of a kernel over all (I, J) of a grid.
+const OVER_AREA: (u32, u32) = TILE;
+/// Rows of the coarsest system's inverse per block; one warp per row.
+const PRODUCT_ROWS: u32 = THREADS / 32;
+/// Threads per block of a sweep.
+pub const SWEEP_THREADS: u32 = 320;
+/// Threads per block of cooperative kernels.
+pub const CLUSTER_THREADS: u32 = 512;
+/// Bytes of shared memory for the grids of the first cluster, on devices with 227 kB and with 99 kB per block. Kernels
+/// use 30 kB more.
+pub const CLUSTER_BYTES: [u32; 2] = [200_704, 69_632];
+/// Threads of a block that processes a line of the coarsest system (kernels/rrb/remainder.cuh).
+const LINE_THREADS: u32 = (LINE * LINE) as u32;
+
+plain_kernels! {
+    Number from COUNT, in PLAIN:
+    /// Copies A from the caller's arrays and inspects it.
+    Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
+    /// Computes the row sums.
+    Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Computes the anisotropy of windows of the grid.
+    Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
+    /// Finds the tiles of a grid, and the patches of the next grid, whose rows are equal.
+    Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
+    /// Finds the components within tiles.
+    TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Joins components across tile boundaries.
+    JoinComponents join_components(ComponentArgs) = "rrb_join_components_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Counts the components.
+    CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Copies the couplings that M starts from.
+    StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Eliminates the red nodes (odd level).
+    EliminateReds eliminate_reds(LevelArgs) = "rrb_eliminate_reds_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Computes the skew stencil that the odd level leaves.
+    FormSkew form_skew(LevelArgs) = "rrb_form_skew_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Eliminates the black nodes that are not in the next grid (even level).
+    EliminateDropped eliminate_dropped(LevelArgs) = "rrb_eliminate_dropped_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Computes the matrix of the next grid.
+    FormCoarse form_coarse(CoarseArgs) = "rrb_form_coarse_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Computes the diagonal of S1.
+    SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Eliminates every second remaining line of the coarsest system.
+    EliminateLines eliminate_lines(LinesArgs) = "rrb_eliminate_lines_f64", |a| a.gone(), (LINE_THREADS, 1);
+    /// Computes the rows of the inverse for the lines of a step.
+    InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64",
+        |a| a.gone() * (a.gone() + a.stayed()), (LINE_THREADS, 1);
+    /// Multiplies by the inverse of the coarsest system, in f64.
+    Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    /// Multiplies by the inverse of the coarsest system, in f32.
+    RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32",
+        |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    /// Multiplies f32 vectors by the f64 inverse of the coarsest system.
+    RemainderWide remainder_wide(RemainderArgs) = "rrb_remainder_wide_f32",
+        |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    /// Computes q = S1 p and sigma = <p, q>, unfused.
+    MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
+    /// Computes r = b - S1 x and <r, r>.
+    ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
+    /// Finds the largest magnitudes of the caller's arrays and their first non-finite entry, and <b, b>.
+    Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tiles(a.nx as usize, a.rows as usize), OVER_AREA;
+    /// Copies a caller's array to the storage by colour, times a factor.
+    Load load(TransferArgs) = "rrb_load_f64", |a| a.g.blocks_by_rows(), OVER_AREA;
+    /// Copies x to the caller's array, times a factor.
+    Store store(TransferArgs) = "rrb_store_f64", |a| a.g.blocks_by_rows(), OVER_AREA;
+    /// Computes max |v|.
+    Largest largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Computes <a, b> with both vectors in f64.
+    Dot dot(DotArgs) = "rrb_dot_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Computes <a, b> with b in f32.
+    DotShort dot_short(DotArgs) = "rrb_dot_f32", |a| a.g.blocks(), OVER_AREA;
+    /// Computes target += factor source; in the loop r -= alpha q and <r, r>.
+    AddScaled add_scaled(UpdateArgs) = "rrb_add_scaled_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Computes x += alpha p and p = z + beta p, with z in f64.
+    Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Computes x += alpha p and p = z + beta p, with z in f32.
+    AdvanceShort advance_short(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), OVER_AREA;
+    /// Computes target = source / unit + factor target, with the source in f64.
+    Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Computes target = source / unit + factor target, with the source in f32.
+    DirectionShort direction_short(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), OVER_AREA;
+    /// Rounds an f64 vector to f32.
+    Narrow narrow(UpdateArgs) = "rrb_narrow_f32", |a| a.g.blocks(), OVER_AREA;
+    /// Computes A v.
+    Multiply multiply(ProductArgs) = "rrb_multiply_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Computes b - A v and its squared norm.
+    Residual residual(ProductArgs) = "rrb_residual_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Computes b = b - A v in place.
+    RhsToResidual rhs_to_residual(ProductArgs) = "rrb_rhs_to_residual_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Eliminates red nodes from b: b1 = b_b - A_br D_r^-1 b_r.
+    Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Computes red values of x: x_r = D_r^-1 (b_r - A_rb x_b).
+    BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
+    /// Start of a solve: inspects b and x, stores both by colour, and computes b1 and r of S1 and ||b - A x||_2^2.
+    Begin begin(EndArgs) = "rrb_begin_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+        or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
+    /// Computes ||b - A x||_2^2 on all nodes.
+    WholeResidual whole_residual(EndArgs) = "rrb_whole_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    /// Computes r = b - A x on all nodes, stores its elimination r1 for S1, and computes <r_r, D_r^-1 r_r> of red
+    /// nodes.
+    EliminatedResidual eliminated_residual(EndArgs) = "rrb_eliminated_residual_f64", |a| end_blocks(&a.k.g), OVER_AREA;
+    /// Computes red values of x and ||b - A x||_2^2.
+    Finish finish(EndArgs) = "rrb_finish_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+        or FinishUniform = "rrb_finish_uniform_f64" in a.k.g;
+    /// Computes red values of x, and r of S1 as `eliminated_residual` does.
+    FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
+        or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
+    /// Stores the caller's x if the solve ends here.
+    Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
+    /// Writes the scalars to host memory.
+    Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
+    /// Decides after a start whether the loop begins, and sets its stopping test.
+    SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
+    /// Synchronizes the devices that share grids.
+    Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
+    /// Sums the runs of a vector in f64.
+    RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
+    /// Sums the runs of a vector in f32.
+    RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);
+    /// Computes mean^2 sum_i 1 / center_i for each run.
+    ConstantSquares constant_squares(ProjectionArgs) = "rrb_constant_squares_f64",
+        |a| run_blocks(a.count), (THREADS, 1);
+    /// Computes the means of components; `count` is the number of components.
+    ComponentMeans component_means(ProjectionArgs) = "rrb_component_means_f64", |a| a.count as u32, (THREADS, 1);
+    /// Shifts the runs of a vector in f64 by the means.
+    ShiftRuns shift_runs(ProjectionArgs) = "rrb_shift_runs_f64", |a| run_blocks(a.count), (THREADS, 1);
+    /// Shifts the runs of a vector in f32 by the means.
+    ShiftRunsShort shift_runs_short(ProjectionArgs) = "rrb_shift_runs_f32", |a| run_blocks(a.count), (THREADS, 1);
+    /// Stores the means; `count` is the number of components.
+    KeepMeans keep_means(ProjectionArgs) = "rrb_keep_means_f64",
+        |a| (a.count as u32).div_ceil(THREADS).min(MOST_BLOCKS), (THREADS, 1);
+}
+
+format_kernels! {
+    Formatted from COUNT + PLAIN.len(), in IN_FORMATS:
+    /// Forward half on a grid.
+    Descend descend(StepArgs) = "rrb_descend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1),
+        or DescendUniform = "rrb_descend_uniform" in a.k.g;
+    /// Backward half on a grid.
+    Ascend ascend(StepArgs) = "rrb_ascend", |a, s| sweep_blocks(&a.k.g, a.beside, s), (SWEEP_THREADS, 1),
+        or AscendUniform = "rrb_ascend_uniform" in a.k.g;
+    /// A step of the inner iteration on a recursion grid.
+    Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
+    /// Computes an inner product on a recursion grid.
+    InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
+    /// Stores a vector with all frequencies.
+    Draw draw(StepArgs) = "rrb_draw", |a, _s| a.k.g.blocks(), OVER_AREA;
+    /// Forward half on the first grid of S1, with r -= alpha q in the loop.
+    DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA,
+        or DescendFirstUniform = "rrb_descend_first_uniform" in a.v.g;
+    /// Backward half on the first grid of S1, to z.
+    AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
+    /// Backward half on the first grid of S1, to p, with x where it is due, q = S1 p and sigma.
+    AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA,
+        or AdvanceFirstUniform = "rrb_advance_first_uniform" in a.v.g;
+}
+
+cooperative_kernels! {
+    Cooperative from COUNT + PLAIN.len() + IN_FORMATS.len(), in COOPERATIVE:
+    /// Executes several steps on small grids.
+    Cycle cycle(CycleArgs) = "rrb_cycle";
+    /// Executes the whole iteration of a small problem.
+    Solve solve(SolveArgs) = "rrb_solve";
+}
+
+/// Number of kernels before those of aggregated.rs.
+pub(super) const AFTER: usize = COUNT + PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
+
+/// Returns whether the device allows cooperative kernels of a format so many bytes of shared memory.
+pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
+    cooperative_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
+}
+
+/// Returns the blocks of a sweep. With 132 multiprocessors, three blocks each are resident in f64, and four in other
+/// formats. At most this number is launched, so that no block waits for another to end.
+pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> Blocks {
+    let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
+    g.on_all((g.blocks().count + beside as u32).min(most))
+}
+
+/// Returns the number of blocks with which each warp computes one piece of x += alpha p (kernels/rrb/fused.cuh,
+/// `advance_x`).
+pub fn blocks_of_x(g: &Geometry) -> u32 {
+    ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)
+}
+
+/// Returns the blocks of the start and of the end of a solve: three per multiprocessor.
+fn end_blocks(g: &Geometry) -> Blocks {
+    g.on_all(g.blocks().count.min(MOST_BLOCKS / 4 * 3))
+}
+
+/// Returns the blocks of the product with the coarsest system's inverse. Each block has one partial sum.
+pub fn remainder_blocks(n: usize) -> u32 {
+    (n as u32).div_ceil(PRODUCT_ROWS)
+}
+
+/// Returns the blocks of a launch with one warp per run.
+fn run_blocks(count: i32) -> u32 {
+    (count as u32).div_ceil(THREADS / 32).clamp(1, MOST_BLOCKS)
+}

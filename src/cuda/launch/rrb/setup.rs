@@ -1,0 +1,70 @@
+//! Argument structures of the kernels of the factorization, and their findings.
+
+use super::structures::{Findings, Format, LinesArgs, MOST_LEFT, UniformArgs};
+use crate::rrb::anisotropy::WINDOWS;
+use crate::rrb::storage::Storage;
+
+/// Largest number of nodes of a line of the coarsest system (kernels/rrb/remainder.cuh).
+pub const LINE: usize = 32;
+
+impl Findings {
+    /// Values before any inspection.
+    pub const NONE: Self = Self {
+        not_finite: u64::MAX,
+        bad_center: u64::MAX,
+        positive: 0,
+        center_max: 0,
+        center_min: u64::MAX,
+        coupling_max: 0,
+        uncoupled: 0,
+        outward: [0; 4],
+        first_outward: u64::MAX,
+        excess: 0,
+        bad_pivot: u64::MAX,
+        components: 0,
+        regular_components: 0,
+        remainder_inverse: 0,
+        remainder_pivot: 0,
+        uniform: [0; MOST_LEFT],
+        coupling: [0; MOST_LEFT],
+        window: [1.0; WINDOWS * WINDOWS],
+    };
+
+    /// Resets the findings of a factorization, but keeps those of the matrix.
+    pub fn forget_factorization(&mut self) {
+        self.bad_pivot = Self::NONE.bad_pivot;
+        (self.remainder_inverse, self.remainder_pivot) = (0, 0);
+        (self.uniform, self.coupling) = (Self::NONE.uniform, Self::NONE.coupling);
+    }
+}
+
+impl Format {
+    pub fn new(storage: Storage, unit: f64) -> Self {
+        Self { unit, per_unit: unit.recip(), storage: storage as i32 }
+    }
+}
+
+impl UniformArgs {
+    pub(super) fn threads(&self) -> usize {
+        let patches = if self.next_same == 0 { 0 } else { self.next.tiles_and_patches().1 };
+        self.g.tiles_and_patches().0.max(patches)
+    }
+}
+
+impl LinesArgs {
+    /// Returns the number of lines. A line consists of as many rows along the shorter side as `LINE` nodes allow.
+    pub fn lines(&self) -> i32 {
+        let row = self.nx.min(self.ny);
+        (self.n as u32).div_ceil((LINE as i32 / row * row) as u32) as i32
+    }
+
+    /// Returns the number of lines that this step eliminates.
+    pub(super) fn gone(&self) -> u32 {
+        ((self.lines() + self.step) / (2 * self.step)) as u32
+    }
+
+    /// Returns the number of lines that remain after this step.
+    pub(super) fn stayed(&self) -> u32 {
+        (self.lines() / (2 * self.step)) as u32
+    }
+}

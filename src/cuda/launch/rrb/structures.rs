@@ -1,0 +1,14 @@
+//! The structures that the kernels of kernels/rrb receive, translated by build.rs from the CUDA headers.
+
+use crate::cuda::launch::Address;
+use crate::cuda::launch::aggregation::Couplings;
+use crate::rrb::anisotropy::WINDOWS;
+
+/// Largest number of grids of one cooperative kernel.
+pub const MOST_GRIDS: usize = 10;
+/// Largest number of grids that are tested for weak remaining couplings and for tiles with equal rows.
+pub const MOST_LEFT: usize = 16;
+/// Number of entries in the ring buffer of iterations; the loop pauses when the buffer is full.
+pub const RING: usize = 1024;
+
+include!(concat!(env!("OUT_DIR"), "/rrb.rs"));

@@ -1,0 +1,73 @@
+//! Kernels of the block smoothers (docs/theory/smoother.md): argument structures and launches.
+
+use super::declare::{Address, THREADS};
+use crate::cuda::driver::{Device, Kernel, Stream};
+use crate::error::Result;
+
+include!(concat!(env!("OUT_DIR"), "/smoother.rs"));
+
+/// Threads of a tile of blocks, or of a box of ghost cells (kernels/smoother/smoother.cu).
+const TILE_THREADS: u32 = 64;
+/// Blocks of 8^3 cells that a thread block multiplies by the dense inverse at once.
+const COLUMNS: u32 = 32;
+/// Threads of a thread block of the product.
+const DENSE_THREADS: u32 = 384;
+/// Shared memory in bytes: four steps of eight columns of the inverse and of the right-hand sides, and 40 results for
+/// each thread that multiplies.
+const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
+/// Thread blocks of a cluster, which share the columns that they load.
+const CLUSTER: u32 = 2;
+
+/// Launch parameters of block relaxation.
+#[derive(Clone, Copy, Debug)]
+pub struct RelaxLaunch {
+    /// Whether the kernel may begin before the previous kernel ends.
+    pub behind: bool,
+    /// Number of multiprocessors.
+    pub processors: u32,
+}
+
+plain_kernels! {
+    Number from 0, in PLAIN:
+    /// Relaxes blocks of 8^3 cells with a 7-point stencil.
+    RelaxCubes relax_cubes(RelaxArgs, how: RelaxLaunch) = "smoother_relax_cubes_f64",
+        |a| a.count, (TILE_THREADS, 1), behind how.behind;
+    /// Relaxes blocks of any size with a 7-point stencil.
+    Relax7 relax_7(RelaxArgs, how: RelaxLaunch) = "smoother_relax_7_f64",
+        |a| a.count, (TILE_THREADS, 1), behind how.behind;
+    /// Relaxes blocks of any size with a 27-point stencil.
+    Relax27 relax_27(RelaxArgs, how: RelaxLaunch) = "smoother_relax_27_f64",
+        |a| a.count, (TILE_THREADS, 1), behind how.behind;
+    /// Relaxes blocks of 8^3 cells with dense inverses.
+    RelaxDense relax_dense(RelaxArgs, how: RelaxLaunch) = "smoother_relax_dense_f64",
+        |a| dense_blocks(a, how), (DENSE_THREADS, 1), shared DENSE_BYTES, behind how.behind;
+    /// Copies ghost cells from other patches.
+    Exchange exchange(ExchangeArgs, count: u32, behind: bool) = "smoother_exchange_f64",
+        |_a| count, (TILE_THREADS, 1), behind behind;
+    /// Copies one array u to the other.
+    CopyPatches copy_patches(BlockCopyArgs, count: u32) = "smoother_copy_f64", |_a| count, (THREADS, 1);
+    /// Finds values that are not finite.
+    InspectPatches inspect_patches(LookArgs, count: u32) = "smoother_inspect_f64", |_a| count, (TILE_THREADS, 1);
+    /// Computes r = f - A u and its squared norms per tile.
+    ResidualPatches residual_patches(LookArgs, count: u32) = "smoother_residual_f64", |_a| count, (TILE_THREADS, 1);
+    /// Sums the squared norms.
+    NormPatches norm_patches(NormArgs) = "smoother_norm_f64", |_a| 1, (THREADS, 1);
+}
+
+/// Lowest architecture for which `relax_dense` has code, since it needs clusters and bulk copies. For older
+/// architectures its code is empty.
+const DENSE_ARCHITECTURE: i32 = 90;
+
+/// Returns whether the device has the shared memory of `relax_dense`, and the library has code for it. A library
+/// compiled only for older devices (`RRBSOLVER_CUDA_ARCHITECTURES=80`) runs on newer ones without this kernel.
+pub fn allow_dense(device: &Device) -> bool {
+    let kernel = Number::RelaxDense as usize;
+    device.architecture(kernel) >= DENSE_ARCHITECTURE && device.allow_shared(kernel, DENSE_BYTES)
+}
+
+/// Returns the number of thread blocks of the dense product, in whole clusters. All are resident, and each computes
+/// equally many groups of right-hand sides.
+fn dense_blocks(a: &RelaxArgs, how: RelaxLaunch) -> u32 {
+    let (groups, most) = (a.count.div_ceil(COLUMNS), (how.processors / CLUSTER * CLUSTER).max(CLUSTER));
+    groups.div_ceil(groups.div_ceil(most).max(1)).next_multiple_of(CLUSTER)
+}

@@ -1,0 +1,17 @@
+//! The CUDA backend, with one folder per family.
+//!
+//! - `driver`: calls of the CUDA driver.
+//! - `launch`: launches of the kernels in kernels/, which are compiled ahead of time into the library.
+//! - `aggregation`: the aggregation multigrid cycle of all families.
+//! - `staging`: copies of host arrays.
+//! - `session`: the device, stream and copies that belong to a handle of any family.
+//! - `call`: the caller's arrays in one call.
+//! - `looped`: the PCG loop.
+
+pub mod call;
+pub mod driver;
+pub mod launch;
+pub mod looped;
+pub mod plan;
+pub mod session;
+pub mod staging;

@@ -1,0 +1,128 @@
+//! What a handle of any family owns of a device: the device itself, the stream, the copies of host arrays, and the
+//! arrays of a call.
+
+use super::call::{Call, place};
+use super::driver::{Device, Entered, Module, Share, Stream, Watch};
+use super::launch::Address;
+use super::staging::Copies;
+use crate::error::{Result, collected, reserve};
+use crate::krylov::solve_steps::Arrays;
+use crate::report::Observer;
+use crate::stencil::cells::Cells;
+use std::sync::Arc;
+
+/// A device with the kernels of a family, used by one handle.
+pub struct Session {
+    /// The handle's own stream, used if the caller provides none.
+    own: Stream,
+    /// Number of the caller's stream, or 0 if the caller has set none.
+    number: usize,
+    /// The caller's stream; none after a reset of the device.
+    caller: Option<Stream>,
+    copies: Copies,
+    /// Measures the time of copies to the device.
+    watch: Watch,
+    family: &'static Module,
+    // Declared after the fields above, so that memory on the device is freed before the device.
+    pub device: Arc<Device>,
+    /// Further devices that own rows of divided grids.
+    others: Vec<Arc<Device>>,
+    /// Time of the last call's copies between host and device, in seconds.
+    pub seconds_transfer: f64,
+}
+
+impl Session {
+    /// Opens the device with this ordinal; at most `threads` threads copy host arrays.
+    pub fn open(ordinal: i64, family: &'static Module, threads: usize) -> Result<Self> {
+        Self::open_all(&[ordinal], family, threads)
+    }
+
+    /// Opens several devices. The first device owns everything that is not divided.
+    pub fn open_all(ordinals: &[i64], family: &'static Module, threads: usize) -> Result<Self> {
+        let mut others = Vec::new();
+        reserve(&mut others, ordinals.len(), "devices")?;
+        for (place, ordinal) in ordinals.iter().enumerate() {
+            let share = Share { place: place as i32, count: ordinals.len() as i32 };
+            others.push(Device::open(*ordinal, family, share)?);
+        }
+        for device in &others {
+            others.iter().filter(|other| other.ordinal != device.ordinal).try_for_each(|other| device.reach(other))?;
+        }
+        let device = others.remove(0);
+        let own = Stream::new(&device)?.with(&others)?;
+        let (caller, copies, watch) = (None, Copies::new(threads), Watch::new(&device)?);
+        Ok(Self { own, number: 0, caller, copies, watch, family, device, others, seconds_transfer: 0.0 })
+    }
+
+    /// Returns the ordinals of all devices in order.
+    pub fn ordinals(&self) -> impl Iterator<Item = i32> {
+        std::iter::once(&self.device).chain(&self.others).map(|device| device.ordinal)
+    }
+
+    /// Makes the first device's context current. Fails if one of the devices was reset.
+    pub fn enter(&self) -> Result<Entered> {
+        self.others.iter().try_for_each(|device| device.check())?;
+        self.device.enter()
+    }
+
+    /// Returns whether at least one device was reset.
+    fn was_reset(&self) -> bool {
+        self.device.was_reset() || self.others.iter().any(|device| device.was_reset())
+    }
+
+    /// Returns a new session on the same devices if the program has reset one of them; all data there are lost.
+    pub fn after_reset(&self) -> Result<Option<Self>> {
+        if !self.was_reset() {
+            return Ok(None);
+        }
+        let ordinals: Vec<i64> = collected(self.ordinals().map(i64::from), "devices")?;
+        let mut session = Self::open_all(&ordinals, self.family, self.copies.threads())?;
+        session.use_stream(self.number)?;
+        Ok(Some(session))
+    }
+
+    /// Selects the caller's stream, or the handle's own stream for 0. After a reset no work is queued until
+    /// `after_reset` has reopened the devices.
+    pub fn use_stream(&mut self, stream: usize) -> Result<()> {
+        if stream == 0 || self.was_reset() {
+            self.caller = None;
+        } else if self.caller.is_none() || self.number != stream {
+            self.caller = Some(Stream::borrowed(&self.device, stream)?.with(&self.others)?);
+        }
+        self.number = stream;
+        Ok(())
+    }
+
+    /// Returns the caller's stream, or the handle's own.
+    pub fn stream(&self) -> &Stream {
+        self.caller.as_ref().unwrap_or(&self.own)
+    }
+
+    /// Returns the stream, the copies of host arrays, and the counter of transfer seconds.
+    pub fn parts(&mut self) -> (&Stream, &mut Copies, &mut f64) {
+        (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies, &mut self.seconds_transfer)
+    }
+
+    /// Starts a call on arrays of the shape `of`. `staged`: device buffers for an input and an output on the host.
+    pub fn call<'a>(
+        &'a mut self,
+        arrays: Arrays<'a>,
+        observer: &'a mut dyn Observer,
+        of: Cells,
+        staged: [Address; 2],
+    ) -> Call<'a> {
+        let shape = (arrays.ld, arrays.plane);
+        let input = place(arrays.device_input, staged[0], of, shape);
+        let output = place(arrays.device_output, staged[1], of, shape);
+        let (stream, copies) = (self.caller.as_ref().unwrap_or(&self.own), &mut self.copies);
+        let (watch, seconds_transfer) = (&self.watch, &mut self.seconds_transfer);
+        *seconds_transfer = 0.0;
+        let (failed, sent) = (None, false);
+        Call { stream, observer, arrays, input, output, failed, of, copies, watch, sent, seconds_transfer }
+    }
+
+    /// Returns the bytes of page-locked host memory.
+    pub fn bytes(&self) -> usize {
+        self.copies.bytes()
+    }
+}

@@ -1,0 +1,402 @@
+//! Copies of host arrays to the device and back through page-locked memory. The driver stages pageable arrays with one
+//! thread, at 1/4 of the bus bandwidth. Here a thread team copies pieces to and from a few buffers while the device
+//! copies other buffers. Arrays that the caller has page-locked are copied directly by the device.
+
+use super::driver::{Device, Event, Locked, Stream, is_page_locked};
+use crate::base::memory::{copies_are_done, copy_past_caches};
+use crate::base::team::{Me, Team, give_way};
+use crate::error::{Result, push};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Values that a thread copies at a time: 128 kB, about 10 us. Twice as many make copies 2 to 24 % slower
+/// (docs/benchmarks/gpu.md).
+const PIECE: usize = 16 * 1024;
+/// Values of one device copy at most: 4 MB, so that its launch of some microseconds is small in comparison.
+const CHUNK: usize = 32 * PIECE;
+/// Values of the first and last device copies, for which the device or the host waits.
+const SHORT: usize = 2 * PIECE;
+/// Page-locked buffers. On an H200, three buffers make copies 5 % slower.
+const BUFFERS: usize = 6;
+/// Copying threads at most, measured on 16 cores. Eight threads copy 1.7 times as fast as the bus, and four 10 % slower
+/// than the bus. Twelve threads slow each other down.
+const MOST_MEMBERS: usize = 8;
+/// Values per cache line.
+const LINE: usize = 8;
+/// Below this number of values, the calling thread copies alone: waking another thread takes longer.
+const WORTH_A_TEAM: usize = 6 * PIECE;
+/// Polls before a waiting thread yields its core.
+const SPINS: usize = 1000;
+
+/// Rows of a host array, and the address of their contiguous copy on the device.
+pub struct Job<'a> {
+    host: *mut f64,
+    ld: usize,
+    nx: usize,
+    /// Number of values, without the gaps between rows.
+    count: usize,
+    device: u64,
+    /// Offset of the last value from `host`.
+    last: usize,
+    /// Whether the caller's array is page-locked at its first and last value.
+    locked: bool,
+    _array: PhantomData<&'a mut [f64]>,
+}
+
+impl<'a> Job<'a> {
+    /// Describes a copy of `rows` rows of `nx` values, `ld` values apart, to the device.
+    pub fn read(values: &'a [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
+        assert!(rows > 0 && nx <= ld && values.len() >= (rows - 1) * ld + nx);
+        let last = (rows - 1) * ld + nx - 1;
+        let (host, count) = (values.as_ptr().cast_mut(), nx * rows);
+        let locked = is_page_locked(host as usize) && is_page_locked(host.wrapping_add(last) as usize);
+        Self { host, ld, nx, count, device, last, locked, _array: PhantomData }
+    }
+
+    /// Describes a copy of `rows` rows of `nx` values, `ld` values apart, to the host.
+    pub fn write(values: &'a mut [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
+        let host = values.as_mut_ptr();
+        Self { host, ..Job::read(values, (ld, nx, rows), device) }
+    }
+
+    /// Describes a copy of a whole array to the device.
+    pub fn all(values: &'a [f64], device: u64) -> Self {
+        Self::read(values, (values.len(), values.len(), 1), device)
+    }
+
+    /// Describes a copy of a whole array to the host.
+    pub fn all_to(values: &'a mut [f64], device: u64) -> Self {
+        let len = values.len();
+        Self::write(values, (len, len, 1), device)
+    }
+
+    /// Returns the values that are copied through the buffers.
+    fn staged(&self) -> usize {
+        if self.locked { 0 } else { self.count }
+    }
+
+    /// Lets the driver copy the rows without the buffers.
+    fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
+        let (len, rows) = (self.last + 1, self.count / self.nx);
+        if to_device {
+            // SAFETY: the slice that `read` borrowed, whose length `read` has checked against `last`.
+            let values = unsafe { std::slice::from_raw_parts(self.host, len) };
+            stream.send_rows(self.device, values, self.ld, self.nx, rows)
+        } else {
+            // SAFETY: the slice that `write` borrowed, whose length `read` has checked against `last`.
+            let values = unsafe { std::slice::from_raw_parts_mut(self.host, len) };
+            stream.fetch_rows(values, self.device, self.ld, self.nx, rows)
+        }
+    }
+
+    /// Calls `f` for each contiguous part of the values first .. first + count. The arguments are the host address, the
+    /// offset from `first` and the length.
+    fn parts(&self, first: usize, count: usize, mut f: impl FnMut(*mut f64, usize, usize)) {
+        let mut at = first;
+        while at < first + count {
+            let len = if self.ld == self.nx { count } else { (self.nx - at % self.nx).min(first + count - at) };
+            let place = at / self.nx * self.ld + at % self.nx;
+            // `read` has checked that the array holds all rows, so the address is within the array.
+            f(self.host.wrapping_add(place), at - first, len);
+            at += len;
+        }
+    }
+}
+
+/// A part of a job that the device copies at once.
+#[derive(Clone, Copy)]
+struct Chunk {
+    job: usize,
+    first: usize,
+    count: usize,
+    first_piece: usize,
+}
+
+impl Chunk {
+    /// Returns the number of pieces that the threads copy.
+    fn pieces(&self) -> usize {
+        self.count.div_ceil(PIECE)
+    }
+}
+
+/// The buffers and the thread team that fills or empties them.
+struct Carrier {
+    /// Values per buffer.
+    chunk: usize,
+    buffers: [Locked; BUFFERS],
+    /// Events recorded after the last device copy from or to each buffer.
+    copied: [Event; BUFFERS],
+    chunks: Vec<Chunk>,
+    team: Team,
+}
+
+/// Copies between host and device. The buffers are allocated when the first array arrives that is not page-locked.
+pub struct Copies {
+    carrier: Option<Carrier>,
+    threads: usize,
+}
+
+impl Copies {
+    /// Creates an empty state with at most `threads` copying threads.
+    pub fn new(threads: usize) -> Self {
+        Self { carrier: None, threads }
+    }
+
+    /// Returns the largest number of copying threads.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Returns the bytes of page-locked host memory.
+    pub fn bytes(&self) -> usize {
+        self.carrier.as_ref().map_or(0, Carrier::bytes)
+    }
+
+    /// Copies arrays to the device. Work queued later on the stream sees the copies. The arrays may be changed after a
+    /// wait.
+    pub fn send(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
+        self.run(stream, jobs, true)
+    }
+
+    /// Copies arrays to the host, where they are visible after a wait.
+    pub fn fetch(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
+        self.run(stream, jobs, false)
+    }
+
+    /// Copies page-locked arrays directly, and the other arrays through the buffers.
+    fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
+        for job in jobs.iter().filter(|job| job.locked) {
+            job.copy_directly(stream, to_device)?;
+        }
+        if jobs.iter().all(|job| job.locked) {
+            return Ok(());
+        }
+        if self.carrier.is_none() {
+            let values = jobs.iter().map(Job::staged).sum();
+            self.carrier = Carrier::new(stream.device(), self.threads, values).ok();
+        }
+        match &mut self.carrier {
+            Some(carrier) => carrier.run(stream, jobs, to_device),
+            // Without page-locked memory or threads the driver copies, at lower bandwidth.
+            None => jobs.iter().filter(|job| !job.locked).try_for_each(|job| job.copy_directly(stream, to_device)),
+        }
+    }
+}
+
+/// Data that the threads of one run share.
+struct Run<'a> {
+    jobs: &'a [Job<'a>],
+    chunks: &'a [Chunk],
+    buffers: [*mut f64; BUFFERS],
+    to_device: bool,
+    /// Number of pieces of all chunks.
+    pieces: usize,
+    /// Number of pieces that were assigned to threads.
+    next: AtomicUsize,
+    /// Number of chunks whose pieces may be copied.
+    open: AtomicUsize,
+    /// Pieces copied so far of the chunk in each buffer.
+    done: [AtomicUsize; BUFFERS],
+    failed: AtomicBool,
+}
+
+// SAFETY: the pointers are those of buffers and arrays that the run borrows; threads write disjoint pieces of them.
+unsafe impl Sync for Run<'_> {}
+
+impl Run<'_> {
+    /// Returns the chunk that contains a piece, searching upward from chunk `from`.
+    fn chunk_of(&self, piece: usize, from: usize) -> usize {
+        let mut chunk = from;
+        while piece >= self.chunks[chunk].first_piece + self.chunks[chunk].pieces() {
+            chunk += 1;
+        }
+        chunk
+    }
+
+    /// Copies a piece of a chunk between the host array and its buffer, and counts the piece as done.
+    fn copy(&self, piece: usize, chunk: usize) {
+        let Chunk { job, first, count, first_piece } = self.chunks[chunk];
+        let offset = (piece - first_piece) * PIECE;
+        let buffer = self.buffers[chunk % BUFFERS].wrapping_add(offset);
+        self.jobs[job].parts(first + offset, PIECE.min(count - offset), |host, at, len| {
+            let staged = buffer.wrapping_add(at);
+            let (from, to) = if self.to_device { (host, staged) } else { (staged, host) };
+            // SAFETY: `Job::read` has checked the range of every job, and a chunk is no longer than a buffer. The
+            // counter `next` assigns each piece to one thread. `open` shows that the device has finished with the
+            // buffer.
+            let (from, to) =
+                unsafe { (std::slice::from_raw_parts(from, len), std::slice::from_raw_parts_mut(to, len)) };
+            // The device reads data in a core's cache slowly, so stores bypass the caches. Copies of b and x are thus 4
+            // % faster at 2047 x 2047, and 25 % faster at 1023 x 1023.
+            let past = if self.to_device { len - len % LINE } else { 0 };
+            copy_past_caches(&mut to[..past], &from[..past]);
+            to[past..].copy_from_slice(&from[past..]);
+        });
+        copies_are_done();
+        self.done[chunk % BUFFERS].fetch_add(1, Ordering::Release);
+    }
+
+    /// Copies pieces until none is left; run by all threads except the calling thread.
+    fn follow(&self) {
+        let mut chunk = 0;
+        loop {
+            let piece = self.next.fetch_add(1, Ordering::Relaxed);
+            if piece >= self.pieces {
+                return;
+            }
+            chunk = self.chunk_of(piece, chunk);
+            let mut spins = 0;
+            while self.open.load(Ordering::Acquire) <= chunk {
+                if self.failed.load(Ordering::Relaxed) {
+                    return;
+                }
+                spins += 1;
+                if spins < SPINS { std::hint::spin_loop() } else { give_way() }
+            }
+            self.copy(piece, chunk);
+        }
+    }
+
+    /// Copies one piece if the next one belongs to an open chunk.
+    fn help(&self, chunk: &mut usize) {
+        let piece = self.next.load(Ordering::Relaxed);
+        if piece < self.pieces {
+            let of = self.chunk_of(piece, *chunk);
+            let mine = || self.next.compare_exchange(piece, piece + 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+            if of < self.open.load(Ordering::Relaxed) && mine() {
+                *chunk = of;
+                return self.copy(piece, of);
+            }
+        }
+        std::hint::spin_loop();
+    }
+
+    /// Returns whether all pieces of a chunk have been copied.
+    fn is_done(&self, chunk: usize) -> bool {
+        self.done[chunk % BUFFERS].load(Ordering::Acquire) == self.chunks[chunk].pieces()
+    }
+
+    fn open_one_more(&self) {
+        self.open.fetch_add(1, Ordering::Release);
+    }
+
+    /// Sends filled buffers to the device and opens buffers that the device has read; run by the calling thread.
+    fn send(&self, stream: &Stream, copied: &[Event; BUFFERS]) -> Result<()> {
+        let (mut sent, mut open, mut near) = (0, BUFFERS.min(self.chunks.len()), 0);
+        self.open.store(open, Ordering::Release);
+        while sent < self.chunks.len() {
+            if sent < open && self.is_done(sent) {
+                let chunk = self.chunks[sent];
+                let to = self.jobs[chunk.job].device + 8 * chunk.first as u64;
+                // SAFETY: the buffer is full, and no thread writes to it before the event has occurred.
+                unsafe { stream.send_locked(to, self.buffers[sent % BUFFERS], chunk.count)? };
+                copied[sent % BUFFERS].note(stream)?;
+                sent += 1;
+            } else if open < self.chunks.len() && sent + BUFFERS > open && copied[open % BUFFERS].has_come()? {
+                self.done[open % BUFFERS].store(0, Ordering::Relaxed);
+                self.open_one_more();
+                open += 1;
+            } else {
+                self.help(&mut near);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fetches chunks into empty buffers and opens the chunks that have arrived; run by the calling thread.
+    fn fetch(&self, stream: &Stream, copied: &[Event; BUFFERS]) -> Result<()> {
+        let (mut asked, mut open, mut emptied, mut near) = (0, 0, 0, 0);
+        while emptied < self.chunks.len() {
+            if asked < self.chunks.len() && asked < emptied + BUFFERS {
+                let chunk = self.chunks[asked];
+                let from = self.jobs[chunk.job].device + 8 * chunk.first as u64;
+                self.done[asked % BUFFERS].store(0, Ordering::Relaxed);
+                // SAFETY: the buffer has been emptied, and no thread reads it before the event has occurred.
+                unsafe { stream.fetch_locked(self.buffers[asked % BUFFERS], from, chunk.count)? };
+                copied[asked % BUFFERS].note(stream)?;
+                asked += 1;
+            } else if emptied < open && self.is_done(emptied) {
+                emptied += 1;
+            } else if open < asked && copied[open % BUFFERS].has_come()? {
+                self.open_one_more();
+                open += 1;
+            } else {
+                self.help(&mut near);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Carrier {
+    /// Allocates buffers for jobs of about `values` values.
+    fn new(device: &Arc<Device>, threads: usize, values: usize) -> Result<Self> {
+        let chunk = (values / BUFFERS).next_multiple_of(PIECE).clamp(PIECE, CHUNK);
+        let buffer = || Locked::new(device, chunk);
+        let event = || Event::new(device);
+        Ok(Self {
+            chunk,
+            buffers: [buffer()?, buffer()?, buffer()?, buffer()?, buffer()?, buffer()?],
+            copied: [event()?, event()?, event()?, event()?, event()?, event()?],
+            chunks: Vec::new(),
+            team: Team::new(threads.clamp(1, MOST_MEMBERS))?,
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        8 * self.chunk * BUFFERS
+    }
+
+    /// Copies the jobs with the thread team, or with the calling thread alone if they are small.
+    fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
+        self.cut(jobs, to_device)?;
+        for event in &self.copied {
+            // The previous run's device copies have finished.
+            event.wait()?;
+        }
+        let Self { buffers, copied, chunks, team, .. } = self;
+        let run = Run {
+            jobs,
+            chunks,
+            buffers: buffers.each_ref().map(Locked::address),
+            to_device,
+            pieces: chunks.last().map_or(0, |c| c.first_piece + c.pieces()),
+            next: AtomicUsize::new(0),
+            open: AtomicUsize::new(0),
+            done: [const { AtomicUsize::new(0) }; BUFFERS],
+            failed: AtomicBool::new(false),
+        };
+        let own = || {
+            let result = if to_device { run.send(stream, copied) } else { run.fetch(stream, copied) };
+            run.failed.store(result.is_err(), Ordering::Relaxed);
+            result
+        };
+        if jobs.iter().map(Job::staged).sum::<usize>() < WORTH_A_TEAM {
+            return own();
+        }
+        team.run(|_: Me| run.follow(), |_| own())?
+    }
+
+    /// Divides jobs into chunks. To the device, the first chunks are short because the device waits for them. From the
+    /// device, the last chunks are short because the host waits for them.
+    fn cut(&mut self, jobs: &[Job], to_device: bool) -> Result<()> {
+        self.chunks.clear();
+        let all: usize = jobs.iter().map(Job::staged).sum();
+        let (mut past, mut first_piece) = (0, 0);
+        for (number, job) in jobs.iter().enumerate() {
+            let mut first = 0;
+            while first < job.staged() {
+                let near_end = if to_device { past } else { (all - past) / 2 };
+                let count =
+                    near_end.next_multiple_of(PIECE).clamp(SHORT.min(self.chunk), self.chunk).min(job.count - first);
+                let chunk = Chunk { job: number, first, count, first_piece };
+                push(&mut self.chunks, chunk, "copies in chunks")?;
+                first_piece += chunk.pieces();
+                first += count;
+                past += count;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! Assembly of the coarse matrix E = Z^T A Z from the couplings of A between regions (docs/theory/dpcg.md, the coarse
+//! matrix E). The grid is divided into a fixed number of blocks of rows of cells. E is therefore bitwise identical for
+//! any number of threads.
+
+use crate::deflation::regions::{NONE, Regions};
+use crate::direct::couplings::Couplings;
+use crate::error::{Result, collected, extend, insert, zeroed};
+use crate::stencil::cell_components::{CellComponents, row_excess};
+use crate::stencil::cells::{Cells, SevenPoints};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Name of the allocation in error messages.
+pub const COARSE_MATRIX: &str = "the coarse matrix of deflation";
+
+/// Number of blocks of rows of cells. It is large enough to occupy many threads, and small enough that sums over blocks
+/// are cheap.
+pub const BLOCKS: usize = 64;
+
+/// Returns the rows of a block. Row j + ny k consists of the cells with the indices j and k.
+fn block_rows(cells: Cells, block: usize) -> Range<usize> {
+    let rows = cells.ny * cells.nz;
+    rows * block / BLOCKS..rows * (block + 1) / BLOCKS
+}
+
+/// Contribution of one block to one entry of E.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry {
+    /// Row, column and block, with 16, 16 and 32 bits. Sorting by this key fixes the order of additions.
+    key: u64,
+    value: f64,
+}
+
+impl Entry {
+    fn row(&self) -> usize {
+        (self.key >> 48) as usize
+    }
+
+    fn column(&self) -> usize {
+        (self.key >> 32 & 0xffff) as usize
+    }
+}
+
+/// Sum of consecutive couplings between two regions, before its addition to the part.
+#[derive(Clone, Copy, Default)]
+struct Pending {
+    pair: (u16, u16),
+    sum: f64,
+}
+
+/// Part of E from one block: couplings between two vectors (row < column) and row sums (row = column).
+#[derive(Default)]
+struct Part {
+    sums: HashMap<u32, f64>,
+}
+
+impl Part {
+    /// Adds a coupling between a cell of region r and a cell of another region s. Consecutive couplings between the
+    /// same two regions are summed in `pending` first.
+    fn couple(&mut self, pending: &mut Pending, r: u16, s: u16, coupling: f64) -> Result<()> {
+        if pending.pair != (r, s) {
+            self.finish(pending)?;
+            pending.pair = (r, s);
+        }
+        pending.sum += coupling;
+        Ok(())
+    }
+
+    fn finish(&mut self, pending: &mut Pending) -> Result<()> {
+        let ((r, s), sum) = (pending.pair, std::mem::take(&mut pending.sum));
+        match [r, s] {
+            _ if sum == 0.0 => Ok(()),
+            // A coupling between a region with a vector and cells without one contributes to the row sum.
+            [NONE, NONE] => Ok(()),
+            [NONE, one] | [one, NONE] => self.add(one, one, -sum),
+            [r, s] => self.add(r, s, sum),
+        }
+    }
+
+    /// Adds `value` to the coupling of vectors r and s, or to the row sum if r = s. Neither may be `NONE`.
+    fn add(&mut self, r: u16, s: u16, value: f64) -> Result<()> {
+        let key = u32::from(r.min(s)) << 16 | u32::from(r.max(s));
+        if let Some(sum) = self.sums.get_mut(&key) {
+            *sum += value;
+            return Ok(());
+        }
+        insert(&mut self.sums, key, value, COARSE_MATRIX).map(|_| ())
+    }
+}
+
+/// Appends the contributions of a block to E: its couplings to the east, north and top, and its row sums.
+pub fn assemble_block(
+    a: &SevenPoints,
+    components: &CellComponents,
+    regions: &Regions,
+    block: usize,
+    entries: &mut Vec<Entry>,
+) -> Result<()> {
+    let Cells { nx, ny, nz } = a.cells;
+    let mut part = Part::default();
+    let of = |row: usize| &regions.of[row * nx..][..nx];
+    let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
+    let mut excess = zeroed(nx, COARSE_MATRIX)?;
+    // Couplings along x cross a region boundary at the same column in many rows. Couplings in y and z cross a boundary
+    // at consecutive cells of a row.
+    let (mut along_x, mut across_x) = (zeroed(nx, COARSE_MATRIX)?, Pending::default());
+    for row in block_rows(a.cells, block) {
+        let own = of(row);
+        let pairs = own.windows(2).zip(along(0, row)).zip(&mut along_x);
+        for ((pair, &coupling), pending) in pairs.filter(|((pair, _), _)| pair[0] != pair[1]) {
+            part.couple(pending, pair[0], pair[1], coupling)?;
+        }
+        let across = [(1, row % ny + 1 < ny, row + 1), (2, row / ny + 1 < nz, row + ny)];
+        for (d, _, other) in across.into_iter().filter(|(_, inside, _)| *inside) {
+            if own == of(other) {
+                continue;
+            }
+            let pairs = own.iter().zip(of(other)).zip(along(d, row)).filter(|((r, s), _)| r != s);
+            for ((&r, &s), &coupling) in pairs {
+                part.couple(&mut across_x, r, s, coupling)?;
+            }
+        }
+        if row_excess(a, components, row, &mut excess) {
+            add_excess(own, &excess, &mut part)?;
+        }
+    }
+    for pending in along_x.iter_mut().chain([&mut across_x]) {
+        part.finish(pending)?;
+    }
+    extend(
+        entries,
+        part.sums.iter().map(|(&key, &value)| Entry { key: u64::from(key) << 32 | block as u64, value }),
+        COARSE_MATRIX,
+    )
+}
+
+/// Adds the row sums of A in one row of cells to the row sums of E.
+fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
+    let mut start = 0;
+    // Consecutive cells of the same region are summed first.
+    for cells in of.chunk_by(|r, s| r == s) {
+        let sum: f64 = excess[start..start + cells.len()].iter().sum();
+        if sum != 0.0 && cells[0] != NONE {
+            part.add(cells[0], cells[0], sum)?;
+        }
+        start += cells.len();
+    }
+    Ok(())
+}
+
+/// Returns E for `n` vectors. Entries with equal row and column are summed in the order of their blocks.
+pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
+    // All keys differ, because they include the block. The unstable sort is therefore deterministic.
+    entries.sort_unstable_by_key(|entry| entry.key);
+    let mut sums = 0;
+    for k in 0..entries.len() {
+        if sums > 0 && entries[sums - 1].key >> 32 == entries[k].key >> 32 {
+            entries[sums - 1].value += entries[k].value;
+        } else {
+            entries[sums] = entries[k];
+            sums += 1;
+        }
+    }
+    let sums = &entries[..sums];
+    let mut matrix =
+        Couplings { diagonal: zeroed(n, COARSE_MATRIX)?, excess: zeroed(n, COARSE_MATRIX)?, ..Couplings::default() };
+    let mut next: Vec<usize> = zeroed(n + 1, COARSE_MATRIX)?;
+    for entry in sums.iter().filter(|e| e.row() != e.column()) {
+        next[entry.row() + 1] += 1;
+        next[entry.column() + 1] += 1;
+    }
+    crate::base::csr::accumulate(&mut next);
+    matrix.ptr = collected(next.iter().copied(), COARSE_MATRIX)?;
+    matrix.col = zeroed(next[n], COARSE_MATRIX)?;
+    matrix.a = zeroed(next[n], COARSE_MATRIX)?;
+    let mut set = |r: usize, s: usize, value: f64| {
+        (matrix.col[next[r]], matrix.a[next[r]]) = (s as u32, -value);
+        next[r] += 1;
+    };
+    // Entries left of the diagonal are stored first, and both triangles are sorted by column. Each row is then sorted.
+    let couplings = || sums.iter().filter(|e| e.row() != e.column());
+    couplings().for_each(|entry| set(entry.column(), entry.row(), entry.value));
+    couplings().for_each(|entry| set(entry.row(), entry.column(), entry.value));
+    for entry in sums.iter().filter(|e| e.row() == e.column()) {
+        matrix.excess[entry.row()] = entry.value;
+    }
+    for r in 0..n {
+        matrix.diagonal[r] = matrix.excess[r] + matrix.row(r).map(|(_, a)| a).sum::<f64>();
+    }
+    Ok(matrix)
+}
+
+/// Computes g = E t.
+pub fn multiply(matrix: &Couplings, t: &[f64], g: &mut [f64]) {
+    for (r, g) in g.iter_mut().enumerate() {
+        *g = matrix.row(r).fold(matrix.diagonal[r] * t[r], |sum, (s, a)| sum - a * t[s]);
+    }
+}

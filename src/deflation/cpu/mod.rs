@@ -1,0 +1,472 @@
+//! Multithreaded projection of deflation, P v = v - A Z t with t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009).
+//!
+//! The regions are stored as runs: consecutive cells of a row in one region. Adjacent rows with equal runs share one
+//! list. Let e_i be the row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0 for a cell
+//! without region. Then
+//!
+//! ```text
+//! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)).
+//! ```
+//!
+//! This vector is nonzero only next to boundaries of regions, and in rows with a nonzero row sum. Z^T v is first summed
+//! over each piece by its owner thread, and then over the pieces in order. It is therefore bitwise identical for any
+//! number of threads.
+
+use crate::base::isa::for_each_isa;
+use crate::base::reduce::{dot, sum};
+use crate::base::shared::Shared;
+use crate::base::team::Me;
+use crate::deflation::regions::{NONE, Regions};
+use crate::deflation::{CoarseMatrix, Scratch, Solver, multiply_rows};
+use crate::error::{Result, extend, push, reset, zeroed};
+use crate::stencil::cell_components::{CellComponents, row_excess};
+use crate::stencil::cells::{Couplings, SevenPoints};
+use crate::stencil::pieces::Pieces;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Name of the allocation in error messages.
+const DEFLATION: &str = "deflation by regions";
+
+for_each_isa! {
+    /// Computes sum += v.
+    fn add(sum: &mut [f64], v: &[f64]) {
+        for (sum, v) in sum.iter_mut().zip(v) {
+            *sum += v;
+        }
+    }
+
+    /// Computes v -= a d.
+    fn subtract_scaled(v: &mut [f64], a: &[f64], d: f64) {
+        for (v, a) in v.iter_mut().zip(a) {
+            *v -= a * d;
+        }
+    }
+
+    /// Returns the sum of v.
+    fn sum_of(v: &[f64]) -> f64 {
+        sum(v)
+    }
+}
+
+/// First cell and region of consecutive cells in a row that belong to one region. The run ends where the next run
+/// begins.
+#[derive(Clone, Copy)]
+struct Run {
+    start: u32,
+    /// Region number; the number of deflation vectors: cells without region.
+    region: u32,
+}
+
+/// Runs of all rows. A pattern is a list of runs that one or more rows have.
+#[derive(Default)]
+struct Patterns {
+    nx: usize,
+    /// Pattern of row j + ny k.
+    of_row: Vec<u32>,
+    /// Index of the first run of each pattern: pattern p has the runs start[p] .. start[p + 1].
+    start: Vec<u32>,
+    runs: Vec<Run>,
+}
+
+impl Patterns {
+    fn new(regions: &Regions, nx: usize, ny: usize, rows: usize) -> Result<Self> {
+        let mut patterns = Self { nx, of_row: zeroed(rows, DEFLATION)?, ..Self::default() };
+        push(&mut patterns.start, 0, DEFLATION)?;
+        let of = |row: usize| &regions.of[row * nx..][..nx];
+        for row in 0..rows {
+            let beside = [1, ny].into_iter().filter(|&back| row >= back).map(|back| row - back);
+            let known = beside.into_iter().find(|&other| of(row) == of(other));
+            patterns.of_row[row] = match known {
+                Some(other) => patterns.of_row[other],
+                None => patterns.add(of(row), regions.count)?,
+            };
+        }
+        Ok(patterns)
+    }
+
+    fn add(&mut self, of: &[u16], vectors: usize) -> Result<u32> {
+        let mut start = 0;
+        for cells in of.chunk_by(|r, s| r == s) {
+            let region = if cells[0] == NONE { vectors as u32 } else { u32::from(cells[0]) };
+            push(&mut self.runs, Run { start, region }, DEFLATION)?;
+            start += cells.len() as u32;
+        }
+        push(&mut self.start, self.runs.len() as u32, DEFLATION)?;
+        Ok(self.start.len() as u32 - 2)
+    }
+
+    fn of(&self, row: usize) -> &[Run] {
+        let pattern = self.of_row[row] as usize;
+        &self.runs[self.start[pattern] as usize..self.start[pattern + 1] as usize]
+    }
+
+    /// Returns columns and region of each run of a row.
+    fn columns(&self, row: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+        let runs = self.of(row);
+        let ends = runs[1..].iter().map(|run| run.start as usize).chain([self.nx]);
+        runs.iter().zip(ends).map(|(run, end)| (run.start as usize..end, run.region as usize))
+    }
+
+    /// Calls `f(columns, r, s)` for the columns where two rows belong to different regions, r in `row` and s in
+    /// `other`.
+    fn differences(&self, row: usize, other: usize, mut f: impl FnMut(Range<usize>, usize, usize)) {
+        if self.of_row[row] == self.of_row[other] {
+            return;
+        }
+        let (mut own, mut others) = (self.columns(row), self.columns(other));
+        let (mut here, mut there) = (own.next(), others.next());
+        while let (Some((a, r)), Some((b, s))) = (&here, &there) {
+            let both = a.start.max(b.start)..a.end.min(b.end);
+            let ends = (a.end == both.end, b.end == both.end);
+            if r != s {
+                f(both, *r, *s);
+            }
+            if ends.0 {
+                here = own.next();
+            }
+            if ends.1 {
+                there = others.next();
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        4 * (self.of_row.capacity() + self.start.capacity()) + size_of::<Run>() * self.runs.capacity()
+    }
+}
+
+/// Slots for the partial sums of Z^T v. A slot is a pair of a piece and a region with cells in this piece.
+#[derive(Default)]
+struct Slots {
+    /// Index of the first slot of each piece.
+    of_piece: Vec<u32>,
+    /// Slots of a region, in the order of pieces: by_region[region_start[r] .. region_start[r + 1]].
+    by_region: Vec<u32>,
+    region_start: Vec<u32>,
+    /// For each row, the index in `of_run` of the slot of its first run. Consecutive rows of a piece with one pattern
+    /// share these slots.
+    of_row: Vec<u32>,
+    of_run: Vec<u32>,
+}
+
+/// Slot number of a run without region.
+const NO_SLOT: u32 = u32::MAX;
+
+impl Slots {
+    fn new(pieces: Pieces, patterns: &Patterns, vectors: usize) -> Result<Self> {
+        let mut slots = Self { of_row: zeroed(pieces.cells.rows(), DEFLATION)?, ..Self::default() };
+        reset(&mut slots.of_piece, pieces.count() + 1, DEFLATION)?;
+        // `region`: region of each slot. `last`: latest slot of each region.
+        let (mut region, mut last) = (Vec::new(), zeroed(vectors + 1, DEFLATION)?);
+        last.fill(NO_SLOT);
+        for piece in 0..pieces.count() {
+            let (first, rows) = (region.len() as u32, pieces.rows(piece));
+            for row in rows.clone() {
+                if row > rows.start && patterns.of_row[row] == patterns.of_row[row - 1] {
+                    slots.of_row[row] = slots.of_row[row - 1];
+                    continue;
+                }
+                slots.of_row[row] = slots.of_run.len() as u32;
+                for run in patterns.of(row) {
+                    let last = &mut last[run.region as usize];
+                    if (run.region as usize) < vectors && (*last == NO_SLOT || *last < first) {
+                        *last = region.len() as u32;
+                        push(&mut region, run.region, DEFLATION)?;
+                    }
+                    push(&mut slots.of_run, *last, DEFLATION)?;
+                }
+            }
+            slots.of_piece[piece + 1] = region.len() as u32;
+        }
+        slots.sort_by_region(&region, vectors)?;
+        Ok(slots)
+    }
+
+    fn sort_by_region(&mut self, region: &[u32], vectors: usize) -> Result<()> {
+        let start = &mut self.region_start;
+        reset(start, vectors + 2, DEFLATION)?;
+        region.iter().for_each(|&r| start[r as usize + 2] += 1);
+        for r in 2..vectors + 2 {
+            start[r] += start[r - 1];
+        }
+        reset(&mut self.by_region, region.len(), DEFLATION)?;
+        for (slot, &r) in region.iter().enumerate() {
+            // Each start advances to the start of the next region.
+            let at = &mut start[r as usize + 1];
+            self.by_region[*at as usize] = slot as u32;
+            *at += 1;
+        }
+        start.pop();
+        Ok(())
+    }
+
+    fn count(&self) -> usize {
+        self.by_region.len()
+    }
+
+    fn of_region(&self, r: usize) -> &[u32] {
+        &self.by_region[self.region_start[r] as usize..self.region_start[r + 1] as usize]
+    }
+
+    fn bytes(&self) -> usize {
+        let Self { of_piece, by_region, region_start, of_row, of_run } = self;
+        4 * [of_piece, by_region, region_start, of_row, of_run].map(|list| list.capacity()).iter().sum::<usize>()
+    }
+}
+
+/// Row sums of the matrix, stored for those rows of cells that have a nonzero row sum.
+#[derive(Default)]
+struct Excess {
+    /// Number of the stored row of row sums, counted from 1; 0: all its row sums are zero. Empty if all components are
+    /// singular.
+    of_row: Vec<u32>,
+    values: Vec<f64>,
+}
+
+impl Excess {
+    fn new(a: &SevenPoints, components: &CellComponents) -> Result<Self> {
+        let mut excess = Self::default();
+        if components.singular.iter().all(|&singular| singular) {
+            return Ok(excess);
+        }
+        reset(&mut excess.of_row, a.cells.rows(), DEFLATION)?;
+        let mut sums = zeroed(a.cells.nx, DEFLATION)?;
+        let mut kept = 0;
+        for row in 0..a.cells.rows() {
+            if row_excess(a, components, row, &mut sums) {
+                kept += 1;
+                excess.of_row[row] = kept;
+                extend(&mut excess.values, sums.iter().copied(), DEFLATION)?;
+            }
+        }
+        Ok(excess)
+    }
+
+    fn of(&self, row: usize, nx: usize) -> Option<&[f64]> {
+        let kept = *self.of_row.get(row)? as usize;
+        (kept > 0).then(|| &self.values[(kept - 1) * nx..][..nx])
+    }
+}
+
+/// Z, E and the workspace of the projection.
+pub struct Projection {
+    pieces: Pieces,
+    patterns: Patterns,
+    slots: Slots,
+    excess: Excess,
+    coarse: CoarseMatrix,
+    scratch: Mutex<Scratch>,
+    /// Partial sums of Z^T v by slot.
+    partial: Shared,
+    /// Z^T v, one copy per thread.
+    g: Shared,
+    /// t = E^-1 Z^T v, followed by a zero for cells without region.
+    t: Shared,
+    /// Sums by column, one row per thread.
+    columns: Shared,
+}
+
+impl Projection {
+    /// Prepares the projection for the regions of a matrix and their E, for at most `members` threads.
+    pub fn new(
+        pieces: Pieces,
+        a: &SevenPoints,
+        components: &CellComponents,
+        regions: &Regions,
+        coarse: CoarseMatrix,
+        members: usize,
+    ) -> Result<Self> {
+        let (nx, ny) = (a.cells.nx, a.cells.ny);
+        let patterns = Patterns::new(regions, nx, ny, a.cells.rows())?;
+        let slots = Slots::new(pieces, &patterns, regions.count)?;
+        Ok(Self {
+            pieces,
+            excess: Excess::new(a, components)?,
+            scratch: Mutex::new(coarse.scratch()?),
+            partial: Shared::zeroed(slots.count())?,
+            g: Shared::zeroed(members * regions.count)?,
+            t: Shared::zeroed(regions.count + 1)?,
+            columns: Shared::zeroed(members * nx)?,
+            patterns,
+            slots,
+            coarse,
+        })
+    }
+
+    /// Returns the method that solves systems with E.
+    pub fn solver(&self) -> Solver {
+        self.coarse.solver()
+    }
+
+    /// Returns the number of deflation vectors.
+    pub fn count(&self) -> usize {
+        self.coarse.count()
+    }
+
+    /// Computes the partial sums of Z^T v for the pieces of this thread. `values(cells)` returns v in its cells.
+    pub fn restrict<'v>(&self, me: Me, values: impl Fn(Range<usize>) -> &'v [f64]) {
+        let nx = self.patterns.nx;
+        for piece in self.pieces.share(me) {
+            // SAFETY: pieces of this thread, one after the other; `solve` begins with a barrier.
+            let mut sums = unsafe { self.begin(me, piece, true) };
+            for row in self.pieces.rows(piece) {
+                sums.add(row, values(row * nx..(row + 1) * nx));
+            }
+        }
+    }
+
+    /// Begins the partial sums of a piece. The caller then adds all rows of the piece in ascending (`upwards`) or
+    /// descending order.
+    ///
+    /// # Safety
+    /// The piece must belong to the calling thread, which must end the sums of a piece before it begins the next piece.
+    /// No thread may use the sums before a barrier.
+    pub unsafe fn begin(&self, me: Me, piece: usize, upwards: bool) -> PieceSums<'_> {
+        let slots = self.slots.of_piece[piece] as usize..self.slots.of_piece[piece + 1] as usize;
+        let nx = self.patterns.nx;
+        // SAFETY: only the owner of a piece uses its slots, and only this thread uses its row of `columns`.
+        let (noted, columns) =
+            unsafe { (self.partial.slice_mut(slots.start, slots.len()), self.columns.slice_mut(me.index * nx, nx)) };
+        noted.fill(0.0);
+        PieceSums {
+            of: self,
+            rows: self.pieces.rows(piece),
+            first_slot: slots.start,
+            noted,
+            columns,
+            upwards,
+            open: false,
+        }
+    }
+
+    /// Computes t = E^-1 Z^T v from the partial sums, and returns g = Z^T v. Then <g, t> = <v, Z E^-1 Z^T v>. Passes
+    /// two barriers, the first on entry.
+    pub fn solve(&self, me: Me) -> &[f64] {
+        me.barrier();
+        let k = self.count();
+        // SAFETY: the copy of g belongs to this thread; the partial sums were written before the barrier.
+        let (g, partial) = unsafe { (self.g.slice_mut(me.index * k, k), self.partial.slice(0, self.partial.len())) };
+        for (r, g) in g.iter_mut().enumerate() {
+            *g = self.slots.of_region(r).iter().map(|&slot| partial[slot as usize]).sum();
+        }
+        match self.coarse.inverse() {
+            Some(inverse) => {
+                let own = me.share(k);
+                // SAFETY: entries of this thread; all threads had read the previous t before the barrier.
+                let t = unsafe { self.t.slice_mut(own.start, own.len()) };
+                multiply_rows(&inverse[own.start * k..], g, t);
+            }
+            None if me.index == 0 => {
+                let scratch = &mut *self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: the other threads wait at the barrier below.
+                self.coarse.solve(g, unsafe { self.t.slice_mut(0, k) }, scratch);
+            }
+            None => {}
+        }
+        me.barrier();
+        g
+    }
+
+    /// Returns t of the last `solve`, followed by a zero.
+    fn t(&self) -> &[f64] {
+        // SAFETY: only the next `solve` writes t, after a barrier.
+        unsafe { self.t.slice(0, self.t.len()) }
+    }
+
+    /// Returns <g, t> = <v, Z E^-1 Z^T v> for t of the last `solve`.
+    pub fn product(&self, g: &[f64]) -> f64 {
+        dot(g, self.t())
+    }
+
+    /// Computes v = v - A Z t in a row of cells with couplings `a`.
+    pub fn subtract(&self, row: usize, a: Couplings, v: &mut [f64]) {
+        let t = self.t();
+        let [_, east, south, north, bottom, top] = a.near;
+        let (ny, rows) = (self.pieces.cells.ny, self.pieces.cells.rows());
+        for pair in self.patterns.of(row).windows(2) {
+            let (i, d) = (pair[1].start as usize, t[pair[1].region as usize] - t[pair[0].region as usize]);
+            v[i - 1] -= east[i - 1] * d;
+            v[i] += east[i - 1] * d;
+        }
+        let neighbours = [
+            (!row.is_multiple_of(ny), row.wrapping_sub(1), south),
+            (row % ny + 1 < ny, row + 1, north),
+            (row >= ny, row.wrapping_sub(ny), bottom),
+            (row + ny < rows, row + ny, top),
+        ];
+        for (_, other, couplings) in neighbours.into_iter().filter(|(inside, ..)| *inside) {
+            self.patterns.differences(row, other, |columns, r, s| {
+                subtract_scaled(&mut v[columns.clone()], &couplings[columns], t[s] - t[r]);
+            });
+        }
+        if let Some(excess) = self.excess.of(row, self.patterns.nx) {
+            for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
+                subtract_scaled(&mut v[columns.clone()], &excess[columns], t[r]);
+            }
+        }
+    }
+
+    /// Computes v = v + Z t in a row of cells.
+    pub fn prolong(&self, row: usize, v: &mut [f64]) {
+        let t = self.t();
+        for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
+            v[columns].iter_mut().for_each(|v| *v += t[r]);
+        }
+    }
+
+    /// Returns the allocated size in bytes, including E and its solver.
+    pub fn bytes(&self) -> usize {
+        let shared = [&self.partial, &self.g, &self.t, &self.columns];
+        self.patterns.bytes()
+            + self.slots.bytes()
+            + 4 * self.excess.of_row.capacity()
+            + 8 * self.excess.values.capacity()
+            + self.coarse.bytes()
+            + shared.iter().map(|values| values.bytes()).sum::<usize>()
+    }
+}
+
+/// Partial sums of a piece by region, while its rows are added.
+pub struct PieceSums<'a> {
+    of: &'a Projection,
+    rows: Range<usize>,
+    first_slot: usize,
+    noted: &'a mut [f64],
+    /// Sums by column over consecutive rows of one pattern.
+    columns: &'a mut [f64],
+    upwards: bool,
+    /// Whether `columns` contains rows that are not yet in the slots.
+    open: bool,
+}
+
+impl PieceSums<'_> {
+    /// Adds v in a row.
+    pub fn add(&mut self, row: usize, v: &[f64]) {
+        if self.open {
+            add(self.columns, v);
+        } else {
+            self.columns.copy_from_slice(v);
+        }
+        self.open = true;
+        let next = if self.upwards { row + 1 } else { row.wrapping_sub(1) };
+        let slots = |row: usize| self.of.slots.of_row[row];
+        if !self.rows.contains(&next) || slots(next) != slots(row) {
+            self.note(row);
+        }
+    }
+
+    /// Adds the column sums, which cover rows with the runs of `row`, to the slots.
+    fn note(&mut self, row: usize) {
+        let first = self.of.slots.of_row[row] as usize;
+        for ((columns, _), &slot) in self.of.patterns.columns(row).zip(&self.of.slots.of_run[first..]) {
+            if slot != NO_SLOT {
+                self.noted[slot as usize - self.first_slot] += sum_of(&self.columns[columns]);
+            }
+        }
+        self.open = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Tests of the multithreaded projection against the formula, evaluated cell by cell.
+
+use super::*;
+use crate::base::team::Team;
+use crate::deflation::Solver;
+use crate::deflation::regions::{Choice, Kind};
+use crate::stencil::cell_components::Strong;
+use crate::stencil::cells::{CellView, Cells, Kept, Values};
+use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
+
+fn kept(problem: &TwoPhase) -> Kept {
+    let [nx, ny, nz] = problem.size;
+    let cells = Cells { nx, ny, nz };
+    let values = |name, data| Values::new(name, data, cells, nx, nx * ny);
+    let [x, y, z] = &problem.forward;
+    let a = CellView {
+        cells,
+        center: values("center", &problem.center),
+        forward: [values("east", x), values("north", y), values("top", z)],
+    };
+    let mut kept = Kept::default();
+    let mut rows = kept.rows_mut(a.cells).unwrap();
+    (0..a.cells.rows()).for_each(|row| rows.copy_row(&a, row));
+    kept
+}
+
+/// Returns the entries (column, value) of row c of A, including the diagonal.
+fn row(a: &SevenPoints, c: usize) -> Vec<(usize, f64)> {
+    let mut entries = vec![(c, a.center[c])];
+    for (couplings, step) in a.forward.into_iter().zip(a.cells.steps()) {
+        if couplings[c] != 0.0 {
+            entries.push((c + step, couplings[c]));
+        }
+        if c >= step && couplings[c - step] != 0.0 {
+            entries.push((c - step, couplings[c - step]));
+        }
+    }
+    entries
+}
+
+struct Case {
+    matrix: Kept,
+    components: CellComponents,
+    regions: Regions,
+}
+
+impl Case {
+    fn new(problem: &TwoPhase, kind: Kind, boxes: [usize; 3], keep_all: bool) -> Self {
+        let matrix = kept(problem);
+        let a = matrix.matrix();
+        let (components, strong) = (CellComponents::find(&a).unwrap(), Strong::find(&a).unwrap());
+        let choice = Choice { kind, boxes, labels: None, dilation: false, keep_all };
+        let regions = Regions::find(&a, &components, &strong, &choice).unwrap();
+        Self { matrix, components, regions }
+    }
+
+    fn coarse(&self, solver: Solver) -> CoarseMatrix {
+        CoarseMatrix::new(&self.matrix.matrix(), &self.components, &self.regions, solver, 1e-12).unwrap()
+    }
+
+    /// Returns P v, v + Z t and <g, t>, computed by `members` threads.
+    fn by_team(&self, v: &[f64], solver: Solver, members: usize) -> (Vec<f64>, Vec<f64>, f64) {
+        let (a, nx) = (self.matrix.matrix(), self.matrix.cells().nx);
+        let pieces = Pieces::new(a.cells);
+        let coarse = self.coarse(solver);
+        let projection = Projection::new(pieces, &a, &self.components, &self.regions, coarse, members).unwrap();
+        let outs = [Shared::zeroed(v.len()).unwrap(), Shared::zeroed(v.len()).unwrap()];
+        let work = |me: Me| {
+            projection.restrict(me, |cells| &v[cells]);
+            let g = projection.solve(me);
+            for row in pieces.share(me).flat_map(|piece| pieces.rows(piece)) {
+                let cells = row * nx..(row + 1) * nx;
+                // SAFETY: a row of this thread.
+                let [p, x] = outs.each_ref().map(|out| unsafe { out.slice_mut(cells.start, nx) });
+                p.copy_from_slice(&v[cells.clone()]);
+                x.copy_from_slice(&v[cells.clone()]);
+                projection.subtract(row, self.matrix.couplings(&cells), p);
+                projection.prolong(row, x);
+            }
+            projection.product(g)
+        };
+        let mut team = Team::new(members).unwrap();
+        let product = team
+            .run(
+                |me| {
+                    work(me);
+                },
+                work,
+            )
+            .unwrap();
+        // SAFETY: the run has ended.
+        let [p, x] = outs.map(|out| unsafe { out.slice(0, v.len()) }.to_vec());
+        (p, x, product)
+    }
+
+    /// Returns P v, v + Z t and <g, t>, computed by the formula.
+    fn plainly(&self, v: &[f64]) -> (Vec<f64>, Vec<f64>, f64) {
+        let a = self.matrix.matrix();
+        let coarse = self.coarse(Solver::Inverse);
+        let of = |c: usize| usize::from(self.regions.of[c]);
+        let (mut g, mut t) = (vec![0.0; coarse.count()], vec![0.0; coarse.count()]);
+        (0..v.len()).filter(|&c| of(c) < g.len()).collect::<Vec<_>>().into_iter().for_each(|c| g[of(c)] += v[c]);
+        coarse.solve(&g, &mut t, &mut coarse.scratch().unwrap());
+        let zt = |c: usize| t.get(of(c)).copied().unwrap_or(0.0);
+        let azt = |c: usize| row(&a, c).into_iter().map(|(other, a)| a * zt(other)).sum::<f64>();
+        let product = g.iter().zip(&t).map(|(g, t)| g * t).sum();
+        ((0..v.len()).map(|c| v[c] - azt(c)).collect(), (0..v.len()).map(|c| v[c] + zt(c)).collect(), product)
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut all = Vec::new();
+    let problems = [
+        ("9", [20, 20, 20], 1e-3),
+        ("9", [50, 37, 23], 1e-3),
+        ("surf;obs=box", [16, 16, 16], 1e-3),
+        ("9;dir=top", [12, 14, 16], 1e-3),
+        ("dam", [1, 30, 33], 1e-3),
+        ("surf", [42, 33, 1], 1e-2),
+        ("1", [2, 2, 2], 1e-3),
+        ("r200", [32, 32, 32], 1e-3),
+    ];
+    for (name, size, contrast) in problems {
+        let problem = TwoPhase::new(name, size, contrast);
+        for kind in [Kind::Subdomain, Kind::LevelSet, Kind::LevelSetSubdomain] {
+            let boxes = size.map(|n: usize| n.min(4));
+            all.extend([false, true].map(|keep_all| Case::new(&problem, kind, boxes, keep_all)));
+        }
+    }
+    all
+}
+
+/// Returns A v for a random v. Its sums over regions that fill a singular component are zero.
+fn of_the_range(a: &SevenPoints) -> Vec<f64> {
+    let mut generator = SplitMix(3);
+    let v: Vec<f64> = (0..a.cells.count()).map(|_| 2.0 * generator.unit() - 1.0).collect();
+    (0..v.len()).map(|c| row(a, c).into_iter().map(|(other, a)| a * v[other]).sum()).collect()
+}
+
+#[test]
+fn a_team_projects_as_the_formula_says_with_the_same_bits() {
+    for case in cases() {
+        let v = of_the_range(&case.matrix.matrix());
+        let expected = case.plainly(&v);
+        let largest = v.iter().fold(0.0_f64, |most, v| most.max(v.abs()));
+        let alone = case.by_team(&v, Solver::Inverse, 1);
+        let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 1e-11 * largest);
+        let name = format!("{:?}, {} vectors", case.matrix.cells(), case.regions.count);
+        assert!(close(&alone.0, &expected.0) && close(&alone.1, &expected.1), "{name}");
+        assert!((alone.2 - expected.2).abs() <= 1e-11 * expected.2.abs(), "{name}: {} {}", alone.2, expected.2);
+        for members in [2, 3, 7] {
+            assert!(case.by_team(&v, Solver::Inverse, members) == alone, "{name}, {members} members");
+        }
+        let sparse = case.by_team(&v, Solver::Cholesky, 2);
+        assert!(close(&sparse.0, &alone.0), "{name}");
+    }
+}
+
+#[test]
+fn rows_may_be_added_downwards() {
+    let case = Case::new(&TwoPhase::new("9", [20, 21, 22], 1e-3), Kind::LevelSetSubdomain, [2; 3], false);
+    let a = case.matrix.matrix();
+    let pieces = Pieces::new(a.cells);
+    let projection =
+        Projection::new(pieces, &a, &case.components, &case.regions, case.coarse(Solver::Inverse), 1).unwrap();
+    // The values are integers, so the order of summation does not matter.
+    let v: Vec<f64> = (0..a.cells.count()).map(|c| f64::from(c as u32 % 19)).collect();
+    let sums = |upwards: bool| {
+        let work = |me: Me| {
+            for piece in 0..pieces.count() {
+                // SAFETY: a single thread, one piece after the other.
+                let mut sums = unsafe { projection.begin(me, piece, upwards) };
+                let mut rows: Vec<usize> = pieces.rows(piece).collect();
+                if !upwards {
+                    rows.reverse();
+                }
+                rows.into_iter().for_each(|row| sums.add(row, &v[row * 20..(row + 1) * 20]));
+            }
+            projection.solve(me).to_vec()
+        };
+        Team::new(1).unwrap().run(|_| {}, work).unwrap()
+    };
+    assert_eq!(sums(true), sums(false));
+}

@@ -1,0 +1,370 @@
+//! Coarse matrix E = Z^T A Z of deflation, and solvers for systems with E (Tang, Nabben, Vuik and Erlangga 2009;
+//! docs/theory/dpcg.md).
+//!
+//! ```text
+//! P = I - A Z E^-1 Z^T,   E_rs = sum over cells i in r, j in s of a_ij
+//! ```
+//!
+//! A column of Z is one on a region and zero elsewhere. E therefore depends only on the couplings of A between regions
+//! and on the row sums e_i of A, which are zero in singular components:
+//!
+//! ```text
+//! E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r.
+//! ```
+//!
+//! E is stored in row-sum form. The row sum of r is the sum of e_i, minus the couplings to cells without a region.
+//!
+//! If all vectors are kept and add up to a null vector u of A, E is singular. E + c u u^T is regular and results in the
+//! same projection P.
+
+mod assembly;
+pub mod cpu;
+pub mod regions;
+
+pub use assembly::{BLOCKS, Entry, assemble_block};
+
+use crate::base::isa::for_each_isa;
+use crate::base::reduce::{dot, max_abs};
+use crate::deflation::regions::Regions;
+use crate::direct::couplings::Couplings;
+use crate::direct::solver::{Direct, envelope_order};
+use crate::error::{Error, Result, collected, reset, zeroed};
+use assembly::{COARSE_MATRIX, multiply, sum_entries};
+
+/// Largest max_r E_rr max_rs |E^-1_rs| for which the inverse of E is used. The product with the inverse multiplies the
+/// rounding error of A Z E^-1 g by this number; a solve with the factor does not. The limit is exceeded if row sums of
+/// E are tiny, or if bubbles are divided into several regions at contrasts below 1e-6.
+pub const LARGEST_CONDITION: f64 = 1e8;
+
+/// Method for systems with E.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Solver {
+    /// Product with the dense inverse, k^2 numbers for k vectors. The factor replaces an inverse that is too
+    /// inaccurate.
+    Inverse,
+    /// Factorization L D L^T within the envelope of E.
+    Cholesky,
+    /// Conjugate gradients, preconditioned with the diagonal of E.
+    Cg,
+}
+
+/// E and a solver for systems with E.
+pub struct CoarseMatrix {
+    matrix: Couplings,
+    shift: Shift,
+    method: Method,
+}
+
+#[expect(clippy::large_enum_variant, reason = "one per handle")]
+enum Method {
+    Inverse(Vec<f64>),
+    Cholesky(Direct),
+    Cg { inverse_diagonal: Vec<f64>, tolerance: f64 },
+}
+
+/// Workspace of `solve`: vectors with one entry per deflation vector, and means with one entry per null vector.
+pub struct Scratch {
+    vectors: [Vec<f64>; 3],
+    means: [Vec<f64>; 2],
+}
+
+impl CoarseMatrix {
+    /// Factorizes E. `entries` contains the entries of all blocks of rows, in any order. `tolerance` is the relative
+    /// tolerance of conjugate gradients, |r| <= tolerance |g|. For `Solver::Inverse`, computes the factor; `columns`
+    /// and `invert` then compute the inverse.
+    pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
+        let matrix = sum_entries(entries, regions.count)?;
+        let shift = Shift::new(&matrix, regions)?;
+        let method = match solver {
+            Solver::Cg => Method::Cg {
+                inverse_diagonal: {
+                    let inverse = |d: f64| if d > 0.0 { 1.0 / d } else { 0.0 };
+                    collected((0..matrix.rows()).map(|r| inverse(shift.diagonal(&matrix, r))), COARSE_MATRIX)?
+                },
+                tolerance,
+            },
+            Solver::Cholesky | Solver::Inverse => Method::Cholesky(factor(&matrix)?),
+        };
+        Ok(Self { matrix, shift, method })
+    }
+
+    /// Computes the columns of the inverse that thread number `member` of `members` threads owns. Empty without a
+    /// factor.
+    pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
+        let mut columns = Vec::new();
+        if let Method::Cholesky(factor) = &self.method {
+            let groups = factor.groups();
+            factor.append_columns(groups * member / members..groups * (member + 1) / members, &mut columns)?;
+        }
+        Ok(columns)
+    }
+
+    /// Replaces the factor by the inverse. `columns` contains the columns of all threads in order. The factor remains
+    /// if the condition of E exceeds `LARGEST_CONDITION`.
+    pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
+        if let Method::Cholesky(factor) = &self.method {
+            let mut inverse = factor.inverse(columns)?;
+            self.shift.complete(&mut inverse)?;
+            let most = (0..self.count()).map(|r| self.shift.diagonal(&self.matrix, r)).fold(0.0, f64::max);
+            if most * max_abs(&inverse) <= LARGEST_CONDITION {
+                self.method = Method::Inverse(inverse);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the number of deflation vectors.
+    pub fn count(&self) -> usize {
+        self.matrix.rows()
+    }
+
+    /// Returns the method in use: `Cholesky` instead of `Inverse` if the inverse was too inaccurate.
+    pub fn solver(&self) -> Solver {
+        match self.method {
+            Method::Inverse(_) => Solver::Inverse,
+            Method::Cholesky(_) => Solver::Cholesky,
+            Method::Cg { .. } => Solver::Cg,
+        }
+    }
+
+    /// Returns the inverse by rows, if it is the method in use.
+    pub fn inverse(&self) -> Option<&[f64]> {
+        if let Method::Inverse(inverse) = &self.method { Some(inverse) } else { None }
+    }
+
+    /// Computes g = E t, without the shift.
+    #[cfg(test)]
+    pub fn multiply(&self, t: &[f64], g: &mut [f64]) {
+        multiply(&self.matrix, t, g);
+    }
+
+    /// Allocates the workspace of `solve`.
+    pub fn scratch(&self) -> Result<Scratch> {
+        let needed = match self.method {
+            Method::Inverse(_) | Method::Cholesky(_) => [0; 3],
+            Method::Cg { .. } => [self.count(); 3],
+        };
+        let mut vectors = [const { Vec::new() }; 3];
+        for (vector, n) in vectors.iter_mut().zip(needed) {
+            reset(vector, n, COARSE_MATRIX)?;
+        }
+        let nulls = self.shift.size.len();
+        Ok(Scratch { vectors, means: [zeroed(nulls, COARSE_MATRIX)?, zeroed(nulls, COARSE_MATRIX)?] })
+    }
+
+    /// Computes t = E^-1 g, or t = (E + c u u^T)^-1 g if E is singular.
+    pub fn solve(&self, g: &[f64], t: &mut [f64], scratch: &mut Scratch) {
+        match &self.method {
+            Method::Inverse(inverse) => multiply_rows(inverse, g, t),
+            Method::Cholesky(factor) => {
+                t.copy_from_slice(g);
+                let [of_g, of_t] = &mut scratch.means;
+                self.shift.remove_means(t, of_g);
+                factor.solve(t);
+                self.shift.remove_means(t, of_t);
+                self.shift.add_along(t, of_g);
+            }
+            Method::Cg { inverse_diagonal, tolerance } => {
+                self.conjugate_gradients(inverse_diagonal, *tolerance, g, t, scratch);
+            }
+        }
+    }
+
+    /// Solves for t by conjugate gradients (Hestenes and Stiefel 1952), starting from zero. Stops if |r| <= tolerance
+    /// |g| or if the step length is not finite.
+    fn conjugate_gradients(
+        &self,
+        inverse_diagonal: &[f64],
+        tolerance: f64,
+        g: &[f64],
+        t: &mut [f64],
+        scratch: &mut Scratch,
+    ) {
+        let [r, p, q] = &mut scratch.vectors;
+        t.fill(0.0);
+        r.copy_from_slice(g);
+        let enough = tolerance * tolerance * dot(g, g);
+        let mut rho_before = 0.0;
+        // In exact arithmetic, as many iterations as there are vectors suffice.
+        for iteration in 0..=2 * g.len() {
+            if dot(r, r) <= enough {
+                break;
+            }
+            // z = D^-1 r is stored in q.
+            for ((z, r), d) in q.iter_mut().zip(&*r).zip(inverse_diagonal) {
+                *z = d * r;
+            }
+            let rho = dot(r, q);
+            let beta = if iteration == 0 { 0.0 } else { rho / rho_before };
+            for (p, z) in p.iter_mut().zip(&*q) {
+                *p = z + beta * if iteration == 0 { 0.0 } else { *p };
+            }
+            multiply(&self.matrix, p, q);
+            self.shift.add_product(p, q, &mut scratch.means[0]);
+            let alpha = rho / dot(p, q);
+            if !alpha.is_finite() {
+                break;
+            }
+            for (((t, r), p), q) in t.iter_mut().zip(&mut *r).zip(&*p).zip(&*q) {
+                *t += alpha * p;
+                *r -= alpha * q;
+            }
+            rho_before = rho;
+        }
+    }
+
+    /// Returns the size of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        let method = match &self.method {
+            Method::Inverse(values) | Method::Cg { inverse_diagonal: values, .. } => 8 * values.capacity(),
+            Method::Cholesky(factor) => factor.bytes(),
+        };
+        self.matrix.bytes() + self.shift.bytes() + method
+    }
+}
+
+/// Factorizes E. A pivot of at most 1e-14 times its diagonal entry is rounding error. The vector then depends linearly
+/// on the others, and its entry is zero in every solution.
+fn factor(matrix: &Couplings) -> Result<Direct> {
+    const NEGLIGIBLE: f64 = 1e-14;
+    Direct::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
+        diagonal if d.abs() <= NEGLIGIBLE * diagonal => Ok(0.0),
+        _ if d > 0.0 && d.is_finite() => Ok(1.0 / d),
+        diagonal => Err(not_positive(d, diagonal, vector)),
+    })
+}
+
+fn not_positive(d: f64, diagonal: f64, vector: usize) -> Error {
+    let reason = format!(
+        "the coarse matrix of deflation is not positive definite: pivot {d:e} where its diagonal is {diagonal:e}, \
+         vector {vector}; the matrix is indefinite, or its coefficients differ too much for double precision"
+    );
+    Error::Matrix { reason, place: None, then: "" }
+}
+
+for_each_isa! {
+    /// Computes t_r = sum_s inverse_rs g_s for all rows r of t.
+    fn multiply_rows(inverse: &[f64], g: &[f64], t: &mut [f64]) {
+        for (t, row) in t.iter_mut().zip(inverse.chunks_exact(g.len().max(1))) {
+            *t = dot(row, g);
+        }
+    }
+}
+
+/// Shift c u u^T for each null vector u of E, a sum of deflation vectors with E u = 0. With the pseudo-inverse E^+ and
+/// k = u^T u,
+///
+/// ```text
+/// (E + c u u^T)^-1 g = E^+ (g - u u^T g / k) + u u^T g / (c k^2),
+/// ```
+///
+/// For a vector orthogonal to u, E^+ gives the solution with a zero at one deflation vector, minus the mean of this
+/// solution. If u is a single deflation vector, its row of E and its column of A Z are zero. Its entry of t is then
+/// zero.
+#[derive(Default)]
+struct Shift {
+    /// Null vector to which each deflation vector belongs, counted from 1; 0 if none.
+    of: Vec<u32>,
+    /// k = u^T u of each null vector.
+    size: Vec<f64>,
+    /// c of each null vector.
+    c: Vec<f64>,
+}
+
+impl Shift {
+    fn new(matrix: &Couplings, regions: &Regions) -> Result<Self> {
+        let nulls = regions.surplus.len();
+        let mut shift = Self {
+            of: collected(regions.null_vector.iter().copied(), COARSE_MATRIX)?,
+            size: zeroed(nulls, COARSE_MATRIX)?,
+            c: zeroed(nulls, COARSE_MATRIX)?,
+        };
+        for (r, &of) in shift.of.iter().enumerate() {
+            if of > 0 {
+                shift.size[of as usize - 1] += 1.0;
+                shift.c[of as usize - 1] += matrix.diagonal[r];
+            }
+        }
+        // c is the mean diagonal entry of E divided by k, so that c u u^T and E have similar magnitude.
+        shift.c.iter_mut().zip(&shift.size).for_each(|(c, k)| *c /= k * k);
+        Ok(shift)
+    }
+
+    /// Returns 1 / (c k), or zero if the null vector is a single deflation vector.
+    fn inverse(&self, null: usize) -> f64 {
+        let c = self.c[null] * self.size[null];
+        if c > 0.0 { 1.0 / c } else { 0.0 }
+    }
+
+    /// Returns diagonal entry r of E + c u u^T.
+    fn diagonal(&self, matrix: &Couplings, r: usize) -> f64 {
+        let c = self.of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
+        matrix.diagonal[r] + c
+    }
+
+    /// Computes means = u^T v / k for each null vector u.
+    fn means(&self, v: &[f64], means: &mut [f64]) {
+        means.fill(0.0);
+        for (v, &of) in v.iter().zip(&self.of) {
+            if of > 0 {
+                means[of as usize - 1] += v;
+            }
+        }
+        for (mean, k) in means.iter_mut().zip(&self.size) {
+            *mean /= k;
+        }
+    }
+
+    /// Computes v = v + sum over the null vectors u of value(u) u.
+    fn add(&self, v: &mut [f64], values: impl Fn(usize) -> f64) {
+        for (v, &of) in v.iter_mut().zip(&self.of) {
+            if of > 0 {
+                *v += values(of as usize - 1);
+            }
+        }
+    }
+
+    /// Computes v = v - u u^T v / k. Stores the subtracted means in `means`.
+    fn remove_means(&self, v: &mut [f64], means: &mut [f64]) {
+        self.means(v, means);
+        self.add(v, |null| -means[null]);
+    }
+
+    /// Computes t = t + u u^T g / (c k^2). `means` contains the means of g.
+    fn add_along(&self, t: &mut [f64], means: &[f64]) {
+        self.add(t, |null| means[null] * self.inverse(null));
+    }
+
+    /// Computes q = q + c u u^T p.
+    fn add_product(&self, p: &[f64], q: &mut [f64], means: &mut [f64]) {
+        self.means(p, means);
+        self.add(q, |null| self.c[null] * self.size[null] * means[null]);
+    }
+
+    /// Transforms G to (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2). G is the inverse with a zero at one
+    /// deflation vector.
+    fn complete(&self, inverse: &mut [f64]) -> Result<()> {
+        let n = self.of.len();
+        let mut means = zeroed(self.size.len(), COARSE_MATRIX)?;
+        for _ in 0..if n > 0 { 2 } else { 0 } {
+            for row in inverse.chunks_exact_mut(n) {
+                self.remove_means(row, &mut means);
+            }
+            for r in 0..n {
+                (0..r).for_each(|s| inverse.swap(r * n + s, s * n + r));
+            }
+        }
+        for (row, &of) in inverse.chunks_exact_mut(n.max(1)).zip(&self.of).filter(|(_, of)| **of > 0) {
+            let along = self.inverse(of as usize - 1) / self.size[of as usize - 1];
+            row.iter_mut().zip(&self.of).filter(|(_, other)| **other == of).for_each(|(value, _)| *value += along);
+        }
+        Ok(())
+    }
+
+    fn bytes(&self) -> usize {
+        4 * self.of.capacity() + 8 * (self.size.capacity() + self.c.capacity())
+    }
+}
+
+#[cfg(test)]
+mod tests;

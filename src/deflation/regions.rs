@@ -1,0 +1,334 @@
+//! Deflation regions: the cells on which a column of Z is one (Nicolaides 1987 for boxes; Tang and Vuik 2007 for level
+//! sets).
+//!
+//! A deflation vector is one on its region and zero elsewhere. If vectors add up to the constant on a singular
+//! component of the matrix, E = Z^T A Z is singular. Either one vector of the heavy phase is dropped there, or all
+//! vectors are kept. In the second case, E is shifted by c 1 1^T, which gives the same projection
+//! (docs/theory/dpcg.md).
+
+use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
+use crate::stencil::cell_components::{CellComponents, ComponentList, Strong};
+use crate::stencil::cells::{Cells, SevenPoints};
+use std::collections::HashMap;
+
+/// Marks cells in no region.
+pub const NONE: u16 = u16::MAX;
+
+const REGIONS: &str = "deflation regions";
+
+/// Definition of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The cells of a box.
+    Subdomain,
+    /// The cells with the same label, or in the same group of strong couplings.
+    LevelSet,
+    /// The cells of a box with the same label or in the same group, or with none.
+    LevelSetSubdomain,
+}
+
+/// Parameters of the regions.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<'a> {
+    /// Definition of a region.
+    pub kind: Kind,
+    /// Number of boxes in x, y and z: cell i of n in a direction with d boxes belongs to box floor(i d / n).
+    pub boxes: [usize; 3],
+    /// The caller's label of each cell, from 0 on; -1: none.
+    pub labels: Option<&'a [i32]>,
+    /// Labels spread to the adjacent cells. Needed if the coupling of the cells at an interface is that of the light
+    /// phase, as with arithmetic means of 1/rho.
+    pub dilation: bool,
+    /// No vector is dropped.
+    pub keep_all: bool,
+}
+
+/// Regions, one vector each, numbered in the order of their first cells.
+#[derive(Clone, Debug, Default)]
+pub struct Regions {
+    /// Region of each cell, or [`NONE`].
+    pub of: Vec<u16>,
+    /// Number of vectors.
+    pub count: usize,
+    /// Number of regions before any was dropped.
+    pub found: usize,
+    /// For each vector, the number of the null vector of A to which it contributes, counted from 1; 0: none. Empty if
+    /// no vectors add up to a null vector.
+    pub null_vector: Vec<u32>,
+    /// For each null vector that is a sum of vectors, the vector that would be dropped.
+    pub surplus: Vec<u16>,
+}
+
+/// Numbers of vectors and regions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RegionCount {
+    /// Number of vectors.
+    pub vectors: usize,
+    /// Number of regions before any was dropped.
+    pub found: usize,
+}
+
+/// A region before regions are dropped.
+pub struct Class {
+    /// Component of its cells.
+    pub component: usize,
+    /// Number of its cells.
+    pub cells: usize,
+    /// The region contains only cells of the heavy phase, and the heavy phase has no vector.
+    pub heavy: bool,
+    /// Its first cell in no group of strong couplings.
+    pub first_heavy: Option<usize>,
+}
+
+/// Properties of a cell that determine its class, apart from the component.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Kinds {
+    /// Group of strong couplings, counted from 1; 0: none.
+    group: u32,
+    /// Label + 1 or group; 0: none, or not used.
+    phase: u32,
+    /// Number of the box.
+    domain: u32,
+}
+
+/// Key of a class: component, box, and label + 1 or group + 1.
+type Key = (u32, u32, u32);
+
+impl Regions {
+    /// Computes the regions of a matrix.
+    pub fn find(a: &SevenPoints, components: &CellComponents, strong: &Strong, choice: &Choice) -> Result<Self> {
+        check(a.cells, choice)?;
+        let mut of = zeroed(a.cells.count(), REGIONS)?;
+        let classes = Self::classify(&mut of, a, components, strong, choice)?;
+        let (regions, vector) = Self::of_classes(&classes, components.list(), choice.keep_all)?;
+        if regions.count < classes.len() {
+            of.iter_mut().for_each(|of| *of = vector.get(*of as usize).copied().unwrap_or(NONE));
+        }
+        Ok(Self { of, ..regions })
+    }
+
+    /// Decides which classes become vectors. Classes are numbered in the order of their first cells. Returns the
+    /// regions without `of`, and the vector of each class or [`NONE`].
+    pub fn of_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<(Self, Vec<u16>)> {
+        let surplus = surplus_classes(classes, components, keep_all)?;
+        let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;
+        let mut regions = Self { found: classes.len(), ..Self::default() };
+        for (k, class) in classes.iter().enumerate() {
+            let dropped = !keep_all && (class.heavy || surplus[class.component] == Some(k as u16));
+            vector[k] = if dropped { NONE } else { regions.count as u16 };
+            regions.count += usize::from(!dropped);
+        }
+        if keep_all {
+            regions.note_null_vectors(classes, &surplus)?;
+        }
+        Ok((regions, vector))
+    }
+
+    /// Returns the numbers, and the regions if there is at least one vector.
+    pub fn counted(self) -> (RegionCount, Option<Self>) {
+        let count = RegionCount { vectors: self.count, found: self.found };
+        (count, Some(self).filter(|regions| regions.count > 0))
+    }
+
+    /// Sets the class of each cell and returns the classes.
+    fn classify(
+        of: &mut [u16],
+        a: &SevenPoints,
+        components: &CellComponents,
+        strong: &Strong,
+        choice: &Choice,
+    ) -> Result<Vec<Class>> {
+        let Cells { nx, ny, nz } = a.cells;
+        let boxes = Boxes::new(a.cells, choice)?;
+        let mut numbers = HashMap::new();
+        let mut classes = Vec::new();
+        let mut kinds: Vec<Kinds> = zeroed(nx, REGIONS)?;
+        // The last key and class of each column, which are usually those of the next row.
+        let mut known = zeroed(nx, REGIONS)?;
+        known.fill(((u32::MAX, 0, 0), NONE));
+        for row in 0..ny * nz {
+            for (run, group) in strong.joined.runs(row) {
+                let group = group.map_or(0, |group| group as u32 + 1);
+                kinds[run].iter_mut().for_each(|kinds| kinds.group = group);
+            }
+            phases(a, choice, row, &mut kinds);
+            boxes.of_row(row, &mut kinds);
+            let of = &mut of[row * nx..][..nx];
+            for (run, component) in components.runs(row) {
+                let Some(component) = component else {
+                    of[run].fill(NONE);
+                    continue;
+                };
+                let mut start = run.start;
+                // Consecutive cells with equal properties have the same class.
+                for cells in kinds[run].chunk_by(|a, b| a == b) {
+                    let Kinds { group, phase, domain } = cells[0];
+                    let key = (component as u32, domain, phase);
+                    if known[start].0 != key {
+                        known[start] = (key, class_of(key, choice, &mut numbers, &mut classes)?);
+                    }
+                    let class = known[start].1;
+                    of[start..start + cells.len()].fill(class);
+                    if class != NONE {
+                        let class: &mut Class = &mut classes[class as usize];
+                        class.cells += cells.len();
+                        class.first_heavy = class.first_heavy.or((group == 0).then_some(row * nx + start));
+                    }
+                    start += cells.len();
+                }
+            }
+        }
+        Ok(classes)
+    }
+
+    /// Determines which vectors add up to null vectors of A, from the surplus vector of each component.
+    fn note_null_vectors(&mut self, classes: &[Class], surplus: &[Option<u16>]) -> Result<()> {
+        let mut number = Vec::new();
+        for surplus in surplus {
+            if let &Some(vector) = surplus {
+                push(&mut self.surplus, vector, REGIONS)?;
+            }
+            push(&mut number, if surplus.is_some() { self.surplus.len() as u32 } else { 0 }, REGIONS)?;
+        }
+        if !self.surplus.is_empty() {
+            self.null_vector = collected(classes.iter().map(|class| number[class.component]), REGIONS)?;
+        }
+        Ok(())
+    }
+}
+
+/// For each singular component all of whose cells are in kept classes, returns the surplus class, which is dropped
+/// unless all are kept. This is the class of its first cell of the heavy phase, or otherwise of its first cell.
+fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<Vec<Option<u16>>> {
+    let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
+    let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;
+    let mut first: Vec<Option<u16>> = zeroed(components.count(), REGIONS)?;
+    for (k, class) in (0..).zip(classes) {
+        let c = class.component;
+        covered[c] += if keep_all || !class.heavy { class.cells } else { 0 };
+        first[c] = first[c].or(Some(k));
+        let found = class.first_heavy.map(|cell| (cell, k));
+        heavy[c] = heavy[c].into_iter().chain(found).min();
+    }
+    let surplus = |c: usize| {
+        let whole = components.singular[c] && covered[c] == components.size[c];
+        if whole { heavy[c].map(|(_, k)| k).or(first[c]) } else { None }
+    };
+    collected((0..components.count()).map(surplus), REGIONS)
+}
+
+/// Returns the number of the class with this key, which may be a new class; [`NONE`] for cells without a class.
+fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes: &mut Vec<Class>) -> Result<u16> {
+    let unlabelled = choice.kind == Kind::LevelSet && key.2 == 0;
+    if unlabelled && choice.labels.is_some() {
+        return Ok(NONE);
+    }
+    if let Some(&number) = numbers.get(&key) {
+        return Ok(number);
+    }
+    if classes.len() == usize::from(NONE) {
+        return Err(too_many(choice));
+    }
+    let number = classes.len() as u16;
+    insert(numbers, key, number, REGIONS)?;
+    push(classes, Class { component: key.0 as usize, cells: 0, heavy: unlabelled, first_heavy: None }, REGIONS)?;
+    Ok(number)
+}
+
+/// Sets the phases of the cells in a row.
+fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [Kinds]) {
+    match (choice.kind, choice.labels) {
+        (Kind::Subdomain, _) => {}
+        (_, None) => kinds.iter_mut().for_each(|kinds| kinds.phase = kinds.group),
+        (_, Some(labels)) => {
+            let first = row * kinds.len();
+            for (i, kinds) in kinds.iter_mut().enumerate() {
+                let mut label = labels[first + i];
+                if label < 0 && choice.dilation {
+                    label = beside(a, labels, first + i);
+                }
+                kinds.phase = (label as u32).wrapping_add(1);
+            }
+        }
+    }
+}
+
+/// Returns the smallest label of the cells to which a cell is coupled; -1: none has a label.
+fn beside(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
+    let mut smallest = u32::MAX;
+    for (couplings, step) in a.forward.into_iter().zip(a.cells.steps()) {
+        // As an unsigned number, -1 is the largest.
+        if couplings[cell] != 0.0 {
+            smallest = smallest.min(labels[cell + step] as u32);
+        }
+        if cell >= step && couplings[cell - step] != 0.0 {
+            smallest = smallest.min(labels[cell - step] as u32);
+        }
+    }
+    smallest as i32
+}
+
+/// Division of the cells into boxes: the box of each index in each direction.
+struct Boxes {
+    ny: usize,
+    count: [usize; 3],
+    of: [Vec<u32>; 3],
+}
+
+impl Boxes {
+    fn new(cells: Cells, choice: &Choice) -> Result<Self> {
+        let count = if choice.kind == Kind::LevelSet { [1; 3] } else { choice.boxes };
+        let mut of = [const { Vec::new() }; 3];
+        for ((of, n), d) in of.iter_mut().zip(cells.size()).zip(count) {
+            reset(of, n, REGIONS)?;
+            for (i, of) in of.iter_mut().enumerate() {
+                *of = (i * d / n) as u32;
+            }
+        }
+        Ok(Self { ny: cells.ny, count, of })
+    }
+
+    /// Sets the boxes of the cells in a row.
+    fn of_row(&self, row: usize, kinds: &mut [Kinds]) {
+        let [x, y, z] = &self.of;
+        let (nx, ny) = (self.count[0] as u32, self.count[1] as u32);
+        let first = (z[row / self.ny] * ny + y[row % self.ny]) * nx;
+        for (kinds, x) in kinds.iter_mut().zip(x) {
+            kinds.domain = first + x;
+        }
+    }
+}
+
+/// Returns an error if a number of boxes is out of range.
+pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
+    if choice.kind != Kind::LevelSet {
+        let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
+        for (((name, extent), n), d) in names.into_iter().zip(cells.size()).zip(choice.boxes) {
+            if d == 0 || d > n {
+                return Err(Error::range(name, d, format!("be from 1 to {extent} = {n}: each box needs a cell")));
+            }
+        }
+        let boxes = choice.boxes.iter().try_fold(1_usize, |all, &d| all.checked_mul(d));
+        if boxes.is_none_or(|boxes| boxes > usize::from(NONE)) {
+            return Err(too_many(choice));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the error for more regions than 16-bit numbers can represent.
+pub fn too_many(choice: &Choice) -> Error {
+    let (what, advice) = match (choice.kind, choice.labels) {
+        (Kind::Subdomain, _) => ("boxes", "use fewer subdomains, or deflation=none"),
+        (Kind::LevelSet, Some(_)) => ("labels", "use fewer labels, or deflation=subdomain or none"),
+        (Kind::LevelSet, None) => ("strong couplings", "set labels, or use deflation=subdomain or none"),
+        (Kind::LevelSetSubdomain, Some(_)) => ("labels within boxes", "use fewer subdomains or labels"),
+        (Kind::LevelSetSubdomain, None) => ("strong couplings within boxes", "use fewer subdomains, or set labels"),
+    };
+    Error::Argument(format!(
+        "{what} produce more than {NONE} deflation regions, counted per connected component of the matrix: {advice}"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

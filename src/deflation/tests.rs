@@ -1,0 +1,413 @@
+//! Tests of deflation. A reference implementation of deflated PCG (Tang, Nabben, Vuik and Erlangga 2009) must need the
+//! iteration counts of the golden table. Further tests check properties of the projection P.
+
+use super::*;
+use crate::deflation::regions::{Choice, Kind, NONE};
+use crate::stencil::cell_components::{CellComponents, Strong};
+use crate::stencil::cells::{Cells, SevenPoints};
+use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
+
+impl CoarseMatrix {
+    /// Assembles and factorizes E for a matrix and its regions with one thread.
+    pub fn new(
+        a: &SevenPoints,
+        components: &CellComponents,
+        regions: &Regions,
+        solver: Solver,
+        tolerance: f64,
+    ) -> Result<Self> {
+        let mut entries = Vec::new();
+        for block in 0..BLOCKS {
+            assemble_block(a, components, regions, block, &mut entries)?;
+        }
+        let mut coarse = Self::factorize(&mut entries, regions, solver, tolerance)?;
+        if solver == Solver::Inverse {
+            let columns = coarse.columns(0, 1)?;
+            coarse.invert([&columns[..]].into_iter())?;
+        }
+        Ok(coarse)
+    }
+}
+
+/// System in which couplings across the grid boundary are zero.
+struct System {
+    cells: Cells,
+    center: Vec<f64>,
+    forward: [Vec<f64>; 3],
+}
+
+impl System {
+    fn of(problem: &TwoPhase) -> Self {
+        let [nx, ny, nz] = problem.size;
+        let forward =
+            problem.forward.clone().map(|c| c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect());
+        Self { cells: Cells { nx, ny, nz }, center: problem.center.clone(), forward }
+    }
+
+    fn points(&self) -> SevenPoints<'_> {
+        let [x, y, z] = &self.forward;
+        SevenPoints { cells: self.cells, center: &self.center, forward: [x, y, z] }
+    }
+
+    /// Computes y = A x.
+    fn multiply(&self, x: &[f64], y: &mut [f64]) {
+        for (y, (c, x)) in y.iter_mut().zip(self.center.iter().zip(x)) {
+            *y = c * x;
+        }
+        for (couplings, step) in self.forward.iter().zip(self.cells.steps()) {
+            add_products(y, couplings, &x[step..]);
+            add_products(&mut y[step..], couplings, x);
+        }
+    }
+}
+
+/// Computes y_i = y_i + a_i x_i.
+fn add_products(y: &mut [f64], a: &[f64], x: &[f64]) {
+    for (y, (a, x)) in y.iter_mut().zip(a.iter().zip(x)) {
+        *y += a * x;
+    }
+}
+
+/// Computes M^-1 r = K^T D^-1 K r with K = sum_m (-L D^-1)^m up to `order` (van der Vorst 1982), by Horner's rule.
+fn neumann(a: &System, order: usize, r: &[f64]) -> Vec<f64> {
+    let steps = a.cells.steps();
+    let over_center =
+        |u: &[f64], sign: f64| -> Vec<f64> { u.iter().zip(&a.center).map(|(u, d)| sign * u / d).collect() };
+    let mut u = r.to_vec();
+    for _ in 0..order {
+        // u = r - L D^-1 u
+        let scaled = over_center(&u, -1.0);
+        u.copy_from_slice(r);
+        for (couplings, step) in a.forward.iter().zip(steps) {
+            add_products(&mut u[step..], couplings, &scaled);
+        }
+    }
+    let v = over_center(&u, 1.0);
+    u.copy_from_slice(&v);
+    for _ in 0..order {
+        // u = v - D^-1 L^T u
+        let mut sum = vec![0.0; u.len()];
+        for (couplings, step) in a.forward.iter().zip(steps) {
+            add_products(&mut sum, couplings, &u[step..]);
+        }
+        u = v.iter().zip(over_center(&sum, 1.0)).map(|(v, s)| v - s).collect();
+    }
+    u
+}
+
+/// A, the regions that define Z, and E.
+struct Deflation<'a> {
+    a: &'a System,
+    regions: Regions,
+    matrix: CoarseMatrix,
+}
+
+impl<'a> Deflation<'a> {
+    fn new(a: &'a System, choice: &Choice, solver: Solver) -> Self {
+        let points = a.points();
+        let components = CellComponents::find(&points).unwrap();
+        let strong = Strong::find(&points).unwrap();
+        let regions = Regions::find(&points, &components, &strong, choice).unwrap();
+        let matrix = CoarseMatrix::new(&points, &components, &regions, solver, 1e-10).unwrap();
+        Self { a, regions, matrix }
+    }
+
+    /// Computes Z^T v.
+    fn restrict(&self, v: &[f64]) -> Vec<f64> {
+        let mut g = vec![0.0; self.regions.count];
+        for (&r, v) in self.regions.of.iter().zip(v) {
+            if r != NONE {
+                g[usize::from(r)] += v;
+            }
+        }
+        g
+    }
+
+    /// Computes Z E^-1 Z^T v.
+    fn correct(&self, v: &[f64]) -> Vec<f64> {
+        let mut t = vec![0.0; self.regions.count];
+        self.matrix.solve(&self.restrict(v), &mut t, &mut self.matrix.scratch().unwrap());
+        self.regions.of.iter().map(|&r| if r == NONE { 0.0 } else { t[usize::from(r)] }).collect()
+    }
+
+    /// Computes P v = v - A Z E^-1 Z^T v.
+    fn project(&self, v: &[f64]) -> Vec<f64> {
+        let mut w = vec![0.0; v.len()];
+        self.a.multiply(&self.correct(v), &mut w);
+        v.iter().zip(&w).map(|(v, w)| v - w).collect()
+    }
+}
+
+fn norm(v: &[f64]) -> f64 {
+    dot(v, v).sqrt()
+}
+
+/// Runs deflated PCG until |r| <= 1e-6 |b|. Returns the number of iterations and x.
+fn solve(deflation: &Deflation, order: usize, b: &[f64]) -> (usize, Vec<f64>) {
+    let a = deflation.a;
+    let n = b.len();
+    let (mut x, mut r) = (vec![0.0; n], deflation.project(b));
+    let (mut p, mut w) = (vec![0.0; n], vec![0.0; n]);
+    let (enough, mut rho, mut iterations) = (1e-6 * norm(b), 1.0, 0);
+    while norm(&r) > enough && iterations < 3000 {
+        let z = neumann(a, order, &r);
+        let rho_before = std::mem::replace(&mut rho, dot(&r, &z));
+        let beta = if iterations == 0 { 0.0 } else { rho / rho_before };
+        p.iter_mut().zip(&z).for_each(|(p, z)| *p = z + beta * *p);
+        a.multiply(&p, &mut w);
+        let w = deflation.project(&w);
+        let alpha = rho / dot(&p, &w);
+        x.iter_mut().zip(&p).for_each(|(x, p)| *x += alpha * p);
+        r.iter_mut().zip(&w).for_each(|(r, w)| *r -= alpha * w);
+        iterations += 1;
+    }
+    // x = x^ + Z E^-1 Z^T (b - A x^)
+    a.multiply(&x, &mut w);
+    let rest: Vec<f64> = b.iter().zip(&w).map(|(b, w)| b - w).collect();
+    x.iter_mut().zip(deflation.correct(&rest)).for_each(|(x, c)| *x += c);
+    (iterations, x)
+}
+
+/// Returns the deflation for a name of the golden table: SD-4, LS, LSSD-8p, none, ...
+fn choice(name: &str) -> Choice<'static> {
+    let keep_all = name.ends_with('p');
+    let mut parts = name.trim_end_matches('p').split('-');
+    let kind = match parts.next().unwrap() {
+        "SD" => Kind::Subdomain,
+        "LSSD" => Kind::LevelSetSubdomain,
+        // The only box has no column in Z, so nothing is deflated.
+        "none" => Kind::Subdomain,
+        "LS" => Kind::LevelSet,
+        other => panic!("{other}"),
+    };
+    let boxes = [parts.next().map_or(1, |d| d.parse().unwrap()); 3];
+    Choice { kind, boxes, labels: None, dilation: false, keep_all }
+}
+
+struct Row {
+    n: usize,
+    set: String,
+    contrast: f64,
+    rhs: String,
+    order: usize,
+    deflation: String,
+    vectors: usize,
+    iterations: usize,
+}
+
+/// Returns the golden rows with Jacobi (order 0) or a truncated Neumann series.
+fn golden() -> Vec<Row> {
+    let row = |line: &str| {
+        let f: Vec<&str> = line.split(',').collect();
+        let order = match f[6].strip_prefix("neu") {
+            Some(order) => order.parse().unwrap(),
+            None if f[6] == "jac" => 0,
+            None => return None,
+        };
+        Some(Row {
+            n: f[0].parse().unwrap(),
+            set: f[1].to_owned(),
+            contrast: f[3].parse().unwrap(),
+            rhs: f[5].to_owned(),
+            order,
+            deflation: f[7].to_owned(),
+            vectors: f[8].parse().unwrap(),
+            iterations: f[9].parse().unwrap(),
+        })
+    };
+    include_str!("../../tests/golden/dpcg.csv").lines().skip(1).filter_map(row).collect()
+}
+
+/// Solves the system of a golden row. Returns an empty string if the count agrees, or else a description.
+fn check(row: &Row, solver: Solver) -> String {
+    let problem = TwoPhase::new(&row.set, [row.n; 3], row.contrast);
+    let (a, b) = (System::of(&problem), problem.rhs(&row.rhs));
+    let deflation = Deflation::new(&a, &choice(&row.deflation), solver);
+    assert_eq!(deflation.regions.count, row.vectors, "{} {}", row.set, row.deflation);
+    let (iterations, x) = solve(&deflation, row.order, &b);
+    let allowed = if row.iterations <= 100 { 1 } else { row.iterations.div_ceil(100) };
+    let residual = problem.relative_residual(&b, &x);
+    // The recurred and the true residual differ by rounding.
+    if iterations.abs_diff(row.iterations) <= allowed && residual <= 1.01e-6 {
+        return String::new();
+    }
+    let Row { n, set, contrast, order, deflation, iterations: expected, .. } = row;
+    format!("{n} {set} {contrast:e} neumann {order} {deflation}: {iterations} for {expected}, residual {residual:e}\n")
+}
+
+/// Checks golden rows that each need less than a second. With `RRBSOLVER_ALL_ROWS`, checks all rows up to 128^3; the
+/// rows of 256^3 need minutes.
+#[test]
+fn golden_counts() {
+    let all = std::env::var_os("RRBSOLVER_ALL_ROWS").is_some();
+    let wanted = |row: &Row| {
+        if all {
+            row.n <= 128
+        } else {
+            row.n <= 64 && (row.iterations <= 31 || row.contrast < 1e-3 && row.iterations <= 50)
+        }
+    };
+    let rows: Vec<Row> = golden().into_iter().filter(wanted).collect();
+    assert!(rows.len() >= 15);
+    let wrong: String = rows.iter().map(|row| check(row, Solver::Inverse)).collect();
+    assert!(wrong.is_empty(), "of {} rows:\n{wrong}", rows.len());
+}
+
+#[test]
+fn every_coarse_solver_makes_the_same_counts() {
+    let rows = golden();
+    let is =
+        |row: &&Row| row.n == 64 && row.set == "9" && row.order == 2 && ["SD-8", "SD-8p"].contains(&&*row.deflation);
+    for row in rows.iter().filter(is) {
+        for solver in [Solver::Cholesky, Solver::Cg] {
+            assert_eq!(check(row, solver), "", "{solver:?}");
+        }
+    }
+}
+
+/// Returns two-phase systems of unusual shapes, each with several deflations.
+fn awkward() -> Vec<(System, Choice<'static>)> {
+    let mut all = Vec::new();
+    let problems = [
+        ("9", [20, 20, 20], 1e-3),
+        ("9", [13, 17, 11], 1e-3),
+        ("surf;obs=box", [16, 16, 16], 1e-3),
+        ("9;dir=top", [12, 14, 16], 1e-3),
+        ("dam", [1, 12, 13], 1e-3),
+        ("surf", [12, 13, 1], 1e-2),
+        ("1", [2, 2, 2], 1e-3),
+    ];
+    for (name, size, contrast) in problems {
+        let boxes = size.map(|n: usize| n.min(3));
+        for kind in [Kind::Subdomain, Kind::LevelSet, Kind::LevelSetSubdomain] {
+            for keep_all in [false, true] {
+                let choice = Choice { kind, boxes, labels: None, dilation: false, keep_all };
+                all.push((System::of(&TwoPhase::new(name, size, contrast)), choice));
+            }
+        }
+    }
+    all
+}
+
+fn random(n: usize) -> Vec<f64> {
+    let mut generator = SplitMix(3);
+    (0..n).map(|_| 2.0 * generator.unit() - 1.0).collect()
+}
+
+fn largest(v: &[f64]) -> f64 {
+    v.iter().fold(0.0, |most, v| most.max(v.abs()))
+}
+
+#[test]
+fn the_projection_annihilates_z_and_is_one() {
+    for (a, choice) in awkward() {
+        let deflation = Deflation::new(&a, &choice, Solver::Inverse);
+        let k = deflation.regions.count;
+        let mut v = random(a.cells.count());
+        // v must be in the range of A. If A is singular and v is not in its range, P v is not in the range either.
+        let x = v.clone();
+        a.multiply(&x, &mut v);
+        let once = deflation.project(&v);
+        let twice = deflation.project(&once);
+        let size = largest(&v);
+        // The entries differ by the contrast, which increases the rounding error.
+        let rounding = 1e-11 * size;
+        assert!(once.iter().zip(&twice).all(|(p, q)| (p - q).abs() <= rounding), "{:?} {choice:?}", a.cells);
+        // Z^T P = 0.
+        assert!(largest(&deflation.restrict(&once)) <= rounding, "{:?} {choice:?}", a.cells);
+        // P A Z = 0.
+        for r in 0..k as u16 {
+            let z: Vec<f64> = deflation.regions.of.iter().map(|&of| f64::from(u8::from(of == r))).collect();
+            a.multiply(&z, &mut v);
+            assert!(largest(&deflation.project(&v)) <= rounding, "{:?} {choice:?}", a.cells);
+        }
+    }
+}
+
+#[test]
+fn all_vectors_project_as_those_without_the_dropped_one() {
+    let all = awkward();
+    for pair in all.chunks_exact(2) {
+        let (a, b) = (&pair[0].0, &pair[1].0);
+        let mut v = vec![0.0; a.cells.count()];
+        a.multiply(&random(a.cells.count()), &mut v);
+        for solver in [Solver::Inverse, Solver::Cholesky, Solver::Cg] {
+            let (dropped, kept) = (Deflation::new(a, &pair[0].1, solver), Deflation::new(b, &pair[1].1, solver));
+            let regular = kept.regions.surplus.is_empty();
+            // On regular systems, `keep_all` adds a vector for the heavy phase, so P differs.
+            if regular && pair[0].1.kind == Kind::LevelSet {
+                continue;
+            }
+            assert_eq!(kept.regions.count, kept.regions.found);
+            let rounding = 1e-9 * largest(&v);
+            let (p, q) = (dropped.project(&v), kept.project(&v));
+            assert!(
+                p.iter().zip(&q).all(|(p, q)| (p - q).abs() <= rounding),
+                "{:?} {:?} {solver:?}",
+                a.cells,
+                pair[0].1
+            );
+        }
+    }
+}
+
+/// Computes the columns of E = Z^T A Z from this definition.
+fn coarse_matrix_by_columns(deflation: &Deflation) -> Vec<Vec<f64>> {
+    let a = deflation.a;
+    let mut w = vec![0.0; a.cells.count()];
+    (0..deflation.regions.count as u16)
+        .map(|r| {
+            let z: Vec<f64> = deflation.regions.of.iter().map(|&of| f64::from(u8::from(of == r))).collect();
+            a.multiply(&z, &mut w);
+            deflation.restrict(&w)
+        })
+        .collect()
+}
+
+#[test]
+fn the_coarse_matrix_is_that_of_its_definition_and_is_inverted() {
+    for (a, choice) in awkward() {
+        let deflation = Deflation::new(&a, &choice, Solver::Inverse);
+        let k = deflation.regions.count;
+        let expected = coarse_matrix_by_columns(&deflation);
+        let mut e = vec![0.0; k];
+        let inverse = deflation.matrix.inverse().unwrap();
+        let scale = largest(&a.center);
+        for (r, column) in expected.iter().enumerate() {
+            let mut unit: Vec<f64> = (0..k).map(|s| f64::from(u8::from(s == r))).collect();
+            deflation.matrix.multiply(&unit, &mut e);
+            // Bound for the rounding error of a sum over all cells.
+            let rounding = 1e-15 * a.cells.count() as f64 * scale;
+            assert!(e.iter().zip(column).all(|(e, f)| (e - f).abs() <= rounding), "{:?} {choice:?}", a.cells);
+            // (E + c u u^T) times a column of the inverse is a unit vector. The column is zero if the null vector is a
+            // single deflation vector.
+            if deflation.matrix.shift.diagonal(&deflation.matrix.matrix, r) == 0.0 {
+                unit[r] = 0.0;
+            }
+            let (mut product, mut means) = (vec![0.0; k], vec![0.0; deflation.regions.surplus.len()]);
+            deflation.matrix.multiply(&inverse[r * k..][..k], &mut product);
+            deflation.matrix.shift.add_product(&inverse[r * k..][..k], &mut product, &mut means);
+            product.iter_mut().zip(&unit).for_each(|(p, u)| *p -= u);
+            assert!(largest(&product) <= 1e-9, "{:?} {choice:?}: {:e}", a.cells, largest(&product));
+        }
+    }
+}
+
+#[test]
+fn row_sums_that_are_hardly_any_do_no_harm() {
+    let choice = Choice { kind: Kind::Subdomain, boxes: [4; 3], labels: None, dilation: false, keep_all: false };
+    for excess in [1e-6, 1e-9, 2e-12] {
+        let mut a = System::of(&TwoPhase::new("9", [20, 20, 20], 1e-3));
+        a.center[0] *= 1.0 + excess;
+        for solver in [Solver::Inverse, Solver::Cholesky] {
+            let deflation = Deflation::new(&a, &choice, solver);
+            assert_eq!(deflation.regions.count, 64);
+            let mut v = vec![0.0; a.cells.count()];
+            a.multiply(&random(a.cells.count()), &mut v);
+            let once = deflation.project(&v);
+            let twice = deflation.project(&once);
+            let rounding = 1e-10 * largest(&v);
+            assert!(once.iter().zip(&twice).all(|(p, q)| (p - q).abs() <= rounding), "{excess:e} {solver:?}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Symmetric matrix S, stored as couplings a_ij = -s_ij and row sums e_i = sum_j s_ij; the diagonal is d_i = e_i +
+//! sum_j a_ij = s_ii. In this form, sums of e_i lose no digits to a large d_i. If S has positive off-diagonal entries,
+//! e_i may be negative.
+
+use crate::base::csr::Csr;
+use crate::base::index::Index;
+use crate::base::number::power_of_two_below;
+use crate::base::workers::{Workers, cut_lanes};
+use crate::error::{Error, Result, extend, push, reserve, zeroed};
+use crate::stencil::cells::SevenPoints;
+use std::ops::Range;
+
+/// Name of the data in messages about failed allocations.
+pub const WHAT: &str = "an aggregation hierarchy";
+
+/// A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
+const ROUNDING: f64 = 1e-12;
+
+/// A symmetric matrix as couplings and row sums.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Couplings {
+    /// Index of the first coupling of each row, and the end.
+    pub ptr: Vec<usize>,
+    /// Columns of the couplings, ascending in each row, without the diagonal.
+    pub col: Vec<u32>,
+    /// Couplings a_ij = -s_ij; positive where S has a negative entry.
+    pub a: Vec<f64>,
+    /// Row sums e_i.
+    pub excess: Vec<f64>,
+    /// Diagonal entries d_i.
+    pub diagonal: Vec<f64>,
+}
+
+impl Couplings {
+    /// Converts `scale` times a symmetric matrix with fewer than 2^32 rows.
+    pub fn of<I: Index>(s: &Csr<I>, scale: f64, workers: &mut Workers) -> Result<Self> {
+        let pieces = cut_lanes(&s.ptr, workers.threads(size_of_val(&*s.val)));
+        Self::in_pieces(pieces, workers, |rows| {
+            let mut c = Self::with_room(rows.len(), s.ptr[rows.end] - s.ptr[rows.start])?;
+            for i in rows {
+                let mut excess = 0.0;
+                for (j, value) in s.row(i) {
+                    excess += scale * value;
+                    if j != i && value != 0.0 {
+                        c.push(j, -scale * value);
+                    }
+                }
+                c.end_row(excess);
+            }
+            Ok(c)
+        })
+    }
+
+    /// Converts a symmetric matrix with a power of two as scale, such that the diagonal is at most 2. Returns the
+    /// scale, too.
+    pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
+        let largest = (0..s.rows()).filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
+        let scale = power_of_two_below(largest).recip();
+        Ok((Self::of(s, scale, workers)?, scale))
+    }
+
+    /// Converts `scale` times the matrix of a box of cells. Row sums of at most `zero_row_sum` times the center are set
+    /// to zero.
+    pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
+        let (n, steps) = (a.cells.count(), a.cells.steps());
+        if n > u32::MAX as usize - 1 {
+            return Err(Error::Unsupported(format!("preconditioner=amg supports fewer than 2^32 cells, got {n}")));
+        }
+        let mut c = Self::with_room(n, 6 * n)?;
+        for i in 0..n {
+            let center = scale * a.center[i];
+            let mut excess = center;
+            // Entries that leave the box are zero.
+            let below = (0..3).rev().filter(|&d| i >= steps[d]).map(|d| (i - steps[d], a.forward[d][i - steps[d]]));
+            let above = (0..3).map(|d| (i + steps[d], a.forward[d][i]));
+            for (j, value) in below.chain(above).filter(|(_, value)| *value != 0.0) {
+                excess += scale * value;
+                c.push(j, -scale * value);
+            }
+            c.end_row(if excess.abs() <= zero_row_sum * center { 0.0 } else { excess });
+        }
+        Ok(c)
+    }
+
+    /// Creates a matrix without rows, with capacity for `rows` rows and `entries` couplings.
+    pub fn with_room(rows: usize, entries: usize) -> Result<Self> {
+        let mut c = Self::default();
+        reserve(&mut c.ptr, rows + 1, WHAT)?;
+        reserve(&mut c.col, entries, WHAT)?;
+        reserve(&mut c.a, entries, WHAT)?;
+        reserve(&mut c.excess, rows, WHAT)?;
+        reserve(&mut c.diagonal, rows, WHAT)?;
+        c.ptr.push(0);
+        Ok(c)
+    }
+
+    /// Appends a coupling to the current row; the capacity must suffice.
+    pub fn push(&mut self, j: usize, a: f64) {
+        self.col.push(j as u32);
+        self.a.push(a);
+    }
+
+    /// Ends the current row, after all its couplings.
+    pub fn end_row(&mut self, excess: f64) {
+        let is_rounding = excess.abs() < ROUNDING * (excess + self.sum());
+        self.end_exact_row(if is_rounding { 0.0 } else { excess });
+    }
+
+    /// Returns the sum of the couplings of the current row.
+    fn sum(&self) -> f64 {
+        self.a[self.ptr.last().copied().unwrap_or(0)..].iter().sum()
+    }
+
+    /// Ends the current row without rounding a small excess to zero.
+    pub fn end_exact_row(&mut self, excess: f64) {
+        let sum = self.sum();
+        self.ptr.push(self.col.len());
+        self.excess.push(excess);
+        self.diagonal.push(excess + sum);
+    }
+
+    pub fn rows(&self) -> usize {
+        self.excess.len()
+    }
+
+    /// Returns the size of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        let Self { ptr, col, a, excess, diagonal } = self;
+        size_of_val(&**ptr)
+            + size_of_val(&**col)
+            + [a, excess, diagonal].map(|v| size_of_val(&**v)).iter().sum::<usize>()
+    }
+
+    /// Returns the columns and couplings of row i.
+    pub fn row(&self, i: usize) -> impl Iterator<Item = (usize, f64)> + Clone {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].iter().map(|&j| j as usize).zip(self.a[range].iter().copied())
+    }
+
+    /// Returns the coupling of i and j, 0 if there is none.
+    pub fn between(&self, i: usize, j: usize) -> f64 {
+        let range = self.ptr[i]..self.ptr[i + 1];
+        self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
+    }
+
+    /// Computes the Galerkin matrix P^T S P for `count` aggregates; `of` is the aggregate of each row. Couplings and
+    /// row sums are added over aggregates. Couplings to rows outside all aggregates (`NONE`) are added to the row sum.
+    pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
+        let (starts, members) = members(of, count)?;
+        // Each piece allocates an array of `count` entries, so there are at most as many pieces as threads.
+        let pieces = cut_lanes(&starts, workers.threads(size_of_val(&*self.a)));
+        Self::in_pieces(pieces, workers, |rows| self.coarse_rows(of, count, (&starts, &members), rows))
+    }
+
+    /// Computes the coarse rows `rows` of P^T S P.
+    fn coarse_rows(
+        &self,
+        of: &[u32],
+        count: usize,
+        (starts, members): (&[usize], &[u32]),
+        rows: Range<usize>,
+    ) -> Result<Self> {
+        let fine = &members[starts[rows.start]..starts[rows.end]];
+        let entries = fine.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
+        let mut coarse = Self::with_room(rows.len(), entries)?;
+        // Index of the coupling to an aggregate in the current row, plus 1; 0: none yet.
+        let mut place: Vec<u32> = zeroed(count, WHAT)?;
+        let mut row: Vec<(u32, f64)> = Vec::new();
+        for k in rows {
+            row.clear();
+            let mut excess = 0.0;
+            for &i in &members[starts[k]..starts[k + 1]] {
+                excess += self.excess[i as usize];
+                for (j, a) in self.row(i as usize) {
+                    match of[j] {
+                        NONE => excess += a,
+                        to if to as usize == k => {}
+                        to if place[to as usize] > 0 => row[place[to as usize] as usize - 1].1 += a,
+                        to => {
+                            push(&mut row, (to, a), WHAT)?;
+                            place[to as usize] = row.len() as u32;
+                        }
+                    }
+                }
+            }
+            row.iter().for_each(|&(to, _)| place[to as usize] = 0);
+            row.sort_unstable_by_key(|&(to, _)| to);
+            row.iter().for_each(|&(to, a)| coarse.push(to as usize, a));
+            coarse.end_row(excess);
+        }
+        Ok(coarse)
+    }
+
+    /// Builds the rows of all pieces with `make` and concatenates them.
+    pub fn in_pieces<T: Send>(
+        pieces: impl IntoIterator<Item = T>,
+        workers: &mut Workers,
+        make: impl Fn(T) -> Result<Self> + Sync,
+    ) -> Result<Self> {
+        let mut parts = workers.map(pieces, make)?.into_iter();
+        let mut all = parts.next().unwrap_or_else(|| Self::with_room(0, 0))?;
+        for part in parts {
+            let (part, end) = (part?, all.col.len());
+            extend(&mut all.ptr, part.ptr[1..].iter().map(|at| end + at), WHAT)?;
+            extend(&mut all.col, part.col.iter().copied(), WHAT)?;
+            extend(&mut all.a, part.a.iter().copied(), WHAT)?;
+            extend(&mut all.excess, part.excess.iter().copied(), WHAT)?;
+            extend(&mut all.diagonal, part.diagonal.iter().copied(), WHAT)?;
+        }
+        Ok(all)
+    }
+}
+
+/// Value of the aggregate number for rows outside all aggregates.
+pub const NONE: u32 = u32::MAX;
+
+/// Returns the nodes of each aggregate in ascending order: the index of the first node of each, and all nodes.
+pub fn members(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
+    let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
+    of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);
+    crate::base::csr::accumulate(&mut starts);
+    let mut members: Vec<u32> = zeroed(starts[count], WHAT)?;
+    for (i, &k) in of.iter().enumerate().filter(|(_, k)| **k != NONE) {
+        members[starts[k as usize]] = i as u32;
+        starts[k as usize] += 1;
+    }
+    crate::base::csr::restart(&mut starts);
+    Ok((starts, members))
+}

@@ -1,0 +1,462 @@
+//! Factorization L D L^T within the envelope of a symmetric matrix in row-sum form (report 16-06, equation 2.7;
+//! docs/theory/rrb.md, coarsest system).
+//!
+//! Let a_kl be the couplings of node k to later nodes, and s_k the row sum of node k after the elimination of earlier
+//! nodes. The elimination of node k computes
+//!
+//! ```text
+//! d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.
+//! ```
+//!
+//! Diagonals are not stored. If no coupling is positive and no row sum is negative, no digits cancel. If all rows of a
+//! component sum to zero, the last pivot of this component is exactly zero. If 1 / d_k is set to zero, node k is zero
+//! in every solution.
+//!
+//! The envelope of a row consists of the columns from its first coupling to the diagonal. If column k is in the
+//! envelopes of w_k rows, the factorization costs sum w_k^2 / 2 multiply-adds, and a solve costs two per entry.
+
+use crate::base::isa::for_each_isa;
+use crate::base::reduce::{dot, sum};
+use crate::error::{Result, zeroed};
+
+/// Number of nodes per block of the elimination. Later rows are loaded and stored once per block.
+const TOGETHER: usize = 4;
+/// Number of doubles in the widest vector register.
+const LANES: usize = 8;
+const WHAT: &str = "the exact factor of the coarsest system";
+
+for_each_isa! {
+    /// Subtracts `factors` times the previous columns of the block from column `at`, which has `length` entries.
+    /// Returns the sum of the resulting column.
+    fn settle_column(columns: &mut [f64], stride: usize, at: usize, length: usize, factors: [f64; 4]) -> f64 {
+        let (before, own) = columns.split_at_mut(at * stride);
+        let own = &mut own[LANES..][..length];
+        for (column, factor) in before.chunks_exact(stride).zip(factors) {
+            own.iter_mut().zip(&column[LANES..]).for_each(|(own, c)| *own -= factor * c);
+        }
+        sum(own)
+    }
+
+    /// Eliminates a block of nodes k from the later rows i: l_ik = a_ik / d_k, a_ij -= l_ik a_kj, s_i -= l_ik s_k. The
+    /// array `excess` contains s_i, `inverse` contains 1 / d_k, and `sums` contains s_k. For `rows`, `start` and
+    /// `columns` see `gather`.
+    fn eliminate(
+        rows: &mut [f64],
+        start: &[usize],
+        excess: &mut [f64],
+        columns: &[f64],
+        stride: usize,
+        inverse: [f64; 4],
+        sums: [f64; 4],
+    ) {
+        let column = |at: usize| &columns[at * stride..][..LANES + excess.len()];
+        // The slices have equal length, so the compiler checks bounds only once.
+        let [c0, c1, c2, c3] = [column(0), column(1), column(2), column(3)];
+        let factors = |i: usize| [c0[i] * inverse[0], c1[i] * inverse[1], c2[i] * inverse[2], c3[i] * inverse[3]];
+        for (i, excess) in (LANES..).zip(excess) {
+            let l = factors(i);
+            *excess = *excess - l[0] * sums[0] - l[1] * sums[1] - l[2] * sums[2] - l[3] * sums[3];
+        }
+        for (i, bounds) in start.windows(2).enumerate() {
+            let (l, end) = (factors(LANES + i), bounds[1]);
+            let room = (end - bounds[0]).saturating_sub(i).min(TOGETHER);
+            if room == 0 {
+                continue;
+            }
+            if l != [0.0; TOGETHER] {
+                // Updates the columns from the block to the diagonal. The range is extended to the left to whole
+                // vectors; there, `columns` is zero, so that the entries do not change.
+                let n = i.next_multiple_of(LANES);
+                let (row, first) = (&mut rows[end - n..end], LANES + i - n);
+                let (m0, m1) = (&c0[first..][..n], &c1[first..][..n]);
+                let (m2, m3) = (&c2[first..][..n], &c3[first..][..n]);
+                for j in 0..n {
+                    row[j] = row[j] - l[0] * m0[j] - l[1] * m1[j] - l[2] * m2[j] - l[3] * m3[j];
+                }
+            }
+            match room {
+                // The length is a compile-time constant.
+                TOGETHER => rows[end - i - TOGETHER..][..TOGETHER].copy_from_slice(&l),
+                _ => rows[end - i - room..end - i].copy_from_slice(&l[TOGETHER - room..]),
+            }
+        }
+    }
+
+    /// Computes x = L^-1 x.
+    fn forward(x: &mut [f64], rows: &[f64], start: &[usize]) {
+        for (k, bounds) in start.windows(2).enumerate() {
+            let row = &rows[bounds[0]..bounds[1]];
+            x[k] -= dot(row, &x[k - row.len()..k]);
+        }
+    }
+
+    /// Computes x = L^-T x.
+    fn backward(x: &mut [f64], rows: &[f64], start: &[usize]) {
+        for (k, bounds) in start.windows(2).enumerate().rev() {
+            let (row, v) = (&rows[bounds[0]..bounds[1]], x[k]);
+            x[k - row.len()..k].iter_mut().zip(row).for_each(|(x, l)| *x -= l * v);
+        }
+    }
+
+    /// Computes x = (L D L^T)^-1 x for `width` right-hand sides, stored node by node. They must be zero before node
+    /// `from`. `width` is not a constant, so that the compiler vectorizes over the right-hand sides.
+    fn solve_together(x: &mut [f64], width: usize, rows: &[f64], start: &[usize], inverse: &[f64], from: usize) {
+        for k in from..inverse.len() {
+            let (before, own) = x.split_at_mut(k * width);
+            let own = &mut own[..width];
+            let row = &rows[start[k]..start[k + 1]];
+            let row = &row[row.len().saturating_sub(k - from)..];
+            for (before, l) in before[(k - row.len()) * width..].chunks_exact(width).zip(row) {
+                own.iter_mut().zip(before).for_each(|(x, v)| *x -= l * v);
+            }
+        }
+        x.chunks_exact_mut(width).zip(inverse).for_each(|(x, inverse)| x.iter_mut().for_each(|x| *x *= inverse));
+        for k in (0..inverse.len()).rev() {
+            let (before, own) = x.split_at_mut(k * width);
+            let own = &own[..width];
+            let row = &rows[start[k]..start[k + 1]];
+            for (before, l) in before[(k - row.len()) * width..].chunks_exact_mut(width).zip(row) {
+                before.iter_mut().zip(own).for_each(|(x, v)| *x -= l * v);
+            }
+        }
+    }
+}
+
+/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. `start`
+/// contains the offsets at which these rows begin, and the end of the last row. The columns are `stride` entries apart,
+/// and `LANES` zeros precede each column.
+fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
+    let (c0, rest) = columns.split_at_mut(stride);
+    let (c1, rest) = rest.split_at_mut(stride);
+    let (c2, c3) = rest.split_at_mut(stride);
+    for (i, bounds) in start.windows(2).enumerate() {
+        let (mut row, end) = ([0.0; TOGETHER], bounds[1]);
+        match (end - bounds[0]).saturating_sub(i) {
+            0 => {}
+            room @ 1..TOGETHER => row[TOGETHER - room..].copy_from_slice(&rows[end - i - room..end - i]),
+            // The length is a compile-time constant.
+            _ => row.copy_from_slice(&rows[end - i - TOGETHER..][..TOGETHER]),
+        }
+        let i = LANES + i;
+        [c0[i], c1[i], c2[i], c3[i]] = row;
+    }
+}
+
+/// Pivot d_k = s_k - sum_l a_kl that the caller accepts or rejects.
+pub struct Candidate {
+    /// Number of the node.
+    pub k: usize,
+    /// Row sum s_k.
+    pub excess: f64,
+    /// Sum of the couplings to later nodes, sum_l a_kl.
+    pub couplings: f64,
+    /// The node has no couplings to later nodes.
+    pub is_last: bool,
+}
+
+/// Matrix before `factorize`, factor afterwards.
+pub struct Envelope {
+    /// Row k, from its first column to the column before the diagonal, is stored at `start[k] .. start[k + 1]`. `LANES`
+    /// values that belong to no row precede row 0.
+    start: Vec<usize>,
+    /// Rows `end[k]` and later have no entries in columns 0 to k.
+    end: Vec<u32>,
+    /// Couplings, then L.
+    rows: Vec<f64>,
+    /// Row sums s_k: of the matrix before `factorize`, at the elimination of node k afterwards.
+    excess: Vec<f64>,
+    /// 1 / d_k.
+    inverse: Vec<f64>,
+    /// Workspace for the columns of one block.
+    columns: Vec<f64>,
+}
+
+impl Envelope {
+    /// Allocates the envelope. `first[k]` is the column of the first coupling of row k to an earlier node, or k if
+    /// there is no such coupling.
+    pub fn new(first: &[u32]) -> Result<Self> {
+        let n = first.len();
+        let (mut start, mut end): (Vec<usize>, Vec<u32>) = (zeroed(n + 1, WHAT)?, zeroed(n, WHAT)?);
+        start[0] = LANES;
+        for (k, &low) in first.iter().enumerate() {
+            start[k + 1] = start[k] + k - low as usize;
+            end[k] = end[k].max(k as u32 + 1);
+            end[low as usize] = k as u32 + 1;
+        }
+        let mut widest = 0;
+        for k in 0..n {
+            end[k] = end[k].max(if k > 0 { end[k - 1] } else { 0 });
+            widest = widest.max(end[k] as usize - k);
+        }
+        Ok(Self {
+            rows: zeroed(start[n], WHAT)?,
+            start,
+            end,
+            excess: zeroed(n, WHAT)?,
+            inverse: zeroed(n, WHAT)?,
+            columns: zeroed(TOGETHER * (LANES + widest), WHAT)?,
+        })
+    }
+
+    /// Sets all couplings to zero.
+    pub fn clear(&mut self) {
+        self.rows.fill(0.0);
+    }
+
+    /// Sets the coupling of two nodes. The coupling must be in the envelope.
+    pub fn couple(&mut self, k: usize, l: usize, value: f64) {
+        let (low, high) = (k.min(l), k.max(l));
+        self.rows[self.start[high + 1] - (high - low)] = value;
+    }
+
+    /// Sets the row sum s_k.
+    pub fn set_excess(&mut self, k: usize, value: f64) {
+        self.excess[k] = value;
+    }
+
+    /// Factorizes the matrix. `accepted` returns 1 / d_k of each pivot in turn, or an error. If it returns 0, the node
+    /// is zero in every solution.
+    pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
+        let (n, stride) = (self.inverse.len(), self.columns.len() / TOGETHER);
+        for block in (0..n).step_by(TOGETHER) {
+            let count = TOGETHER.min(n - block);
+            let later = block + count..self.end[block + count - 1] as usize;
+            let mut own = self.couplings_within(block, count);
+            gather(&mut self.columns, stride, &self.rows, &self.start[later.start..=later.end]);
+            let (mut inverse, mut sums) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+            for at in 0..count {
+                let factors = [0, 1, 2, 3].map(|before| own[before][at] * inverse[before]);
+                let length = later.len();
+                for before in 0..at {
+                    self.excess[block + at] -= factors[before] * sums[before];
+                    (at + 1..count).for_each(|behind| own[at][behind] -= factors[before] * own[before][behind]);
+                }
+                let couplings =
+                    own[at].iter().sum::<f64>() + settle_column(&mut self.columns, stride, at, length, factors);
+                let column = &self.columns[at * stride + LANES..][..length];
+                let is_last = couplings == 0.0 && own[at].iter().chain(column).all(|&c| c == 0.0);
+                sums[at] = self.excess[block + at];
+                inverse[at] = accepted(Candidate { k: block + at, excess: sums[at], couplings, is_last })?;
+            }
+            self.inverse[block..][..count].copy_from_slice(&inverse[..count]);
+            self.store_within(block, count, &own);
+            let (start, excess) = (&self.start[later.start..=later.end], &mut self.excess[later]);
+            eliminate(&mut self.rows, start, excess, &self.columns, stride, inverse, sums);
+        }
+        Ok(())
+    }
+
+    /// Returns the couplings between the nodes of a block: entry `own[k][l]` for k < l.
+    fn couplings_within(&self, block: usize, count: usize) -> [[f64; TOGETHER]; TOGETHER] {
+        let mut own = [[0.0; TOGETHER]; TOGETHER];
+        (1..count).for_each(|behind| {
+            let row = &self.rows[self.start[block + behind]..self.start[block + behind + 1]];
+            (0..behind).rev().zip(row.iter().rev()).for_each(|(at, &c)| own[at][behind] = c);
+        });
+        own
+    }
+
+    /// Stores the entries of L between the nodes of a block after its elimination, l_lk = `own[k][l]` / d_k.
+    fn store_within(&mut self, block: usize, count: usize, own: &[[f64; TOGETHER]; TOGETHER]) {
+        (1..count).for_each(|behind| {
+            let row = &mut self.rows[self.start[block + behind]..self.start[block + behind + 1]];
+            let columns = (0..behind).rev().zip(row.iter_mut().rev());
+            columns.for_each(|(at, l)| *l = own[at][behind] * self.inverse[block + at]);
+        });
+    }
+
+    /// Solves in place: x = A^-1 x.
+    pub fn solve(&self, x: &mut [f64]) {
+        forward(x, &self.rows, &self.start);
+        x.iter_mut().zip(&self.inverse).for_each(|(x, inverse)| *x *= inverse);
+        backward(x, &self.rows, &self.start);
+    }
+
+    /// Solves in place for `width` right-hand sides, stored node by node. They must be zero before node `from`.
+    pub fn solve_together(&self, x: &mut [f64], width: usize, from: usize) {
+        solve_together(x, width, &self.rows, &self.start, &self.inverse, from);
+    }
+
+    /// Returns the size of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        8 * (self.start.len() + self.rows.len() + 2 * self.inverse.len() + self.columns.len()) + 4 * self.end.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rrbsolver_problems::two_phase::SplitMix;
+
+    /// Dense symmetric matrix. Couplings within the envelope are 0 or between -1.5 and -0.5; row sums are random.
+    struct System {
+        first: Vec<u32>,
+        couplings: Vec<Vec<f64>>,
+        excess: Vec<f64>,
+    }
+
+    impl System {
+        fn random(n: usize, reach: usize, filled: f64, generator: &mut SplitMix) -> Self {
+            let mut couplings = vec![vec![0.0; n]; n];
+            for (k, l) in (1..n).flat_map(|k| (k.saturating_sub(reach)..k).map(move |l| (k, l))) {
+                if generator.unit() < filled {
+                    couplings[k][l] = -0.5 - generator.unit();
+                    couplings[l][k] = couplings[k][l];
+                }
+            }
+            let first = (0..n).map(|k| couplings[k][..k].iter().position(|&c| c != 0.0).unwrap_or(k) as u32).collect();
+            Self { first, couplings, excess: (0..n).map(|_| 0.01 + generator.unit()).collect() }
+        }
+
+        fn factor(&self) -> Envelope {
+            let mut factor = Envelope::new(&self.first).unwrap();
+            // Nonzero old values: the factor must not depend on them.
+            factor.rows.fill(7.0);
+            factor.columns.fill(0.0);
+            factor.clear();
+            for (k, row) in self.couplings.iter().enumerate() {
+                factor.set_excess(k, self.excess[k]);
+                (0..k).filter(|&l| row[l] != 0.0).for_each(|l| factor.couple(l, k, row[l]));
+            }
+            let inverse = |pivot: Candidate| match pivot.excess - pivot.couplings {
+                0.0 => Ok(0.0),
+                d => Ok(1.0 / d),
+            };
+            factor.factorize(inverse).unwrap();
+            factor
+        }
+
+        fn multiply(&self, x: &[f64]) -> Vec<f64> {
+            let row = |k: usize| {
+                let others = self.couplings[k].iter().zip(x);
+                others.fold(self.excess[k] * x[k], |sum, (c, v)| sum + c * (v - x[k]))
+            };
+            (0..x.len()).map(row).collect()
+        }
+
+        /// Gaussian elimination with partial pivoting.
+        fn solve(&self, b: &[f64]) -> Vec<f64> {
+            let n = b.len();
+            let mut a: Vec<Vec<f64>> = self.couplings.clone();
+            for k in 0..n {
+                a[k][k] = self.excess[k] - self.couplings[k].iter().sum::<f64>();
+                a[k].push(b[k]);
+            }
+            for k in 0..n {
+                let largest = (k..n).max_by(|&p, &q| a[p][k].abs().total_cmp(&a[q][k].abs())).unwrap();
+                a.swap(k, largest);
+                let pivot = a[k].clone();
+                for row in a.iter_mut().skip(k + 1) {
+                    let factor = row[k] / pivot[k];
+                    row.iter_mut().zip(&pivot).for_each(|(v, p)| *v -= factor * p);
+                }
+            }
+            let mut x = vec![0.0; n];
+            for k in (0..n).rev() {
+                let known: f64 = (k + 1..n).map(|l| a[k][l] * x[l]).sum();
+                x[k] = (a[k][n] - known) / a[k][k];
+            }
+            x
+        }
+    }
+
+    const SIZES: [usize; 12] = [1, 2, 3, 4, 5, 8, 9, 17, 31, 64, 65, 130];
+
+    fn systems() -> impl Iterator<Item = (String, System)> {
+        let mut generator = SplitMix(5);
+        SIZES.into_iter().flat_map(|n| [(n, 1, 0.5), (n, 6, 0.3), (n, 40, 0.9), (n, n, 0.05)]).map(move |of| {
+            let (n, reach, filled) = of;
+            (format!("{of:?}"), System::random(n, reach, filled, &mut generator))
+        })
+    }
+
+    fn largest(v: impl IntoIterator<Item = f64>) -> f64 {
+        v.into_iter().fold(0.0, |most: f64, v| most.max(v.abs()))
+    }
+
+    #[test]
+    fn solves_what_gauss_solves() {
+        let mut generator = SplitMix(6);
+        for (name, system) in systems() {
+            let b: Vec<f64> = system.excess.iter().map(|_| generator.unit() - 0.5).collect();
+            let (factor, expected) = (system.factor(), system.solve(&b));
+            let mut x = b.clone();
+            factor.solve(&mut x);
+            let off = largest(x.iter().zip(&expected).map(|(x, y)| x - y));
+            assert!(off <= 1e-12 * largest(expected.iter().copied()), "{name}: {off:e}");
+        }
+    }
+
+    #[test]
+    fn several_right_hand_sides_are_solved_as_one_is() {
+        for (name, system) in systems() {
+            let (factor, n) = (system.factor(), system.excess.len());
+            for from in [0, n / 2, n - 1] {
+                let width = 3.min(n - from);
+                let mut together = vec![0.0; n * width];
+                (0..width).for_each(|i| together[(from + i) * width + i] = 1.0);
+                factor.solve_together(&mut together, width, from);
+                for i in 0..width {
+                    let mut x = vec![0.0; n];
+                    x[from + i] = 1.0;
+                    factor.solve(&mut x);
+                    let off = largest(x.iter().enumerate().map(|(k, x)| x - together[k * width + i]));
+                    assert!(off <= 1e-13 * largest(x.iter().copied()), "{name} from {from}: {off:e}");
+                }
+            }
+        }
+    }
+
+    /// A 1 = s, even if the row sums s are far below the rounding error of the diagonal.
+    #[test]
+    fn row_sums_below_rounding_are_kept() {
+        for (name, mut system) in systems() {
+            for scale in [1e-10, 1e-30] {
+                system.excess.iter_mut().for_each(|e| *e *= scale);
+                let mut x = system.excess.clone();
+                system.factor().solve(&mut x);
+                let off = largest(x.iter().map(|x| x - 1.0));
+                assert!(off <= 1e-11, "{name}, {scale:e}: {off:e}");
+            }
+        }
+    }
+
+    /// If all rows of a component sum to zero, its last pivot is exactly zero. The solve is exact for right-hand sides
+    /// that sum to zero on each of these components.
+    #[test]
+    fn null_vectors_have_pivots_of_zero() {
+        let mut generator = SplitMix(7);
+        for (name, mut system) in systems() {
+            system.excess.fill(0.0);
+            let b = system.multiply(&system.first.iter().map(|_| generator.unit()).collect::<Vec<_>>());
+            let factor = system.factor();
+            assert!(factor.inverse.last() == Some(&0.0), "{name}");
+            let mut x = b.clone();
+            factor.solve(&mut x);
+            let off = largest(system.multiply(&x).iter().zip(&b).map(|(p, b)| p - b));
+            assert!(off <= 1e-11 * largest(b.iter().copied()), "{name}: {off:e}");
+        }
+    }
+
+    #[test]
+    fn refuses_where_the_caller_does_and_factorizes_again() {
+        let system = System::random(23, 5, 0.7, &mut SplitMix(8));
+        let mut factor = system.factor();
+        let expected = factor.rows.clone();
+        let refused = factor.factorize(|pivot| match pivot.k {
+            9 => Err(crate::error::Error::Internal(String::from("refused"))),
+            _ => Ok(f64::INFINITY),
+        });
+        assert!(refused.is_err());
+        let again = {
+            factor.clear();
+            for (k, row) in system.couplings.iter().enumerate() {
+                factor.set_excess(k, system.excess[k]);
+                (0..k).filter(|&l| row[l] != 0.0).for_each(|l| factor.couple(l, k, row[l]));
+            }
+            factor.factorize(|pivot| Ok(1.0 / (pivot.excess - pivot.couplings))).unwrap();
+            factor.rows
+        };
+        assert_eq!(again[LANES..], expected[LANES..]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Constant vectors of the singular and nearly singular components of a matrix. The rounding errors of r have a nonzero
+//! mean on such a component, which coarse solves must not see.
+//!
+//! On a nearly singular component, the row sums almost vanish. Its constant vector is solved for separately in double
+//! precision: P B P + 1 1^T / sum_i e_i with P = I - 1 1^T / n replaces B. In single precision, B alone would convert
+//! the rounding error of sum r to a large constant vector (docs/theory/aggregation.md, "Nearly singular closed
+//! basins").
+
+use super::couplings::{Couplings, NONE, WHAT};
+use crate::base::number::Real;
+use crate::error::{Result, collected, push, zeroed};
+use std::iter::repeat_n;
+
+/// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. The squared
+/// rounding error of sum r in single precision, divided by sum e, then approaches the contribution of other vectors.
+const NEARLY: f64 = 1e-12;
+
+/// The singular and nearly singular components.
+pub struct Means {
+    /// Component of each row; `NONE`: the component is regular.
+    component: Vec<u32>,
+    /// Number of rows of each component.
+    sizes: Vec<usize>,
+    /// Sum of the row sums of each component, at least 0; 0: singular.
+    excess: Vec<f64>,
+    /// Buffer for sums over the components.
+    sums: Vec<f64>,
+}
+
+/// Returns the bound of sum |e_i| for `rows` rows with the largest diagonal entry `largest` that counts as nearly
+/// singular.
+pub fn nearly_none(rows: usize, largest: f64) -> f64 {
+    NEARLY * rows as f64 * largest
+}
+
+impl Means {
+    /// Finds the components whose sum of |e_i| is at most `least`(number of rows, largest diagonal entry). Returns
+    /// `None` if there are none.
+    pub fn of(c: &Couplings, least: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
+        let mut component: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
+        let (mut sizes, mut excesses, mut reached) = (Vec::new(), Vec::new(), Vec::new());
+        let mut seen = zeroed(c.rows(), WHAT)?;
+        for start in 0..c.rows() {
+            if seen[start] {
+                continue;
+            }
+            reached.clear();
+            seen[start] = true;
+            push(&mut reached, start, WHAT)?;
+            let (mut next, mut excess, mut sizes_of, mut largest) = (0, 0.0, 0.0, 0.0f64);
+            while next < reached.len() {
+                let i = reached[next];
+                next += 1;
+                excess += c.excess[i];
+                sizes_of += c.excess[i].abs();
+                largest = largest.max(c.diagonal[i]);
+                for (j, _) in c.row(i) {
+                    if !std::mem::replace(&mut seen[j], true) {
+                        push(&mut reached, j, WHAT)?;
+                    }
+                }
+            }
+            if sizes_of <= least(reached.len(), largest) {
+                push(&mut excesses, excess.max(0.0), WHAT)?;
+                reached.iter().for_each(|&i| component[i] = sizes.len() as u32);
+                push(&mut sizes, reached.len(), WHAT)?;
+            }
+        }
+        let sums = zeroed(sizes.len(), WHAT)?;
+        Ok((!sizes.is_empty()).then_some(Self { component, sizes, excess: excesses, sums }))
+    }
+
+    /// Returns the components of the coarse rows. Each aggregate is inside one component.
+    pub fn on_aggregates(&self, aggregate: &[u32]) -> Result<Self> {
+        let count = aggregate.iter().filter(|&&k| k != NONE).max().map_or(0, |&k| k as usize + 1);
+        let mut component: Vec<u32> = collected(repeat_n(NONE, count), WHAT)?;
+        for (&k, &of) in aggregate.iter().zip(&self.component).filter(|(k, _)| **k != NONE) {
+            component[k as usize] = of;
+        }
+        let mut sizes = zeroed(self.sizes.len(), WHAT)?;
+        component.iter().filter(|&&of| of != NONE).for_each(|&of| sizes[of as usize] += 1);
+        let excess = collected(self.excess.iter().copied(), WHAT)?;
+        Ok(Self { component, sizes, excess, sums: zeroed(self.sizes.len(), WHAT)? })
+    }
+
+    /// Permutes the rows.
+    pub fn in_order(self, rows: &[u32]) -> Result<Self> {
+        let component = collected(rows.iter().map(|&i| self.component[i as usize]), WHAT)?;
+        Ok(Self { component, ..self })
+    }
+
+    /// Subtracts from r its mean on each component.
+    pub fn remove<V: Real>(&mut self, r: &mut [V]) {
+        let Self { component, sizes, sums, .. } = self;
+        let rows = || component.iter().enumerate().filter(|(_, of)| **of != NONE);
+        sums.fill(0.0);
+        rows().for_each(|(i, &of)| sums[of as usize] += r[i].wide());
+        sums.iter_mut().zip(sizes).for_each(|(sum, size)| *sum /= (*size).max(1) as f64);
+        rows().for_each(|(i, &of)| r[i] -= V::narrow(sums[of as usize]));
+    }
+
+    /// Returns whether a component is nearly singular, but not singular.
+    pub fn has_nearly(&self) -> bool {
+        self.excess.iter().any(|e| *e > 0.0)
+    }
+
+    /// Computes r_i = from(i) minus the mean on the component of row i, and stores the sums of `from` over the
+    /// components.
+    pub fn take<V: Real>(&mut self, from: impl Fn(usize) -> f64, r: &mut [V]) {
+        let Self { component, sizes, sums, .. } = self;
+        sums.fill(0.0);
+        for (i, &of) in component.iter().enumerate().filter(|(_, of)| **of != NONE) {
+            sums[of as usize] += from(i);
+        }
+        for ((i, &of), r) in component.iter().enumerate().zip(r) {
+            let mean = if of == NONE { 0.0 } else { sums[of as usize] / sizes[of as usize] as f64 };
+            *r = V::narrow(from(i) - mean);
+        }
+    }
+
+    /// Computes the constant to be added to z = B r on each component: (stored sum) / (sum of the row sums) - (mean of
+    /// z).
+    pub fn give<V: Real>(&mut self, z: &[V]) {
+        let Self { component, sizes, excess, sums } = self;
+        let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
+        sums.iter_mut().zip(&*excess).for_each(ratio);
+        for (z, &of) in z.iter().zip(&*component).filter(|(_, of)| **of != NONE) {
+            sums[of as usize] -= z.wide() / sizes[of as usize] as f64;
+        }
+    }
+
+    /// Returns the constant of row i.
+    pub fn constant(&self, i: usize) -> f64 {
+        match self.component[i] {
+            NONE => 0.0,
+            of => self.sums[of as usize],
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.component)
+            + size_of_val(&*self.sizes)
+            + size_of_val(&*self.excess)
+            + size_of_val(&*self.sums)
+    }
+}

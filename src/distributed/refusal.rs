@@ -1,0 +1,59 @@
+//! Distribution of an error message of one rank to all ranks.
+
+use super::{Comm, Gather};
+use crate::base::heap::Counted;
+use crate::error::{Error, Place, Result, collected};
+
+/// Length of a message in 8-byte words. The head stores: whether a matrix index exists, level, column, row, and the
+/// numbers of text bytes before and after the index. Up to 1024 bytes of text follow.
+const WORDS: usize = HEAD + 128;
+const HEAD: usize = 6;
+
+/// Returns the error of `rank`, whose status all ranks know, on every rank. `mine` is the error of this rank, if any.
+/// Collective.
+pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Error>) -> Result<Error> {
+    let this = comm.rank();
+    let mut gather = Gather::new(comm, &collected((0..comm.size()).map(|_| WORDS), "error messages of ranks")?)?;
+    let all = gather.run(|to| {
+        if let Some(error) = mine.filter(|_| rank == this) {
+            put(error, to);
+        }
+    })?;
+    let theirs = from_words(&all[rank * WORDS..][..WORDS], rank, status);
+    Ok(mine.filter(|mine| rank == this || message(mine) == message(&theirs)).cloned().unwrap_or(theirs))
+}
+
+/// Returns the parts of a message, without the rank number.
+fn message(error: &Error) -> (String, Option<Place>, String) {
+    match error {
+        Error::Elsewhere { before, place, after, .. } => (before.clone(), *place, after.clone()),
+        own => own.told(),
+    }
+}
+
+fn put(error: &Error, to: &mut [f64]) {
+    let (mut before, place, mut after) = error.told();
+    let room = 8 * (WORDS - HEAD) / 2;
+    for text in [&mut before, &mut after] {
+        let end = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
+    }
+    let (level, i, j) = place.and_then(Place::of_node).unwrap_or((0, 0, 0));
+    let there = f64::from(u8::from(place.is_some()));
+    let head = [there, level as f64, i as f64, j as f64, before.len() as f64, after.len() as f64];
+    to[..HEAD].copy_from_slice(&head);
+    let bytes: Vec<u8> = before.bytes().chain(after.bytes()).collect();
+    for (to, bytes) in to[HEAD..].iter_mut().zip(bytes.chunks(8)) {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        *to = f64::from_bits(u64::from_le_bytes(word));
+    }
+}
+
+fn from_words(words: &[f64], rank: usize, status: i32) -> Error {
+    let [there, level, i, j, before, after] = std::array::from_fn(|k| words[k] as usize);
+    let bytes: Vec<u8> = words[HEAD..].iter().flat_map(|word| word.to_bits().to_le_bytes()).collect();
+    let text = |start: usize, len: usize| String::from_utf8_lossy(&bytes[start..start + len]).into_owned();
+    let place = (there > 0).then(|| Place::node(level, i, j));
+    Error::Elsewhere { rank, status, before: text(0, before), place, after: text(before, after) }
+}

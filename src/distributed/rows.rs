@@ -1,0 +1,132 @@
+//! Row arrays of a distributed grid. Normally, each rank stores its own rows, and messages transfer them. A solve that
+//! is gathered on rank 0 uses arrays in shared memory if all ranks are processes of one host. In these arrays, each
+//! rank reads and writes its own boxes.
+
+use super::{Comm, Gather, Largest};
+use crate::base::heap::Counted;
+use crate::base::processes::{Mapped, Told, host_number};
+use crate::error::{Result, collected};
+
+/// Allocation named in error messages.
+const ROWS: &str = "rows of all ranks";
+
+/// Row arrays of a rank, or of all ranks.
+pub enum Rows {
+    /// Arrays of this rank.
+    Own(Vec<Vec<f64>>),
+    /// Arrays of all ranks in shared memory. The ranks access them between two collective calls.
+    OfAll(OfAll),
+}
+
+/// Arrays of `len` values each in shared memory, from value `start` on. Only rank 0 (`works`) computes with them.
+#[derive(Clone)]
+pub struct OfAll {
+    memory: Counted<Mapped>,
+    start: usize,
+    len: usize,
+    arrays: usize,
+    works: bool,
+}
+
+/// Maximum number of arrays: the matrix of a 9-point stencil.
+pub const MOST_ARRAYS: usize = 5;
+
+/// Number of words by which the other ranks find the shared memory of rank 0: host, process, file descriptor,
+/// signature.
+const WORDS: usize = 4;
+
+/// Creates the communication plan of [`of_all`].
+pub fn search(comm: &Counted<Comm>) -> Result<Gather> {
+    Gather::new(comm, &collected((0..comm.size()).map(|rank| if rank == 0 { WORDS } else { 0 }), ROWS)?)
+}
+
+/// Allocates shared memory for `arrays[0] + arrays[1]` arrays of `len` values, as two groups. Returns `None` on all
+/// ranks unless all ranks can map the memory, that is, run on one host. Collective: all ranks return the same variant.
+pub fn of_all(
+    comm: &Comm,
+    gather: &mut Gather,
+    agree: &mut Largest,
+    arrays: [usize; 2],
+    len: usize,
+) -> Result<Option<[OfAll; 2]>> {
+    let first = comm.rank() == 0;
+    let values = len.saturating_mul(arrays[0] + arrays[1]);
+    let own = if first { Mapped::new(values).ok() } else { None };
+    let told = own.as_ref().map_or([0; 3], |own| {
+        let Told { process, file, sign } = own.told();
+        [process, file, sign]
+    });
+    let words = gather.run(|to| {
+        if first {
+            let host = if own.is_some() { host_number() } else { 0 };
+            to.iter_mut().zip([host, told[0], told[1], told[2]]).for_each(|(to, word)| *to = f64::from_bits(word));
+        }
+    })?;
+    let [host, process, file, sign] = std::array::from_fn(|k| words[k].to_bits());
+    let is_here = host != 0 && host == host_number();
+    let memory = match own {
+        Some(own) => Some(own).filter(|_| is_here),
+        None if is_here => Mapped::open(&Told { process, file, sign }, values).ok(),
+        None => None,
+    };
+    let memory = memory.and_then(|memory| Counted::new(memory, ROWS).ok());
+    if agree.run(&[f64::from(u8::from(memory.is_none())), 0.0])?[0] > 0.0 {
+        return Ok(None);
+    }
+    let part =
+        |memory: &Counted<Mapped>, start, arrays| OfAll { memory: memory.clone(), start, len, arrays, works: first };
+    Ok(memory.map(|memory| [part(&memory, 0, arrays[0]), part(&memory, arrays[0] * len, arrays[1])]))
+}
+
+impl Rows {
+    pub const NONE: Self = Self::Own(Vec::new());
+
+    /// Returns array k; empty on ranks that do not compute with it.
+    pub fn array(&self, k: usize) -> &[f64] {
+        match self {
+            Self::Own(arrays) => &arrays[k],
+            // SAFETY: other ranks write only between two collective calls, and this rank holds no slice then.
+            Self::OfAll(of_all) => unsafe { of_all.memory.slice(of_all.start + k * of_all.len, of_all.own_len()) },
+        }
+    }
+
+    /// Returns all arrays for writing; the rest of the result consists of empty slices.
+    pub fn arrays_mut(&mut self) -> [&mut [f64]; MOST_ARRAYS] {
+        let mut all: [&mut [f64]; MOST_ARRAYS] = Default::default();
+        match self {
+            Self::Own(arrays) => all.iter_mut().zip(arrays).for_each(|(to, rows)| *to = rows),
+            // SAFETY: the arrays are disjoint; otherwise as in `array`.
+            Self::OfAll(of_all) => all.iter_mut().take(of_all.arrays).enumerate().for_each(|(k, to)| unsafe {
+                *to = of_all.memory.slice_mut(of_all.start + k * of_all.len, of_all.own_len());
+            }),
+        }
+        all
+    }
+
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Own(arrays) => arrays.iter().map(|rows| 8 * rows.capacity()).sum(),
+            Self::OfAll(of_all) => 8 * of_all.arrays * of_all.own_len(),
+        }
+    }
+}
+
+impl OfAll {
+    fn own_len(&self) -> usize {
+        if self.works { self.len } else { 0 }
+    }
+
+    /// Writes values of a box of this rank into array k, from index `at` on.
+    pub fn put(&self, k: usize, at: usize, values: &[f64]) {
+        assert!(k < self.arrays && at + values.len() <= self.len);
+        // SAFETY: boxes are disjoint, and rank 0 accesses none of them between two collective calls.
+        unsafe { self.memory.slice_mut(self.start + k * self.len + at, values.len()) }.copy_from_slice(values);
+    }
+
+    /// Reads values of a box of this rank from array k, from index `at` on.
+    pub fn get(&self, k: usize, at: usize, values: &mut [f64]) {
+        assert!(k < self.arrays && at + values.len() <= self.len);
+        // SAFETY: as in `put`.
+        values.copy_from_slice(unsafe { self.memory.slice(self.start + k * self.len + at, values.len()) });
+    }
+}

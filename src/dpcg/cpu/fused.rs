@@ -1,0 +1,293 @@
+//! A PCG iteration in two passes over memory. With Jacobi or a Neumann series, the two passes are the whole iteration.
+//! Other preconditioners run between the two passes.
+//!
+//! ```text
+//! descend, rows upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
+//! ascend, rows downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>,  Z^T q
+//! ```
+//!
+//! The Neumann series needs no passes of its own. Row by row, v_k = D^-1 (r - L v_(k-1)) needs only preceding rows of
+//! v_(k-1). Likewise, z_k = v - D^-1 L^T z_(k-1) needs only following rows of z_(k-1). These rows are at most one plane
+//! away and are kept in ring buffers. At the boundary of its range, a thread recomputes the rows of the other threads
+//! that it needs. The recomputed values are bitwise identical.
+//!
+//! q = A p is computed one plane behind p, while the couplings are in the cache. Pieces that need p of another thread
+//! follow after a barrier. Since P A p = q - A Z t with t = E^-1 Z^T q, <p, P A p> = <p, q> - <Z^T q, t>.
+//!
+//! Memory traffic: `descend` moves 64 bytes per cell (reads r, q and 4 couplings; writes r and v). `ascend` moves 80
+//! bytes per cell (reads v, p, x and 4 couplings; writes p, x and q). With another preconditioner, `descend` computes
+//! only r = r - alpha P A p and <r, r>, which moves 24 bytes per cell.
+
+use super::loops::{add_scaled, advance, dot, multiply, triangle, triangle_of_scaled, weighted_square};
+use super::state::Vectors;
+use crate::dpcg::backend::Preconditioner;
+use crate::dpcg::cpu::steps::Member;
+use std::ops::Range;
+
+/// Ring buffers of rows, one per term of the series. A ring has the rows of the last plane and the current row, each
+/// between two zeros.
+struct Rings<'a> {
+    values: &'a mut [f64],
+    nx: usize,
+    ny: usize,
+}
+
+impl Rings<'_> {
+    /// Returns the index of the first cell of row `row` of a term.
+    fn at(&self, term: usize, row: usize) -> usize {
+        (term * (self.ny + 1) + row % (self.ny + 1)) * (self.nx + 2) + 1
+    }
+
+    fn row_mut(&mut self, term: usize, row: usize) -> &mut [f64] {
+        let at = self.at(term, row);
+        &mut self.values[at..][..self.nx]
+    }
+
+    /// Returns the values of a term to the west, south and bottom of a row, or with `after` to the east, north and top.
+    fn beside(&self, term: usize, row: usize, after: bool) -> [&[f64]; 3] {
+        let (period, here) = (self.ny + 1, self.at(term, row));
+        let others = if after { [row + 1, row + self.ny] } else { [row + period - 1, row + 1] };
+        let along = if after { here + 1 } else { here - 1 };
+        let [second, third] = others.map(|other| self.at(term, other));
+        [along, second, third].map(|at| &self.values[at..][..self.nx])
+    }
+}
+
+/// Returns the number of values of a thread's rings, including one row for z or P A p.
+pub fn ring_values(order: usize, nx: usize, ny: usize) -> usize {
+    order.max(1) * (ny + 1) * (nx + 2) + nx
+}
+
+impl Member<'_> {
+    /// Returns the order of the series (0 for Jacobi), or `None` for other preconditioners.
+    pub(super) fn order(&self) -> Option<usize> {
+        match self.k.preconditioner {
+            Preconditioner::Jacobi => Some(0),
+            Preconditioner::Neumann { order } => Some(order),
+            _ => None,
+        }
+    }
+
+    /// Returns the rings of this thread, and a row of workspace.
+    #[expect(clippy::mut_from_ref, reason = "each thread has its own set")]
+    fn rings(&self, order: usize) -> (Rings<'_>, &mut [f64]) {
+        let cells = self.k.pieces.cells;
+        let len = ring_values(order, cells.nx, cells.ny);
+        // SAFETY: the rings of this thread. Each stage borrows them once, and no borrow outlives its stage.
+        let values = unsafe { self.k.rings.slice_mut(self.me.index * len, len) };
+        let (values, row) = values.split_at_mut(len - cells.nx);
+        (Rings { values, nx: cells.nx, ny: cells.ny }, row)
+    }
+
+    /// Returns the cells of a row.
+    fn cells_of(&self, row: usize) -> Range<usize> {
+        let nx = self.k.pieces.cells.nx;
+        row * nx..(row + 1) * nx
+    }
+
+    /// Returns the rows of this thread.
+    fn own_rows(&self) -> Range<usize> {
+        let share = self.k.pieces.share(self.me);
+        if share.is_empty() {
+            return 0..0;
+        }
+        self.k.pieces.rows(share.start).start..self.k.pieces.rows(share.end - 1).end
+    }
+
+    /// Computes r = r - alpha P A p for `rows`, with P A p = q - A Z t. The row buffer `projected` has P A p, so q is
+    /// not written to memory. With aggregation, q is overwritten by P A p, which the flexible beta needs.
+    fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>, projected: &mut [f64]) {
+        let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
+        for row in rows {
+            let cells = self.cells_of(row);
+            // SAFETY: cells of this thread, which no other thread reads in this step.
+            let (r, q) = unsafe { (r.range_mut(&cells), q.range_mut(&cells)) };
+            let Some(d) = &k.deflation else {
+                add_scaled(r, -alpha, q);
+                continue;
+            };
+            projected.copy_from_slice(q);
+            d.subtract(row, k.matrix.couplings(&cells), projected);
+            add_scaled(r, -alpha, projected);
+            if matches!(k.preconditioner, Preconditioner::Aggregation { .. }) {
+                q.copy_from_slice(projected);
+            }
+        }
+    }
+
+    /// Executes `descend` for a preconditioner in `State::whole`: computes r = r - alpha P A p and returns <r, r>.
+    pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
+        let (k, r) = (self.k, &self.vectors().r);
+        let (_, projected) = self.rings(0);
+        let [norm2] = self.sums(|piece| {
+            self.advance_residual_rows(alpha, k.pieces.rows(piece), projected);
+            // SAFETY: cells of this thread.
+            let r = unsafe { r.range(&k.pieces.range(piece)) };
+            [dot(r, r)]
+        });
+        self.norm2 = norm2;
+        norm2
+    }
+
+    /// Computes term v_term of a row into the rings, or with `last` into z.
+    fn lower_row(&self, rings: &mut Rings, term: usize, row: usize, last: bool) {
+        let (Vectors { r, z, .. }, cells) = (self.vectors(), self.cells_of(row));
+        let a = self.k.matrix.couplings(&cells);
+        let [w, _, s, _, b, _] = a.near;
+        // SAFETY: r was updated before a barrier or by this thread; z is written in cells of this thread.
+        let (r, out) = unsafe { (r.range(&cells), if last { Some(z.range_mut(&cells)) } else { None }) };
+        if term == 0 {
+            let out = out.unwrap_or_else(|| rings.row_mut(0, row));
+            return super::loops::over_center(out, r, a.center);
+        }
+        match out {
+            Some(out) => triangle(out, r, a.center, [w, s, b], rings.beside(term - 1, row, false)),
+            None => {
+                let (before, after) = rings.values.split_at_mut(term * (rings.ny + 1) * (rings.nx + 2));
+                let below = Rings { values: before, nx: rings.nx, ny: rings.ny };
+                let mut above = Rings { values: after, nx: rings.nx, ny: rings.ny };
+                triangle(above.row_mut(0, row), r, a.center, [w, s, b], below.beside(term - 1, row, false));
+            }
+        }
+    }
+
+    /// Executes `descend` with a series: computes r and v, returns <r, r>, and stores <r, M^-1 r> in `rho`.
+    pub(super) fn fused_descend(&mut self, alpha: Option<f64>, order: usize) -> f64 {
+        let own = self.own_rows();
+        let halo = order * self.k.pieces.cells.ny;
+        // The last `halo` rows of this thread, which other threads read, are updated before the barrier.
+        let shared = own.end.saturating_sub(halo).max(own.start);
+        let (mut rings, projected) = self.rings(order);
+        if let Some(alpha) = alpha {
+            self.advance_residual_rows(alpha, shared..own.end, projected);
+        }
+        self.me.barrier();
+        for row in own.start.saturating_sub(halo)..own.start {
+            // Term m needs at most order - m planes before the first row. If fewer planes exist, all preceding rows are
+            // computed.
+            let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
+            let known = own.start <= halo;
+            (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
+                self.lower_row(&mut rings, term, row, false);
+            });
+        }
+        let (Vectors { r, z, .. }, pieces) = (self.vectors(), self.k.pieces);
+        let [norm2, rho] = self.sums(|piece| {
+            let (mut norm2, mut rho) = (0.0, 0.0);
+            for row in pieces.rows(piece) {
+                if let Some(alpha) = alpha.filter(|_| row < shared) {
+                    self.advance_residual_rows(alpha, row..row + 1, projected);
+                }
+                (0..order).for_each(|term| self.lower_row(&mut rings, term, row, false));
+                self.lower_row(&mut rings, order, row, true);
+                let cells = self.cells_of(row);
+                let center = self.k.matrix.couplings(&cells).center;
+                // SAFETY: cells of this thread.
+                let (r, v) = unsafe { (r.range(&cells), z.range(&cells)) };
+                norm2 += dot(r, r);
+                rho += weighted_square(v, center);
+            }
+            [norm2, rho]
+        });
+        self.rho = rho;
+        norm2
+    }
+
+    /// Computes term z_term of a row into the rings, or into `last` if present.
+    fn upper_row(&self, rings: &mut Rings, term: usize, row: usize, last: Option<&mut [f64]>) {
+        let cells = self.cells_of(row);
+        let a = self.k.matrix.couplings(&cells);
+        let [_, e, _, n, _, t] = a.near;
+        // SAFETY: no thread writes v in this stage.
+        let v = unsafe { self.vectors().z.range(&cells) };
+        if term == 0 {
+            return rings.row_mut(0, row).copy_from_slice(v);
+        }
+        match last {
+            Some(out) => triangle_of_scaled(out, v, a.center, [e, n, t], rings.beside(term - 1, row, true)),
+            None => {
+                let (before, after) = rings.values.split_at_mut(term * (rings.ny + 1) * (rings.nx + 2));
+                let below = Rings { values: before, nx: rings.nx, ny: rings.ny };
+                let mut above = Rings { values: after, nx: rings.nx, ny: rings.ny };
+                let out = above.row_mut(0, row);
+                triangle_of_scaled(out, v, a.center, [e, n, t], below.beside(term - 1, row, true));
+            }
+        }
+    }
+
+    /// Computes q = A p for a piece and its part of Z^T q; returns its part of <p, q>.
+    fn multiply_piece(&self, piece: usize) -> f64 {
+        let (k, Vectors { p, q, .. }) = (self.k, self.vectors());
+        let cells = k.pieces.range(piece);
+        // SAFETY: `fused_ascend` has updated p in these cells and their neighbours; q is written in cells of this
+        // thread.
+        let (q, p) = unsafe { (q.range_mut(&cells), p.around(&cells)) };
+        multiply(q, k.matrix.couplings(&cells), p);
+        if let Some(d) = &k.deflation {
+            // SAFETY: a piece of this thread, summed once in this stage.
+            let mut sums = unsafe { d.begin(self.me, piece, true) };
+            let rows = k.pieces.rows(piece).zip(q.chunks_exact(k.pieces.cells.nx));
+            rows.for_each(|(row, q)| sums.add(row, q));
+        }
+        dot(p.here, q)
+    }
+
+    /// Executes `ascend`: updates z, x, p and q row by row in descending order, and returns <p, P A p>.
+    pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>, order: usize) -> f64 {
+        let (k, own) = (self.k, self.own_rows());
+        let (pieces, rows) = (k.pieces, k.pieces.cells.rows());
+        let ny = pieces.cells.ny;
+        let halo = order * ny;
+        let noted = self.reduction::<1>();
+        let (mut rings, last) = self.rings(order);
+        let end = (own.end + halo).min(rows);
+        for row in (own.end..end).rev() {
+            let planes = (row + 1 - own.end).div_ceil(ny);
+            let known = own.end + halo >= rows;
+            (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
+                self.upper_row(&mut rings, term, row, None);
+            });
+        }
+        let share = pieces.share(self.me);
+        // Whether this thread owns all rows within one plane of a piece.
+        let inside = |piece: usize| {
+            let beside = pieces.rows(piece);
+            let below = beside.start.saturating_sub(ny);
+            below >= own.start && (beside.end + ny).min(rows) <= own.end
+        };
+        let mut next = share.end;
+        let note = |piece: usize| {
+            let energy = self.multiply_piece(piece);
+            // SAFETY: a piece of this thread.
+            unsafe { noted.note(piece, [energy]) };
+        };
+        let Vectors { x, p, z, .. } = self.vectors();
+        for row in own.clone().rev() {
+            let cells = self.cells_of(row);
+            if order > 0 {
+                (0..order).for_each(|term| self.upper_row(&mut rings, term, row, None));
+                self.upper_row(&mut rings, order, row, Some(&mut *last));
+            }
+            // SAFETY: cells of this thread; the other threads read p only after the barrier below.
+            let (x, p, v) = unsafe { (x.range_mut(&cells), p.range_mut(&cells), z.range(&cells)) };
+            let z = if order > 0 { &*last } else { v };
+            match step {
+                Some((alpha, beta)) => advance(x, alpha, p, z, beta),
+                None => p.copy_from_slice(z),
+            }
+            while next > share.start && pieces.rows(next - 1).start.saturating_sub(ny) >= row {
+                next -= 1;
+                if inside(next) {
+                    note(next);
+                }
+            }
+        }
+        self.me.barrier();
+        share.filter(|&piece| !inside(piece)).for_each(note);
+        let [energy] = noted.sum(Some(self.me));
+        match &k.deflation {
+            Some(d) => energy - self.solve_noted(d),
+            None => energy,
+        }
+    }
+}

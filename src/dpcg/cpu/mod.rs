@@ -1,0 +1,237 @@
+//! Multithreaded steps of deflated PCG for boxes of cells in natural order.
+//!
+//! Each module uses only modules listed before it:
+//!
+//! - `pieces`: division of the cells among threads
+//! - `labelled`: sums over singular components
+//! - `regions`: deflation
+//! - `loops`: loops over consecutive cells
+//! - `field` and `rows`: vectors
+//! - `incomplete`, `cell` and `vertex`: preconditioners; `whole` selects one of them
+//! - `state`: data of a factorization
+//! - `member`: unfused steps of PCG
+//! - `fused`: an iteration in two passes
+//! - `ends`: begin and end of a solve
+
+mod cell;
+mod field;
+mod fused;
+mod incomplete;
+mod labelled;
+mod loops;
+mod rows;
+pub mod solve;
+mod state;
+pub mod steps;
+#[cfg(test)]
+mod tests;
+pub mod unfused;
+mod vertex;
+
+use crate::base::engine::Engine;
+use crate::base::shared::Shared;
+use crate::base::team::Team;
+use crate::deflation::Solver;
+use crate::deflation::cpu::Projection;
+use crate::deflation::regions::{Choice, RegionCount};
+use crate::dpcg::backend::{DpcgBackend, Preconditioner, Setup};
+use crate::dpcg::cpu::steps::Member;
+use crate::dpcg::cpu::unfused::Whole;
+use crate::dpcg::setup;
+use crate::dpcg::setup::coarse_matrix;
+use crate::dpcg::survey::{Found, Survey};
+use crate::error::{Error, Result};
+use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::observed::Observed;
+use crate::krylov::solve_steps::{Arrays, Program};
+use crate::report::{Observer, Outcome};
+use crate::stencil::cells::{CellView, Cells, Kept};
+use crate::stencil::pieces::Pieces;
+use fused::ring_values;
+use labelled::Labelled;
+use state::{State, Vectors};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// With fewer cells than this, thread 0 works alone: a barrier costs more than the work that it divides.
+const WORTH_A_TEAM: usize = 16_384;
+
+/// Backend `cpu` of the family `dpcg_`.
+pub struct Cpu {
+    wanted_threads: usize,
+    team: Option<Team>,
+    /// The matrix, until the first `factorize`; afterwards `state` owns it.
+    matrix: Kept,
+    /// Results of `survey` and `find_regions`, which the next `factorize` consumes.
+    found: Found,
+    state: Option<State>,
+    seconds_of_e: f64,
+}
+
+impl Cpu {
+    /// Creates a backend with at most `threads` threads. They start when a matrix is large enough.
+    pub fn new(threads: usize) -> Self {
+        Self {
+            wanted_threads: threads,
+            team: None,
+            matrix: Kept::default(),
+            found: Found::default(),
+            state: None,
+            seconds_of_e: 0.0,
+        }
+    }
+
+    fn make_team(&mut self, cells: Cells) -> Result<()> {
+        let worth = cells.count() >= WORTH_A_TEAM;
+        let members = if worth { self.wanted_threads.clamp(1, Pieces::new(cells).count()) } else { 1 };
+        if self.team.as_ref().map_or(0, Team::members) != members {
+            self.team = None;
+            self.team = Some(Team::new(members)?);
+        }
+        Ok(())
+    }
+
+    /// Computes the data of a factorization except the matrix. Reuses vectors and preconditioner memory of the previous
+    /// factorization.
+    fn state_of(
+        &mut self,
+        setup: &Setup,
+        found: &Found,
+        matrix: &Kept,
+        (vectors, whole): (Option<Vectors>, Option<Whole>),
+    ) -> Result<(State, Option<Solver>)> {
+        let (components, regions) = (&found.components, found.regions.as_ref());
+        let pieces = Pieces::new(matrix.cells());
+        let a = matrix.matrix();
+        let mut singular = Labelled::default();
+        let number = components.list().singular_numbers()?;
+        singular.set(pieces, components.list().singular_count(), |row| {
+            components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
+        })?;
+        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let started = Instant::now();
+        let deflation = match regions {
+            None => None,
+            Some(regions) => {
+                let (solver, tolerance) = (setup.coarse_solver, setup.coarse_tolerance);
+                let e = coarse_matrix(team, &a, components, regions, solver, tolerance)?;
+                Some(Projection::new(pieces, &a, components, regions, e, team.members())?)
+            }
+        };
+        self.seconds_of_e = started.elapsed().as_secs_f64();
+        let solver = deflation.as_ref().map(Projection::solver);
+        let whole = Whole::make(whole, setup.preconditioner, &a, team)?;
+        let members = team.members();
+        let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
+        let enough = |vectors: &Vectors| vectors.s.is_some() || order == 0;
+        let state = State {
+            pieces,
+            vectors: vectors.filter(enough).map_or_else(|| Vectors::new(pieces, order > 0), Ok)?,
+            preconditioner: setup.preconditioner,
+            fused: setup.fused,
+            rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
+            whole,
+            kept_means: Shared::zeroed(singular.labels().max(1))?,
+            singular,
+            deflation,
+            observed: Observed::default(),
+            coarse_nanos: AtomicU64::new(0),
+            matrix: Kept::default(),
+        };
+        Ok((state, solver))
+    }
+}
+
+impl DpcgBackend for Cpu {
+    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
+        if let Some(state) = self.state.take_if(|state| state.pieces.cells != a.cells) {
+            drop(state);
+            self.matrix = Kept::default();
+        }
+        self.make_team(a.cells)?;
+        let matrix = self.state.as_mut().map_or(&mut self.matrix, |state| &mut state.matrix);
+        setup::load(self.team.as_mut().ok_or_else(no_team)?, matrix, a, finite)
+    }
+
+    fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
+        let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
+        let (found, survey) = setup::survey(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)?;
+        self.found = found;
+        Ok(survey)
+    }
+
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
+        let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
+        self.found.find_regions(&matrix, choice)
+    }
+
+    fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
+        let found = std::mem::take(&mut self.found);
+        let (matrix, before) = match self.state.take() {
+            Some(state) => (state.matrix, (Some(state.vectors), state.whole)),
+            None => (std::mem::take(&mut self.matrix), (None, None)),
+        };
+        match self.state_of(setup, &found, &matrix, before) {
+            Ok((state, solver)) => {
+                self.state = Some(State { matrix, ..state });
+                Ok(solver)
+            }
+            Err(error) => {
+                // After an error, the caller may try another preconditioner for this matrix.
+                (self.found, self.matrix) = (found, matrix);
+                Err(error)
+            }
+        }
+    }
+
+    fn seconds_of_e(&self) -> f64 {
+        self.seconds_of_e
+    }
+
+    fn aggregates_kept(&self) -> usize {
+        self.state.as_ref().and_then(|state| state.whole.as_ref()).map_or(0, Whole::aggregates_kept)
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let (Some(state), Some(team)) = (&mut self.state, &mut self.team) else {
+            return Err(Error::State("factorize must come before solve".to_owned()));
+        };
+        state.observed.begin(observer);
+        *state.coarse_nanos.get_mut() = 0;
+        let (shared, caller) = (&*state, Caller::new(arrays, state.pieces.cells.ny));
+        let result = team.run(
+            |member| drop(program(&mut Member::new(shared, member, &caller, None))),
+            |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
+        )?;
+        if Outcome::went_astray(&result) {
+            // Loops multiply values beyond the ends of a row by zero couplings. Since 0 * inf is NaN, an infinity from
+            // this run would spread in the next run.
+            for field in state.vectors.fields() {
+                // SAFETY: this function borrows the state mutably and `team.run` has returned, so no other thread uses
+                // the fields.
+                unsafe { field.clear() };
+            }
+            // SAFETY: as for the fields.
+            unsafe { state.rings.clear() };
+        }
+        result
+    }
+
+    fn seconds_coarse(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| 1e-9 * state.coarse_nanos.load(Ordering::Relaxed) as f64)
+    }
+}
+
+impl Engine for Cpu {
+    fn bytes(&self) -> [usize; 2] {
+        [self.matrix.bytes() + self.state.as_ref().map_or(0, State::bytes), 0]
+    }
+
+    fn threads(&self) -> usize {
+        self.team.as_ref().map_or(1, Team::members)
+    }
+}
+
+fn no_team() -> Error {
+    Error::Internal("the thread team is missing".to_owned())
+}

@@ -1,0 +1,88 @@
+//! State that the threads of a solve share: the matrix, its preconditioner and the vectors of PCG.
+
+use super::field::Field;
+use super::labelled::Labelled;
+use crate::base::reduce::Noted;
+use crate::base::shared::Shared;
+use crate::deflation::cpu::Projection;
+use crate::dpcg::backend::Preconditioner;
+use crate::dpcg::cpu::unfused::Whole;
+use crate::error::Result;
+use crate::krylov::cpu::observed::Observed;
+use crate::stencil::cells::Kept;
+use crate::stencil::pieces::Pieces;
+
+/// Vectors of PCG and partial results of reductions.
+pub struct Vectors {
+    pub b: Field,
+    pub x: Field,
+    pub r: Field,
+    pub p: Field,
+    /// A p, or P A p with deflation; workspace of the Neumann series and of `back_substitute`.
+    pub q: Field,
+    pub z: Field,
+    /// Second workspace vector of a Neumann series.
+    pub s: Option<Field>,
+    /// Partial results of reductions, per piece.
+    pub noted: Noted,
+}
+
+impl Vectors {
+    /// Allocates the vectors. `series`: also the vector `s` for a Neumann series.
+    pub fn new(pieces: Pieces, series: bool) -> Result<Self> {
+        let field = || Field::new(pieces.cells);
+        Ok(Self {
+            b: field()?,
+            x: field()?,
+            r: field()?,
+            p: field()?,
+            q: field()?,
+            z: field()?,
+            s: if series { Some(field()?) } else { None },
+            noted: Noted::new(pieces.count(), 2)?,
+        })
+    }
+
+    /// Returns all vectors.
+    pub fn fields(&self) -> impl Iterator<Item = &Field> {
+        [&self.b, &self.x, &self.r, &self.p, &self.q, &self.z].into_iter().chain(&self.s)
+    }
+
+    fn bytes(&self) -> usize {
+        self.fields().map(Field::bytes).sum::<usize>() + 2 * self.noted.bytes()
+    }
+}
+
+/// Data of a factorization.
+pub struct State {
+    pub pieces: Pieces,
+    pub matrix: Kept,
+    pub vectors: Vectors,
+    pub preconditioner: Preconditioner,
+    /// Whether an iteration runs as two fused passes where the preconditioner permits it.
+    pub fused: bool,
+    /// Ring buffers of rows for the fused passes, one set per thread.
+    pub rings: Shared,
+    /// The preconditioner, unless it is `None`, `Jacobi` or `Neumann`.
+    pub whole: Option<Whole>,
+    /// Cells grouped by singular component.
+    pub singular: Labelled,
+    /// Means of the initial guess over the singular components, which the solve restores at the end.
+    pub kept_means: Shared,
+    pub deflation: Option<Projection>,
+    pub observed: Observed,
+    /// Time of the coarse solves with E in the last run, in nanoseconds.
+    pub coarse_nanos: std::sync::atomic::AtomicU64,
+}
+
+impl State {
+    /// Returns the allocated size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.matrix.bytes()
+            + self.vectors.bytes()
+            + self.singular.bytes()
+            + self.rings.bytes()
+            + self.whole.as_ref().map_or(0, Whole::bytes)
+            + self.deflation.as_ref().map_or(0, Projection::bytes)
+    }
+}

@@ -1,0 +1,357 @@
+//! Unfused steps of PCG. Each thread executes every step for its own pieces.
+//!
+//! Safety of the unsafe blocks: a step writes only cells of its own thread, and reads only arrays that no thread writes
+//! in this step. A barrier separates the step from the next step that reads cells of other threads.
+
+use super::field::Field;
+use super::loops::{
+    add_scaled, direct, dot, largest, multiply, over_center, residual, scaled, triangle, triangle_of_scaled,
+};
+use super::state::{State, Vectors};
+use crate::base::reduce::{Reduce, max_abs};
+use crate::base::team::Me;
+use crate::deflation::cpu::Projection;
+use crate::dpcg::backend::Preconditioner;
+use crate::dpcg::cpu::unfused::Turns;
+use crate::krylov::cpu::caller::Caller;
+use crate::krylov::pcg::{Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::krylov::series::{SeriesSteps, series};
+use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
+use crate::report::{Event, Observer};
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// A thread of a run, with its recurrence scalars.
+pub struct Member<'a> {
+    pub(super) k: &'a State,
+    pub(super) me: Me<'a>,
+    pub(super) caller: &'a Caller<'a>,
+    /// Present on thread 0 only.
+    pub(super) observer: Option<&'a mut dyn Observer>,
+    /// Number of reductions so far, which selects the buffer of the next reduction.
+    turn: Cell<usize>,
+    /// <r, M^-1 r> from the last `fused_descend`.
+    pub(super) rho: f64,
+    /// <r, r>, the scale of r for a preconditioner in `State::whole`.
+    pub(super) norm2: f64,
+    turns: Turns<'a>,
+}
+
+impl<'a> Member<'a> {
+    pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, turns: Turns::new(me) }
+    }
+
+    pub(super) fn vectors(&self) -> &'a Vectors {
+        &self.k.vectors
+    }
+
+    fn vector(&self, id: VectorId) -> &'a Field {
+        let Vectors { x, b, r, p, q, z, .. } = self.vectors();
+        [x, b, r, p, q, z][id.0]
+    }
+
+    /// Calls `f` with the cells of each piece of this thread.
+    pub(super) fn each(&self, mut f: impl FnMut(Range<usize>)) {
+        self.k.pieces.share(self.me).for_each(|piece| f(self.k.pieces.range(piece)));
+    }
+
+    /// Returns the rows of this thread and the cells of each row.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
+        let (pieces, nx) = (self.k.pieces, self.k.pieces.cells.nx);
+        let rows = pieces.share(self.me).flat_map(move |piece| pieces.rows(piece));
+        rows.map(move |row| (row, row * nx..(row + 1) * nx))
+    }
+
+    pub(super) fn input(&self, row: usize) -> &'a [f64] {
+        self.caller.input(row, self.k.pieces.cells.nx)
+    }
+
+    /// # Safety
+    /// The row must belong to a piece of this thread.
+    pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
+        // SAFETY: no other thread uses this row, as the caller guarantees.
+        unsafe { self.caller.output(row, self.k.pieces.cells.nx) }
+    }
+
+    /// Begins a reduction over the pieces.
+    pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
+        self.turn.set(self.turn.get() + 1);
+        self.k.vectors.noted.reduce(self.turn.get(), self.k.pieces.count())
+    }
+
+    /// Stores the partial results `of(piece)` for the pieces of this thread.
+    fn note<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
+        let noted = self.reduction();
+        for piece in self.k.pieces.share(self.me) {
+            // SAFETY: a piece of this thread.
+            unsafe { noted.note(piece, of(piece)) };
+        }
+        noted
+    }
+
+    /// Returns the sums of `of(piece)` over all pieces.
+    pub(super) fn sums<const N: usize>(&self, of: impl FnMut(usize) -> [f64; N]) -> [f64; N] {
+        self.note(of).sum(Some(self.me))
+    }
+
+    /// Returns the sum of `of(cells)` over all pieces.
+    pub(super) fn sum(&self, mut of: impl FnMut(Range<usize>) -> f64) -> f64 {
+        self.sums(|piece| [of(self.k.pieces.range(piece))])[0]
+    }
+
+    pub(super) fn dot(&self, a: &Field, b: &Field) -> f64 {
+        // SAFETY: cells of this thread, which no other thread writes.
+        self.sum(|cells| unsafe { dot(a.range(&cells), b.range(&cells)) })
+    }
+
+    /// Computes out = b - A x; returns <out, out>.
+    pub(super) fn residual_to(&self, out: &Field) -> f64 {
+        let k = self.k;
+        self.me.barrier();
+        self.sum(|cells| {
+            // SAFETY: reads x, b and the matrix, writes cells of this thread.
+            let out = unsafe {
+                let out = out.range_mut(&cells);
+                let v = &k.vectors;
+                residual(out, v.b.range(&cells), k.matrix.couplings(&cells), v.x.around(&cells));
+                out
+            };
+            dot(out, out)
+        })
+    }
+
+    /// Computes to = A v.
+    pub(super) fn product(&self, to: &Field, v: &Field) {
+        self.me.barrier();
+        self.each(|cells| {
+            // SAFETY: reads v and the matrix, writes cells of this thread.
+            unsafe { multiply(to.range_mut(&cells), self.k.matrix.couplings(&cells), v.around(&cells)) };
+        });
+    }
+
+    /// Computes t = E^-1 Z^T v.
+    fn solve_coarse(&self, d: &Projection, v: &Field) {
+        // SAFETY: cells of this thread, which no other thread writes.
+        d.restrict(self.me, |cells| unsafe { v.range(&cells) });
+        self.solve_noted(d);
+    }
+
+    /// Computes t = E^-1 g from the stored partial sums of g = Z^T v; returns <g, t>.
+    pub(super) fn solve_noted(&self, d: &Projection) -> f64 {
+        let start = Instant::now();
+        let g = d.solve(self.me);
+        if self.me.index == 0 {
+            self.k.coarse_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+        d.product(g)
+    }
+
+    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009).
+    pub(super) fn project(&self, v: &Field) {
+        let Some(d) = &self.k.deflation else { return };
+        self.solve_coarse(d, v);
+        for (row, cells) in self.rows() {
+            // SAFETY: cells of this thread, which no other thread reads in this step.
+            d.subtract(row, self.k.matrix.couplings(&cells), unsafe { v.range_mut(&cells) });
+        }
+    }
+
+    /// Computes x = x^ + Z E^-1 Z^T r. If x^ solves P A x^ = P b and r = b - A x^, then x solves A x = b.
+    pub(super) fn add_deflated_part(&self, r: &Field) {
+        let Some(d) = &self.k.deflation else { return };
+        self.solve_coarse(d, r);
+        for (row, cells) in self.rows() {
+            // SAFETY: cells of this thread, which no other thread reads in this step.
+            d.prolong(row, unsafe { self.vectors().x.range_mut(&cells) });
+        }
+    }
+
+    /// Computes z = D^-1 r.
+    fn jacobi(&self, z: &Field) {
+        self.each(|cells| {
+            let center = self.k.matrix.couplings(&cells).center;
+            // SAFETY: cells of this thread, which no other thread reads in this step.
+            unsafe { over_center(z.range_mut(&cells), self.vectors().r.range(&cells), center) };
+        });
+    }
+
+    /// Computes z = M^-1 r with the preconditioner in `State::whole`. Returns <r, z> if the preconditioner computes it.
+    fn apply_whole(&mut self) -> Option<f64> {
+        let whole = self.k.whole.as_ref()?;
+        let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
+        self.me.barrier();
+        // SAFETY: between the barrier above and the end of this call, no thread writes r, and only this call uses z.
+        unsafe { whole.apply(&mut self.turns, self.me, &a, (r, z), self.norm2.sqrt()) }
+    }
+}
+
+impl VectorSteps for Member<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let product = self.dot(self.vector(a), self.vector(b));
+        if (a, b) == (VectorId::R, VectorId::R) {
+            // A preconditioner in `State::whole` scales r by its norm.
+            self.norm2 = product;
+        }
+        product
+    }
+
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let to = self.vector(to);
+        let term = terms.first().map(|&(factor, from)| (factor, self.vector(from)));
+        self.each(|cells| {
+            // SAFETY: cells of this thread; the other threads read `to` only after a barrier.
+            let to = unsafe { to.range_mut(&cells) };
+            // SAFETY: cells of this thread, which only this thread writes.
+            match term.map(|(factor, from)| (factor, unsafe { from.range(&cells) })) {
+                Some((factor, from)) if scale == 1.0 => add_scaled(to, factor, from),
+                Some((factor, from)) if scale == 0.0 => scaled(to, factor, from),
+                Some((factor, from)) => {
+                    debug_assert!(factor == 1.0, "PCG scales one of the two vectors");
+                    direct(to, from, scale);
+                }
+                None => to.fill(0.0),
+            }
+        });
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        let v = self.vector(v);
+        // SAFETY: cells of this thread, which no other thread writes.
+        let noted = self.note(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
+        max_abs(noted.all(Some(self.me))[0])
+    }
+
+    fn residual(&mut self, of: Iterate) -> f64 {
+        let r = &self.vectors().r;
+        match of {
+            Iterate::Zero => self.combine(VectorId::R, 0.0, &[(1.0, VectorId::B)]),
+            Iterate::X => {
+                self.norm2 = self.residual_to(r);
+                if self.k.deflation.is_none() {
+                    return self.norm2;
+                }
+            }
+        }
+        self.project(r);
+        self.inner(VectorId::R, VectorId::R)
+    }
+
+    fn observe(&mut self, event: Event) -> bool {
+        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
+    }
+}
+
+impl PcgSteps for Member<'_> {
+    fn properties(&self) -> Properties {
+        let deflates = self.k.deflation.is_some();
+        // With aggregation, M depends on r. q is P A p for the last direction p.
+        let flexible = matches!(self.k.preconditioner, Preconditioner::Aggregation { .. });
+        let beta = if flexible { Beta::Flexible } else { Beta::Fixed };
+        Properties { deflates, centers: !deflates, beta, ..Properties::default() }
+    }
+
+    fn precondition(&mut self) -> f64 {
+        let Vectors { r, z, .. } = self.vectors();
+        match self.k.preconditioner {
+            // SAFETY: cells of this thread, which no other thread reads in this step.
+            Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
+            Preconditioner::Jacobi => self.jacobi(z),
+            Preconditioner::Neumann { order } => {
+                let Vectors { q, s, .. } = self.vectors();
+                // A series of order 0 uses no workspace.
+                let s = s.as_ref().unwrap_or(q);
+                let Ok(()) = series(&mut Series(self), order, [q, s], z);
+            }
+            Preconditioner::Incomplete { .. }
+            | Preconditioner::Multigrid { .. }
+            | Preconditioner::Aggregation { .. } => {
+                if let Some(rho) = self.apply_whole() {
+                    return rho;
+                }
+            }
+        }
+        self.dot(r, z)
+    }
+
+    fn means(&mut self, v: VectorId, to: Means) {
+        if to == Means::Keep {
+            return self.keep_means();
+        }
+        self.shift(self.vector(v), to == Means::Restore);
+    }
+
+    fn square_of_means(&mut self) -> f64 {
+        if self.k.singular.labels() == 0 { 0.0 } else { self.constant_square() }
+    }
+
+    /// Computes q = P A p and returns <p, q>.
+    fn multiply(&mut self) -> f64 {
+        let Vectors { p, q, .. } = self.vectors();
+        self.product(q, p);
+        self.project(q);
+        self.dot(p, q)
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        match (self.order(), alpha) {
+            (Some(order), _) if self.k.fused => self.fused_descend(alpha, order),
+            (None, Some(alpha)) if self.k.fused => self.fused_update(alpha),
+            _ => unfused_descend(self, alpha),
+        }
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if self.k.fused && self.order().is_some() { self.rho } else { self.precondition() }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        if self.k.fused { self.fused_ascend(step, self.order().unwrap_or(0)) } else { unfused_ascend(self, step) }
+    }
+}
+
+/// Steps of a Neumann series with U = L^T. Each step writes only cells of this thread.
+struct Series<'a, 'b>(&'a Member<'b>);
+
+impl<'a> SeriesSteps for Series<'a, '_> {
+    type Vector = &'a Field;
+    type Fault = Infallible;
+
+    fn begin(&mut self, v: &'a Field, _: bool) -> Result<(), Infallible> {
+        self.0.jacobi(v);
+        Ok(())
+    }
+
+    fn lower(&mut self, from: &'a Field, to: &'a Field) -> Result<(), Infallible> {
+        let member = self.0;
+        member.me.barrier();
+        member.each(|cells| {
+            let a = member.k.matrix.couplings(&cells);
+            let [w, _, s, _, b, _] = a.near;
+            // SAFETY: no thread writes r or `from` before the next barrier; `to` has cells of this thread.
+            unsafe {
+                let (to, r) = (to.range_mut(&cells), member.vectors().r.range(&cells));
+                triangle(to, r, a.center, [w, s, b], from.before(&cells));
+            }
+        });
+        Ok(())
+    }
+
+    fn upper(&mut self, v: &'a Field, from: &'a Field, to: &'a Field, _: bool) -> Result<(), Infallible> {
+        let member = self.0;
+        member.me.barrier();
+        member.each(|cells| {
+            let a = member.k.matrix.couplings(&cells);
+            let [_, e, _, n, _, t] = a.near;
+            // SAFETY: no thread writes v or `from` before the next barrier; `to` has cells of this thread.
+            unsafe {
+                let (to, v) = (to.range_mut(&cells), v.range(&cells));
+                triangle_of_scaled(to, v, a.center, [e, n, t], from.after(&cells));
+            }
+        });
+        Ok(())
+    }
+}

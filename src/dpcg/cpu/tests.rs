@@ -1,0 +1,38 @@
+//! Systems of the tests of this backend.
+
+use crate::stencil::cells::{Cells, SevenPoints};
+use rrbsolver_oracle::{System, pcg::pcg};
+use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
+
+/// Returns the matrix as the backend reads it.
+pub fn view(system: &System) -> SevenPoints<'_> {
+    let [nx, ny, nz] = system.size;
+    let [x, y, z] = &system.forward;
+    SevenPoints { cells: Cells { nx, ny, nz }, center: &system.center, forward: [x, y, z] }
+}
+
+/// Returns n random numbers between -1 and 1.
+pub fn random(n: usize, seed: u64) -> Vec<f64> {
+    let mut random = SplitMix(seed);
+    (0..n).map(|_| 2.0 * random.unit() - 1.0).collect()
+}
+
+/// Returns the PCG iterations for the right-hand side `rand`, from zero until the recurred residual is at most
+/// 1e-6 |b|. Also checks the residual of the solution. `precondition` computes z = M^-1 r.
+pub fn iterations(problem: &TwoPhase, precondition: &mut dyn FnMut(&[f64], &mut [f64])) -> usize {
+    let b = problem.rhs("rand");
+    let (x, iterations) = pcg(&System::of(problem), precondition, None, &b, (1e-6, 2000));
+    let relative = problem.relative_residual(&b, &x);
+    assert!(relative <= 1.01e-6, "{relative:e} after {iterations} iterations");
+    iterations
+}
+
+/// Returns whether the environment requests the rows of all sizes.
+pub fn all_rows() -> bool {
+    std::env::var_os("RRBSOLVER_ALL_ROWS").is_some()
+}
+
+/// Returns whether a count agrees: within 1 up to 100 iterations, within 1 % above.
+pub fn as_golden(count: usize, golden: usize) -> bool {
+    count.abs_diff(golden) <= if golden <= 100 { 1 } else { golden / 100 }
+}

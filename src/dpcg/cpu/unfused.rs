@@ -1,0 +1,202 @@
+//! Preconditioners whose application is not fused with the passes of PCG.
+
+use super::cell::{CellCentred, Walker};
+use super::field::Field;
+use super::incomplete::Incomplete;
+use super::vertex::Vertex;
+use crate::aggregation::cpu::{Cycle, Way};
+use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Ordered, Rules};
+use crate::base::number::{Real, power_of_two_below};
+use crate::base::shared::Number;
+use crate::base::team::{Me, Team};
+use crate::base::workers::Workers;
+use crate::direct::couplings::Couplings;
+use crate::dpcg::backend::Preconditioner;
+use crate::error::Result;
+use crate::stencil::cells::{Cells, SevenPoints};
+
+/// One of these preconditioners.
+pub enum Whole {
+    /// An incomplete Cholesky factorization.
+    Incomplete(Incomplete),
+    /// Multigrid with vertex coarsening; coarse grids in single precision.
+    Vertex32(Vertex<f32>),
+    /// Multigrid with vertex coarsening; double precision.
+    Vertex64(Vertex<f64>),
+    /// Multigrid with cell coarsening; coarse grids in single precision.
+    Cell32(CellCentred<f32>),
+    /// Multigrid with cell coarsening; double precision.
+    Cell64(CellCentred<f64>),
+    /// Multigrid by aggregation; single precision.
+    Aggregates32(Cycle<f32>),
+    /// Multigrid by aggregation; double precision.
+    Aggregates64(Cycle<f64>),
+}
+
+/// Counters of a thread across the applications of a run.
+pub struct Turns<'a> {
+    walker: Walker<'a>,
+    turn: usize,
+}
+
+impl<'a> Turns<'a> {
+    /// Starts the counters of a run at zero.
+    pub fn new(me: Me<'a>) -> Self {
+        Self { walker: Walker::new(me), turn: 0 }
+    }
+}
+
+impl Whole {
+    /// Computes the preconditioner of a matrix, or returns `None` for `None`, `Jacobi` and `Neumann`. Reuses the memory
+    /// of `previous` if it fits.
+    pub fn make(
+        previous: Option<Self>,
+        preconditioner: Preconditioner,
+        a: &SevenPoints,
+        team: &mut Team,
+    ) -> Result<Option<Self>> {
+        let mut kept = Kept::default();
+        let previous = match preconditioner {
+            Preconditioner::Multigrid { vertex: true, .. } => previous,
+            // Free the previous preconditioner before allocating a new one.
+            _ => {
+                kept = previous.map(Self::into_kept).unwrap_or_default();
+                None
+            }
+        };
+        Ok(Some(match preconditioner {
+            Preconditioner::Incomplete { omega } => Self::Incomplete(Incomplete::factorize(a, omega)?),
+            Preconditioner::Multigrid { vertex: true, sweeps, single, .. } => {
+                vertex(previous, (a.cells, sweeps), single, a, team)?
+            }
+            Preconditioner::Multigrid { sweeps, coarsest, single: true, .. } => {
+                Self::Cell32(CellCentred::new(a, sweeps, coarsest)?)
+            }
+            Preconditioner::Multigrid { sweeps, coarsest, .. } => Self::Cell64(CellCentred::new(a, sweeps, coarsest)?),
+            Preconditioner::Aggregation { passes, single: true, zero_row_sum } => {
+                Self::Aggregates32(aggregated((a, zero_row_sum), passes, kept, team)?)
+            }
+            Preconditioner::Aggregation { passes, zero_row_sum, .. } => {
+                Self::Aggregates64(aggregated((a, zero_row_sum), passes, kept, team)?)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Computes z = M^-1 r; all threads call it. `norm`: |r|. Returns <r, z> if this needs no extra pass.
+    ///
+    /// # Safety
+    /// Between the barrier before this call and its end, no thread writes r, and only this call uses z.
+    pub unsafe fn apply(
+        &self,
+        turns: &mut Turns,
+        me: Me,
+        a: &SevenPoints,
+        (r, z): (&Field, &Field),
+        norm: f64,
+    ) -> Option<f64> {
+        let all = 0..a.cells.count();
+        turns.turn += 1;
+        let turn = turns.turn - 1;
+        // SAFETY: guaranteed by the caller; each thread requests only its own cells of z.
+        unsafe {
+            match self {
+                Self::Vertex32(grids) => {
+                    return Some(grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)));
+                }
+                Self::Vertex64(grids) => {
+                    return Some(grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)));
+                }
+                Self::Incomplete(incomplete) => incomplete.apply(me, turn, a, r, z),
+                Self::Cell32(grids) => grids.apply(&turns.walker, a, r, z, norm),
+                Self::Cell64(grids) => grids.apply(&turns.walker, a, r, z, norm),
+                Self::Aggregates32(cycle) => apply(cycle, &me, r.range(&all), z),
+                Self::Aggregates64(cycle) => apply(cycle, &me, r.range(&all), z),
+            }
+        }
+        None
+    }
+
+    /// Returns the aggregates for reuse with the next matrix.
+    fn into_kept(self) -> Kept {
+        match self {
+            Self::Aggregates32(cycle) => cycle.into_kept(),
+            Self::Aggregates64(cycle) => cycle.into_kept(),
+            _ => Kept::default(),
+        }
+    }
+
+    /// Returns the number of aggregates reused from the previous matrix.
+    pub fn aggregates_kept(&self) -> usize {
+        match self {
+            Self::Aggregates32(cycle) => cycle.aggregates_kept(),
+            Self::Aggregates64(cycle) => cycle.aggregates_kept(),
+            _ => 0,
+        }
+    }
+
+    /// Returns the allocated size in bytes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Incomplete(incomplete) => incomplete.bytes(),
+            Self::Vertex32(grids) => grids.bytes(),
+            Self::Vertex64(grids) => grids.bytes(),
+            Self::Cell32(grids) => grids.bytes(),
+            Self::Cell64(grids) => grids.bytes(),
+            Self::Aggregates32(cycle) => cycle.bytes(),
+            Self::Aggregates64(cycle) => cycle.bytes(),
+        }
+    }
+}
+
+fn aggregated<V: Real + Number>(
+    (a, zero_row_sum): (&SevenPoints, f64),
+    passes: usize,
+    kept: Kept,
+    team: &Team,
+) -> Result<Cycle<V>> {
+    let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
+    let workers = &mut Workers::new(team.members());
+    let couplings = Couplings::of_cells(a, scale, zero_row_sum)?;
+    let hierarchy = Hierarchy::again(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
+    let colours = (0..a.cells.count()).map(|cell| (a.cells.place(cell).iter().sum::<usize>() % 2) as u32);
+    Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)
+}
+
+/// Computes z = B r.
+///
+/// # Safety
+/// As for [`Whole::apply`].
+unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &Me, r: &[f64], z: &Field) {
+    // SAFETY: guaranteed by the caller; the cycle assigns each cell to one thread.
+    let to = |i: usize, value: f64| unsafe { z.range_mut(&(i..i + 1))[0] = value };
+    cycle.apply(me, Way::Flexible, |i| r[i], to);
+}
+
+fn vertex(
+    previous: Option<Whole>,
+    (cells, sweeps): (Cells, usize),
+    single: bool,
+    a: &SevenPoints,
+    team: &mut Team,
+) -> Result<Whole> {
+    let members = team.members();
+    let mut made = match previous {
+        Some(Whole::Vertex32(grids)) if single && grids.fits(cells, sweeps, members) => Whole::Vertex32(grids),
+        Some(Whole::Vertex64(grids)) if !single && grids.fits(cells, sweeps, members) => Whole::Vertex64(grids),
+        other => {
+            // Free the previous preconditioner before allocating a new one.
+            drop(other);
+            match single {
+                true => Whole::Vertex32(Vertex::new(cells, sweeps, members)?),
+                false => Whole::Vertex64(Vertex::new(cells, sweeps, members)?),
+            }
+        }
+    };
+    match &mut made {
+        Whole::Vertex32(grids) => grids.setup(team, a)?,
+        Whole::Vertex64(grids) => grids.setup(team, a)?,
+        _ => {}
+    }
+    Ok(made)
+}

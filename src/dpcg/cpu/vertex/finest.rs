@@ -1,0 +1,419 @@
+//! The finest grid: red-black Gauss-Seidel and the transfer to the first coarse grid, in one pass before and one pass
+//! after the coarse-grid correction.
+//!
+//! The sweeps before the correction start from zero and end with the black cells. The residual of black cells is then
+//! zero. The residual of a red cell is sum c d, where d is the last change of its black neighbours. The sweeps after
+//! the correction start with the black cells and overwrite their values. Only red cells are therefore corrected. Red
+//! cells have an even i + j + k; all coarse points are red.
+//!
+//! A pass processes the planes in ascending order. In one step, the first colour is updated in plane k, the second
+//! colour in plane k - 1, and so on. Each thread has its own copy of a few planes, including planes of its neighbours
+//! at both ends of its range. The threads therefore do not wait for each other, and each cell gets bitwise identical
+//! values from every thread. Red cells are stored between the two passes.
+//!
+//! Memory traffic per cell and pass in single precision, in bytes: right-hand side in f64 8, conductances 12, 1/D 4,
+//! weights 6, red cells 2; z 8.
+
+use super::grid::{Below, Stencil};
+use super::layout::Split;
+use super::loops::{dot, gather, merge, over, relax, relax_noting, split};
+use super::transfer::Weights;
+use crate::base::number::Real;
+use crate::base::reduce::Reduce;
+use crate::base::shared::{Number, Shared};
+use crate::base::team::Me;
+use crate::error::Result;
+use crate::stencil::cells::Cells;
+use crate::stencil::coarsening::FACES;
+use std::ops::Range;
+
+const RED: usize = 0;
+const BLACK: usize = 1;
+
+/// The finest grid.
+pub struct Finest<T> {
+    pub a: Stencil<T>,
+    /// 1 / D.
+    pub inverse: Shared<T>,
+    /// Distance from a point of each half to its conductances to east, west, north, south, top and bottom.
+    beside: [[isize; 6]; 2],
+}
+
+impl<T: Real + Number> Finest<T> {
+    pub fn new(cells: Cells) -> Result<Self> {
+        let a = Stencil::new(cells, &FACES)?;
+        let inverse = Shared::zeroed(a.split.len())?;
+        let beside = [0, 1].map(|half| {
+            std::array::from_fn(|t| {
+                let back = if t % 2 == 1 { a.split.step(half, FACES[t / 2].map(|o| -o)) } else { 0 };
+                (t / 2 * a.split.len()) as isize + back
+            })
+        });
+        Ok(Self { a, inverse, beside })
+    }
+
+    /// Returns the red cells between the two passes. They are stored at the indices of the even cells of their row, in
+    /// the memory of the row sums.
+    fn red(&self) -> &Shared<T> {
+        &self.a.excess
+    }
+
+    /// Returns the allocated size in bytes.
+    pub fn bytes(&self) -> usize {
+        [&self.a.c, &self.a.excess, &self.inverse].iter().map(|array| array.bytes()).sum()
+    }
+}
+
+/// A few planes of a split grid, owned by one thread. Plane k is stored in slot k modulo `count`, a power of two.
+struct Planes<T> {
+    values: Shared<T>,
+    split: Split,
+    count: usize,
+}
+
+impl<T: Number> Planes<T> {
+    /// Allocates at least `count` planes.
+    fn new(split: Split, count: usize) -> Result<Self> {
+        let planes = Self { values: Shared::zeroed(0)?, split, count: count.next_power_of_two() };
+        Ok(Self { values: Shared::zeroed(2 * planes.count * planes.half())?, ..planes })
+    }
+
+    /// Returns the size of a half plane, including a row of zeros before and after it.
+    fn half(&self) -> usize {
+        self.split.row * (self.split.cells.ny + 2) + 1
+    }
+
+    /// Returns the index of the first point of a half row.
+    fn at(&self, half: usize, j: isize, k: isize) -> usize {
+        let slot = k as usize & (self.count - 1);
+        (2 * slot + half) * self.half() + ((j + 1) as usize) * self.split.row + 1
+    }
+
+    /// Returns n values of a half row, starting `before` values before its first point.
+    ///
+    /// # Safety
+    /// The values must not be written while the slice is in use.
+    unsafe fn row(&self, half: usize, j: isize, k: isize, before: usize, n: usize) -> &[T] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.values.slice(self.at(half, j, k) - before, n) }
+    }
+
+    /// Returns the points of a half row for writing.
+    ///
+    /// # Safety
+    /// The points must not be read otherwise while the slice is in use.
+    #[expect(clippy::mut_from_ref, reason = "rows of one thread, each written while others are read")]
+    unsafe fn row_mut(&self, half: usize, j: usize, k: isize) -> &mut [T] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.values.slice_mut(self.at(half, j as isize, k), self.split.points(half)) }
+    }
+
+    /// Sets plane k to zero.
+    ///
+    /// # Safety
+    /// The plane must not be in use.
+    unsafe fn clear(&self, k: isize)
+    where
+        T: Default,
+    {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.values.slice_mut(self.at(0, -1, k) - 1, 2 * self.half()) }.fill(T::default());
+    }
+
+    fn bytes(&self) -> usize {
+        self.values.bytes()
+    }
+}
+
+/// Workspace of a thread for its passes.
+pub struct Room<T> {
+    r: Planes<T>,
+    x: Planes<T>,
+    /// The last change at black cells, the residual at red cells.
+    residual: Planes<T>,
+    /// A row of the first coarse grid.
+    row: Shared<T>,
+}
+
+impl<T: Real + Number> Room<T> {
+    pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
+        let split = Split::new(cells);
+        // Number of planes between the first plane of a pass and the last plane that it reads. That is the plane below
+        // the last sweep; for the residual, the plane below a coarse plane.
+        let planes = |more| Planes::new(split, 2 * sweeps + more);
+        Ok(Self { r: planes(2)?, x: planes(2)?, residual: planes(3)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
+    }
+
+    /// # Safety
+    /// Only the owner thread may call it, and only one such slice may be in use.
+    #[expect(clippy::mut_from_ref, reason = "of one thread")]
+    pub unsafe fn row(&self) -> &mut [T] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.row.slice_mut(0, self.row.len()) }
+    }
+
+    /// Returns the allocated size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.r.bytes() + self.x.bytes() + self.residual.bytes() + self.row.bytes()
+    }
+}
+
+/// The passes of one thread over the right-hand side `r`, multiplied by `scale`.
+pub struct Passes<'a, T> {
+    pub finest: &'a Finest<T>,
+    /// Interpolation from the first coarse grid.
+    pub weights: &'a Weights<T>,
+    pub room: &'a Room<T>,
+    pub sweeps: usize,
+    pub r: &'a [f64],
+    pub scale: f64,
+}
+
+impl<T: Real + Number> Passes<'_, T> {
+    fn split(&self) -> &Split {
+        &self.finest.a.split
+    }
+
+    /// Returns whether plane k is inside the grid.
+    fn has(&self, k: isize) -> bool {
+        (0..self.split().cells.nz as isize).contains(&k)
+    }
+
+    /// Returns the half that contains the cells of a colour in row (j, k).
+    fn half(j: usize, k: isize, colour: usize) -> usize {
+        (j + k as usize + colour) % 2
+    }
+
+    /// Loads plane k of the right-hand side; clears the plane if it is outside the grid.
+    fn load(&self, k: isize) {
+        let (room, Cells { nx, ny, .. }) = (self.room, self.split().cells);
+        if !self.has(k) {
+            // SAFETY: planes of this thread.
+            unsafe {
+                room.x.clear(k);
+                room.residual.clear(k);
+            }
+            return;
+        }
+        for j in 0..ny {
+            let row = &self.r[(k as usize * ny + j) * nx..][..nx];
+            // SAFETY: a row of this thread.
+            unsafe { split(room.r.row_mut(0, j, k), room.r.row_mut(1, j, k), row, self.scale) };
+        }
+    }
+
+    /// Computes the red cells of plane k from x = 0.
+    fn first(&self, k: isize) {
+        if !self.has(k) {
+            return;
+        }
+        for j in 0..self.split().cells.ny {
+            let half = Self::half(j, k, RED);
+            let (start, n) = (self.split().at(half, j as isize, k), self.split().points(half));
+            // SAFETY: a row of this thread; no thread writes 1/D.
+            unsafe {
+                let r = self.room.r.row(half, j as isize, k, 0, n);
+                over(self.room.x.row_mut(half, j, k), r, self.finest.inverse.slice(start, n));
+            }
+        }
+    }
+
+    /// Returns the conductances around the points of a half row.
+    fn conductances(&self, half: usize, range: &Range<usize>) -> [&[T]; 6] {
+        // SAFETY: no thread writes the matrix during a cycle.
+        let c = |step| unsafe { self.finest.a.c.slice(range.start.wrapping_add_signed(step), range.len()) };
+        self.finest.beside[half].map(c)
+    }
+
+    /// Returns the values at the neighbours of the points of a half row.
+    ///
+    /// # Safety
+    /// The values must not be written while the slices are in use.
+    unsafe fn near(values: &Planes<T>, half: usize, j: usize, k: isize, n: usize) -> [&[T]; 6] {
+        let (other, j) = (1 - half, j as isize);
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            // The east neighbour of an odd column is the next even column.
+            let beside = values.row(other, j, k, other, n + 1);
+            [
+                &beside[1..],
+                &beside[..n],
+                values.row(half, j + 1, k, 0, n),
+                values.row(half, j - 1, k, 0, n),
+                values.row(half, j, k + 1, 0, n),
+                values.row(half, j, k - 1, 0, n),
+            ]
+        }
+    }
+
+    /// Calls `f` for the half rows of a colour in plane k, with the row, the half, its points and their conductances.
+    fn each_row(&self, k: isize, colour: usize, mut f: impl FnMut(usize, usize, Range<usize>, &[&[T]; 6])) {
+        if !self.has(k) {
+            return;
+        }
+        for j in 0..self.split().cells.ny {
+            let half = Self::half(j, k, colour);
+            let start = self.split().at(half, j as isize, k);
+            let range = start..start + self.split().points(half);
+            f(j, half, range.clone(), &self.conductances(half, &range));
+        }
+    }
+
+    /// Updates the cells of a colour in plane k. With `note`, also stores their change.
+    fn relax(&self, k: isize, colour: usize, note: bool) {
+        let room = self.room;
+        self.each_row(k, colour, |j, half, range, c| {
+            // SAFETY: writes a half row of this thread, reads half rows of the other colour.
+            unsafe {
+                let r = room.r.row(half, j as isize, k, 0, range.len());
+                let near = Self::near(&room.x, half, j, k, range.len());
+                let (x, inverse) = (room.x.row_mut(half, j, k), self.finest.inverse.slice(range.start, range.len()));
+                if note {
+                    relax_noting(x, room.residual.row_mut(half, j, k), r, inverse, c, &near);
+                } else {
+                    relax(x, r, inverse, c, &near);
+                }
+            }
+        });
+    }
+
+    /// Computes the residual at the red cells of plane k.
+    fn residual(&self, k: isize) {
+        let room = self.room;
+        let change = if self.sweeps == 1 { &room.x } else { &room.residual };
+        self.each_row(k, RED, |j, half, range, c| {
+            // SAFETY: writes red cells, reads black cells.
+            unsafe { gather(room.residual.row_mut(half, j, k), c, &Self::near(change, half, j, k, range.len())) };
+        });
+    }
+
+    /// Executes the sweeps from zero, and restricts the residual to the first coarse grid.
+    pub fn descend(&self, me: Me, next: &Below<T>) {
+        let share = me.share(next.split.cells.nz);
+        if share.is_empty() {
+            return;
+        }
+        // The planes of this thread. If z is coarsened, the restriction also reads the residual in the plane before.
+        let (ratio, reach) = (self.weights.ratio[2], 2 * self.sweeps as isize);
+        let own = (ratio * share.start) as isize..(ratio * share.end) as isize;
+        for k in own.start + 1 - ratio as isize - reach..own.end + reach {
+            self.load(k);
+            self.first(k);
+            self.relax(k - 1, BLACK, false);
+            if self.sweeps > 1 {
+                self.relax(k - 2, RED, false);
+                self.relax(k - 3, BLACK, true);
+            }
+            let red = k - reach + 2;
+            if own.contains(&red) {
+                self.keep(red);
+            }
+            let last = k - reach;
+            self.residual(last);
+            // The last plane that coarse plane K needs is plane 2 K + 1, or plane K if z is not coarsened.
+            if own.contains(&last) && (last as usize + 1).is_multiple_of(ratio) {
+                self.restrict(next, last as usize / ratio);
+            }
+        }
+    }
+
+    /// Restricts the residual to coarse plane k.
+    fn restrict(&self, next: &Below<T>, k: usize) {
+        let (residual, n) = (&self.room.residual, self.split().row + 1);
+        for j in 0..next.split.cells.ny {
+            let fine = |half: usize, j: isize, k: isize| {
+                let red = (half as isize + j + k) % 2 == 0;
+                // SAFETY: `residual` wrote this plane before; no row of it is being written.
+                red.then(|| unsafe { residual.row(half, j, k, 1, n) })
+            };
+            // SAFETY: no thread writes weights; the coarse row belongs to this thread.
+            unsafe {
+                next.restrict([j, k], self.weights, self.room.row(), fine);
+            }
+        }
+    }
+
+    /// Returns the half of row j of plane k that contains the red cells, the index where they are stored between the
+    /// passes, and their number.
+    fn red_of(&self, j: usize, k: isize) -> (usize, usize, usize) {
+        let half = Self::half(j, k, RED);
+        (half, self.split().at(0, j as isize, k), self.split().points(half))
+    }
+
+    /// Stores the red cells of plane k for the second pass.
+    fn keep(&self, k: isize) {
+        if !self.has(k) {
+            return;
+        }
+        for j in 0..self.split().cells.ny {
+            let (half, at, n) = self.red_of(j, k);
+            // SAFETY: a plane of this thread, which no other thread reads in this pass.
+            unsafe { self.finest.red().slice_mut(at, n).copy_from_slice(self.room.x.row(half, j as isize, k, 0, n)) };
+        }
+    }
+
+    /// Loads the stored red cells of plane k, and adds the correction.
+    fn correct(&self, k: isize, correction: &Shared<T>) {
+        if !self.has(k) {
+            return;
+        }
+        for j in 0..self.split().cells.ny {
+            let (half, at, n) = self.red_of(j, k);
+            // SAFETY: a row of this thread; no thread writes the stored red cells, the weights or the correction.
+            unsafe {
+                let x = self.room.x.row_mut(half, j, k);
+                x.copy_from_slice(self.finest.red().slice(at, n));
+                let rows = if half == 0 { [Some(x), None] } else { [None, Some(x)] };
+                self.weights.prolong(rows, j, k as usize, correction);
+            }
+        }
+    }
+
+    /// Adds the correction and executes the sweeps. Stores `back` times x in z, in the planes of this thread, and the
+    /// partial sums of <r, z>.
+    pub fn ascend<'z>(
+        &self,
+        me: Me,
+        correction: &Shared<T>,
+        back: f64,
+        z: impl Fn(Range<usize>) -> &'z mut [f64],
+        products: &Reduce<1>,
+    ) {
+        let share = me.share(self.split().cells.nz);
+        if share.is_empty() {
+            return;
+        }
+        let reach = 2 * self.sweeps as isize;
+        for k in share.start as isize - reach..share.end as isize + reach {
+            self.load(k);
+            self.correct(k, correction);
+            for sweep in 0..self.sweeps as isize {
+                self.relax(k - 2 * sweep - 1, BLACK, false);
+                self.relax(k - 2 * sweep - 2, RED, false);
+            }
+            let done = k - reach;
+            if done >= share.start as isize {
+                let product = self.give(done, back, &z);
+                // SAFETY: a plane of this thread.
+                unsafe { products.note(done as usize, [product]) };
+            }
+        }
+    }
+
+    /// Stores plane k in z; returns its part of <r, z>.
+    fn give<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
+        let Cells { nx, ny, .. } = self.split().cells;
+        let mut product = 0.0;
+        for j in 0..ny {
+            let start = (k as usize * ny + j) * nx;
+            let z = z(start..start + nx);
+            // SAFETY: a row of this thread.
+            unsafe {
+                let row = |half| self.room.x.row(half, j as isize, k, 0, self.split().points(half));
+                merge(z, row(0), row(1), back);
+            }
+            product += dot(&self.r[start..][..nx], z);
+        }
+        product
+    }
+}

@@ -1,0 +1,174 @@
+//! Diagonals, row sums and coupling strengths of the directions, for the caller's matrix and for coarse matrices.
+
+use super::finest::Finest;
+use super::grid::Grid;
+use super::layout::{CallerRow, DAMPING, ZERO_ROW_SUM};
+use super::loops::split;
+use super::weights::{LANES, Lane, lane, store};
+use crate::base::isa::for_each_isa;
+use crate::base::number::Real;
+use crate::base::shared::{Number, Shared};
+use crate::stencil::cells::SevenPoints;
+use crate::stencil::coarsening::CUBE;
+
+/// Sums over rows: the fractions of the diagonal due to couplings in x, y and z; rows with a positive diagonal; rows
+/// with a positive row sum.
+pub type Seen = [f64; 5];
+
+/// Number of neighbours in the 27-point stencil.
+const NEAR: usize = 26;
+
+/// Sums the lanes in a fixed order.
+#[inline(always)]
+fn total(lanes: &[Lane; 5]) -> Seen {
+    let mut seen = [0.0; 5];
+    for (sum, lane) in seen.iter_mut().zip(lanes) {
+        for value in lane {
+            *sum += value;
+        }
+    }
+    seen
+}
+
+/// Adds a row to lane l; see `Seen`.
+#[inline(always)]
+fn note(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess: f64) {
+    let there = diagonal > 0.0;
+    let over = 1.0 / if there { diagonal } else { 1.0 };
+    for d in 0..3 {
+        lanes[d][l] += if there { parts[d] * over } else { 0.0 };
+    }
+    lanes[3][l] += if there { 1.0 } else { 0.0 };
+    lanes[4][l] += if excess > 0.0 { 1.0 } else { 0.0 };
+}
+
+/// Returns the row sum, or zero if it is below the rounding level `ZERO_ROW_SUM` times the diagonal.
+#[inline(always)]
+fn sound(excess: f64, diagonal: f64) -> f64 {
+    if excess > ZERO_ROW_SUM * diagonal { excess } else { 0.0 }
+}
+
+for_each_isa! {
+    /// Computes out = out - a.
+    fn subtract(out: &mut [f64], a: &[f64]) {
+        let n = out.len();
+        let a = &a[..n];
+        for i in 0..n {
+            out[i] -= a[i];
+        }
+    }
+
+    /// Computes 1/D and the row sums of a row. On entry, `parts` contains the sums of conductances in x, y and z. 1/D
+    /// and the row sums overwrite the first two.
+    fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> Seen {
+        let len = center.len();
+        let mut lanes = [[0.0; LANES]; 5];
+        for at in (0..len).step_by(LANES) {
+            let n = LANES.min(len - at);
+            let d = lane(center, at, n);
+            let (x, y, z) = (lane(parts[0], at, n), lane(parts[1], at, n), lane(parts[2], at, n));
+            let (mut inverse, mut excess) = ([0.0; LANES], [0.0; LANES]);
+            for l in 0..LANES {
+                let coupled = x[l] != 0.0 || y[l] != 0.0 || z[l] != 0.0;
+                let sum = x[l] + y[l] + z[l];
+                let g = if coupled { sound(d[l] - sum, d[l]) } else { 0.0 };
+                note(&mut lanes, l, [x[l], y[l], z[l]], if coupled { sum + g } else { 0.0 }, g);
+                inverse[l] = 1.0 / (scale * d[l]);
+                excess[l] = scale * g;
+            }
+            store(parts[0], at, n, &inverse);
+            store(parts[1], at, n, &excess);
+        }
+        total(&lanes)
+    }
+
+    /// Computes diagonals, reciprocal Jacobi divisors and row sums of points of a coarse grid from their conductances.
+    fn finish_points<R: Real>(diagonal: &mut [R], inverse: &mut [R], excess: &mut [R], c: &[&[R]; NEAR]) -> Seen {
+        let len = diagonal.len();
+        let mut lanes = [[0.0; LANES]; 5];
+        for at in (0..len).step_by(LANES) {
+            let n = LANES.min(len - at);
+            let (mut parts, mut sum, mut size) = ([[0.0; LANES]; 3], [0.0; LANES], [0.0; LANES]);
+            for (k, c) in c.iter().enumerate() {
+                let c = lane(c, at, n);
+                for l in 0..LANES {
+                    sum[l] += c[l];
+                    size[l] += c[l].abs();
+                }
+                for d in 0..3 {
+                    if CUBE[k / 2][d] != 0 {
+                        for l in 0..LANES {
+                            parts[d][l] += c[l];
+                        }
+                    }
+                }
+            }
+            let exact = lane(excess, at, n);
+            for l in 0..n {
+                let g = sound(exact[l], sum[l] + exact[l]);
+                let d = sum[l] + g;
+                note(&mut lanes, l, [parts[0][l], parts[1][l], parts[2][l]], d, g);
+                let divisor = f64::max(d, (d + size[l]) / 2.0) / DAMPING;
+                (diagonal[at + l], excess[at + l]) = (R::narrow(d), R::narrow(g));
+                inverse[at + l] = R::narrow(if divisor > 0.0 { 1.0 / divisor } else { 0.0 });
+            }
+        }
+        total(&lanes)
+    }
+}
+
+/// Loads plane k of the caller's matrix, multiplied by `scale`. `room`: workspace for three rows and one further value.
+///
+/// # Safety
+/// The plane must belong to this thread, and no other thread may read it.
+pub unsafe fn load<T: Real + Number>(to: &Finest<T>, a: &SevenPoints, k: usize, scale: f64, room: &mut [f64]) -> Seen {
+    let (layout, nx) = (&to.a.split, a.cells.nx);
+    let mut seen = [0.0; 5];
+    let (x, rest) = room.split_at_mut(nx);
+    let (y, rest) = rest.split_at_mut(nx);
+    let z = &mut rest[..nx];
+    for j in 0..a.cells.ny {
+        let row = CallerRow::new(a, j, k);
+        [&mut *x, &mut *y, &mut *z].into_iter().for_each(|part| part.fill(0.0));
+        subtract(&mut x[1..], row.along);
+        subtract(&mut x[..nx - 1], row.along);
+        row.across[0].into_iter().flatten().for_each(|a| subtract(y, a));
+        row.across[1].into_iter().flatten().for_each(|a| subtract(z, a));
+        let of_row = finish_row(&mut [x, y, z], row.center, scale);
+        seen.iter_mut().zip(of_row).for_each(|(sum, of)| *sum += of);
+        let place = |half| layout.at(half, j as isize, k as isize);
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let halves = |array: &Shared<T>, start: usize, row: &[f64], scale: f64| {
+                let half = |half| array.slice_mut(start + place(half), layout.points(half));
+                split(half(0), half(1), row, scale);
+            };
+            halves(&to.inverse, 0, x, 1.0);
+            halves(&to.a.excess, 0, y, 1.0);
+            for (d, entries) in a.forward.into_iter().enumerate() {
+                halves(&to.a.c, d * layout.len(), &entries[(k * a.cells.ny + j) * nx..][..nx], -scale);
+            }
+        }
+    }
+    seen
+}
+
+/// Completes plane k of a coarse matrix whose conductances are computed.
+///
+/// # Safety
+/// The plane must belong to this thread, and no thread may write conductances.
+pub unsafe fn finish<T: Real + Number>(grid: &Grid<T>, k: usize) -> Seen {
+    let mut seen = [0.0; 5];
+    for half in 0..2 {
+        let range = grid.a.split.half_plane(half, k);
+        // SAFETY: guaranteed by the caller.
+        let of_half = unsafe {
+            let c: [&[T]; NEAR] = std::array::from_fn(|t| grid.a.c(half, &range, t / 2, t % 2 == 1));
+            let out = [&grid.diagonal, &grid.inverse, &grid.a.excess];
+            let [diagonal, inverse, excess] = out.map(|array| array.slice_mut(range.start, range.len()));
+            finish_points(diagonal, inverse, excess, &c)
+        };
+        seen.iter_mut().zip(of_half).for_each(|(sum, of)| *sum += of);
+    }
+    seen
+}

@@ -1,0 +1,567 @@
+//! Galerkin product P^T A P by rows of cubes, eight cubes at a time. Each pair of neighbouring fine points p, q is in
+//! one cube between 8 coarse points. It adds c (P_p - P_q)(P_p - P_q)^T to the matrix of this cube. A row sum g adds
+//! g P_p P_p^T.
+//!
+//! The cubes above a coarse plane contribute all couplings to the next coarse plane, and half of the entries within the
+//! plane. The cubes below contribute the other half of the entries within the plane. If these cubes belong to another
+//! thread, this thread recomputes them. Each entry is therefore the same sum of two terms for any number of threads.
+
+use super::grid::Stencil;
+use super::layout::Coarse;
+use super::loops::{add, split as split_row};
+use super::transfer::Weights;
+use super::weights::{LANES, Lane, add_lane, add_product, difference, lane, minus_product};
+use crate::base::isa::for_each_isa;
+use crate::base::number::Real;
+use crate::base::shared::{Number, Shared};
+use crate::base::team::Me;
+use crate::error::{Result, push};
+use crate::stencil::coarsening::Offset;
+use std::ops::Range;
+
+/// Name of the allocation in error messages.
+const CUBES: &str = "the cubes of a Galerkin product";
+
+/// Entries stored per coarse point: 4 couplings within the plane, 9 couplings to the next plane, and the row sum.
+const ENTRIES: usize = 14;
+const BESIDE: usize = 4;
+const ROW_SUM: usize = 13;
+
+/// Size of a number in bytes, and the distance from 1 below which a sum of rounded weights counts as 1.
+const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
+
+/// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
+/// coarsened, the coordinates of both fine points are 0 and 2.
+struct Edge {
+    offset: usize,
+    /// The lower point of the pair.
+    from: [usize; 3],
+    points: [usize; 2],
+    /// The largest indices in y and z. If they are outside the grid, the pair does not exist.
+    last: [usize; 2],
+    /// The coarse edge, face or cube that contains the pair: the bits of its lowest corner, and the directions in which
+    /// it extends.
+    within: [usize; 2],
+}
+
+impl Edge {
+    fn new(offset: usize, from: [usize; 3], to: [usize; 3]) -> Self {
+        let (mut lowest, mut extends) = (0, 0);
+        for d in 0..3 {
+            match (from[d], to[d]) {
+                (0, 0) => {}
+                (2, 2) => lowest |= 1 << d,
+                _ => extends |= 1 << d,
+            }
+        }
+        let last = [1, 2].map(|d| from[d].max(to[d]));
+        Self { offset, from, points: [point(from), point(to)], last, within: [lowest, extends] }
+    }
+}
+
+/// The pairs within a coarse edge, face or cube, as a range of all pairs.
+struct Group {
+    within: [usize; 2],
+    edges: Range<usize>,
+}
+
+impl Group {
+    /// Returns the N corners of the coarse edge, face or cube.
+    #[inline(always)]
+    fn corners<const N: usize>(&self) -> [usize; N] {
+        let [lowest, extends] = self.within;
+        let (mut corners, mut n) = ([0; N], 0);
+        for t in 0..8 {
+            if t & !extends == lowest && n < N {
+                corners[n] = t;
+                n += 1;
+            }
+        }
+        corners
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Corners {
+    list: [u8; 8],
+    len: usize,
+}
+
+/// A cube of 27 fine points, whose 8 corners are coarse points.
+pub struct Cube {
+    edges: Vec<Edge>,
+    groups: Vec<Group>,
+    /// For each point, the corners from which it is interpolated.
+    corners: [Corners; 27],
+}
+
+fn point(place: [usize; 3]) -> usize {
+    place[0] + 3 * place[1] + 9 * place[2]
+}
+
+fn place(point: usize) -> [usize; 3] {
+    [point % 3, point / 3 % 3, point / 9]
+}
+
+/// Returns the corners from which a point is interpolated.
+fn corners_of(p: usize) -> Corners {
+    let mut corners = Corners::default();
+    for t in 0..8_usize {
+        if (0..3).all(|d| place(p)[d].abs_diff(2 * (t >> d & 1)) <= 1) {
+            corners.list[corners.len] = t as u8;
+            corners.len += 1;
+        }
+    }
+    corners
+}
+
+/// Returns whether the fine point with index bit(t, d) in each direction d belongs to a cube: an index of 1 in a
+/// direction that is not coarsened is that of the next cube.
+fn exists(t: usize, ratio: [usize; 3]) -> bool {
+    (0..3).all(|d| t >> d & 1 == 0 || ratio[d] == 2)
+}
+
+/// Returns the number of an offset in `CUBE`.
+fn upper(offset: Offset) -> usize {
+    (9 * offset[2] + 3 * offset[1] + offset[0] - 1) as usize
+}
+
+impl Cube {
+    /// Computes the index tables for a fine stencil.
+    pub fn new(offsets: &[Offset], ratio: [usize; 3]) -> Result<Self> {
+        let mut edges: Vec<Edge> = Vec::new();
+        for (number, offset) in offsets.iter().enumerate() {
+            for lowest in (0..8).filter(|&t| exists(t, ratio)) {
+                let at = |d: usize, side: isize| (lowest >> d & 1) + usize::from(side > 0) * (3 - ratio[d]);
+                let from = [0, 1, 2].map(|d| at(d, -offset[d]));
+                let to = [0, 1, 2].map(|d| at(d, offset[d]));
+                push(&mut edges, Edge::new(number, from, to), CUBES)?;
+            }
+        }
+        edges.sort_unstable_by_key(|edge| (edge.within, edge.offset, edge.from));
+        let mut groups: Vec<Group> = Vec::new();
+        for (number, edge) in edges.iter().enumerate() {
+            match groups.last_mut() {
+                Some(group) if group.within == edge.within => group.edges.end = number + 1,
+                _ => push(&mut groups, Group { within: edge.within, edges: number..number + 1 }, CUBES)?,
+            }
+        }
+        Ok(Self { edges, groups, corners: std::array::from_fn(corners_of) })
+    }
+}
+
+/// Number of rows of sums: 2 coarse rows at the sides of a row of cubes, in 2 planes, with `ENTRIES` sums each.
+const ROWS: usize = 4 * ENTRIES;
+
+/// Sums of a thread: the contributions of the current row of cubes, and the contributions of the cubes below a coarse
+/// plane to the entries within it. A coarse row is complete when the next row of cubes is done.
+pub struct Sums {
+    values: Shared,
+    row: usize,
+    plane: usize,
+}
+
+impl Sums {
+    /// Allocates the sums for a coarse grid.
+    pub fn new(coarse: &Coarse) -> Result<Self> {
+        let mut sums = Self { values: Shared::zeroed(0)?, row: 0, plane: 0 };
+        sums.fit(coarse)?;
+        Ok(sums)
+    }
+
+    /// Prepares the sums for another coarse grid. Allocates only if the memory does not suffice.
+    pub fn fit(&mut self, coarse: &Coarse) -> Result<()> {
+        self.row = coarse.row << usize::from(coarse.is_split());
+        self.plane = self.row * (coarse.cells.ny + 1);
+        // `load` uses the memory as workspace for three rows of cells and one further value.
+        let len = ROWS * self.row + (BESIDE + 1) * self.plane;
+        if self.values.len() < len {
+            self.values = Shared::zeroed(len)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the index of an entry of coarse row j in the lower (0) or the upper (1) plane.
+    fn row(&self, which: usize, entry: usize, j: usize) -> usize {
+        ((2 * which + j % 2) * ENTRIES + entry) * self.row
+    }
+
+    /// Returns the index of an entry of coarse row j in the contributions of the cubes below.
+    fn below(&self, entry: usize, j: usize) -> usize {
+        ROWS * self.row + entry.min(BESIDE) * self.plane + j * self.row
+    }
+
+    /// Returns all memory, as workspace for other purposes.
+    ///
+    /// # Safety
+    /// Only the owner thread may call it, and only one such slice may be in use.
+    #[expect(clippy::mut_from_ref, reason = "of one thread")]
+    pub unsafe fn room(&self) -> &mut [f64] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.values.slice_mut(0, self.values.len()) }
+    }
+
+    /// Returns the allocated size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.values.bytes()
+    }
+}
+
+/// Weights and conductances of a row of cubes.
+struct Cubes<'a, T> {
+    cube: &'a Cube,
+    /// Weights by point and corner, in the order of `Cube::corners`; `None`: weight one.
+    weights: [[Option<&'a [T]>; 8]; 27],
+    /// Conductances by pair of points; empty outside the grid.
+    c: [&'a [T]; 104],
+    /// Row sums of the 8 fine points whose index in each direction is that of the lowest corner, or one larger. `None`:
+    /// zero.
+    excess: [Option<&'a [T]>; 8],
+    /// Sums that receive the contributions. `places`: index of the first cube's sum for each pair of corners; on the
+    /// diagonal, of its row sum.
+    to: &'a Shared,
+    places: [[usize; 8]; 8],
+}
+
+/// Number of pairs whose differences are buffered at once, so that the buffers fit into the first-level cache.
+const TOGETHER: usize = 8;
+
+/// Contributions of eight cubes, and intermediate results. Aligned to cache lines: a lane that extends over two cache
+/// lines costs twice as much.
+#[repr(align(64))]
+pub struct Added {
+    /// Contributions by pair of corners, the lower corner first.
+    pairs: [[Lane; 8]; 8],
+    /// Contributions to the row sums.
+    rows: [Lane; 8],
+    /// Weights by point and corner, zero for other corners; `totals` has their sums by point.
+    weights: [[Lane; 8]; 27],
+    totals: [Lane; 27],
+    /// P_p - P_q by pair and corner; `c` has the conductances of the pairs.
+    differences: [[Lane; 8]; TOGETHER],
+    c: [Lane; TOGETHER],
+}
+
+impl Added {
+    fn new() -> Self {
+        let zeros = [[0.0; LANES]; 8];
+        Self {
+            pairs: [zeros; 8],
+            rows: zeros,
+            weights: [zeros; 27],
+            totals: [[0.0; LANES]; 27],
+            differences: [zeros; TOGETHER],
+            c: [[0.0; LANES]; TOGETHER],
+        }
+    }
+}
+
+/// Work that is compiled for several instruction sets.
+pub trait Work {
+    fn add(&self, added: &mut Added, at: usize, n: usize);
+}
+
+for_each_isa! {
+    /// Computes the contributions of n cubes from index `at` on.
+    fn add_cubes<R: Work>(cubes: &R, added: &mut Added, at: usize, n: usize) {
+        cubes.add(added, at, n);
+    }
+}
+
+impl<T: Real> Cubes<'_, T> {
+    /// Computes the weights of a point, and their sum. If the unrounded weights sum to one, the sum is set to one and
+    /// rounded weights are corrected. Otherwise, row sums of strong couplings would not be zero.
+    #[inline(always)]
+    fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8], total: &mut Lane) {
+        let corners = &self.cube.corners[p];
+        let mut sum = [0.0; LANES];
+        for (t, row) in corners.list[..corners.len].iter().zip(&self.weights[p]) {
+            let weight = match row {
+                Some(row) => lane(row, at, n),
+                None => [1.0; LANES],
+            };
+            of[*t as usize] = weight;
+            add_lane(&mut sum, &weight);
+        }
+        let near_one = if size_of::<T>() == NEAR_ONE[0].0 { NEAR_ONE[0].1 } else { NEAR_ONE[1].1 };
+        let mut factor = [1.0; LANES];
+        for l in 0..LANES {
+            let near = (sum[l] - 1.0).abs() <= near_one;
+            // 1 / sum up to an error of (sum - 1)^2.
+            factor[l] = if near { 2.0 - sum[l] } else { 1.0 };
+            total[l] = if near { 1.0 } else { sum[l] };
+        }
+        if size_of::<T>() == NEAR_ONE[0].0 && corners.len > 1 {
+            for t in &corners.list[..corners.len] {
+                let weight = &mut of[*t as usize];
+                for l in 0..LANES {
+                    weight[l] *= factor[l];
+                }
+            }
+        }
+    }
+}
+
+impl<T: Real> Cubes<'_, T> {
+    /// Computes sum of c (P_p - P_q)(P_p - P_q)^T over the pairs of a group, for its N corners.
+    #[inline(always)]
+    fn add_group<const N: usize>(&self, group: &Group, added: &mut Added, at: usize, n: usize) {
+        let corners: [usize; N] = group.corners();
+        let mut first = group.edges.start;
+        while first < group.edges.end {
+            let last = group.edges.end.min(first + TOGETHER);
+            let mut count = 0;
+            for number in first..last {
+                let c = self.c[number];
+                if !c.is_empty() {
+                    let [p, q] = self.cube.edges[number].points;
+                    added.c[count] = lane(c, at, n);
+                    let v = &mut added.differences[count];
+                    for (v, &t) in v.iter_mut().zip(&corners) {
+                        *v = difference(&added.weights[p][t], &added.weights[q][t]);
+                    }
+                    let total = [&added.totals[p], &added.totals[q]];
+                    if total[0] != total[1] {
+                        add_row_sums(&mut added.rows, &corners, v, &added.c[count], total);
+                    }
+                    count += 1;
+                }
+            }
+            add_pairs_of::<N, 0>(added, &corners, count);
+            if N > 2 {
+                add_pairs_of::<N, 1>(added, &corners, count);
+                add_pairs_of::<N, 2>(added, &corners, count);
+            }
+            if N > 4 {
+                add_pairs_of::<N, 3>(added, &corners, count);
+                add_pairs_of::<N, 4>(added, &corners, count);
+                add_pairs_of::<N, 5>(added, &corners, count);
+                add_pairs_of::<N, 6>(added, &corners, count);
+            }
+            first = last;
+        }
+    }
+
+    /// Adds the contributions to the sums.
+    #[inline(always)]
+    fn give(&self, added: &Added, at: usize, n: usize) {
+        for a in 0..8 {
+            for b in a..8 {
+                let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
+                // SAFETY: the sums of this thread.
+                let to = unsafe { self.to.slice_mut(self.places[a][b] + at, n) };
+                if n == LANES {
+                    let to = &mut to[..LANES];
+                    for l in 0..LANES {
+                        to[l] += from[l];
+                    }
+                } else {
+                    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+                }
+            }
+        }
+    }
+}
+
+/// Adds the products of corner number A with the later corners, for `count` pairs of points. A is a constant: the loops
+/// then have a fixed shape, and the compiler keeps the sums in registers.
+#[inline(always)]
+fn add_pairs_of<const N: usize, const A: usize>(added: &mut Added, corners: &[usize; N], count: usize) {
+    let mut row = [[0.0; LANES]; N];
+    for (c, v) in added.c.iter().zip(&added.differences).take(count) {
+        let scaled = minus_product(c, &v[A]);
+        for b in A + 1..N {
+            add_product(&mut row[b], &scaled, &v[b]);
+        }
+    }
+    for b in A + 1..N {
+        add_lane(&mut added.pairs[corners[A]][corners[b]], &row[b]);
+    }
+}
+
+/// Adds the row sums of c v v^T with v = P_p - P_q. The sum of v is the difference of both sums of weights.
+#[inline(always)]
+fn add_row_sums<const N: usize>(
+    rows: &mut [Lane; 8],
+    corners: &[usize; N],
+    v: &[Lane; 8],
+    c: &Lane,
+    total: [&Lane; 2],
+) {
+    let scaled = minus_product(c, &difference(total[1], total[0]));
+    for (&t, v) in corners.iter().zip(v) {
+        add_product(&mut rows[t], &scaled, v);
+    }
+}
+
+impl<T: Real> Work for Cubes<'_, T> {
+    #[inline(always)]
+    fn add(&self, added: &mut Added, at: usize, n: usize) {
+        // Compiled separately for full and for partial lanes.
+        if n == LANES { self.add_some(added, at, LANES) } else { self.add_some(added, at, n) }
+    }
+}
+
+impl<T: Real> Cubes<'_, T> {
+    #[inline(always)]
+    fn add_some(&self, added: &mut Added, at: usize, n: usize) {
+        for p in 0..27 {
+            self.weights(p, at, n, &mut added.weights[p], &mut added.totals[p]);
+        }
+        for a in 0..8 {
+            for b in a + 1..8 {
+                added.pairs[a][b] = [0.0; LANES];
+            }
+        }
+        added.rows = [[0.0; LANES]; 8];
+        for group in &self.cube.groups {
+            match group.within[1].count_ones() {
+                1 => self.add_group::<2>(group, added, at, n),
+                2 => self.add_group::<4>(group, added, at, n),
+                _ => self.add_group::<8>(group, added, at, n),
+            }
+        }
+        for (s, excess) in self.excess.iter().enumerate() {
+            if let Some(excess) = excess {
+                add_excess(added, point([s & 1, s >> 1 & 1, s >> 2]), &lane(excess, at, n));
+            }
+        }
+        self.give(added, at, n);
+    }
+}
+
+/// Adds g P_p P_p^T for point p with row sum g.
+#[inline(always)]
+fn add_excess(added: &mut Added, p: usize, excess: &Lane) {
+    let (weights, total) = (&added.weights[p], &added.totals[p]);
+    for (a, (pairs, row)) in added.pairs.iter_mut().zip(&mut added.rows).enumerate() {
+        let minus = minus_product(excess, &weights[a]);
+        add_lane(row, &minus_product(&minus, total));
+        for (pair, weight) in pairs.iter_mut().zip(weights).skip(a + 1) {
+            add_product(pair, &minus, weight);
+        }
+    }
+}
+
+/// Computes the planes of the next coarser matrix that belong to this thread. The row sums are not yet compared with
+/// the rounding level.
+pub fn make<T: Real + Number>(
+    me: Me,
+    cube: &Cube,
+    fine: &Stencil<T>,
+    weights: &Weights<T>,
+    sums: &Sums,
+    to: &Stencil<T>,
+    has_excess: bool,
+) {
+    let share = me.share(to.split.cells.nz);
+    if share.is_empty() {
+        return;
+    }
+    // SAFETY: the sums of this thread.
+    unsafe { sums.values.clear() };
+    let mut added = Added::new();
+    for k in share.start.saturating_sub(1)..share.end {
+        for j in 0..to.split.cells.ny {
+            for half in 0..=usize::from(weights.coarse.is_split()) {
+                let of = cubes_of_row(cube, fine, weights, sums, [half, j, k], has_excess);
+                let n = weights.coarse.points(half);
+                for at in (0..n).step_by(LANES) {
+                    add_cubes(&of, &mut added, at, LANES.min(n - at));
+                }
+            }
+            finish_row(sums, to, &weights.coarse, [j, k], k >= share.start);
+        }
+        // Clears the sums of the row beyond the last coarse row.
+        // SAFETY: the sums of this thread.
+        unsafe { sums.values.slice_mut(0, ROWS * sums.row) }.fill(0.0);
+    }
+}
+
+/// Stores a coarse row, if `store` is set, and saves the contributions to the entries within the plane above.
+fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [j, k]: [usize; 2], store: bool) {
+    let split = &to.split;
+    for entry in 0..ENTRIES {
+        // SAFETY: three different rows of this thread's sums.
+        let (here, above, below) = unsafe {
+            let row = |start| sums.values.slice_mut(start, sums.row);
+            (row(sums.row(0, entry, j)), row(sums.row(1, entry, j)), row(sums.below(entry, j)))
+        };
+        if entry < BESIDE || entry == ROW_SUM {
+            add(here, below);
+            below.copy_from_slice(above);
+        }
+        if store {
+            let (array, first) = if entry == ROW_SUM { (&to.excess, 0) } else { (&to.c, entry * split.len()) };
+            // SAFETY: a plane of this thread.
+            let half =
+                |half| unsafe { array.slice_mut(first + split.at(half, j as isize, k as isize), split.points(half)) };
+            if coarse.is_split() {
+                for (h, from) in here.chunks_exact(coarse.row).enumerate() {
+                    half(h).iter_mut().zip(from).for_each(|(to, from)| *to = T::narrow(*from));
+                }
+            } else {
+                split_row(half(0), half(1), &here[..split.cells.nx], 1.0);
+            }
+        }
+        here.fill(0.0);
+        above.fill(0.0);
+    }
+}
+
+/// Collects the data of a row of cubes. If x is not coarsened, these are the cubes whose lowest corners are the coarse
+/// points of a half row.
+fn cubes_of_row<'a, T: Real + Number>(
+    cube: &'a Cube,
+    fine: &'a Stencil<T>,
+    weights: &'a Weights<T>,
+    sums: &'a Sums,
+    [half, j, k]: [usize; 3],
+    has_excess: bool,
+) -> Cubes<'a, T> {
+    let (split, coarse, ratio) = (&fine.split, &weights.coarse, weights.ratio);
+    let n = coarse.points(half);
+    let bit = |t: usize, d: usize| t >> d & 1;
+    // The half and the index of the first coarse point with index x in its cube.
+    let column = |x: usize| if coarse.is_split() { ((half + x) % 2, (half + x) / 2) } else { (0, x) };
+    let places = std::array::from_fn(|a| {
+        std::array::from_fn(|b| {
+            let entry = if a < b { upper([0, 1, 2].map(|d| bit(b, d) as isize - bit(a, d) as isize)) } else { ROW_SUM };
+            let (half, first) = column(bit(a, 0));
+            sums.row(a >> 2, entry, j + bit(a, 1)) + half * coarse.row + first
+        })
+    });
+    let to = &sums.values;
+    let mut of = Cubes { cube, weights: [[None; 8]; 27], c: [&[]; 104], excess: [None; 8], to, places };
+    for (p, corners) in cube.corners.iter().enumerate() {
+        for (row, t) in of.weights[p].iter_mut().zip(&corners.list[..corners.len]) {
+            let t = *t as usize;
+            let offset = [0, 1, 2].map(|d| place(p)[d] as isize - 2 * (t >> d & 1) as isize);
+            let (half, first) = column(t & 1);
+            let start = coarse.at(half, j + (t >> 1 & 1), k + (t >> 2)) + first;
+            // SAFETY: no thread writes weights in this step.
+            *row = weights.has(offset).then(|| unsafe { weights.of(offset).slice(start, n) });
+        }
+    }
+    // The index in direction d of a fine point with coordinate `at` in coarse cube `of`.
+    let index = |d: usize, of: usize, at: usize| ratio[d] * of + at * ratio[d] / 2;
+    let inside = |y: usize, z: usize| index(1, j, y) < split.cells.ny && index(2, k, z) < split.cells.nz;
+    let row = |x: usize, y: usize, z: usize| {
+        let (half, first) = if coarse.is_split() { column(x / 2) } else { (x % 2, x / 2) };
+        split.at(half, index(1, j, y) as isize, index(2, k, z) as isize) + first
+    };
+    for (c, edge) in of.c.iter_mut().zip(&cube.edges) {
+        if inside(edge.last[0], edge.last[1]) {
+            let [x, y, z] = edge.from;
+            // SAFETY: no thread writes the matrix in this step.
+            *c = unsafe { fine.c.slice(edge.offset * split.len() + row(x, y, z), n) };
+        }
+    }
+    for (s, excess) in of.excess.iter_mut().enumerate() {
+        let [x, y, z] = [s & 1, s >> 1 & 1, s >> 2];
+        // SAFETY: no thread writes the matrix in this step.
+        *excess =
+            (has_excess && exists(s, ratio) && inside(y, z)).then(|| unsafe { fine.excess.slice(row(x, y, z), n) });
+    }
+    of
+}

@@ -1,0 +1,310 @@
+//! Operator-dependent interpolation (Dendy 1982), row by row; the formulas are in `super`.
+//! All fine points of one type in a row are computed eight at a time: first points on edges, then on faces, then
+//! centres of cubes.
+
+use super::grid::Stencil;
+use super::transfer::Weights;
+use crate::base::isa::for_each_isa;
+use crate::base::number::Real;
+use crate::base::shared::{Number, Shared};
+use crate::base::team::Me;
+use crate::error::{Result, push};
+use crate::stencil::coarsening::Offset;
+use std::ops::Range;
+
+/// Name of the allocation in error messages.
+const TYPES: &str = "types of fine points";
+
+/// Number of points that are computed at once.
+pub const LANES: usize = 8;
+/// One number for each of these points.
+pub type Lane = [f64; LANES];
+
+/// Loads n values from index `at` on, followed by zeros.
+#[inline(always)]
+pub fn lane<T: Real>(values: &[T], at: usize, n: usize) -> Lane {
+    let mut lane = [0.0; LANES];
+    if n == LANES {
+        let values = &values[at..][..LANES];
+        for l in 0..LANES {
+            lane[l] = values[l].wide();
+        }
+    } else {
+        for l in 0..n {
+            lane[l] = values[at + l].wide();
+        }
+    }
+    lane
+}
+
+/// Stores n values from index `at` on.
+#[inline(always)]
+pub fn store<T: Real>(values: &mut [T], at: usize, n: usize, lane: &Lane) {
+    if n == LANES {
+        let values = &mut values[at..][..LANES];
+        for l in 0..LANES {
+            values[l] = T::narrow(lane[l]);
+        }
+    } else {
+        for l in 0..n {
+            values[at + l] = T::narrow(lane[l]);
+        }
+    }
+}
+
+/// Computes sum = sum + a b.
+#[inline(always)]
+pub fn add_product(sum: &mut Lane, a: &Lane, b: &Lane) {
+    for l in 0..LANES {
+        sum[l] += a[l] * b[l];
+    }
+}
+
+/// Returns a - b.
+#[inline(always)]
+pub fn difference(a: &Lane, b: &Lane) -> Lane {
+    let mut lane = *a;
+    for l in 0..LANES {
+        lane[l] -= b[l];
+    }
+    lane
+}
+
+/// Returns -a b.
+#[inline(always)]
+pub fn minus_product(a: &Lane, b: &Lane) -> Lane {
+    let mut lane = *a;
+    for l in 0..LANES {
+        lane[l] *= -b[l];
+    }
+    lane
+}
+
+/// Computes sum = sum + a.
+#[inline(always)]
+pub fn add_lane(sum: &mut Lane, a: &Lane) {
+    for l in 0..LANES {
+        sum[l] += a[l];
+    }
+}
+
+/// Index tables for the points of one type. Bit d of `bits` is set if the index in direction d is odd.
+struct Type {
+    bits: usize,
+    /// Conductances towards coarse points: offset number, and whether the opposite offset is meant. Sorted by the part
+    /// o_S of the offset.
+    towards: Vec<(usize, bool)>,
+    /// Range of each part o_S in `towards`.
+    parts: Vec<Range<usize>>,
+    /// Paths from a point p to a corner: the number of the first part o_S, and the offset of p + o_S from this corner.
+    /// Sorted by corner.
+    paths: Vec<(usize, Offset)>,
+    /// Range of each corner in `paths`; empty if the points of this type do not interpolate from this corner.
+    corners: [Range<usize>; 8],
+}
+
+/// Largest numbers of parts, and of paths to corners, of a type.
+const MOST_PARTS: usize = 26;
+const MOST_PATHS: usize = 56;
+
+impl Type {
+    fn new(bits: usize, offsets: &[Offset]) -> Result<Self> {
+        let mut towards = Vec::new();
+        for (k, &offset) in offsets.iter().enumerate() {
+            for (against, offset) in [(false, offset), (true, offset.map(|o| -o))] {
+                let part = part_of(offset, bits);
+                if part != [0; 3] {
+                    push(&mut towards, (part, k, against), TYPES)?;
+                }
+            }
+        }
+        towards.sort_unstable();
+        let mut of =
+            Self { bits, towards: Vec::new(), parts: Vec::new(), paths: Vec::new(), corners: Default::default() };
+        let mut parts: Vec<Offset> = Vec::new();
+        for (number, &(part, k, against)) in towards.iter().enumerate() {
+            push(&mut of.towards, (k, against), TYPES)?;
+            match of.parts.last_mut() {
+                Some(range) if parts.last() == Some(&part) => range.end = number + 1,
+                _ => {
+                    push(&mut parts, part, TYPES)?;
+                    push(&mut of.parts, number..number + 1, TYPES)?;
+                }
+            }
+        }
+        for corner in (0..8).filter(|t| t & !bits == 0) {
+            let start = of.paths.len();
+            for (number, part) in parts.iter().enumerate() {
+                // No path: the point at this part is not interpolated from this corner.
+                let from = [0, 1, 2].map(|d| (bits >> d & 1) as isize * (1 + part[d] - 2 * (corner >> d & 1) as isize));
+                if from.iter().all(|o| o.abs() <= 1) {
+                    push(&mut of.paths, (number, from), TYPES)?;
+                }
+            }
+            of.corners[corner] = start..of.paths.len();
+        }
+        Ok(of)
+    }
+}
+
+/// All types of points that are not coarse: the indices of a point may be odd in directions that are coarsened.
+pub struct Types(Vec<Type>);
+
+impl Types {
+    /// Computes the types for a stencil.
+    pub fn new(offsets: &[Offset], ratio: [usize; 3]) -> Result<Self> {
+        let mut types = Vec::new();
+        let coarsened = |d: usize| ratio[d] == 2;
+        for bits in (1..8_usize).filter(|bits| (0..3).all(|d| bits >> d & 1 == 0 || coarsened(d))) {
+            push(&mut types, Type::new(bits, offsets)?, TYPES)?;
+        }
+        Ok(Self(types))
+    }
+}
+
+for_each_isa! {
+    /// Computes the weights of all points of a row.
+    fn weights_of<R: Work>(row: &mut R, parts: &mut Parts) {
+        row.work(parts);
+    }
+}
+
+/// Sums of conductances by part, aligned to cache lines.
+#[repr(align(64))]
+pub struct Parts([Lane; MOST_PARTS]);
+
+/// Work that is compiled for several instruction sets.
+pub trait Work {
+    /// Computes all points of a row.
+    fn work(&mut self, parts: &mut Parts);
+}
+
+/// A row of points of one type.
+struct Points<'a, T> {
+    of: &'a Type,
+    len: usize,
+    /// Conductances, in the order of `Type::towards`.
+    towards: [&'a [T]; MOST_PARTS],
+    /// Weights of the points p + o_S, in the order of `Type::paths`; `None`: the point is a corner with weight one.
+    paths: [Option<&'a [T]>; MOST_PATHS],
+    excess: &'a [T],
+    /// Weights to compute, by corner.
+    to: [Option<&'a mut [T]>; 8],
+}
+
+impl<T: Real> Points<'_, T> {
+    /// Computes n points from index `at` on.
+    #[inline(always)]
+    fn some(&mut self, parts: &mut Parts, at: usize, n: usize) {
+        let mut sum = [0.0; LANES];
+        for (part, range) in parts.0.iter_mut().zip(&self.of.parts) {
+            let mut of_part = [0.0; LANES];
+            for c in &self.towards[range.clone()] {
+                add_lane(&mut of_part, &lane(c, at, n));
+            }
+            add_lane(&mut sum, &of_part);
+            *part = of_part;
+        }
+        let excess = lane(self.excess, at, n);
+        let mut inverse = [0.0; LANES];
+        for l in 0..LANES {
+            let sound = sum[l] > 0.0;
+            let quotient = 1.0 / if sound { sum[l] + excess[l] } else { 1.0 };
+            inverse[l] = if sound { quotient } else { 0.0 };
+        }
+        for (to, range) in self.to.iter_mut().zip(&self.of.corners) {
+            let Some(to) = to else { continue };
+            let mut weight = [0.0; LANES];
+            for ((part, _), row) in self.of.paths[range.clone()].iter().zip(&self.paths[range.clone()]) {
+                match row {
+                    Some(row) => add_product(&mut weight, &parts.0[*part], &lane(row, at, n)),
+                    None => add_lane(&mut weight, &parts.0[*part]),
+                }
+            }
+            for l in 0..LANES {
+                weight[l] *= inverse[l];
+            }
+            store(to, at, n, &weight);
+        }
+    }
+}
+
+impl<T: Real> Work for Points<'_, T> {
+    #[inline(always)]
+    fn work(&mut self, parts: &mut Parts) {
+        // Compiled separately for full and for partial lanes. A closure would not be compiled for the selected
+        // instruction set.
+        let whole = self.len - self.len % LANES;
+        for at in (0..whole).step_by(LANES) {
+            self.some(parts, at, LANES);
+        }
+        if whole < self.len {
+            self.some(parts, whole, self.len - whole);
+        }
+    }
+}
+
+/// Returns the part o_S of an offset: its components in the directions S of a type.
+fn part_of(offset: Offset, of_type: usize) -> Offset {
+    [0, 1, 2].map(|d| if of_type >> d & 1 == 1 { offset[d] } else { 0 })
+}
+
+/// Computes the weights of all points whose type has `order` odd indices, in the planes from each coarse plane of this
+/// thread to the next one. The weights of points with fewer odd indices must be complete.
+pub fn make<T: Real + Number>(me: Me, types: &Types, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
+    for coarse_k in me.share(weights.coarse.cells.nz) {
+        for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {
+            let k = weights.ratio[2] * coarse_k + (of.bits >> 2);
+            for coarse_j in 0..weights.coarse.cells.ny {
+                let j = weights.ratio[1] * coarse_j + (of.bits >> 1 & 1);
+                if j >= a.split.cells.ny || k >= a.split.cells.nz {
+                    continue;
+                }
+                if weights.coarse.is_split() {
+                    (0..2).for_each(|half| make_row(of, a, weights, [half, half, j, k]));
+                } else {
+                    make_row(of, a, weights, [of.bits & 1, 0, j, k]);
+                }
+            }
+        }
+    }
+}
+
+/// Computes the weights of a half row (j, k) of fine points from the coarse points in `half_of_coarse`.
+fn make_row<T: Real + Number>(
+    of: &Type,
+    a: &Stencil<T>,
+    weights: &Weights<T>,
+    [half, half_of_coarse, j, k]: [usize; 4],
+) {
+    let (split, coarse, [_, ry, rz]) = (&a.split, &weights.coarse, weights.ratio);
+    let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
+    let range = start..start + len;
+    // The row of a corner's weights, starting at the corner at or below the point.
+    let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
+        (weights.of(o), coarse.at(half_of_coarse, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
+    };
+    // SAFETY: no thread writes row sums in this step.
+    let excess = unsafe { a.excess.slice(start, len) };
+    let mut row =
+        Points { of, len, towards: [&[]; MOST_PARTS], paths: [None; MOST_PATHS], excess, to: [const { None }; 8] };
+    for (to, &(k, against)) in row.towards.iter_mut().zip(&of.towards) {
+        // SAFETY: no thread writes the matrix in this step.
+        *to = unsafe { a.c(half, &range, k, against) };
+    }
+    for t in (0..8).filter(|t| t & !of.bits == 0) {
+        let paths = of.corners[t].clone();
+        for (path, &(_, from)) in row.paths[paths.clone()].iter_mut().zip(&of.paths[paths]) {
+            *path = (from != [0; 3]).then(|| {
+                let (array, place) = corner(from, t);
+                // SAFETY: weights of points with fewer odd indices, which no thread writes in this step.
+                unsafe { array.slice(place, len) }
+            });
+        }
+        let to = [0, 1, 2].map(|d| if of.bits >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
+        let (array, place) = corner(to, t);
+        // SAFETY: weights of these points, which belong to this thread.
+        row.to[t] = Some(unsafe { array.slice_mut(place, len) });
+    }
+    weights_of(&mut row, &mut Parts([[0.0; LANES]; MOST_PARTS]));
+}

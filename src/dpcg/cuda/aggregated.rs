@@ -1,0 +1,65 @@
+//! The preconditioner by aggregation multigrid (docs/theory/aggregation.md), with one row per cell. M is a fixed
+//! matrix.
+
+use super::multigrid::Scale;
+use super::source::Source;
+use crate::aggregation::Rules;
+use crate::aggregation::cuda::{Engine, Shape};
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::aggregation::{Couplings, Level};
+use crate::cuda::launch::{Address, CellCouplingsArgs, CellCycleArgs, Sum};
+use crate::error::Result;
+
+/// Largest number of couplings per cell.
+const MOST_COUPLINGS: usize = 6;
+
+/// The preconditioner: one cycle of aggregation multigrid.
+pub struct Aggregated(Engine);
+
+impl Aggregated {
+    /// Makes the preconditioner for `scale` times the matrix, in the memory of the previous one.
+    pub fn new(
+        stream: &Stream,
+        source: &Source,
+        (scale, zero_row_sum): (f64, f64),
+        (passes, single): (usize, bool),
+        before: Option<Self>,
+    ) -> Result<Self> {
+        let shape = Shape { rows: source.of.count(), row: MOST_COUPLINGS };
+        let take = |c: &Couplings| {
+            let (cells, m) = (source.cells, source.m);
+            launch::cell_couplings(stream, &CellCouplingsArgs { cells, m, scale, zero_row_sum, c: *c })
+        };
+        let before = before.map(|before| before.0);
+        Ok(Self(Engine::new(stream, (shape, &Rules::passes(passes)), (scale, single), before, take)?.0))
+    }
+
+    /// Computes z = M^-1 r and <r, z>.
+    pub fn apply(&self, stream: &Stream, scale: &Scale, (r, z): (Address, Address), sum: Sum) -> Result<()> {
+        let launched = self.0.launched();
+        let Level { step, r: of_r, start, z: of_z, rows, .. } = *launched.first();
+        let count = i64::from(rows);
+        scale.find(stream, r, count)?;
+        let (scales, factor) = (scale.scales, launched.scale());
+        let a = CellCycleArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
+        launch::take_cells(stream, launched.single(), &a)?;
+        launched.apply(stream)?;
+        launch::give_cells(stream, launched.single(), &a)
+    }
+
+    /// Returns the number of aggregates that the previous matrix already had.
+    pub fn aggregates_kept(&self) -> usize {
+        self.0.aggregates_kept()
+    }
+
+    #[cfg(test)]
+    pub fn levels(&self) -> &[Level] {
+        self.0.launched().levels()
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+}

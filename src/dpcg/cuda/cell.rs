@@ -1,0 +1,137 @@
+//! V-cycle of multigrid with cell coarsening on the device, on the grids of cell_grids.rs (docs/theory/dpcg.md;
+//! kernels/dpcg/cell.cuh).
+
+use super::arrays::Pool;
+use super::cell_grids::{Grid, Made, make};
+use super::dense::Dense;
+use super::multigrid::Scale;
+use super::source::Source;
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs};
+use crate::error::Result;
+
+/// The preconditioner: one V-cycle that starts from zero.
+pub struct CellCentred {
+    sweeps: usize,
+    single: bool,
+    /// Factor of the coarse matrices, a power of two.
+    scale: f64,
+    grids: Vec<Grid>,
+    /// Inverse of the coarsest matrix.
+    inverse: Dense,
+}
+
+impl CellCentred {
+    /// Makes the preconditioner. Coarse matrices are multiplied by `scale`. `single`: coarse grids use f32.
+    pub fn new(
+        pool: &mut Pool,
+        stream: &Stream,
+        source: &Source,
+        (scalars, scale): (Address, f64),
+        single: bool,
+        (sweeps, coarsest): (usize, usize),
+    ) -> Result<Self> {
+        let Made { grids, inverse } = make(pool, stream, source, (scalars, scale), single, coarsest)?;
+        Ok(Self { sweeps, single, scale, grids, inverse })
+    }
+
+    /// Returns the memory to the pool.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        self.grids.into_iter().try_for_each(|grid| pool.give(grid.arrays.into_memory()))?;
+        self.inverse.give(pool)
+    }
+
+    /// Computes z = M^-1 r.
+    pub fn apply(&self, stream: &Stream, source: &Source, scale: &Scale, r: Address, z: Address) -> Result<()> {
+        let m = source.m;
+        let forward = [m.east, m.north, m.top];
+        let finest = CellArgs { cells: source.cells, center: m.center, forward, r, x: z, colour: 0, from_zero: 0 };
+        let Some(last) = self.grids.last() else { return self.solve_coarsest(stream, &finest, false) };
+        scale.find(stream, r, source.cells.count())?;
+        self.smooth_first(stream, &finest, false)?;
+        self.restrict(stream, &finest, 0, scale)?;
+        for (l, grid) in self.grids.iter().enumerate().take(self.grids.len() - 1) {
+            self.smooth_first(stream, &grid.arguments, self.single)?;
+            self.restrict(stream, &grid.arguments, l + 1, scale)?;
+        }
+        self.solve_coarsest(stream, &last.arguments, self.single)?;
+        for l in (1..self.grids.len()).rev() {
+            let grid = &self.grids[l - 1].arguments;
+            self.interpolate(stream, grid, l, scale)?;
+            self.smooth_last(stream, grid, self.single)?;
+        }
+        self.interpolate(stream, &finest, 0, scale)?;
+        self.smooth_last(stream, &finest, false)
+    }
+
+    /// Smooths before the coarse-grid correction, from x = 0: red cells first.
+    fn smooth_first(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+        for sweep in 0..self.sweeps {
+            let from_zero = i32::from(sweep == 0);
+            launch::relax_cells(stream, single, &CellArgs { colour: 0, from_zero, ..*grid })?;
+            launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
+        }
+        Ok(())
+    }
+
+    /// Smooths after the coarse-grid correction, in reverse order, so that M is symmetric.
+    fn smooth_last(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+        for _ in 0..self.sweeps {
+            launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
+            launch::relax_cells(stream, single, &CellArgs { colour: 0, ..*grid })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the arguments of the transfer between `fine` and coarse grid l. Residuals of the caller's grid are
+    /// scaled for the coarse grids.
+    fn pair(&self, fine: &CellArgs, l: usize, of_coarse: Address, scale: &Scale) -> PairArgs {
+        let grid = &self.grids[l];
+        let ratio = grid.ratio.map(|n| n as i32);
+        let (scales, factor) = if l == 0 { (scale.scales, self.scale) } else { (0, 1.0) };
+        PairArgs { fine: *fine, coarse: grid.arguments.cells, ratio, unused: 0, of_coarse, scales, factor }
+    }
+
+    /// Restricts the residual of `fine` to coarse grid l: each coarse value is the sum over its fine cells. Only red
+    /// cells contribute, since the last half-sweep has made the residual of black cells zero.
+    fn restrict(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
+        let a = self.pair(fine, l, self.grids[l].arguments.r, scale);
+        if l == 0 && self.single {
+            launch::restrict_cells_to(stream, &a)
+        } else {
+            launch::restrict_cells(stream, self.single, &a)
+        }
+    }
+
+    /// Adds the solution of coarse grid l to x of `fine`: the interpolation is constant on each coarse cell.
+    fn interpolate(&self, stream: &Stream, fine: &CellArgs, l: usize, scale: &Scale) -> Result<()> {
+        let a = self.pair(fine, l, self.grids[l].arguments.x, scale);
+        if l == 0 && self.single {
+            launch::interpolate_cells_from(stream, &a)
+        } else {
+            launch::interpolate_cells(stream, self.single, &a)
+        }
+    }
+
+    /// Computes x = A^-1 r on the coarsest grid.
+    fn solve_coarsest(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
+        let &CellArgs { r, x, .. } = grid;
+        let (matrix, n) = (self.inverse.matrix(), self.inverse.n() as i32);
+        let a = DenseArgs { matrix, input: r, out: x, n, ..DenseArgs::default() };
+        if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
+    }
+
+    /// Zeros all vectors.
+    pub fn clear(&self, stream: &Stream) -> Result<()> {
+        self.grids.iter().try_for_each(|grid| {
+            let value = if self.single { size_of::<f32>() } else { size_of::<f64>() };
+            stream.fill(grid.arguments.r, 0, 2 * value * grid.arrays.stride())
+        })
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.grids.iter().map(|grid| grid.arrays.bytes()).sum::<usize>() + self.inverse.bytes()
+    }
+}

@@ -1,0 +1,113 @@
+//! Connected components of a matrix on the device (kernels/dpcg/components.cuh). The host stores the sizes, and the
+//! device stores the component of each cell.
+
+use super::arrays::lists;
+use super::source::Source;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, CHUNK, CellComponent, CellComponentArgs, ScanArgs};
+use crate::error::{Result, collected, zeroed};
+use crate::stencil::cell_components::ComponentList;
+use crate::stencil::cells::Cells;
+
+/// Purpose of the allocations, for error messages.
+const COMPONENTS: &str = "components";
+
+/// Components of the matrix that was inspected last.
+pub struct Components {
+    of: Cells,
+    /// Memory of the cells' components with the first component of each chunk, and of the data per component. Allocated
+    /// when a matrix has several components.
+    memory: [Option<Memory>; 2],
+    /// Number of components for which memory is allocated.
+    room: usize,
+    arguments: CellComponentArgs,
+    size: Vec<usize>,
+    singular: Vec<bool>,
+}
+
+impl Components {
+    /// Describes the matrix of `source`. `root`: address of each cell's root, which the inspection computes.
+    pub fn new(source: &Source, root: Address) -> Self {
+        let arguments = CellComponentArgs { cells: source.cells, m: source.m, root, ..CellComponentArgs::default() };
+        Self { of: source.of, memory: [None, None], room: 0, arguments, size: Vec::new(), singular: Vec::new() }
+    }
+
+    /// Sets that all cells belong to one component.
+    pub fn set_whole(&mut self, singular: bool) -> Result<()> {
+        self.size = collected([self.of.count()], COMPONENTS)?;
+        self.singular = collected([singular], COMPONENTS)?;
+        Ok(())
+    }
+
+    /// Numbers `count` components in the order of their first cells. Returns the first cells of the singular
+    /// components.
+    pub fn number(&mut self, stream: &Stream, count: usize, zero_row_sum: f64) -> Result<Vec<usize>> {
+        let (n, chunks) = (self.of.count(), self.of.count().div_ceil(CHUNK as usize));
+        if self.memory[0].is_none() {
+            let (memory, [number, chunk_start]) = lists(stream, [4 * n, 4 * (chunks + 1)], COMPONENTS)?;
+            self.memory[0] = Some(memory);
+            (self.arguments.number, self.arguments.chunk_start) = (number, chunk_start);
+        }
+        if self.room < count.max(1) {
+            (self.memory[1], self.room) = (None, 0);
+            let room = count.max(1).next_power_of_two();
+            let sizes = [size_of::<CellComponent>() * room, 4 * room];
+            let (memory, [components, singular]) = lists(stream, sizes, COMPONENTS)?;
+            (self.memory[1], self.room) = (Some(memory), room);
+            (self.arguments.components, self.arguments.singular) = (components, singular);
+        }
+        let a = CellComponentArgs { zero_row_sum, ..self.arguments };
+        stream.fill(a.number, u8::MAX, 4 * n)?;
+        launch::list_components(stream, &CellComponentArgs { components: 0, ..a })?;
+        launch::scan(stream, &ScanArgs { values: a.chunk_start, count: chunks as i64, arrays: 1 })?;
+        launch::list_components(stream, &a)?;
+        launch::number_components(stream, &a)?;
+        let mut found: Vec<CellComponent> = zeroed(count, COMPONENTS)?;
+        stream.fetch(&mut found, a.components)?;
+        stream.wait()?;
+        self.arguments = a;
+        self.size = collected(found.iter().map(|component| component.cells as usize), COMPONENTS)?;
+        self.singular = collected(found.iter().map(|component| component.regular == 0), COMPONENTS)?;
+        let singular = found.iter().filter(|component| component.regular == 0);
+        collected(singular.map(|component| component.first as usize), COMPONENTS)
+    }
+
+    /// Returns the sizes of the components and which of them are singular.
+    pub fn list(&self) -> ComponentList<'_> {
+        ComponentList { size: &self.size, singular: &self.singular }
+    }
+
+    /// Returns whether all cells belong to one component.
+    pub fn is_whole(&self) -> bool {
+        self.size[..] == [self.of.count()]
+    }
+
+    /// Returns the fraction of the center below which a row sum counted as zero, if there are several components.
+    pub fn zero_row_sum(&self) -> f64 {
+        self.arguments.zero_row_sum
+    }
+
+    /// Returns the address of each cell's component, all ones for a cell without one. Returns 0 if there is one
+    /// component.
+    pub fn of_cells(&self) -> Address {
+        if self.is_whole() { 0 } else { self.arguments.number }
+    }
+
+    /// Stores each cell's index among the singular components in 32 bits at `labels`. Other cells receive the number of
+    /// singular components.
+    pub fn label_singular(&self, stream: &Stream, labels: Address) -> Result<()> {
+        let list = self.list();
+        let none = list.singular_count();
+        let numbers = list.singular_numbers()?;
+        let number = |number: Option<usize>| number.unwrap_or(none) as u32;
+        stream.send(self.arguments.singular, &collected(numbers.into_iter().map(number), COMPONENTS)?)?;
+        stream.wait()?;
+        launch::label_singular(stream, &CellComponentArgs { labels, none: none as u32, ..self.arguments })
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.iter().flatten().map(|memory| memory.bytes).sum()
+    }
+}

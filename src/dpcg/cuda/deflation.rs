@@ -1,0 +1,250 @@
+//! Deflation on the device (docs/theory/dpcg.md): regions of the cells, Z^T v, the solution of systems with E, and A Z
+//! t.
+
+use super::arrays::Pool;
+use super::dense::Dense;
+use super::labelled::Labelled;
+use super::regions::RegionNumbers;
+use super::source::Source;
+use super::survey::Made;
+use crate::base::team::Team;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, CellLabels, DeflatedArgs, GalerkinArgs, Sum};
+use crate::deflation::regions::Regions;
+use crate::deflation::{CoarseMatrix, LARGEST_CONDITION, Scratch, Solver};
+use crate::dpcg::setup::coarse_matrix;
+use crate::error::{Error, Result, zeroed};
+use std::time::Instant;
+
+/// Purpose of the allocations, for error messages.
+const DEFLATION: &str = "deflation vectors";
+
+/// The method that solves systems with E.
+#[expect(clippy::large_enum_variant, reason = "one per handle")]
+enum Inverse {
+    /// Product with E^-1 on the device.
+    Dense(Dense),
+    /// Factor or CG on the host, with host copies of g = Z^T v and t = E^-1 g.
+    Host { coarse: CoarseMatrix, scratch: Scratch, g: Vec<f64>, t: Vec<f64> },
+}
+
+/// Z, E and the vectors g and t.
+pub struct Deflation {
+    region: RegionNumbers,
+    regions: Labelled,
+    inverse: Inverse,
+    vectors: Memory,
+    /// g = Z^T v on the device.
+    g: Address,
+    /// t = E^-1 g, followed by a zero for cells in no region.
+    t: Address,
+    /// Time of products with E^-1 on the device, in ns.
+    clock: Address,
+    host_bytes: usize,
+}
+
+impl Deflation {
+    /// Returns the method that solves systems with E.
+    pub fn solver(&self) -> Solver {
+        match &self.inverse {
+            Inverse::Dense(_) => Solver::Inverse,
+            Inverse::Host { coarse, .. } => coarse.solver(),
+        }
+    }
+
+    /// Computes E and its inverse or factor. `scale` is a power of two that brings the largest center near 1.
+    /// `singular`: cells of singular components.
+    pub fn new(
+        pool: &mut Pool,
+        stream: &Stream,
+        of: &Made,
+        regions: &Regions,
+        (singular, scale): (Option<&Labelled>, f64),
+        team: &mut Team,
+    ) -> Result<Self> {
+        let region = RegionNumbers::new(pool, stream, of, regions)?;
+        let count = region.count;
+        let (vectors, [g, t, clock]) = pool.lists(stream, [8 * count, 8 * (count + 1), 8], DEFLATION)?;
+        stream.fill(vectors.address, 0, vectors.bytes)?;
+        let mut inverse = None;
+        let mut solver = of.setup.coarse_solver;
+        if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
+            inverse = match on_device(pool, stream, of.source, &region, singular, scale) {
+                // A factorization on the host needs no such device memory.
+                Err(error) if count > Dense::MOST && error.is_too_much() => None,
+                made => made?,
+            };
+            solver = Solver::Cholesky;
+        }
+        let mut host_bytes = 0;
+        let inverse = match inverse {
+            Some(inverse) => Inverse::Dense(inverse),
+            None => {
+                let tolerance = of.setup.coarse_tolerance;
+                let (a, components) = (of.on_host(stream)?, of.components_on_host(stream, team)?);
+                let regions = region.on_host(stream, of, regions)?;
+                let coarse = coarse_matrix(team, &a, &components, &regions, solver, tolerance)?;
+                if let Some(inverse) = coarse.inverse() {
+                    Inverse::Dense(Dense::sent(pool, stream, inverse)?)
+                } else {
+                    host_bytes = coarse.bytes();
+                    let scratch = coarse.scratch()?;
+                    Inverse::Host { coarse, scratch, g: zeroed(count, DEFLATION)?, t: zeroed(count, DEFLATION)? }
+                }
+            }
+        };
+        let regions = Labelled::new(pool, stream, of.source.of, region.labels())?;
+        Ok(Self { region, regions, inverse, vectors, g, t, clock, host_bytes })
+    }
+
+    /// Returns the memory to the pool.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        self.region.give(pool)?;
+        self.regions.give(pool)?;
+        pool.give(self.vectors)?;
+        if let Inverse::Dense(inverse) = self.inverse { inverse.give(pool) } else { Ok(()) }
+    }
+
+    /// Returns whether the device applies E^-1.
+    pub fn is_on_device(&self) -> bool {
+        matches!(self.inverse, Inverse::Dense(_))
+    }
+
+    /// Computes t = E^-1 Z^T v. Returns the host's time for E^-1 in seconds, or 0.
+    fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
+        self.regions.sums(stream, v, self.g, sum)?;
+        match &mut self.inverse {
+            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum).map(|()| 0.0),
+            Inverse::Host { coarse, scratch, g, t } => {
+                stream.fetch(g, self.g)?;
+                stream.wait()?;
+                let started = Instant::now();
+                coarse.solve(g, t, scratch);
+                let seconds = started.elapsed().as_secs_f64();
+                stream.send(self.t, t)?;
+                stream.wait()?;
+                Ok(seconds)
+            }
+        }
+    }
+
+    /// Computes t = E^-1 Z^T q and <Z^T q, t>. Requires E^-1 on the device.
+    pub fn solve_with_product(&self, stream: &Stream, q: Address, sum: Sum) -> Result<()> {
+        self.regions.sums(stream, q, self.g, Sum { how: 0, conditional: 0, ..sum })?;
+        match &self.inverse {
+            Inverse::Dense(inverse) => inverse.multiply(stream, self.g, self.t, self.clock, sum),
+            Inverse::Host { .. } => Err(Error::Internal("the device has no inverse of E".to_owned())),
+        }
+    }
+
+    /// Zeros the device's clock.
+    pub fn start_clock(&self, stream: &Stream) -> Result<()> {
+        stream.fill(self.clock, 0, size_of::<u64>())
+    }
+
+    /// Waits and returns the time of E^-1 on the device in seconds.
+    pub fn seconds_on_device(&self, stream: &Stream) -> Result<f64> {
+        let mut nanoseconds = [0u64];
+        stream.fetch(&mut nanoseconds, self.clock)?;
+        stream.wait()?;
+        Ok(1e-9 * nanoseconds[0] as f64)
+    }
+
+    /// Returns the addresses of the regions and of t.
+    pub fn region_and_t(&self) -> (Address, Address) {
+        (self.region.at(), self.t)
+    }
+
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Returns the
+    /// host's time for E^-1 in seconds.
+    pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<f64> {
+        // The last kernel computes the sum.
+        let seconds = self.solve(stream, v, Sum { partial: 0, how: 0, conditional: 0, ..sum })?;
+        launch::subtract_deflated(stream, &self.arguments(source, v, p, sum))?;
+        Ok(seconds)
+    }
+
+    /// Computes x = x + Z E^-1 Z^T v. Returns the host's time for E^-1 in seconds.
+    pub fn add_part(&mut self, stream: &Stream, source: &Source, v: Address, x: Address) -> Result<f64> {
+        let seconds = self.solve(stream, v, Sum::default())?;
+        launch::add_deflated(stream, &self.arguments(source, x, 0, Sum::default()))?;
+        Ok(seconds)
+    }
+
+    fn arguments(&self, source: &Source, v: Address, p: Address, sum: Sum) -> DeflatedArgs {
+        DeflatedArgs { cells: source.cells, m: source.m, region: self.region.at(), t: self.t, v, p, sum }
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn device_bytes(&self) -> usize {
+        let inverse = if let Inverse::Dense(inverse) = &self.inverse { inverse.bytes() } else { 0 };
+        self.region.bytes() + self.regions.bytes() + self.vectors.bytes + inverse
+    }
+
+    /// Returns the bytes of host memory.
+    pub fn host_bytes(&self) -> usize {
+        self.host_bytes
+    }
+}
+
+/// Computes and inverts E = Z^T A Z. Returns none if max E_rr max |E^-1_rs| exceeds LARGEST_CONDITION; a product with
+/// E^-1 would then be inaccurate.
+fn on_device(
+    pool: &mut Pool,
+    stream: &Stream,
+    source: &Source,
+    regions: &RegionNumbers,
+    singular: Option<&Labelled>,
+    scale: f64,
+) -> Result<Option<Dense>> {
+    let n = regions.count;
+    let bytes = 24 * (n + 1) * (n + 1);
+    let mut large = None;
+    let sums = match pool.borrow(bytes) {
+        Some(sums) => sums,
+        None => {
+            let (memory, [sums]) = pool.lists(stream, [bytes], DEFLATION)?;
+            if n > Dense::MOST {
+                large = Some(memory);
+            } else {
+                pool.keep(memory)?;
+            }
+            sums
+        }
+    };
+    stream.fill(sums, 0, bytes)?;
+    // The sums are no longer needed when the inversion begins, so it may overwrite them.
+    let mut dense = Dense::zeroed(pool, stream, n, Some(sums))?;
+    stream.send(dense.null_of, &regions.null_of)?;
+    stream.send(dense.nulls, &[regions.nulls as u32])?;
+    let a = GalerkinArgs {
+        cells: source.cells,
+        m: source.m,
+        region: regions.at(),
+        singular: singular.map_or(CellLabels::default(), Labelled::of_cells),
+        scale,
+        sums,
+        null_of: dense.null_of,
+        matrix: dense.matrix(),
+        diagonal: dense.diagonal,
+        n: n as i32,
+        unused: 0,
+    };
+    launch::add_couplings(stream, &a)?;
+    launch::take_coarse_matrix(stream, &a)?;
+    dense.invert(stream)?;
+    if regions.nulls > 0 {
+        dense.complete(stream, true)?;
+    }
+    dense.settle(stream)?;
+    let condition = dense.condition(stream)?;
+    drop(large);
+    if condition <= LARGEST_CONDITION {
+        return Ok(Some(dense));
+    }
+    if n <= Dense::MOST {
+        dense.keep(pool)?;
+    }
+    Ok(None)
+}

@@ -1,0 +1,143 @@
+//! Dense symmetric positive definite matrices on the device and their inverses: E, and the coarsest matrix of multigrid
+//! (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
+
+use super::arrays::Pool;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, DenseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullArgs, PIVOTS, Sum, VectorArgs};
+use crate::error::Result;
+
+/// Purpose of the allocations, for error messages.
+const INVERSE: &str = "the inverse of a coarse matrix";
+
+/// A matrix that is replaced by its inverse.
+pub struct Dense {
+    memory: Memory,
+    n: usize,
+    /// The matrix is in the first buffer.
+    buffers: [Address; 2],
+    pivots: Address,
+    /// Diagonal of the matrix.
+    pub diagonal: Address,
+    /// Null vector of each unknown, counted from 1, and a bit for the removed unknown; 0 if there is none.
+    pub null_of: Address,
+    /// Number of null vectors.
+    pub nulls: Address,
+    /// Shift of each null vector: 1 / (c k^2) and c.
+    shift: Address,
+    /// Largest entries of the inverse and of the matrix.
+    largest: Address,
+}
+
+impl Dense {
+    /// Largest number of unknowns of a coarsest grid, and of E.
+    pub const MOST: usize = MOST_UNKNOWNS as usize;
+    pub const MOST_VECTORS: usize = MOST_VECTORS as usize;
+
+    /// Allocates a zero matrix without null vectors. `work`: n^2 values that are used as workspace until
+    /// [`Self::settle`].
+    pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize, work: Option<Address>) -> Result<Self> {
+        let square = 8 * n * n;
+        let own = if work.is_some() { 0 } else { square };
+        // Each null vector has two numbers; there may be as many null vectors as unknowns.
+        let sizes = [square, own, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 16 * n, 16];
+        let (memory, [first, second, pivots, diagonal, null_of, nulls, shift, largest]) =
+            pool.lists(stream, sizes, INVERSE)?;
+        stream.fill(memory.address, 0, memory.bytes)?;
+        let buffers = [first, work.unwrap_or(second)];
+        Ok(Self { memory, n, buffers, pivots, diagonal, null_of, nulls, shift, largest })
+    }
+
+    /// Moves the inverse to its own memory, so that the workspace may be used otherwise.
+    pub fn settle(&mut self, stream: &Stream) -> Result<()> {
+        let own = self.memory.address;
+        if self.buffers[0] != own {
+            self.multiply_by(stream, 1.0)?;
+        }
+        self.buffers = [own; 2];
+        Ok(())
+    }
+
+    /// Keeps the memory for the next factorization.
+    pub fn keep(self, pool: &mut Pool) -> Result<()> {
+        pool.keep(self.memory)
+    }
+
+    /// Copies an inverse of any size from the host.
+    pub fn sent(pool: &mut Pool, stream: &Stream, inverse: &[f64]) -> Result<Self> {
+        let (memory, [first]) = pool.lists(stream, [size_of_val(inverse)], INVERSE)?;
+        stream.send(first, inverse)?;
+        stream.wait()?;
+        let (n, buffers) = (inverse.len().isqrt(), [first; 2]);
+        Ok(Self { memory, n, buffers, pivots: 0, diagonal: 0, null_of: 0, nulls: 0, shift: 0, largest: 0 })
+    }
+
+    /// Returns the memory to the pool.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        pool.give(self.memory)
+    }
+
+    /// Returns the number of unknowns.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Returns the address of the matrix, or of its inverse after `invert`.
+    pub fn matrix(&self) -> Address {
+        self.buffers[0]
+    }
+
+    /// Inverts the matrix. Rows and columns of removed unknowns remain zero.
+    pub fn invert(&mut self, stream: &Stream) -> Result<()> {
+        launch::aggregation::invert(stream, (&mut self.buffers, self.diagonal, self.pivots, self.n))
+    }
+
+    fn null_args(&self, add: bool) -> NullArgs {
+        let [from, to] = self.buffers;
+        let Self { diagonal, null_of, nulls, shift, largest, .. } = *self;
+        NullArgs { from, to, diagonal, null_of, nulls, shift, largest, n: self.n as i32, add: i32::from(add) }
+    }
+
+    /// Replaces the inverse G by Q G Q with Q = I - u u^T / k and k = u^T u, for each null vector u. This product is
+    /// the pseudoinverse. With `shifted` it adds u u^T / (c k^2), which yields the inverse of A + c u u^T.
+    pub fn complete(&mut self, stream: &Stream, shifted: bool) -> Result<()> {
+        if shifted {
+            launch::find_shifts(stream, &self.null_args(false))?;
+        }
+        for add in [false, shifted] {
+            launch::aggregation::take_means(stream, &self.null_args(add))?;
+            self.buffers.reverse();
+        }
+        Ok(())
+    }
+
+    /// Multiplies the inverse by a number.
+    pub fn multiply_by(&mut self, stream: &Stream, factor: f64) -> Result<()> {
+        let ([from, to], count) = (self.buffers, self.n * self.n);
+        stream.fill(to, 0, 8 * count)?;
+        let a = VectorArgs { count: count as i64, a: from, out: to, factor, ..VectorArgs::default() };
+        launch::cell_add_scaled(stream, &a)?;
+        self.buffers.reverse();
+        Ok(())
+    }
+
+    /// Waits and returns max A_rr max |A^-1_rs|.
+    pub fn condition(&self, stream: &Stream) -> Result<f64> {
+        launch::find_condition(stream, &self.null_args(false))?;
+        let mut largest = [0.0; 2];
+        stream.fetch(&mut largest, self.largest)?;
+        stream.wait()?;
+        Ok(largest[0] * largest[1])
+    }
+
+    /// Computes out = A^-1 input and adds its time in ns at `clock`.
+    pub fn multiply(&self, stream: &Stream, input: Address, out: Address, clock: Address, sum: Sum) -> Result<()> {
+        let (matrix, n) = (self.matrix(), self.n as i32);
+        launch::dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.memory.bytes
+    }
+}

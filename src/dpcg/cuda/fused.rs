@@ -1,0 +1,97 @@
+//! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh). `descend` and
+//! `ascend` contain a short Neumann series, or the operations before and after a multigrid cycle.
+
+use super::source::Source;
+use super::state::{Passes, State, Vectors};
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::{FusedArgs, Scalars, Sum, Use};
+use crate::error::Result;
+use std::mem::offset_of;
+
+impl State {
+    /// Returns whether steps are fused. The device then executes all of an iteration.
+    pub fn is_fused(&self) -> bool {
+        self.passes != Passes::Textbook && self.recorded.is_some()
+    }
+
+    /// Returns whether `descend` also computes v = D^-1 K r.
+    pub fn is_series(&self) -> bool {
+        self.is_fused() && self.passes != Passes::AroundCycle
+    }
+
+    /// Returns the order of the Neumann series; 0 for Jacobi and multigrid.
+    fn order(&self) -> usize {
+        if let Passes::Series(order) = self.passes { order } else { 0 }
+    }
+
+    /// Computes v = D^-1 K r and rho at the start of a solve.
+    pub fn begin_descend(&self, stream: &Stream, source: &Source, rho: Sum) -> Result<()> {
+        self.descend(stream, &FusedArgs { sum: rho, ..self.passes_args(source) })
+    }
+
+    /// Computes p = z, q = A p and t at the start of a solve. sigma is <p, q>, minus <Z^T q, t> in `part` if there is
+    /// deflation.
+    pub fn begin_ascend(&self, stream: &Stream, source: &Source, part: Sum) -> Result<()> {
+        let energy = self.vectors.sum_to(offset_of!(Scalars, sigma));
+        self.ascend(stream, source, energy, [energy, part])
+    }
+
+    /// Launches an iteration from p, q and t, with P A p = q - A Z t. The kernels also update rho and sigma, or end the
+    /// loop. `last` is the sum of the last kernel.
+    pub fn fused_iteration(&self, stream: &Stream, source: &Source, last: Sum) -> Result<()> {
+        let rho = Sum { how: Use::Rho as i32, conditional: 0, ..last };
+        let a = FusedArgs { sum: rho, ..self.passes_args(source) };
+        if self.is_series() {
+            self.descend(stream, &a)?;
+        } else {
+            let around = FusedArgs { v: 0, ..a };
+            match self.deflation {
+                Some(_) => launch::descend_0(stream, &around)?,
+                None => launch::advance_residual(stream, &around)?,
+            }
+            self.precondition(stream, source, rho)?;
+        }
+        let energy = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, sigma)) };
+        let [alone, part] = [Use::LastSigma, Use::LastPart].map(|how| Sum { how: how as i32, ..last });
+        self.ascend(stream, source, alone, [energy, part])
+    }
+
+    /// Launches the forward pass of the series' order.
+    fn descend(&self, stream: &Stream, a: &FusedArgs) -> Result<()> {
+        [launch::descend_0, launch::descend_1, launch::descend_2][self.order()](stream, a)
+    }
+
+    /// Computes x, p and q. Without deflation <p, q> is the sum `alone`; with deflation <p, q> and <Z^T q, t> are two
+    /// sums.
+    fn ascend(&self, stream: &Stream, source: &Source, alone: Sum, [energy, part]: [Sum; 2]) -> Result<()> {
+        let ascend = [launch::ascend_0, launch::ascend_1, launch::ascend_2][self.order()];
+        let a = self.passes_args(source);
+        let Some(deflation) = &self.deflation else {
+            return ascend(stream, &FusedArgs { sum: alone, ..a });
+        };
+        ascend(stream, &FusedArgs { sum: energy, ..a })?;
+        deflation.solve_with_product(stream, self.vectors.q, part)
+    }
+
+    /// Returns the arguments that both passes share.
+    fn passes_args(&self, source: &Source) -> FusedArgs {
+        let order = self.order();
+        let Vectors { x, r, p, q, z, s, other_p, norm_partial, .. } = self.vectors;
+        let (region, t) = self.deflation.as_ref().map_or((0, 0), |deflation| deflation.region_and_t());
+        let a = FusedArgs {
+            cells: source.cells,
+            m: source.m,
+            r: [r, if order > 0 { s } else { r }],
+            p: [p, other_p],
+            q,
+            x,
+            v: z,
+            region,
+            t,
+            norm_partial,
+            ..FusedArgs::default()
+        };
+        a.in_pieces(order as u32 + 2)
+    }
+}

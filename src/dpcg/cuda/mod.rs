@@ -1,0 +1,274 @@
+//! Deflated PCG on a CUDA device (docs/theory/dpcg.md). Arrays are in natural order with zeros before and after them.
+//!
+//! A file may use the files that this list names before it. `arrays` allocates memory, and `dense` inverts matrices.
+//! `source` stores the matrix, and `components` finds its connected components. `labelled` computes sums over
+//! components and regions. `survey` inspects a matrix, and `regions` and `deflation` implement the deflation.
+//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` are preconditioners. `state` holds the
+//! data of a factorization. `fused` executes an iteration in few passes. `run` has the steps of PCG and its loop.
+//! `ends` has the start and the end of a solve.
+
+mod aggregated;
+mod arrays;
+mod cell;
+mod cell_grids;
+mod coarsening;
+mod components;
+mod deflation;
+mod dense;
+mod fused;
+mod labelled;
+mod multigrid;
+mod regions;
+mod run;
+pub mod solve;
+mod source;
+mod state;
+mod survey;
+mod vertex;
+
+use crate::base::engine::Engine;
+use crate::base::team::Team;
+use crate::cuda::driver::Memory;
+use crate::cuda::launch;
+use crate::cuda::launch::{CellArray, CellFindings};
+use crate::cuda::session::Session;
+use crate::deflation::Solver;
+use crate::deflation::regions::{Choice, RegionCount, Regions};
+use crate::dpcg::backend::{DpcgBackend, Setup};
+use crate::dpcg::survey::Survey;
+use crate::error::{Error, Result};
+use crate::krylov::solve_steps::{Arrays, Program};
+use crate::report::{Observer, Outcome};
+use crate::stencil::cell_inspection::InspectedRows;
+use crate::stencil::cells::{CellView, Cells, Kept, SevenPoints, Values};
+use crate::stencil::outward::{Entry, Outward};
+use deflation::Deflation;
+use run::{Rhs, Run};
+use source::Source;
+use state::{Multigrid, State};
+use std::cell::OnceCell;
+use survey::{Made, Surveyor, on_host};
+
+/// The `cuda` backend.
+pub struct Cuda {
+    // Dropped in this order: device memory before the device.
+    state: Option<State>,
+    source: Option<Source>,
+    /// Device buffers for an input and an output on the host.
+    staging: Option<Memory>,
+    surveyor: Option<Surveyor>,
+    /// Host copy of the matrix, made where it is needed and dropped at `factorize`.
+    kept: OnceCell<Kept>,
+    /// Thread team that inspects the host copy.
+    team: Option<Team>,
+    /// Couplings that point out of the box.
+    outward: Outward,
+    /// Deflation regions, from `find_regions` until `factorize`; none without deflation.
+    regions: Option<Regions>,
+    threads: usize,
+    session: Session,
+}
+
+/// Number of cells below which one CPU thread inspects a matrix.
+const WORTH_A_TEAM: usize = 16_384;
+
+impl Cuda {
+    /// Opens the device with this ordinal. At most `threads` CPU threads copy host arrays and inspect the matrix.
+    pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
+        Ok(Self::with(Session::open(ordinal, &launch::DPCG, threads)?, threads))
+    }
+
+    fn with(session: Session, threads: usize) -> Self {
+        Self {
+            state: None,
+            source: None,
+            staging: None,
+            surveyor: None,
+            kept: OnceCell::new(),
+            team: None,
+            outward: Outward::default(),
+            regions: None,
+            threads,
+            session,
+        }
+    }
+
+    /// Makes the thread team for the inspection on the host.
+    fn make_team(&mut self, cells: Cells) -> Result<()> {
+        let members = if cells.count() < WORTH_A_TEAM { 1 } else { self.threads.clamp(1, cells.rows()) };
+        if self.team.as_ref().map_or(0, Team::members) != members {
+            self.team = None;
+            self.team = Some(Team::new(members)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the couplings that point out of the box. `seen` was found in `a`, whose arrays are at `input`.
+    fn outward_of(&self, a: &CellView, input: &[CellArray; 4], seen: &CellFindings) -> Result<Outward> {
+        let counts = seen.outward.map(|count| count as usize);
+        if seen.first_outward == u64::MAX {
+            return Ok(Outward::in_cells(counts, None));
+        }
+        let (nx, ny) = (a.cells.nx, a.cells.ny);
+        let (i, line) = (seen.first_outward as usize % nx, seen.first_outward as usize / nx);
+        let (row, array) = (line / 3, line % 3);
+        let (j, k) = (row % ny, row / ny);
+        let mut value = [0.0];
+        if a.forward[array].device().is_some() {
+            let from = input[array + 1];
+            let place = k as u64 * from.plane as u64 + j as u64 * from.ld as u64 + i as u64;
+            let stream = self.session.stream();
+            stream.fetch(&mut value, from.values + 8 * place)?;
+            stream.wait()?;
+        } else {
+            value[0] = a.forward[array].row(row)[i];
+        }
+        Ok(Outward::in_cells(counts, Some(Entry { array, value: value[0], i, j, k: Some(k) })))
+    }
+}
+
+/// Returns the host copy of the matrix as a view with the caller's names and extents.
+fn as_given<'k>(a: &CellView, kept: &SevenPoints<'k>) -> CellView<'k> {
+    let of = |name, values| Values::new(name, values, a.cells, a.cells.nx, a.cells.plane());
+    let forward = [0, 1, 2].map(|d| of(a.forward[d].name, kept.forward[d]));
+    CellView { cells: a.cells, center: of(a.center.name, kept.center), forward }
+}
+
+fn nothing_loaded() -> Error {
+    Error::Internal("the matrix on the device is missing".to_owned())
+}
+
+impl DpcgBackend for Cuda {
+    fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
+        if let Some(session) = self.session.after_reset()? {
+            *self = Self::with(session, self.threads);
+        }
+        let _entered = self.session.device.clone().enter()?;
+        if self.source.as_ref().is_none_or(|source| source.of != a.cells) {
+            // Frees the old memory before the new allocation.
+            (self.state, self.surveyor, self.source, self.staging) = (None, None, None, None);
+            let source = self.source.insert(Source::new(self.session.stream(), a.cells)?);
+            self.surveyor = Some(Surveyor::new(self.session.stream(), source)?);
+        }
+        self.make_team(a.cells)?;
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
+        let (stream, copies, _) = self.session.parts();
+        let input = source.bring(stream, copies, a)?;
+        let seen = *surveyor.take(stream, input)?;
+        self.kept = OnceCell::new();
+        self.outward = self.outward_of(a, &input, &seen)?;
+        if seen.unusual == 0 {
+            return Ok(f64::from_bits(seen.center_max));
+        }
+        // The inspection on the host creates the error message.
+        let stream = self.session.stream();
+        let here = as_given(a, &on_host(&self.kept, source, stream)?);
+        InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
+    }
+
+    fn outward(&self, _: &CellView) -> Result<Outward> {
+        Ok(self.outward)
+    }
+
+    fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
+        let _entered = self.session.device.clone().enter()?;
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
+        self.regions = None;
+        surveyor.survey(self.session.stream(), source, zero_row_sum)
+    }
+
+    fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount> {
+        let _entered = self.session.device.clone().enter()?;
+        let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
+        let count;
+        (count, self.regions) = surveyor.find_regions(self.session.stream(), source.of, choice)?.counted();
+        Ok(count)
+    }
+
+    fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>> {
+        let _entered = self.session.device.clone().enter()?;
+        let previous = self.state.take();
+        let (regions, kept) = (self.regions.take(), self.kept.take());
+        let kept = &kept.map_or_else(OnceCell::new, OnceCell::from);
+        let (Some(source), Some(surveyor), Some(team)) = (&self.source, &self.surveyor, &mut self.team) else {
+            return Err(nothing_loaded());
+        };
+        let made = Made { source, kept, setup, surveyor, regions: regions.as_ref() };
+        let mut state = State::new(self.session.stream(), &made, team, previous)?;
+        state.record(&self.session.device, source)?;
+        Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))
+    }
+
+    fn seconds_of_e(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| state.seconds_of_e)
+    }
+
+    fn aggregates_kept(&self) -> usize {
+        match self.state.as_ref().and_then(|state| state.multigrid.as_ref()) {
+            Some(Multigrid::Aggregated(aggregated)) => aggregated.aggregates_kept(),
+            _ => 0,
+        }
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let _entered = self.session.device.clone().enter()?;
+        let stream = self.session.stream();
+        let (Some(k), Some(source)) = (&mut self.state, &self.source) else {
+            return Err(Error::State("factorize must come before solve".to_owned()));
+        };
+        let array = 8 * source.of.count();
+        let stays = arrays.device_input != 0 && arrays.device_output != 0;
+        if !stays && self.staging.is_none() {
+            self.staging = Some(Memory::zeroed(stream.device(), stream, 2 * array, "arrays that are on the host")?);
+        }
+        let staged = self.staging.as_ref().map_or(0, |memory| memory.address);
+        k.seconds_coarse = 0.0;
+        k.deflation.as_ref().map_or(Ok(()), |deflation| deflation.start_clock(stream))?;
+        let call = self.session.call(arrays, observer, source.of, [staged, staged + array as u64]);
+        let mut run = Run { k, source, stream: call.stream, call, rhs: Rhs::default(), norm2: f64::NAN };
+        let result = program(&mut run);
+        let failed = run.call.failed.take();
+        let stream = self.session.stream();
+        // Waits because the next call may use another stream, and the borrowed arrays must not be used after the
+        // return.
+        let waited = stream.wait();
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        waited?;
+        if let Some(deflation) = &k.deflation {
+            k.seconds_coarse += deflation.seconds_on_device(stream)?;
+        }
+        if Outcome::went_astray(&result) {
+            k.clear(stream)?;
+            stream.wait()?;
+        }
+        result
+    }
+
+    fn seconds_coarse(&self) -> f64 {
+        self.state.as_ref().map_or(0.0, |state| state.seconds_coarse)
+    }
+}
+
+impl Engine for Cuda {
+    fn bytes(&self) -> [usize; 2] {
+        let coarse = self.state.as_ref().and_then(|state| state.deflation.as_ref()).map_or(0, |d| d.host_bytes());
+        let device = self.source.as_ref().map_or(0, Source::bytes)
+            + self.surveyor.as_ref().map_or(0, Surveyor::bytes)
+            + self.staging.as_ref().map_or(0, |memory| memory.bytes)
+            + self.state.as_ref().map_or(0, State::device_bytes);
+        [self.kept.get().map_or(0, Kept::bytes) + self.session.bytes() + coarse, device]
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.session.seconds_transfer
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.session.use_stream(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Deflation regions on the device (docs/theory/dpcg.md, regions).
+
+use super::arrays::{Padded, Pool};
+use super::survey::Made;
+use crate::cuda::driver::Stream;
+use crate::cuda::launch::{Address, CellLabels};
+use crate::deflation::regions::{NONE, Regions};
+use crate::error::{Result, collected, zeroed};
+
+/// Purpose of the allocations, for error messages.
+const REGIONS: &str = "deflation regions";
+
+/// Bit that marks the removed unknown of a null vector (kernels/dpcg/dense.cuh).
+const LEFT_OUT: u32 = 1 << 31;
+
+/// The region of each cell, in 16 bits.
+pub struct RegionNumbers {
+    /// Region numbers. The padding, and cells in no region, contain `count`.
+    numbers: Padded,
+    /// Number of regions, that is, of columns of Z.
+    pub count: usize,
+    /// For each column of Z, the null vector to which it belongs, counted from 1, or 0. A bit marks the column that is
+    /// removed.
+    pub null_of: Vec<u32>,
+    /// Number of null vectors of A that are sums of columns of Z.
+    pub nulls: usize,
+}
+
+impl RegionNumbers {
+    /// Computes the regions of the cells from the classes of the inspection; `regions` has no entry per cell.
+    pub fn new(pool: &mut Pool, stream: &Stream, made: &Made, regions: &Regions) -> Result<Self> {
+        let (of, value) = (made.source.of, size_of::<u16>());
+        let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, REGIONS)?;
+        made.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
+        let null_vector = |r| regions.null_vector.get(r).copied().unwrap_or(0);
+        let mut null_of = collected((0..regions.count).map(null_vector), REGIONS)?;
+        regions.surplus.iter().for_each(|&r| null_of[usize::from(r)] |= LEFT_OUT);
+        Ok(Self { numbers, count: regions.count, null_of, nulls: regions.surplus.len() })
+    }
+
+    /// Returns `regions` with the region of each cell, copied from the device.
+    pub fn on_host(&self, stream: &Stream, made: &Made, regions: &Regions) -> Result<Regions> {
+        let mut of: Vec<u16> = zeroed(made.source.of.count(), REGIONS)?;
+        stream.fetch(&mut of, self.at())?;
+        stream.wait()?;
+        of.iter_mut().filter(|r| usize::from(**r) == self.count).for_each(|r| *r = NONE);
+        let null_vector = collected(regions.null_vector.iter().copied(), REGIONS)?;
+        let surplus = collected(regions.surplus.iter().copied(), REGIONS)?;
+        Ok(Regions { of, count: regions.count, found: regions.found, null_vector, surplus })
+    }
+
+    /// Returns the address of the first cell's region.
+    pub fn at(&self) -> Address {
+        self.numbers.at(0)
+    }
+
+    /// Returns the regions as labels of cells.
+    pub fn labels(&self) -> CellLabels {
+        CellLabels { of: self.at(), wide: 0, count: self.count as u32 }
+    }
+
+    /// Returns the memory to the pool.
+    pub fn give(self, pool: &mut Pool) -> Result<()> {
+        pool.give(self.numbers.into_memory())
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.numbers.bytes()
+    }
+}

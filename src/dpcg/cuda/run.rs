@@ -1,0 +1,354 @@
+//! The steps of deflated PCG on the device (docs/theory/dpcg.md), with unfused kernels or the passes of fused.rs. A
+//! step launches kernels and returns; a step that returns a scalar waits.
+
+use super::deflation::Deflation;
+use super::source::Source;
+use super::state::{State, Vectors};
+use crate::cuda::call::{Attempts, Call};
+use crate::cuda::driver::{Device, Loop, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, CellLargestArgs, CellProductArgs, Scalars, Sum, TriangleArgs, Use, VectorArgs};
+use crate::cuda::looped;
+use crate::cuda::looped::{Looped, Recorded, SharedScalars, observed_lag, without_graphs};
+use crate::dpcg::backend::Preconditioner;
+use crate::error::{Error, Result};
+use crate::krylov::pcg::{Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::krylov::series::{SeriesSteps, series};
+use crate::krylov::state::{Code, State as Standing};
+use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
+use crate::report::{Event, Observer};
+use std::mem::offset_of;
+use std::sync::Arc;
+
+/// State of one run.
+pub struct Run<'a> {
+    pub k: &'a mut State,
+    pub source: &'a Source,
+    pub stream: &'a Stream,
+    pub call: Call<'a>,
+    /// How b was loaded.
+    pub rhs: Rhs,
+    /// <r, r>, if r is the residual of x.
+    pub norm2: f64,
+}
+
+/// Relation of the device's b to the caller's array.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rhs {
+    /// Factor of b; 0 if nothing was loaded.
+    pub scale: f64,
+    /// Whether the means over singular components were subtracted.
+    pub projected: bool,
+}
+
+impl Attempts for Run<'_> {
+    fn failed(&mut self) -> &mut Option<Error> {
+        &mut self.call.failed
+    }
+}
+
+impl State {
+    /// Records an iteration if the device executes all of it. A previous loop with the same launches is reused.
+    pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
+        let previous = self.recorded.take();
+        if self.deflation.as_ref().is_none_or(Deflation::is_on_device) {
+            // `is_fused` tests `recorded`, so it must be set before the iteration is recorded.
+            self.recorded = Some(Recorded::default());
+            let bodies = if without_graphs() { &[][..] } else { &[1] };
+            let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
+            self.recorded = Some(Recorded::new(device, bodies, previous, body)?);
+        }
+        Ok(())
+    }
+
+    /// Launches an iteration: r -= alpha q, z = M^-1 r, x += alpha p, p = z + beta p, q = P A p. The kernels also
+    /// update rho = <r, z> and sigma = <p, q>, or end the loop.
+    fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
+        let Vectors { x, r, p, q, z, .. } = self.vectors;
+        let sum = Sum { in_loop: 1, ..self.vectors.sum_to(offset_of!(Scalars, norm2)) };
+        if self.is_fused() {
+            return self.fused_iteration(stream, source, Sum { conditional, ..sum });
+        }
+        launch::cell_add_scaled(stream, &VectorArgs { sum, ..self.vector_args(q, r, 0.0) })?;
+        self.precondition(stream, source, Sum { how: Use::Rho as i32, ..sum })?;
+        launch::cell_advance(stream, &VectorArgs { other: x, sum, ..self.vector_args(z, p, 0.0) })?;
+        self.multiply(stream, source, Sum { how: Use::LastSigma as i32, conditional, ..sum })
+    }
+
+    /// Returns the arguments of a vector operation over all cells.
+    pub fn vector_args(&self, a: Address, out: Address, factor: f64) -> VectorArgs {
+        let count = self.vectors.of.count() as i64;
+        VectorArgs { count, a, b: 0, out, other: 0, factor, sum: Sum::default() }
+    }
+
+    /// Computes out = a.
+    pub fn copy(&self, stream: &Stream, a: Address, out: Address) -> Result<()> {
+        launch::cell_direct(stream, &self.vector_args(a, out, 0.0))
+    }
+
+    /// Returns the arguments of the kernels that compute A v or b - A v.
+    pub fn product_args(&self, source: &Source, v: Address, out: Address, sum: Sum) -> CellProductArgs {
+        CellProductArgs { cells: source.cells, m: source.m, v, b: self.vectors.b, out, sum }
+    }
+
+    /// Computes q = P A p and <p, q>.
+    pub fn multiply(&mut self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
+        let Vectors { p, q, .. } = self.vectors;
+        if self.deflation.is_none() {
+            return launch::cell_product(stream, &self.product_args(source, p, q, sum));
+        }
+        // The last kernel computes the sum.
+        let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
+        launch::cell_product(stream, &self.product_args(source, p, q, none))?;
+        self.project(stream, source, q, p, sum)
+    }
+
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T.
+    pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<()> {
+        if let Some(deflation) = &mut self.deflation {
+            self.seconds_coarse += deflation.project(stream, source, v, p, sum)?;
+        }
+        Ok(())
+    }
+
+    /// Computes z = M^-1 r and <r, z>.
+    pub fn precondition(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<()> {
+        let Vectors { r, z, .. } = self.vectors;
+        let summed = match self.preconditioner {
+            Preconditioner::None => self.copy(stream, r, z).map(|()| false),
+            Preconditioner::Jacobi => self.neumann(stream, source, 0, sum).map(|()| true),
+            Preconditioner::Neumann { order } => self.neumann(stream, source, order, sum).map(|()| true),
+            Preconditioner::Multigrid { .. } | Preconditioner::Aggregation { .. } => self.cycle(stream, source, sum),
+            Preconditioner::Incomplete { .. } => {
+                Err(Error::Internal("a device has no incomplete factorization".to_owned()))
+            }
+        };
+        if summed? {
+            return Ok(());
+        }
+        launch::cell_dot(stream, &VectorArgs { b: z, sum, ..self.vector_args(r, 0, 1.0) })
+    }
+
+    /// Computes z = K^T D^-1 K r and <r, z>, where K is a Neumann series of order `order` (van der Vorst 1982).
+    fn neumann(&self, stream: &Stream, source: &Source, order: usize, sum: Sum) -> Result<()> {
+        let Vectors { r, q, s, z, .. } = self.vectors;
+        series(&mut Series { stream, source, r, sum }, order, [q, s], z)
+    }
+}
+
+/// The steps of a Neumann series. The last step also sums <r, z>.
+struct Series<'a> {
+    stream: &'a Stream,
+    source: &'a Source,
+    r: u64,
+    sum: Sum,
+}
+
+impl Series<'_> {
+    fn args(&self, [v, from, to]: [u64; 3], last: bool) -> TriangleArgs {
+        let sum = if last { self.sum } else { Sum::default() };
+        TriangleArgs { cells: self.source.cells, m: self.source.m, v, from, to, r: self.r, sum }
+    }
+}
+
+impl SeriesSteps for Series<'_> {
+    type Vector = u64;
+    type Fault = Error;
+
+    fn begin(&mut self, v: u64, last: bool) -> Result<()> {
+        launch::over_center(self.stream, &self.args([self.r, 0, v], last))
+    }
+
+    fn lower(&mut self, from: u64, to: u64) -> Result<()> {
+        launch::lower(self.stream, &self.args([self.r, from, to], false))
+    }
+
+    fn upper(&mut self, v: u64, from: u64, to: u64, last: bool) -> Result<()> {
+        launch::upper(self.stream, &self.args([v, from, to], last))
+    }
+}
+
+impl Run<'_> {
+    /// Returns a sum whose result `summed` returns.
+    pub fn sum(&self) -> Sum {
+        self.k.vectors.sum_to(offset_of!(Scalars, sum))
+    }
+
+    /// Waits and returns the sum.
+    pub fn summed(&mut self) -> Result<f64> {
+        Ok(self.k.vectors.scalars.fetch(self.stream)?.sum)
+    }
+
+    /// Returns <f a, f b>.
+    pub fn dot(&mut self, a: Address, b: Address, factor: f64) -> f64 {
+        self.scalar(|s| {
+            let of = VectorArgs { b, sum: s.sum(), ..s.k.vector_args(a, 0, factor) };
+            launch::cell_dot(s.stream, &of)?;
+            s.summed()
+        })
+    }
+
+    /// Computes out = b - A x and <out, out>.
+    pub fn residual_to(&mut self, out: Address, sum: Sum) -> Result<()> {
+        launch::cell_residual(self.stream, &self.k.product_args(self.source, self.k.vectors.x, out, sum))
+    }
+}
+
+impl Looped for Run<'_> {
+    fn parts(&mut self) -> (&mut SharedScalars, &Stream, &mut dyn Observer) {
+        (&mut self.k.vectors.scalars, self.stream, self.call.observer)
+    }
+
+    fn graph(&self) -> Option<(&Loop, &Stream)> {
+        let (_, graph) = self.k.recorded.as_ref()?.graphs.first()?;
+        Some((graph, self.stream))
+    }
+
+    fn iteration(&mut self) -> Result<()> {
+        self.k.iteration(self.stream, self.source, 0)
+    }
+
+    fn lag(&self) -> i64 {
+        observed_lag(self.call.observer)
+    }
+
+    fn begin(&mut self, _: &Standing) -> Result<bool> {
+        let scalars = &mut self.k.vectors.scalars;
+        (scalars.parity, scalars.direction) = (0, 0);
+        Ok(false)
+    }
+
+    fn end(&mut self, _: &Standing, _: bool) {
+        self.k.vectors.at_other_p = self.k.vectors.scalars.direction == 1;
+    }
+}
+
+impl VectorSteps for Run<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let [a, b] = [a, b].map(|v| self.k.vectors.address(v));
+        self.dot(a, b, 1.0)
+    }
+
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let to = self.k.vectors.address(to);
+        let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(to)) };
+        let from = self.k.vectors.address(from);
+        self.step(|s| {
+            if factor == 1.0 && scale != 1.0 {
+                return launch::cell_direct(s.stream, &s.k.vector_args(from, to, scale));
+            }
+            if scale == 0.0 {
+                s.fill(to)?;
+            }
+            launch::cell_add_scaled(s.stream, &s.k.vector_args(from, to, factor))
+        });
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        let (v, count) = (self.k.vectors.address(v), self.source.of.count() as i64);
+        self.scalar(|s| {
+            s.k.vectors.scalars.forget_seen(s.stream)?;
+            let scalars = s.k.vectors.scalars.at;
+            launch::cell_largest(s.stream, &CellLargestArgs { count, v, scalars })?;
+            Ok(f64::from_bits(s.k.vectors.scalars.fetch(s.stream)?.largest))
+        })
+    }
+
+    fn residual(&mut self, of: Iterate) -> f64 {
+        let Vectors { b, r, .. } = self.k.vectors;
+        if of == Iterate::Zero {
+            self.step(|s| {
+                s.k.copy(s.stream, b, r)?;
+                s.k.project(s.stream, s.source, r, r, s.sum())
+            });
+            let deflates = self.k.deflation.is_some();
+            self.norm2 = if deflates { self.scalar(Self::summed) } else { self.inner(VectorId::R, VectorId::R) };
+            return self.norm2;
+        }
+        self.norm2 = self.scalar(|s| {
+            s.residual_to(r, s.sum())?;
+            s.k.project(s.stream, s.source, r, r, s.sum())?;
+            s.summed()
+        });
+        self.norm2
+    }
+
+    fn observe(&mut self, event: Event) -> bool {
+        self.call.observer.see(event)
+    }
+}
+
+impl PcgSteps for Run<'_> {
+    fn properties(&self) -> Properties {
+        let deflates = self.k.deflation.is_some();
+        Properties { deflates, centers: self.k.singular.is_some() && !deflates, ..Properties::default() }
+    }
+
+    /// Returns the known <r, r> if r is a residual, at the start; else updates r.
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        if alpha.is_none() { self.norm2 } else { unfused_descend(self, alpha) }
+    }
+
+    fn precondition(&mut self) -> f64 {
+        self.scalar(|s| {
+            s.k.precondition(s.stream, s.source, s.sum())?;
+            s.summed()
+        })
+    }
+
+    fn means(&mut self, v: VectorId, to: Means) {
+        match (to, v) {
+            (Means::Keep, _) => self.keep_means(),
+            (_, VectorId::B) if self.rhs.projected => {}
+            _ => {
+                self.shift(self.k.vectors.address(v), to == Means::Restore);
+                self.rhs.projected |= v == VectorId::B;
+            }
+        }
+    }
+
+    fn square_of_means(&mut self) -> f64 {
+        let (r, center) = (self.k.vectors.r, self.source.m.center);
+        self.scalar(|s| match &mut s.k.singular {
+            Some(singular) => singular.constant_square(s.stream, r, center),
+            None => Ok(0.0),
+        })
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if !self.k.is_series() {
+            return self.precondition();
+        }
+        self.scalar(|s| {
+            s.k.begin_descend(s.stream, s.source, s.sum())?;
+            s.summed()
+        })
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        if step.is_some() || !self.k.is_fused() {
+            return unfused_ascend(self, step);
+        }
+        self.k.vectors.at_other_p = false;
+        self.scalar(|s| {
+            s.k.begin_ascend(s.stream, s.source, s.sum())?;
+            let deflated = s.k.deflation.is_some();
+            let &Scalars { sigma, sum, .. } = s.k.vectors.scalars.fetch(s.stream)?;
+            Ok(if deflated { sigma - sum } else { sigma })
+        })
+    }
+
+    /// Computes q = P A p and returns <p, q>.
+    fn multiply(&mut self) -> f64 {
+        self.scalar(|s| {
+            let sum = s.sum();
+            s.k.multiply(s.stream, s.source, sum)?;
+            s.summed()
+        })
+    }
+
+    fn iterate(&mut self, at: &mut Standing) -> Option<Code> {
+        self.k.recorded.as_ref()?;
+        self.attempt(|s| looped::run(s, at))
+    }
+}

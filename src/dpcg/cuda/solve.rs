@@ -1,0 +1,131 @@
+//! Steps before and after PCG: the caller's arrays, means over singular components, and the deflated part of x.
+
+use super::run::{Rhs, Run};
+use super::state::Vectors;
+use crate::cuda::call::Attempts;
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, CellArray, CellInspectArgs, CellTransferArgs, Sum};
+use crate::error::Result;
+use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
+use crate::krylov::vectors::{VectorId, VectorSteps};
+
+impl Run<'_> {
+    /// Copies host arrays to the device and inspects the caller's arrays.
+    fn see_inputs(&mut self, guess: bool) -> Result<Inputs> {
+        self.call.send_arrays(guess)?;
+        let (cells, input, scalars) = (self.source.cells, self.call.input, &mut self.k.vectors.scalars);
+        let output = if guess { self.call.output } else { CellArray::default() };
+        scalars.forget_seen(self.stream)?;
+        launch::cell_inspect(self.stream, &CellInspectArgs { cells, input, output, scalars: scalars.at })?;
+        self.call.inputs(scalars.fetch(self.stream)?)
+    }
+
+    /// Returns the arguments of a copy between a vector and a caller's array.
+    fn transfer(&self, array: CellArray, vector: Address, factor: f64) -> CellTransferArgs {
+        CellTransferArgs { cells: self.source.cells, array, vector, factor, sum: Sum::default() }
+    }
+
+    /// Computes b = scale input and <b, b>.
+    fn load_rhs_square(&mut self, scale: f64) -> Result<()> {
+        let of = CellTransferArgs { sum: self.sum(), ..self.transfer(self.call.input, self.k.vectors.b, scale) };
+        launch::cell_load(self.stream, &of)?;
+        self.rhs = Rhs { scale, projected: false };
+        Ok(())
+    }
+
+    /// Zeros a vector.
+    pub fn fill(&self, vector: Address) -> Result<()> {
+        self.stream.fill(vector, 0, 8 * self.source.of.count())
+    }
+
+    /// Computes v = v - mean(v) over singular components; with `restore` it also adds the kept means.
+    pub(super) fn shift(&mut self, v: Address, restore: bool) {
+        self.step(|s| match &s.k.singular {
+            Some(singular) => singular.shift(s.stream, v, restore),
+            None => Ok(()),
+        });
+    }
+
+    /// Stores the means of x over singular components.
+    pub(super) fn keep_means(&mut self) {
+        let x = self.k.vectors.x;
+        self.step(|s| match &s.k.singular {
+            Some(singular) => singular.keep(s.stream, x),
+            None => Ok(()),
+        });
+    }
+}
+
+impl SolveSteps for Run<'_> {
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
+        self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
+    }
+
+    /// Loads b alone unless the device has it already. After a load, b is projected as before, so a projected b is
+    /// kept.
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
+        let Some(guess) = what.guess() else {
+            let there = Rhs { scale, projected: self.k.singular.is_some() };
+            if self.rhs != there {
+                self.step(|s| s.load_rhs_square(scale));
+            }
+            return (0.0, None);
+        };
+        let x = self.k.vectors.x;
+        self.step(
+            |s| if guess { launch::cell_load(s.stream, &s.transfer(s.call.output, x, scale)) } else { s.fill(x) },
+        );
+        let rhs_norm2 = self.scalar(|s| {
+            s.load_rhs_square(scale)?;
+            s.summed()
+        });
+        (rhs_norm2, None)
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        let b = self.k.vectors.b;
+        let worst = |s: &mut Self| match &mut s.k.singular {
+            Some(singular) => singular.worst(s.stream, b),
+            None => Ok((0, 0.0, 0.0)),
+        };
+        self.attempt(worst).unwrap_or((0, f64::NAN, f64::NAN))
+    }
+
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load(scale, Load::Rhs);
+        }
+        let z = self.k.vectors.z;
+        self.scalar(|s| {
+            s.residual_to(z, s.sum())?;
+            s.summed()
+        })
+    }
+
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^) and returns max |x| (Tang, Nabben, Vuik and Erlangga 2009).
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
+        let Vectors { x, q, .. } = self.k.vectors;
+        if self.k.deflation.is_some() {
+            self.step(|s| {
+                s.residual_to(q, s.sum())?;
+                let Some(deflation) = &mut s.k.deflation else { return Ok(()) };
+                s.k.seconds_coarse += deflation.add_part(s.stream, s.source, q, x)?;
+                Ok(())
+            });
+        }
+        // In a singular system the means of x are shifted before the maximum is needed.
+        (if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }, None)
+    }
+
+    fn store(&mut self, scale: f64) {
+        self.step(|s| {
+            launch::cell_store(s.stream, &s.transfer(s.call.output, s.k.vectors.x, scale.recip()))?;
+            s.call.fetch_output()
+        });
+    }
+
+    fn multiply_rhs(&mut self) {
+        let Vectors { b, x, .. } = self.k.vectors;
+        self.step(|s| launch::cell_product(s.stream, &s.k.product_args(s.source, b, x, Default::default())));
+    }
+}

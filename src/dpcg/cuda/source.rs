@@ -1,0 +1,81 @@
+//! The matrix on the device.
+
+use super::arrays::{Padded, box_of};
+use crate::cuda::call::{place, push_reads};
+use crate::cuda::driver::Stream;
+use crate::cuda::launch::{Address, CellArray, CellBox, CellMatrix};
+use crate::cuda::staging::Copies;
+use crate::error::{Error, Result};
+use crate::stencil::cells::{CellView, Cells, Kept};
+
+/// Cell indices have 31 bits, and one bit is used for marks.
+const MOST_CELLS: usize = 1 << 31;
+
+/// Returns an error if cell indices do not fit into 31 bits.
+fn check_numbers(of: Cells) -> Result<()> {
+    if of.size().iter().all(|&n| i32::try_from(n).is_ok()) && of.count() <= MOST_CELLS {
+        return Ok(());
+    }
+    Err(Error::Dimension("a device supports at most 2^31 cells, and 2^31 - 1 per direction".to_owned()))
+}
+
+/// A, with a plane of zeros before and after each array.
+pub struct Source {
+    pub of: Cells,
+    pub cells: CellBox,
+    pub m: CellMatrix,
+    arrays: Padded,
+}
+
+impl Source {
+    /// Allocates the memory of a matrix.
+    pub fn new(stream: &Stream, of: Cells) -> Result<Self> {
+        check_numbers(of)?;
+        let arrays = Padded::zeroed(stream, 4, of.count(), of.plane(), size_of::<f64>(), "the matrix")?;
+        let m = CellMatrix { center: arrays.at(0), east: arrays.at(1), north: arrays.at(2), top: arrays.at(3) };
+        Ok(Self { of, cells: box_of(of), m, arrays })
+    }
+
+    /// Returns the addresses of the arrays, center first.
+    fn addresses(&self) -> [Address; 4] {
+        [self.m.center, self.m.east, self.m.north, self.m.top]
+    }
+
+    /// Returns the caller's arrays on the device, center first. Host arrays are copied to the addresses of this matrix.
+    pub fn bring(&self, stream: &Stream, copies: &mut Copies, a: &CellView) -> Result<[CellArray; 4]> {
+        let [x, y, z] = a.forward;
+        let mut at = [CellArray::default(); 4];
+        let mut jobs = Vec::new();
+        for ((at, given), own) in at.iter_mut().zip([a.center, x, y, z]).zip(self.addresses()) {
+            *at = place(given.device().unwrap_or(0), own, self.of, given.shape());
+            if given.device().is_none() {
+                push_reads(&mut jobs, given.all(), self.of, given.shape(), own)?;
+            }
+        }
+        copies.send(stream, &jobs)?;
+        if !jobs.is_empty() {
+            stream.wait()?;
+        }
+        Ok(at)
+    }
+
+    /// Returns a copy in host memory.
+    pub fn keep(&self, stream: &Stream) -> Result<Kept> {
+        let mut kept = Kept::default();
+        for (values, from) in kept.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
+            stream.fetch(values, from)?;
+        }
+        stream.wait()?;
+        Ok(kept)
+    }
+
+    /// Returns the number of values from one array to the next.
+    pub fn stride(&self) -> usize {
+        self.arrays.stride()
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.arrays.bytes()
+    }
+}

@@ -1,0 +1,262 @@
+//! Data of a factorization on the device: M, E, and the vectors of a solve.
+
+use super::aggregated::Aggregated;
+use super::arrays::{Padded, Pool, lists};
+use super::cell::CellCentred;
+use super::deflation::Deflation;
+use super::labelled::Labelled;
+use super::multigrid::Scale;
+use super::source::Source;
+use super::survey::Made;
+use super::vertex::Vertex;
+use crate::base::team::Team;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum, Use};
+use crate::cuda::looped::{Recorded, SharedScalars};
+use crate::dpcg::backend::{Preconditioner, Setup};
+use crate::error::{Error, Result};
+use crate::krylov::vectors::VectorId;
+use crate::stencil::cells::Cells;
+use std::time::Instant;
+
+/// The multigrid preconditioner in use.
+pub enum Multigrid {
+    Vertex(Box<Vertex>),
+    Cell(CellCentred),
+    Aggregated(Aggregated),
+}
+
+/// Which steps of an iteration are fused into passes over memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Passes {
+    /// None: each step is a separate kernel.
+    Textbook,
+    /// All steps, with a Neumann series of this order.
+    Series(usize),
+    /// All steps except z = M^-1 r.
+    AroundCycle,
+}
+
+impl Passes {
+    /// Returns which steps are fused with these options.
+    pub fn of(setup: &Setup) -> Self {
+        match setup.preconditioner {
+            Preconditioner::Jacobi if setup.fused => Self::Series(0),
+            Preconditioner::Neumann { order } if setup.fused && order <= MOST_FUSED_ORDER => Self::Series(order),
+            Preconditioner::Multigrid { .. } | Preconditioner::Aggregation { .. } if setup.fused => Self::AroundCycle,
+            _ => Self::Textbook,
+        }
+    }
+}
+
+/// Vectors of a solve, partial sums and scalars. Their addresses remain from one factorization to the next.
+pub struct Vectors {
+    pub of: Cells,
+    arrays: Padded,
+    memory: Memory,
+    pub b: Address,
+    pub x: Address,
+    pub r: Address,
+    pub p: Address,
+    /// q = A p; also workspace of `precondition`.
+    pub q: Address,
+    pub z: Address,
+    /// Workspace of a Neumann series, and the second r of fused passes; 0 if there is none.
+    pub s: Address,
+    /// The second p of fused passes; 0 if there is none.
+    pub other_p: Address,
+    /// Whether `other_p` contains the current p after a loop.
+    pub at_other_p: bool,
+    partial: Address,
+    /// Partial sums of <r, r>, if a kernel also computes another sum.
+    pub norm_partial: Address,
+    pub scale: Scale,
+    pub scalars: SharedScalars,
+}
+
+impl Vectors {
+    /// Returns the address of a vector of PCG.
+    pub fn address(&self, v: VectorId) -> Address {
+        let p = if self.at_other_p { self.other_p } else { self.p };
+        [self.x, self.b, self.r, p, self.q, self.z][v.0]
+    }
+
+    /// Allocates the vectors. `series`: also the workspace of a Neumann series. `fused`: also the second p of fused
+    /// passes.
+    pub fn new(stream: &Stream, of: Cells, series: bool, fused: bool) -> Result<Self> {
+        let count = 6 + usize::from(series) + usize::from(fused);
+        let arrays = Padded::zeroed(stream, count, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
+        let sums = 8 * MOST_CELL_BLOCKS as usize;
+        let (memory, [partial, norm_partial, largest, scales, scalars_at]) =
+            lists(stream, [sums, sums, sums, 16, size_of::<Scalars>()], "sums")?;
+        let scalars = SharedScalars::new(stream, scalars_at, None)?;
+        let [b, x, r, p, q, z] = [0, 1, 2, 3, 4, 5].map(|k| arrays.at(k));
+        let s = if series { arrays.at(6) } else { 0 };
+        let other_p = if fused { arrays.at(count - 1) } else { 0 };
+        let scale = Scale { partial: largest, scales, scalars: scalars_at };
+        let at_other_p = false;
+        Ok(Self { of, arrays, memory, b, x, r, p, q, z, s, other_p, at_other_p, partial, norm_partial, scale, scalars })
+    }
+
+    /// Returns a sum whose result is stored in the scalar at offset `to`.
+    pub fn sum_to(&self, to: usize) -> Sum {
+        let (partial, scalars) = (self.partial, self.scalars.at);
+        Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
+    }
+
+    /// Waits and returns the power of two that scales the largest magnitude of a vector into the interval from 1 to 2.
+    fn scale_of(&self, stream: &Stream, v: Address) -> Result<f64> {
+        self.scale.find(stream, v, self.of.count() as i64)?;
+        let mut scale = [0.0];
+        stream.fetch(&mut scale, self.scale.scales)?;
+        stream.wait()?;
+        Ok(scale[0])
+    }
+
+    /// Returns the bytes of device memory.
+    fn bytes(&self) -> usize {
+        self.arrays.bytes() + self.memory.bytes
+    }
+}
+
+/// A factorization.
+pub struct State {
+    pub vectors: Vectors,
+    pub preconditioner: Preconditioner,
+    pub passes: Passes,
+    pub multigrid: Option<Multigrid>,
+    /// Cells by singular component; none if no component is singular.
+    pub singular: Option<Labelled>,
+    pub deflation: Option<Deflation>,
+    /// Memory for the next factorization.
+    pool: Pool,
+    /// The recorded loop, if the device executes all of an iteration.
+    pub recorded: Option<Recorded>,
+    /// Time of the last run's solves with E, in seconds.
+    pub seconds_coarse: f64,
+    /// Time of the setup of E, in seconds.
+    pub seconds_of_e: f64,
+}
+
+impl State {
+    /// Computes the factorization. `previous`: a factorization for equally many cells, whose memory is reused.
+    pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
+        let preconditioner = of.setup.preconditioner;
+        let before = previous.map(Self::take_apart).transpose()?;
+        let (vectors, mut pool, recorded, aggregated) = match before {
+            Some((vectors, pool, recorded, aggregated)) => (Some(vectors), pool, recorded, aggregated),
+            None => (None, Pool::default(), None, None),
+        };
+        let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
+        let passes = Passes::of(of.setup);
+        let fused = passes != Passes::Textbook;
+        let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
+        let vectors = match vectors.filter(enough) {
+            Some(vectors) => vectors,
+            None => Vectors::new(stream, of.source.of, series, fused)?,
+        };
+        pool.lend(vectors.arrays.room());
+        let scale = vectors.scale_of(stream, of.source.m.center)?;
+        let singular = Labelled::of_singular(&mut pool, stream, of.source.of, &of.surveyor.components)?;
+        let started = Instant::now();
+        let deflation = match of.regions {
+            Some(regions) => Some(Deflation::new(&mut pool, stream, of, regions, (singular.as_ref(), scale), team)?),
+            None => None,
+        };
+        let seconds_of_e = started.elapsed().as_secs_f64();
+        Ok(Self {
+            preconditioner,
+            passes,
+            multigrid: multigrid(&mut pool, stream, of, (&vectors, scale), aggregated)?,
+            singular,
+            deflation,
+            vectors,
+            pool: pool.next(stream)?,
+            recorded,
+            seconds_coarse: 0.0,
+            seconds_of_e,
+        })
+    }
+
+    /// Returns the vectors, the memory of all other data, the loop and the aggregates, for the next factorization.
+    fn take_apart(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
+        let (mut pool, mut aggregated) = (self.pool, None);
+        if let Some(singular) = self.singular {
+            singular.give(&mut pool)?;
+        }
+        if let Some(deflation) = self.deflation {
+            deflation.give(&mut pool)?;
+        }
+        match self.multigrid {
+            Some(Multigrid::Vertex(vertex)) => vertex.give(&mut pool)?,
+            Some(Multigrid::Cell(cell)) => cell.give(&mut pool)?,
+            Some(Multigrid::Aggregated(before)) => aggregated = Some(before),
+            None => {}
+        }
+        Ok((self.vectors, pool, self.recorded, aggregated))
+    }
+
+    /// Zeros all vectors and the zeros around them after an overflow. Loops include cells next to a row, where 0 * inf
+    /// would remain NaN.
+    pub fn clear(&self, stream: &Stream) -> Result<()> {
+        self.vectors.arrays.clear(stream)?;
+        match &self.multigrid {
+            Some(Multigrid::Vertex(vertex)) => vertex.clear(stream),
+            Some(Multigrid::Cell(cell)) => cell.clear(stream),
+            // The vectors of aggregation are recomputed from r.
+            Some(Multigrid::Aggregated(_)) | None => Ok(()),
+        }
+    }
+
+    /// Computes z = M^-1 r by a multigrid cycle. Returns whether the kernels also compute <r, z>.
+    pub fn cycle(&self, stream: &Stream, source: &Source, sum: Sum) -> Result<bool> {
+        let Vectors { r, z, scale, .. } = &self.vectors;
+        match &self.multigrid {
+            Some(Multigrid::Vertex(vertex)) => vertex.apply(stream, scale, sum).map(|()| true),
+            Some(Multigrid::Cell(cell)) => cell.apply(stream, source, scale, *r, *z).map(|()| false),
+            Some(Multigrid::Aggregated(cycle)) => cycle.apply(stream, scale, (*r, *z), sum).map(|()| true),
+            None => Err(Error::Internal("there is no multigrid".to_owned())),
+        }
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn device_bytes(&self) -> usize {
+        let multigrid = match &self.multigrid {
+            Some(Multigrid::Vertex(vertex)) => vertex.bytes(),
+            Some(Multigrid::Cell(cell)) => cell.bytes(),
+            Some(Multigrid::Aggregated(cycle)) => cycle.bytes(),
+            None => 0,
+        };
+        multigrid
+            + self.pool.bytes()
+            + self.vectors.bytes()
+            + self.singular.as_ref().map_or(0, Labelled::bytes)
+            + self.deflation.as_ref().map_or(0, Deflation::device_bytes)
+    }
+}
+
+/// Computes the multigrid preconditioner, or none for other preconditioners.
+fn multigrid(
+    pool: &mut Pool,
+    stream: &Stream,
+    of: &Made,
+    (vectors, scale): (&Vectors, f64),
+    aggregated: Option<Aggregated>,
+) -> Result<Option<Multigrid>> {
+    let (source, scalars, own) = (of.source, vectors.scalars.at, [vectors.r, vectors.q, vectors.z]);
+    Ok(Some(match of.setup.preconditioner {
+        Preconditioner::Aggregation { passes, single, zero_row_sum } => {
+            Multigrid::Aggregated(Aggregated::new(stream, source, (scale, zero_row_sum), (passes, single), aggregated)?)
+        }
+        Preconditioner::Multigrid { vertex: false, sweeps, single, coarsest } => {
+            Multigrid::Cell(CellCentred::new(pool, stream, source, (scalars, scale), single, (sweeps, coarsest))?)
+        }
+        Preconditioner::Multigrid { sweeps, single: true, .. } => {
+            Multigrid::Vertex(Vertex::new::<f32>(pool, stream, source, scalars, scale, sweeps, own)?)
+        }
+        Preconditioner::Multigrid { sweeps, .. } => {
+            Multigrid::Vertex(Vertex::new::<f64>(pool, stream, source, scalars, scale, sweeps, own)?)
+        }
+        _ => return Ok(None),
+    }))
+}

@@ -1,0 +1,312 @@
+//! Inspection of a matrix on the device (kernels/dpcg/survey.cuh), and the classes of cells from which deflation
+//! regions are formed (kernels/dpcg/classes.cuh).
+
+use super::arrays::lists;
+use super::components::Components;
+use super::source::Source;
+use crate::base::team::Team;
+use crate::cuda::driver::{Memory, Pinned, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{
+    Address, CellArray, CellClass, CellFindings, ClassArgs, MOST_CELL_BLOCKS, MOST_GROUPS, SurveyArgs,
+};
+use crate::deflation::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
+use crate::dpcg::backend::Setup;
+use crate::dpcg::setup;
+use crate::dpcg::survey::{Survey, asks_for_hidden, contrast};
+use crate::error::{Error, Result, collected, reset, zeroed};
+use crate::stencil::cell_components::{CellComponents, coarse_grids};
+use crate::stencil::cells::{Cells, Kept, SevenPoints};
+use crate::stencil::coarsening::{COARSEST, SEMI, coarsened};
+use std::cell::OnceCell;
+use std::mem::offset_of;
+
+/// Purpose of the allocations, for error messages.
+const SURVEY: &str = "the inspection of the matrix";
+
+/// Largest number of cells that may create classes before the threads notice that there are too many: all threads at
+/// once.
+const MOST_AT_ONCE: usize = 1 << 17;
+
+/// Numbers per group: lowest and highest index in each of three directions.
+const EXTENTS: usize = 6;
+
+/// Memory and arguments of the inspection.
+pub struct Surveyor {
+    memory: Memory,
+    arguments: SurveyArgs,
+    classes: ClassArgs,
+    findings: Pinned<CellFindings>,
+    /// Components of the inspected matrix.
+    pub components: Components,
+    /// The caller's labels, if there are any.
+    labels: Option<Memory>,
+    /// For each group, the coarsest grid that has points in it; allocated when hidden groups are counted.
+    seen: Option<Memory>,
+    /// Host buffer for the extents.
+    extents: Vec<u32>,
+    /// Region of each class that was found last, or [`NONE`].
+    vectors: Vec<u16>,
+}
+
+impl Surveyor {
+    /// Allocates the memory for the matrix of `source`.
+    pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
+        let n = source.of.count();
+        // The hash table has at least twice as many slots as classes, so it is never full.
+        let slots = (2 * n.min(MOST_AT_ONCE)).next_power_of_two();
+        let most = n.min(usize::from(NONE));
+        let sizes = [
+            4 * n,
+            4 * n,
+            4 * EXTENTS * MOST_GROUPS,
+            8 * 3 * MOST_CELL_BLOCKS as usize,
+            size_of::<CellFindings>(),
+            16 * slots,
+            4 * slots,
+            4 * slots,
+            size_of::<CellClass>() * most,
+            size_of::<u16>() * most,
+        ];
+        let (memory, [component, group, extents, partial, findings, keys, of_class, place, classes, numbers]) =
+            lists(stream, sizes, SURVEY)?;
+        let m = source.m;
+        let arguments = SurveyArgs {
+            cells: source.cells,
+            to: [m.center, m.east, m.north, m.top],
+            component,
+            group,
+            extents,
+            partial,
+            findings,
+            ..SurveyArgs::default()
+        };
+        let classes = ClassArgs {
+            cells: source.cells,
+            m,
+            group,
+            slots: slots as i32,
+            guard: source.of.plane() as i32,
+            keys,
+            first: keys + 8 * slots as u64,
+            first_heavy: keys + 12 * slots as u64,
+            of_class,
+            place,
+            // The roots are no longer needed when classes are searched.
+            slot_of: component,
+            classes,
+            numbers,
+            findings,
+            ..ClassArgs::default()
+        };
+        let findings = Pinned::new(stream.device(), CellFindings::none())?;
+        let mut room = Vec::new();
+        reset(&mut room, EXTENTS * MOST_GROUPS, SURVEY)?;
+        let components = Components::new(source, component);
+        Ok(Self {
+            memory,
+            arguments,
+            classes,
+            findings,
+            components,
+            labels: None,
+            seen: None,
+            extents: room,
+            vectors: Vec::new(),
+        })
+    }
+
+    /// Copies the arrays at `input`, center first, to `source`. Returns the findings.
+    pub fn take(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
+        *self.findings = CellFindings::none();
+        stream.send_start(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
+        launch::take_matrix(stream, &SurveyArgs { input, ..self.arguments })?;
+        self.see(stream)
+    }
+
+    /// Waits and returns the findings.
+    fn see(&mut self, stream: &Stream) -> Result<&CellFindings> {
+        stream.fetch_start(&mut self.findings, self.arguments.findings, size_of::<CellFindings>())?;
+        stream.wait()?;
+        Ok(&self.findings)
+    }
+
+    /// Inspects the matrix that `take` has copied: components, strong groups, contrast and directions to coarsen.
+    pub fn survey(&mut self, stream: &Stream, source: &Source, zero_row_sum: f64) -> Result<Survey> {
+        let a = SurveyArgs { zero_row_sum, ..self.arguments };
+        stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
+        launch::look_at_rows(stream, &a)?;
+        launch::unite_cells(stream, &a)?;
+        launch::settle_cells(stream, &a)?;
+        launch::group_extents(stream, &a)?;
+        stream.fetch(&mut self.extents, a.extents)?;
+        let &found = self.see(stream)?;
+        let singular = if found.components == 1 && found.alone == 0 {
+            let singular = found.regular == 0;
+            self.components.set_whole(singular)?;
+            collected(singular.then_some(0), SURVEY)?
+        } else {
+            self.components.number(stream, found.components as usize, zero_row_sum)?
+        };
+        let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
+        let (coarsened, strong) = (coarsened(source.of, found.strength, SEMI), found.groups as usize);
+        let asks = asks_for_hidden(source.of, coarsened, strong);
+        Ok(Survey {
+            row_sum: f64::from_bits(found.row_sum),
+            coarsened,
+            contrast: contrast(bits(found.smallest), bits(found.largest)),
+            components: found.components as usize,
+            singular,
+            strong,
+            thinnest: self.thinnest(source, strong),
+            hidden: if asks { self.hidden(stream, source.of)? } else { 0 },
+        })
+    }
+
+    /// Returns the number of hidden groups: a coarse grid has several points in the group, and the next coarser grid
+    /// has none.
+    fn hidden(&mut self, stream: &Stream, of: Cells) -> Result<usize> {
+        let bytes = 4 * of.count();
+        let seen = match self.seen.take() {
+            Some(memory) => memory,
+            None => Memory::zeroed(stream.device(), stream, bytes, SURVEY)?,
+        };
+        let seen = self.seen.insert(seen).address;
+        stream.fill(seen, 0, bytes)?;
+        let grids = coarse_grids(of, COARSEST) as i32;
+        for step in 0..3 {
+            launch::hidden_groups(stream, &SurveyArgs { seen, grids, step, ..self.arguments })?;
+        }
+        Ok(self.see(stream)?.hidden as usize)
+    }
+
+    /// Returns the smallest extent of a strong group in cells. Returns 0 if there are too many groups.
+    fn thinnest(&self, source: &Source, groups: usize) -> usize {
+        if groups > MOST_GROUPS {
+            return 0;
+        }
+        let size = source.of.size();
+        let side = |of: &[u32], d: usize| (!of[3 + d] - of[d]) as usize + 1;
+        let of_group = |of: &[u32]| (0..3).filter(|&d| size[d] > 1).map(|d| side(of, d)).min();
+        self.extents.chunks(EXTENTS).take(groups).filter_map(of_group).min().unwrap_or(0)
+    }
+
+    /// Finds the deflation regions of the inspected matrix. The regions of the cells are computed by
+    /// [`Self::number_cells`].
+    pub fn find_regions(&mut self, stream: &Stream, of: Cells, choice: &Choice) -> Result<Regions> {
+        check(of, choice)?;
+        let level_set = choice.kind == Kind::LevelSet;
+        let labelled = level_set && choice.labels.is_some();
+        if self.components.list().count() > usize::from(NONE) && !labelled {
+            // Each component has a class, and keys have no bits for so many components and boxes.
+            return Err(too_many(choice));
+        }
+        self.classes = ClassArgs {
+            component: self.components.of_cells(),
+            labels: self.send_labels(stream, choice.labels)?,
+            boxes: if level_set { [1; 3] } else { choice.boxes.map(|n| n as i32) },
+            by_phase: i32::from(choice.kind != Kind::Subdomain),
+            labelled: i32::from(labelled),
+            dilation: i32::from(choice.dilation),
+            ..self.classes
+        };
+        let a = &self.classes;
+        stream.fill(a.keys, u8::MAX, 16 * a.slots as usize)?;
+        stream.fill(a.of_class, 0, 4 * a.slots as usize)?;
+        stream.fill(a.findings + offset_of!(CellFindings, classes) as u64, 0, size_of::<u64>())?;
+        launch::classify_cells(stream, a)?;
+        launch::gather_classes(stream, a)?;
+        let from = a.classes;
+        let count = self.see(stream)?.classes as usize;
+        if count > usize::from(NONE) {
+            return Err(too_many(choice));
+        }
+        let mut found: Vec<CellClass> = zeroed(count, SURVEY)?;
+        stream.fetch(&mut found, from)?;
+        stream.wait()?;
+        self.number_classes(&found, level_set, choice.keep_all)
+    }
+
+    /// Numbers the regions of the classes, which the device returns in any order.
+    fn number_classes(&mut self, found: &[CellClass], level_set: bool, keep_all: bool) -> Result<Regions> {
+        let mut order = collected(0..found.len(), SURVEY)?;
+        order.sort_unstable_by_key(|&k| found[k].first);
+        let class = |&k: &usize| Class {
+            component: found[k].component as usize,
+            cells: found[k].cells as usize,
+            heavy: level_set && found[k].unlabelled != 0,
+            first_heavy: (found[k].first_heavy != u32::MAX).then_some(found[k].first_heavy as usize),
+        };
+        let classes = collected(order.iter().map(class), SURVEY)?;
+        let (regions, vector) = Regions::of_classes(&classes, self.components.list(), keep_all)?;
+        reset(&mut self.vectors, found.len(), SURVEY)?;
+        for (&k, vector) in order.iter().zip(vector) {
+            self.vectors[k] = vector;
+        }
+        Ok(regions)
+    }
+
+    /// Copies the caller's labels to the device. Returns 0 if there are none.
+    fn send_labels(&mut self, stream: &Stream, labels: Option<&[i32]>) -> Result<Address> {
+        let Some(labels) = labels else { return Ok(0) };
+        let memory = match self.labels.take() {
+            Some(memory) => memory,
+            None => Memory::zeroed(stream.device(), stream, size_of_val(labels), "labels")?,
+        };
+        stream.send(memory.address, labels)?;
+        stream.wait()?;
+        Ok(self.labels.insert(memory).address)
+    }
+
+    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region receive `none`, as does one plane
+    /// before and one after the box.
+    pub fn number_cells(&self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
+        let number = |&vector: &u16| if vector == NONE { none } else { vector };
+        stream.send(self.classes.numbers, &collected(self.vectors.iter().map(number), SURVEY)?)?;
+        stream.wait()?;
+        launch::number_cells(stream, &ClassArgs { regions, none: i32::from(none), ..self.classes })
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        let lists = [&self.labels, &self.seen].into_iter().flatten().map(|memory| memory.bytes);
+        self.memory.bytes + self.components.bytes() + lists.sum::<usize>()
+    }
+}
+
+/// Input of a factorization: the matrix and the results of its inspection.
+pub struct Made<'a> {
+    pub source: &'a Source,
+    /// The host's copy of the matrix, made when it is needed.
+    pub kept: &'a OnceCell<Kept>,
+    pub setup: &'a Setup,
+    /// Components of the matrix and classes of its cells.
+    pub surveyor: &'a Surveyor,
+    /// Deflation regions; none without deflation.
+    pub regions: Option<&'a Regions>,
+}
+
+impl<'a> Made<'a> {
+    /// Returns the matrix in host memory.
+    pub fn on_host(&self, stream: &Stream) -> Result<SevenPoints<'a>> {
+        on_host(self.kept, self.source, stream)
+    }
+
+    /// Returns the components in host memory, equal to those that the device has found.
+    pub fn components_on_host(&self, stream: &Stream, team: &mut Team) -> Result<CellComponents> {
+        let components = &self.surveyor.components;
+        if components.is_whole() {
+            return CellComponents::whole(self.source.of, components.list().singular_count() == 1);
+        }
+        let (found, _) = setup::survey(team, &self.on_host(stream)?, components.zero_row_sum())?;
+        Ok(found.components)
+    }
+}
+
+/// Returns the host's copy of the matrix, and makes it if necessary.
+pub fn on_host<'k>(kept: &'k OnceCell<Kept>, source: &Source, stream: &Stream) -> Result<SevenPoints<'k>> {
+    if kept.get().is_none() {
+        let _ = kept.set(source.keep(stream)?);
+    }
+    kept.get().map(Kept::matrix).ok_or_else(|| Error::Internal("the host has no copy of the matrix".to_owned()))
+}

@@ -1,0 +1,212 @@
+//! Deflated PCG on boxes of cells: factorization of a matrix, and calls with it. `plan` selects the methods.
+//! `krylov/solve` then solves P A x^ = P b with P = I - A Z E^-1 Z^T and E = Z^T A Z.
+
+pub mod backend;
+pub mod cell_grids;
+pub mod cpu;
+pub mod cuda;
+pub mod entries;
+mod plan;
+pub mod setup;
+pub mod survey;
+
+pub use plan::{Done, machine};
+
+use crate::base::engine::Engine;
+use crate::base::machine::{Core, Machine};
+use crate::deflation::regions::RegionCount;
+use crate::dpcg::backend::DpcgBackend;
+use crate::dpcg::survey::Survey;
+use crate::error::{Place, Result};
+use crate::krylov::solve::{Control, Function, Places, Seen};
+use crate::krylov::solve_steps::Arrays;
+use crate::options::{Choice, Options, info, opt};
+use crate::report::{Observer, Outcome};
+use crate::stencil::cell_inspection::place;
+use crate::stencil::cells::{CellView, Cells};
+use crate::stencil::outward::Outward;
+use plan::{Plan, Seconds};
+use std::time::Instant;
+
+/// A factorized matrix.
+pub struct Dpcg {
+    backend: Box<dyn DpcgBackend>,
+    machine: Machine,
+    cells: Cells,
+    /// Largest diagonal entry.
+    center_max: f64,
+    /// First cell of each singular component.
+    singular: Vec<usize>,
+    /// Results of the last factorization, and times of the last solve.
+    pub done: Done,
+}
+
+/// Creates a backend. The boundary of the library passes this function, which alone names the concrete backends.
+pub type MakeBackend = fn(Machine) -> Result<Box<dyn DpcgBackend>>;
+
+impl Dpcg {
+    /// Factorizes `a`; reuses the memory of `previous` where it fits. `labels`: the caller's regions.
+    pub fn factorize(
+        previous: Option<Self>,
+        a: &CellView,
+        labels: Option<&[i32]>,
+        options: &Options,
+        machine: Machine,
+        stream: usize,
+        make: MakeBackend,
+    ) -> Result<Self> {
+        // Frees a solver of another machine before allocating a new one.
+        let mut dpcg = match previous.filter(|dpcg| dpcg.machine == machine) {
+            Some(dpcg) => dpcg,
+            None => {
+                let (backend, done) = (make(machine)?, Done::default());
+                Self { backend, machine, cells: a.cells, center_max: 0.0, singular: Vec::new(), done }
+            }
+        };
+        dpcg.backend.use_stream(stream)?;
+        dpcg.factorize_as_asked(a, labels, options)?;
+        Ok(dpcg)
+    }
+
+    fn factorize_as_asked(&mut self, a: &CellView, labels: Option<&[i32]>, options: &Options) -> Result<()> {
+        self.cells = a.cells;
+        self.center_max = self.backend.load(a, options.on(opt::CHECK_INPUT))?;
+        let started = Instant::now();
+        let mut survey = self.backend.survey(plan::zero_row_sum(options))?;
+        plan::check_null_space(&survey, options)?;
+        let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
+        match self.factorize_planned(&plan, &mut survey, labels, started) {
+            // Retry with multigrid, which needs a third of the memory of aggregation.
+            Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
+                let plan = plan.without_aggregates(&survey, labels.is_some());
+                let made = self.factorize_planned(&plan, &mut survey, labels, started);
+                self.done.went_without = true;
+                made
+            }
+            other => other,
+        }
+    }
+
+    fn factorize_planned(
+        &mut self,
+        plan: &Plan,
+        survey: &mut Survey,
+        labels: Option<&[i32]>,
+        started: Instant,
+    ) -> Result<()> {
+        let RegionCount { vectors, found } = match plan.choice(labels) {
+            Some(choice) => self.backend.find_regions(&choice)?,
+            None => RegionCount::default(),
+        };
+        if plan.leaves_singular() {
+            survey.singular.clear();
+        }
+        self.done = Done {
+            vectors,
+            regions: if vectors > 0 { found } else { 0 },
+            strong: survey.strong,
+            components: survey.components,
+            singular_components: survey.singular.len(),
+            row_sum: survey.row_sum,
+            seconds: Seconds { deflation: started.elapsed().as_secs_f64(), ..Seconds::default() },
+            ..plan.told(vectors)
+        };
+        if let Some(solver) = self.backend.factorize(&plan.setup(vectors))? {
+            self.done.coarse_solver = plan::coarse_solver_of(solver);
+        }
+        self.done.seconds.deflation += self.backend.seconds_of_e();
+        self.done.aggregates_kept = self.backend.aggregates_kept();
+        self.singular = std::mem::take(&mut survey.singular);
+        Ok(())
+    }
+
+    /// Returns the couplings of the matrix that point out of the box.
+    pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
+        self.backend.outward(a)
+    }
+
+    /// Computes output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A. With deflation,
+    /// it applies P^T M^-1 P + Z E^-1 Z^T, which is symmetric and positive definite.
+    pub fn call(
+        &mut self,
+        what: Function,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        let started = Instant::now();
+        let places = CellPlaces { cells: self.cells, singular: &self.singular };
+        let seen = Seen { center_max: self.center_max, singular: self.singular.len(), places: &places };
+        let control = Control::new(options, seen, false, true, arrays.len);
+        let outcome = self.backend.run(arrays, observer, &|s| what.run(s, &control));
+        if what == Function::Solve {
+            let seconds = &mut self.done.seconds;
+            seconds.coarse = self.backend.seconds_coarse();
+            seconds.iterations = started.elapsed().as_secs_f64() - seconds.coarse;
+        }
+        outcome
+    }
+}
+
+impl Core for Dpcg {
+    fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        &*self.backend
+    }
+
+    fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.backend
+    }
+
+    fn own_bytes(&self) -> usize {
+        size_of::<usize>() * self.singular.capacity()
+    }
+
+    fn in_use(&self) -> [&'static str; 2] {
+        [self.done.preconditioner.name(), self.done.deflation.name()]
+    }
+
+    fn result(&self, key: i32) -> f64 {
+        let done = &self.done;
+        match key {
+            info::PRECISION => done.precision.number() as f64,
+            info::COMPONENTS => done.components as f64,
+            info::AGGREGATES_KEPT => done.aggregates_kept as f64,
+            info::SINGULAR_COMPONENTS => done.singular_components as f64,
+            info::PRECONDITIONER => done.preconditioner.number() as f64,
+            info::AUTO_REASON => done.reason.number() as f64,
+            info::DEFLATION => done.deflation.number() as f64,
+            info::COARSENING => done.coarsening.number() as f64,
+            info::COARSE_SOLVER => done.coarse_solver.number() as f64,
+            info::DEFLATION_VECTORS => done.vectors as f64,
+            info::REGIONS => done.regions as f64,
+            info::STRONG_COMPONENTS => done.strong as f64,
+            info::NEUMANN_ROW_SUM => done.row_sum,
+            info::SECONDS_DEFLATION => done.seconds.deflation,
+            info::SECONDS_COARSE => done.seconds.coarse,
+            info::SECONDS_ITERATIONS => done.seconds.iterations,
+            _ => 0.0,
+        }
+    }
+}
+
+/// Positions of cells and of singular components, for error messages.
+struct CellPlaces<'a> {
+    cells: Cells,
+    /// First cell of each singular component.
+    singular: &'a [usize],
+}
+
+impl Places for CellPlaces<'_> {
+    fn node(&self, i: usize, row: usize) -> Place {
+        place(self.cells, i, row)
+    }
+
+    fn component(&self, component: usize) -> Place {
+        let cell = self.singular[component];
+        place(self.cells, cell % self.cells.nx, cell / self.cells.nx)
+    }
+}

@@ -1,0 +1,576 @@
+//! Methods for a matrix, selected before its factorization: preconditioner, deflation vectors, and solver for E.
+
+use crate::base::machine::Machine;
+use crate::deflation::Solver;
+use crate::deflation::regions::{Choice, Kind};
+use crate::dpcg::backend;
+use crate::dpcg::backend::{PUBLISHED, SEEING, Setup};
+use crate::dpcg::survey::{MANY, Survey};
+use crate::error::{Error, Result};
+use crate::krylov::solve::check_all_singular;
+use crate::options::limits::{DPCG_DEVICE_CELLS, FAR_APART, INVERTED, INVERTED_ON_DEVICE, MANY_HIDDEN, THIN};
+use crate::options::{
+    AutoReason, Backend, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner,
+    opt,
+};
+use crate::stencil::cells::Cells;
+use crate::stencil::coarsening::is_flat;
+use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
+
+/// Defaults for the boxes: at most `BOXES` per direction, each of at least `CELLS_OF_A_BOX` cells. Nine bubbles then
+/// have about 8 boxes each, as in the slides of Vuik and others (2013).
+const BOXES: usize = 8;
+const CELLS_OF_A_BOX: usize = 8;
+
+/// Options that set the number of boxes per direction.
+const BOXES_ASKED: [i32; 3] = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
+
+/// Selects the machine for a box of cells, given the numbers of threads and devices. A device is selected by default
+/// only if the box is large enough and the device supports the requested options.
+pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) -> Machine {
+    Machine::new(options, threads, devices, cells.count() >= DPCG_DEVICE_CELLS && refused_on_device(options).is_none())
+}
+
+/// Returns the reason why a device does not support the requested options, or `None`.
+fn refused_on_device(options: &Options) -> Option<&'static str> {
+    if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
+        return Some("ic0 and ric run only on the CPU: on a device use preconditioner=neumann or multigrid");
+    }
+    if options.is(opt::COARSE_SOLVER, CoarseSolver::Cg) {
+        return Some("coarse_solver=cg runs only on the CPU: on a device use inverse or cholesky");
+    }
+    None
+}
+
+/// Returns the tolerance, relative to the center, below which a row sum counts as zero. It does not depend on
+/// `null_space=none`, since E is singular whenever the matrix is.
+pub fn zero_row_sum(options: &Options) -> f64 {
+    match options.choice(opt::NULL_SPACE) {
+        NullSpace::Auto | NullSpace::None => ZERO_ROW_SUM,
+        NullSpace::Constant => ASSERTED_ZERO_ROW_SUM,
+    }
+}
+
+/// With `null_space=constant`, checks that all components are singular.
+pub fn check_null_space(survey: &Survey, options: &Options) -> Result<()> {
+    if options.is(opt::NULL_SPACE, NullSpace::Constant) {
+        check_all_singular(survey.components, survey.singular.len())?;
+    }
+    Ok(())
+}
+
+/// Results of a factorization, and times of the last solve.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Preconditioner in use.
+    pub preconditioner: Preconditioner,
+    /// Definition of the regions in use.
+    pub deflation: Deflation,
+    /// Coarsening in use.
+    pub coarsening: Coarsening,
+    /// Solver for E in use.
+    pub coarse_solver: CoarseSolver,
+    /// Number of deflation vectors.
+    pub vectors: usize,
+    /// Number of regions before regions without vector were removed.
+    pub regions: usize,
+    /// Number of groups of cells that strong couplings connect.
+    pub strong: usize,
+    /// Number of connected components of two or more cells.
+    pub components: usize,
+    /// Number of singular components.
+    pub singular_components: usize,
+    /// Number of aggregates reused from the previous matrix.
+    pub aggregates_kept: usize,
+    /// Largest row sum of |L D^-1|.
+    pub row_sum: f64,
+    /// Reason for the selection by `auto`.
+    pub reason: AutoReason,
+    /// Precision of the preconditioner in use.
+    pub precision: Precision,
+    /// Whether memory for the aggregates selected by `auto` was insufficient, so that multigrid replaced them.
+    pub went_without: bool,
+    /// Times of the parts of a factorization and a solve.
+    pub seconds: Seconds,
+}
+
+/// Times of the parts of a factorization and a solve, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seconds {
+    /// Computation of Z and E in the last factorization.
+    pub deflation: f64,
+    /// Solution of systems with E in the last solve.
+    pub coarse: f64,
+    /// Remainder of the last solve.
+    pub iterations: f64,
+}
+
+/// Methods selected from the options and the matrix.
+pub struct Plan<'a> {
+    options: &'a Options,
+    cells: Cells,
+    machine: Machine,
+    preconditioner: Preconditioner,
+    coarsening: Coarsening,
+    passes: usize,
+    deflation: Deflation,
+    reason: AutoReason,
+}
+
+impl<'a> Plan<'a> {
+    /// Selects the methods. `labelled`: the caller provides regions.
+    pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
+        let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
+            Preconditioner::Auto if may_aggregate(options, machine, labelled) && is_crowded(cells, survey) => {
+                (Preconditioner::Amg, AutoReason::Crowded)
+            }
+            Preconditioner::Auto => (Preconditioner::Multigrid, AutoReason::Plain),
+            asked => (asked, AutoReason::Asked),
+        };
+        if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
+            return Err(Error::Unsupported(why.to_owned()));
+        }
+        if preconditioner == Preconditioner::Amg && machine.backend == Backend::Reference {
+            let sentence = "preconditioner=amg is not available with backend=reference: use backend=cpu, or \
+                            preconditioner=multigrid";
+            return Err(Error::Unsupported(sentence.to_owned()));
+        }
+        check_boxes(options, cells)?;
+        Ok(Self::with(cells, (options, machine), (preconditioner, left), survey, labelled))
+    }
+
+    /// Returns this plan with multigrid instead of the aggregates that `auto` selected.
+    pub fn without_aggregates(&self, survey: &Survey, labelled: bool) -> Self {
+        let multigrid = (Preconditioner::Multigrid, AutoReason::Plain);
+        Self::with(self.cells, (self.options, self.machine), multigrid, survey, labelled)
+    }
+
+    fn with(
+        cells: Cells,
+        (options, machine): (&'a Options, Machine),
+        (preconditioner, left): (Preconditioner, AutoReason),
+        survey: &Survey,
+        labelled: bool,
+    ) -> Self {
+        let (coarsening, flat) = match preconditioner {
+            Preconditioner::Multigrid => choose_coarsening(cells, options, survey),
+            _ => (Coarsening::Auto, AutoReason::Asked),
+        };
+        let (deflation, worth) = match options.choice(opt::DEFLATION) {
+            Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
+                beside_multigrid(survey, coarsening, labelled)
+            }
+            // Aggregates resolve bubbles of any shape, so they need no deflation.
+            Deflation::Auto if preconditioner == Preconditioner::Amg && !labelled => {
+                (Deflation::None, AutoReason::Plain)
+            }
+            Deflation::Auto if preconditioner == Preconditioner::Amg => (Deflation::Levelset, AutoReason::Labels),
+            Deflation::Auto => beside_others(survey, labelled),
+            asked => (asked, AutoReason::Asked),
+        };
+        let reason = first_reason([flat, worth, left]);
+        let passes = passes(cells, survey);
+        Self { options, cells, machine, preconditioner, coarsening, passes, deflation, reason }
+    }
+
+    /// Returns whether `auto` selected aggregates.
+    pub fn aggregates_unasked(&self) -> bool {
+        self.preconditioner == Preconditioner::Amg && self.options.is(opt::PRECONDITIONER, Preconditioner::Auto)
+    }
+
+    /// Returns whether the null space is not projected out (`null_space=none`).
+    pub fn leaves_singular(&self) -> bool {
+        self.options.is(opt::NULL_SPACE, NullSpace::None)
+    }
+
+    /// Returns how regions are found, or `None` without deflation.
+    pub fn choice<'l>(&self, labels: Option<&'l [i32]>) -> Option<Choice<'l>> {
+        let kind = match self.deflation {
+            Deflation::Auto | Deflation::None => return None,
+            Deflation::Subdomain => Kind::Subdomain,
+            Deflation::Levelset => Kind::LevelSet,
+            Deflation::LevelsetSubdomain => Kind::LevelSetSubdomain,
+        };
+        let size = self.cells.size();
+        let boxes = std::array::from_fn(|d| match self.options.int(BOXES_ASKED[d]) {
+            0 => (size[d] / CELLS_OF_A_BOX).clamp(1, BOXES),
+            asked => asked as usize,
+        });
+        let dilation = match self.options.int(opt::DILATION) {
+            -1 => labels.is_some(),
+            asked => asked == 1,
+        };
+        Some(Choice { kind, boxes, labels, dilation, keep_all: self.options.on(opt::KEEP_ALL) })
+    }
+
+    /// Returns the parameters of a factorization with this number of deflation vectors.
+    pub fn setup(&self, vectors: usize) -> Setup {
+        let options = self.options;
+        Setup {
+            preconditioner: match self.preconditioner {
+                Preconditioner::None => backend::Preconditioner::None,
+                Preconditioner::Jacobi => backend::Preconditioner::Jacobi,
+                Preconditioner::Neumann => backend::Preconditioner::Neumann { order: options.int(opt::ORDER) as usize },
+                Preconditioner::Ic0 => backend::Preconditioner::Incomplete { omega: 0.0 },
+                Preconditioner::Ric => backend::Preconditioner::Incomplete { omega: options.real(opt::RIC_OMEGA) },
+                Preconditioner::Amg => backend::Preconditioner::Aggregation {
+                    passes: self.passes,
+                    single: self.precision() == Precision::F32,
+                    zero_row_sum: zero_row_sum(options),
+                },
+                _ => backend::Preconditioner::Multigrid {
+                    vertex: self.coarsening == Coarsening::Vertex,
+                    sweeps: match options.int(opt::SWEEPS) {
+                        0 => 2,
+                        asked => asked as usize,
+                    },
+                    single: self.precision() == Precision::F32,
+                    coarsest: if options.is(opt::COARSENING, Coarsening::Auto) { SEEING } else { PUBLISHED },
+                },
+            },
+            coarse_solver: match self.coarse_solver(vectors) {
+                CoarseSolver::Cholesky => Solver::Cholesky,
+                CoarseSolver::Cg => Solver::Cg,
+                _ => Solver::Inverse,
+            },
+            coarse_tolerance: options.real(opt::COARSE_TOL),
+            fused: options.is(opt::FUSION, Fusion::On) && self.machine.backend != Backend::Reference,
+        }
+    }
+
+    fn coarse_solver(&self, vectors: usize) -> CoarseSolver {
+        let inverted = if self.machine.is_device() { INVERTED_ON_DEVICE } else { INVERTED };
+        match self.options.choice(opt::COARSE_SOLVER) {
+            CoarseSolver::Auto if vectors <= inverted => CoarseSolver::Inverse,
+            CoarseSolver::Auto => CoarseSolver::Cholesky,
+            asked => asked,
+        }
+    }
+
+    fn precision(&self) -> Precision {
+        match self.options.choice(opt::PRECISION) {
+            Precision::F64 => Precision::F64,
+            _ if [Preconditioner::Multigrid, Preconditioner::Amg].contains(&self.preconditioner) => Precision::F32,
+            _ => Precision::F64,
+        }
+    }
+
+    /// Returns the results that the selection determines.
+    pub fn told(&self, vectors: usize) -> Done {
+        let deflates = vectors > 0;
+        Done {
+            preconditioner: self.preconditioner,
+            deflation: if deflates { self.deflation } else { Deflation::None },
+            coarsening: self.coarsening,
+            coarse_solver: if deflates { self.coarse_solver(vectors) } else { CoarseSolver::Auto },
+            reason: match self.reason {
+                // There are no deflation vectors, for example because the labels cover no cell.
+                AutoReason::Labels | AutoReason::Contrast | AutoReason::Thin if !deflates => AutoReason::Plain,
+                reason => reason,
+            },
+            precision: self.precision(),
+            ..Done::default()
+        }
+    }
+}
+
+/// Converts the solver to its option value.
+pub fn coarse_solver_of(solver: Solver) -> CoarseSolver {
+    match solver {
+        Solver::Inverse => CoarseSolver::Inverse,
+        Solver::Cholesky => CoarseSolver::Cholesky,
+        Solver::Cg => CoarseSolver::Cg,
+    }
+}
+
+/// Checks that no direction has more boxes than cells. The check does not depend on `deflation`, since `auto` may
+/// select boxes.
+fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
+    let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
+    for (((name, extent), key), n) in names.into_iter().zip(BOXES_ASKED).zip(cells.size()) {
+        let asked = options.int(key);
+        if asked > n as i64 {
+            return Err(Error::range(name, asked, format!("be from 1 to {extent} = {n}: each box needs a cell")));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the number of pairing passes: three (aggregates of eight cells), or two (of four) in a plane or with flat
+/// cells.
+fn passes(cells: Cells, survey: &Survey) -> usize {
+    let coarsened = |d: &usize| cells.size()[*d] > 1 && survey.coarsened[*d];
+    if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
+}
+
+/// Returns whether `auto` may select aggregates instead of multigrid. The options must not request another deflation or
+/// a property of multigrid. The caller must not provide labels, and the backend must support aggregates.
+fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
+    let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
+    let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto) || options.int(opt::SWEEPS) != 0;
+    left && !labelled && !of_multigrid && machine.backend != Backend::Reference
+}
+
+/// Returns whether aggregates converge faster than multigrid. Bubbles must be hidden from the coarse grids. In
+/// addition, there must be too many groups for deflation at high contrast, or the cells must be flat. On flat cells,
+/// coarse grids connect the liquid around hidden bubbles even with deflation.
+fn is_crowded(cells: Cells, survey: &Survey) -> bool {
+    let left_alone = survey.strong > MANY && survey.contrast <= FAR_APART;
+    survey.hidden >= MANY_HIDDEN && (left_alone || is_flat(cells, survey.coarsened))
+}
+
+fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coarsening, AutoReason) {
+    match options.choice(opt::COARSENING) {
+        Coarsening::Auto => {
+            if is_flat(cells, survey.coarsened) {
+                (Coarsening::Cell, AutoReason::Anisotropic)
+            } else {
+                (Coarsening::Vertex, AutoReason::Plain)
+            }
+        }
+        asked => (asked, AutoReason::Asked),
+    }
+}
+
+/// Selects deflation with multigrid, and returns the reason: labels, or groups of strong couplings that need a vector
+/// each.
+fn beside_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
+    if labelled {
+        return (Deflation::Levelset, AutoReason::Labels);
+    }
+    if !(2..=MANY).contains(&survey.strong) {
+        return (Deflation::None, AutoReason::Plain);
+    }
+    if survey.contrast <= FAR_APART {
+        return (Deflation::Levelset, AutoReason::Contrast);
+    }
+    if survey.thinnest < THIN {
+        return (Deflation::Levelset, AutoReason::Thin);
+    }
+    let deflation = if coarsening == Coarsening::Cell { Deflation::Levelset } else { Deflation::None };
+    (deflation, AutoReason::Plain)
+}
+
+/// Selects deflation with the other preconditioners, and returns the reason: boxes, which the phases divide if there
+/// are two.
+fn beside_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
+    if labelled {
+        return (Deflation::LevelsetSubdomain, AutoReason::Labels);
+    }
+    if survey.strong > 0 {
+        return (Deflation::LevelsetSubdomain, AutoReason::Contrast);
+    }
+    (Deflation::Subdomain, AutoReason::Plain)
+}
+
+/// Returns the first specific reason. Without one, returns `Asked` if the options determine everything, else `Plain`.
+fn first_reason(reasons: [AutoReason; 3]) -> AutoReason {
+    let tells = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
+    let left = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
+    reasons.into_iter().find(tells).unwrap_or(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dpcg::survey::Found;
+    use crate::stencil::cells::SevenPoints;
+
+    const CUBE: Cells = Cells { nx: 24, ny: 24, nz: 24 };
+
+    /// Returns the survey of a cube of water with `strong` bubbles of at least `thinnest` cells across, and a contrast.
+    fn bubbly(strong: usize, thinnest: usize, contrast: f64) -> Survey {
+        Survey { coarsened: [true; 3], contrast, components: 1, strong, thinnest, ..Survey::default() }
+    }
+
+    /// Returns the results for the options in `text`, with nine deflation vectors.
+    fn told(text: &str, cells: Cells, survey: &Survey, labelled: bool) -> Done {
+        let mut options = Options::new(crate::options::Family::Dpcg);
+        options.set_text(text).unwrap();
+        let machine = machine(&options, cells, 1, 0);
+        Plan::new(cells, &options, machine, survey, labelled).unwrap().told(9)
+    }
+
+    #[track_caller]
+    fn check(done: Done, coarsening: Coarsening, deflation: Deflation, reason: AutoReason) {
+        assert_eq!(done.preconditioner, Preconditioner::Multigrid);
+        assert_eq!((done.coarsening, done.deflation, done.reason), (coarsening, deflation, reason));
+    }
+
+    /// Rule 2: with multigrid, deflation depends on the number of groups, the contrast and the thinnest group.
+    #[test]
+    fn groups_that_are_worth_vectors() {
+        use AutoReason::{Contrast, Plain, Thin};
+        use Deflation::{Levelset, None};
+        for (strong, thinnest, contrast, deflation, reason) in [
+            (0, 0, 1.0, None, Plain),
+            (9, 4, 1e-3, None, Plain),
+            (9, 4, 1.01e-4, None, Plain),
+            (9, 4, 1e-4, Levelset, Contrast),
+            (9, 3, 1e-3, Levelset, Thin),
+            (9, 3, 1e-6, Levelset, Contrast),
+            (1, 1, 1e-6, None, Plain),
+            (2, 9, 1e-6, Levelset, Contrast),
+            (2, 1, 1e-3, Levelset, Thin),
+            (1000, 9, 1e-6, Levelset, Contrast),
+            (1000, 3, 1e-3, Levelset, Thin),
+            (1001, 3, 1e-3, None, Plain),
+        ] {
+            let survey = bubbly(strong, thinnest, contrast);
+            check(told("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
+            // `cell` needs deflation vectors for groups of any size.
+            let deflation = if (2..=1000).contains(&strong) { Levelset } else { None };
+            check(told("coarsening=cell", CUBE, &survey, false), Coarsening::Cell, deflation, reason);
+        }
+    }
+
+    /// Rule 1: `cell` if a direction of more than one cell is not coarsened. This reason takes precedence.
+    #[test]
+    fn flat_cells() {
+        let flat = Survey { coarsened: [false, true, true], ..bubbly(9, 3, 1e-6) };
+        check(told("", CUBE, &flat, false), Coarsening::Cell, Deflation::Levelset, AutoReason::Anisotropic);
+        check(told("", CUBE, &flat, true), Coarsening::Cell, Deflation::Levelset, AutoReason::Anisotropic);
+        check(told("deflation=none", CUBE, &flat, false), Coarsening::Cell, Deflation::None, AutoReason::Anisotropic);
+        check(
+            told("coarsening=vertex", CUBE, &flat, false),
+            Coarsening::Vertex,
+            Deflation::Levelset,
+            AutoReason::Contrast,
+        );
+        let one = Survey { strong: 1, ..flat.clone() };
+        check(told("", CUBE, &one, false), Coarsening::Cell, Deflation::None, AutoReason::Anisotropic);
+        let plane = Cells { nx: 1, ..CUBE };
+        check(told("", plane, &one, false), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
+    }
+
+    /// Aggregates are selected if there are too many groups for deflation, or if flat cells hide many groups. They are
+    /// not selected with an option of multigrid, or with a backend without aggregates.
+    #[test]
+    fn crowds() {
+        let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
+            let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, contrast) };
+            let done = told(text, CUBE, &survey, labelled);
+            assert_eq!(done.preconditioner == Preconditioner::Amg, done.reason == AutoReason::Crowded, "{text}");
+            assert!(done.preconditioner != Preconditioner::Amg || done.deflation == Deflation::None, "{text}");
+            done.preconditioner == Preconditioner::Amg
+        };
+        for text in ["", "deflation=none", "backend=cpu precision=f64"] {
+            assert!(of(text, (1001, 12), 1e-4, false, false), "{text}");
+            assert!(of(text, (30, 12), 1e-2, true, false), "{text}");
+            assert!(!of(text, (1000, 12), 1e-6, false, false), "{text}");
+            assert!(!of(text, (1001, 11), 1e-6, true, false), "{text}");
+            assert!(!of(text, (1001, 12), 1.01e-4, false, false), "{text}");
+            assert!(!of(text, (1001, 12), 1e-6, true, true), "{text} with labels");
+        }
+        for text in ["backend=reference", "coarsening=vertex", "coarsening=cell", "deflation=levelset"] {
+            assert!(!of(text, (1001, 500), 1e-6, true, false), "{text}");
+        }
+    }
+
+    /// Labels are deflated for any matrix.
+    #[test]
+    fn labels() {
+        for survey in [bubbly(0, 0, 1.0), bubbly(9, 3, 1e-6), bubbly(1001, 1, 1e-6)] {
+            check(told("", CUBE, &survey, true), Coarsening::Vertex, Deflation::Levelset, AutoReason::Labels);
+            let done = told("preconditioner=neumann", CUBE, &survey, true);
+            assert_eq!((done.deflation, done.reason), (Deflation::LevelsetSubdomain, AutoReason::Labels));
+        }
+        // All labels are -1.
+        let options = Options::new(crate::options::Family::Dpcg);
+        let plan = Plan::new(CUBE, &options, machine(&options, CUBE, 1, 0), &bubbly(9, 4, 1e-3), true).unwrap();
+        check(plan.told(0), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
+    }
+
+    /// The solver for E depends on the number of deflation vectors and on the backend.
+    #[test]
+    fn solvers_of_e() {
+        use CoarseSolver::{Cholesky, Inverse};
+        for (backend, most) in [("cpu", 1024), ("cuda", 4096)] {
+            let mut options = Options::new(crate::options::Family::Dpcg);
+            options.set_text(&format!("backend={backend}")).unwrap();
+            let plan = Plan::new(CUBE, &options, machine(&options, CUBE, 1, 1), &bubbly(9, 4, 1e-3), false).unwrap();
+            assert_eq!([most, most + 1].map(|vectors| plan.told(vectors).coarse_solver), [Inverse, Cholesky]);
+        }
+    }
+
+    /// Without multigrid, the phases in the matrix divide the boxes.
+    #[test]
+    fn other_preconditioners() {
+        for name in ["none", "jacobi", "neumann", "ic0", "ric"] {
+            for (survey, deflation, reason) in [
+                (bubbly(0, 0, 1.0), Deflation::Subdomain, AutoReason::Plain),
+                (bubbly(1, 9, 1e-3), Deflation::LevelsetSubdomain, AutoReason::Contrast),
+                (bubbly(1001, 1, 1e-3), Deflation::LevelsetSubdomain, AutoReason::Contrast),
+            ] {
+                let done = told(&format!("preconditioner={name}"), CUBE, &survey, false);
+                assert_eq!((done.coarsening, done.deflation, done.reason), (Coarsening::Auto, deflation, reason));
+            }
+        }
+    }
+
+    /// `asked` is reported only if the options set preconditioner, coarsening and deflation.
+    #[test]
+    fn what_is_asked_for() {
+        let survey = bubbly(9, 9, 1e-3);
+        for (text, reason) in [
+            ("preconditioner=jacobi deflation=subdomain", AutoReason::Asked),
+            ("preconditioner=jacobi coarsening=auto deflation=none", AutoReason::Asked),
+            ("preconditioner=multigrid coarsening=cell deflation=none", AutoReason::Asked),
+            ("coarsening=cell deflation=levelset", AutoReason::Plain),
+            ("preconditioner=multigrid deflation=levelset", AutoReason::Plain),
+            ("preconditioner=multigrid coarsening=vertex", AutoReason::Plain),
+        ] {
+            for labelled in [false, true] {
+                let labels = labelled && !text.contains("deflation");
+                let reason = if labels { AutoReason::Labels } else { reason };
+                assert_eq!(told(text, CUBE, &survey, labelled).reason, reason, "{text}");
+            }
+        }
+    }
+
+    /// Returns the survey of a matrix with a conductance per cell (harmonic mean on faces), and a face factor per
+    /// direction.
+    fn survey([nx, ny, nz]: [usize; 3], faces: [f64; 3], conductance: impl Fn([usize; 3]) -> f64) -> (Cells, Survey) {
+        let cells = Cells { nx, ny, nz };
+        let mut center = vec![0.0; cells.count()];
+        let mut forward = [(); 3].map(|()| vec![0.0; cells.count()]);
+        for c in 0..cells.count() {
+            let at = cells.place(c);
+            for d in (0..3).filter(|&d| at[d] + 1 < cells.size()[d]) {
+                let mut beside = at;
+                beside[d] += 1;
+                let [a, b] = [at, beside].map(&conductance);
+                let face = faces[d] * 2.0 * a * b / (a + b);
+                forward[d][c] = -face;
+                center[c] += face;
+                center[c + cells.steps()[d]] += face;
+            }
+        }
+        let a = SevenPoints { cells, center: &center, forward: forward.each_ref().map(|f| &f[..]) };
+        (cells, Found::of(&a, ZERO_ROW_SUM).unwrap().1)
+    }
+
+    /// The same rules for matrices: `blocks` blocks of air of `side` cells in cubes of water.
+    #[test]
+    fn rules_by_matrices() {
+        let of = |side: usize, blocks: usize, contrast: f64, faces: [f64; 3]| {
+            let (cells, survey) = survey([12 * blocks, 16, 14], faces, |[i, j, k]| {
+                let air = i % 12 >= 3 && i % 12 < 3 + side && (2..10).contains(&j) && (4..11).contains(&k);
+                if air { 1.0 / contrast } else { 1.0 }
+            });
+            assert_eq!(survey.strong, if contrast < 1.0 { blocks } else { 0 });
+            let done = told("", cells, &survey, false);
+            (done.coarsening, done.deflation, done.reason)
+        };
+        use Coarsening::{Cell, Vertex};
+        let cubes = [1.0; 3];
+        assert_eq!(of(4, 2, 1.0, cubes), (Vertex, Deflation::None, AutoReason::Plain));
+        assert_eq!(of(4, 2, 1e-3, cubes), (Vertex, Deflation::None, AutoReason::Plain));
+        assert_eq!(of(3, 2, 1e-3, cubes), (Vertex, Deflation::Levelset, AutoReason::Thin));
+        assert_eq!(of(4, 2, 1e-5, cubes), (Vertex, Deflation::Levelset, AutoReason::Contrast));
+        assert_eq!(of(3, 1, 1e-5, cubes), (Vertex, Deflation::None, AutoReason::Plain));
+        // The contrast is computed per direction, so anisotropic faces do not increase it.
+        assert_eq!(of(4, 2, 1e-3, [1.0, 1.0, 16.0]), (Cell, Deflation::Levelset, AutoReason::Anisotropic));
+        assert_eq!(of(4, 2, 1e-3, [0.5, 1.0, 1.0]), (Vertex, Deflation::None, AutoReason::Plain));
+    }
+}

@@ -1,0 +1,130 @@
+//! Properties of a matrix on a box of cells before its factorization, and the coarse matrix E of its deflation regions.
+//! A thread team computes them for the CPU, and for a device if the host does this work. Each thread processes its own
+//! rows or blocks of rows. Results that combine all rows are identical for any number of threads.
+
+use crate::base::team::{Me, Team, share};
+use crate::deflation::regions::Regions;
+use crate::deflation::{BLOCKS, CoarseMatrix, Entry, Solver, assemble_block};
+use crate::dpcg::survey::{Found, Survey, SurveyedRows};
+use crate::error::{Result, extend, push, reserve};
+use crate::stencil::cell_components::CellComponents;
+use crate::stencil::cell_inspection::InspectedRows;
+use crate::stencil::cells::{CellView, Kept, SevenPoints};
+use crate::stencil::joined::Joins;
+use std::sync::{Mutex, PoisonError};
+
+/// Name of the parts in error messages.
+const PARTS: &str = "parts of a thread team";
+
+/// Calls `make` on each thread; returns the results in the order of the threads.
+pub fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let mut made: Vec<Mutex<Result<T>>> = Vec::new();
+    reserve(&mut made, team.members(), PARTS)?;
+    made.resize_with(team.members(), || Mutex::new(Ok(T::default())));
+    let work = |me: Me| *made[me.index].lock().unwrap_or_else(PoisonError::into_inner) = make(me);
+    team.run(work, work)?;
+    let mut all = Vec::new();
+    reserve(&mut all, made.len(), PARTS)?;
+    for part in made {
+        all.push(part.into_inner().unwrap_or_else(PoisonError::into_inner)?);
+    }
+    Ok(all)
+}
+
+/// Copies a matrix and inspects it. Returns the largest center.
+pub fn load(team: &mut Team, kept: &mut Kept, a: &CellView, finite: bool) -> Result<f64> {
+    let (rows, members) = (a.cells.rows(), team.members());
+    let mut parts = Vec::new();
+    let mut rest = kept.rows_mut(a.cells)?;
+    for member in 0..members {
+        let (own, others) = rest.split_at(share(rows, member, members).end);
+        push(&mut parts, Mutex::new(own), PARTS)?;
+        rest = others;
+    }
+    let seen = by_members(team, |me| {
+        let mut kept = parts[me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(InspectedRows::of(a, finite, me.share(rows), |row| kept.copy_row(a, row)))
+    })?;
+    InspectedRows::center_max(a, seen)
+}
+
+/// Determines the components of a matrix and the properties on which automatic choices depend.
+pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(Found, Survey)> {
+    let rows = a.cells.rows();
+    let parts = by_members(team, |me| SurveyedRows::of(a, zero_row_sum, me.share(rows)))?;
+    let limits = SurveyedRows::limits(&parts);
+    let strong = by_members(team, |me| Joins::of_rows(a, limits, me.share(rows)))?;
+    Found::of_parts(a.cells, &parts, &strong)
+}
+
+/// Assembles the coarse matrix E = Z^T A Z of the regions, and factorizes or inverts it.
+pub fn coarse_matrix(
+    team: &mut Team,
+    a: &SevenPoints,
+    components: &CellComponents,
+    regions: &Regions,
+    solver: Solver,
+    tolerance: f64,
+) -> Result<CoarseMatrix> {
+    let parts = by_members(team, |me| {
+        let mut entries = Vec::new();
+        for block in me.share(BLOCKS) {
+            assemble_block(a, components, regions, block, &mut entries)?;
+        }
+        Ok(entries)
+    })?;
+    let mut entries: Vec<Entry> = Vec::new();
+    for part in parts {
+        extend(&mut entries, part, PARTS)?;
+    }
+    let mut coarse = CoarseMatrix::factorize(&mut entries, regions, solver, tolerance)?;
+    if solver == Solver::Inverse {
+        let columns = by_members(team, |me| coarse.columns(me.index, me.members))?;
+        coarse.invert(columns.iter().map(Vec::as_slice))?;
+    }
+    Ok(coarse)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deflation::regions::{Choice, Kind};
+    use crate::stencil::cells::Cells;
+    use crate::stencil::components::ZERO_ROW_SUM;
+    use crate::stencil::joined::Joined;
+    use rrbsolver_problems::two_phase::TwoPhase;
+
+    #[test]
+    fn teams_of_any_size_find_the_same() {
+        let zeros = |c: Vec<f64>| -> Vec<f64> { c.into_iter().map(|v| if v.is_nan() { 0.0 } else { v }).collect() };
+        for (name, size) in [("9", [20, 21, 22]), ("surf;obs=box", [70, 9, 10]), ("9;dir=top", [12, 1, 30])] {
+            let problem = TwoPhase::new(name, size, 1e-3);
+            let forward = problem.forward.map(zeros);
+            let [nx, ny, nz] = size;
+            let [x, y, z] = &forward;
+            let cells = Cells { nx, ny, nz };
+            let a = SevenPoints { cells, center: &problem.center, forward: [x, y, z] };
+            let runs = |joined: &Joined| -> Vec<_> { (0..cells.rows()).flat_map(|row| joined.runs(row)).collect() };
+            let (Found { components, strong, .. }, alone) = Found::of(&a, ZERO_ROW_SUM).unwrap();
+            for members in [1, 2, 3, 7] {
+                let team = &mut Team::new(members).unwrap();
+                let (found, numbers) = survey(team, &a, ZERO_ROW_SUM).unwrap();
+                assert_eq!(runs(&found.components.joined), runs(&components.joined), "{name}");
+                assert_eq!(runs(&found.strong.joined), runs(&strong.joined), "{name}");
+                assert_eq!(found.components.singular, components.singular);
+                // Bitwise identical.
+                assert_eq!(numbers, alone, "{name}, {members} members");
+                let boxes = size.map(|n| n.min(4));
+                for keep_all in [false, true] {
+                    let choice =
+                        Choice { kind: Kind::LevelSetSubdomain, boxes, labels: None, dilation: false, keep_all };
+                    let regions = Regions::find(&a, &components, &strong, &choice).unwrap();
+                    let alone = CoarseMatrix::new(&a, &components, &regions, Solver::Inverse, 0.0).unwrap();
+                    let shared = coarse_matrix(team, &a, &components, &regions, Solver::Inverse, 0.0).unwrap();
+                    // Bitwise identical.
+                    assert_eq!(shared.inverse(), alone.inverse(), "{name}, {members} members");
+                }
+            }
+        }
+    }
+}

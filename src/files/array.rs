@@ -1,0 +1,34 @@
+//! Matrices of files that list the values of all positions.
+
+use crate::base::csr::{Csr, ROW_POINTERS};
+use crate::base::index::Index;
+use crate::base::memory::check_there;
+use crate::error::{Result, reserve};
+use crate::sparse::assemble::Assembled;
+
+/// Allocation named in error messages.
+pub const ARRAY: &str = "an array of a file";
+
+/// Builds the matrix with the `count` positions for which `has` is true; zeros are stored.
+pub fn of_array<I: Index>(
+    rows: usize,
+    cols: usize,
+    count: usize,
+    has: impl Fn(usize, usize) -> bool,
+    value: impl Fn(usize, usize) -> f64,
+) -> Result<Assembled<I>> {
+    let mut csr = Csr { cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
+    check_there((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
+    reserve(&mut csr.ptr, rows + 1, ROW_POINTERS)?;
+    reserve(&mut csr.col, count, ARRAY)?;
+    reserve(&mut csr.val, count, ARRAY)?;
+    csr.ptr.push(0);
+    for i in 0..rows {
+        for j in (0..cols).filter(|&j| has(i, j)) {
+            csr.col.push(I::of(j));
+            csr.val.push(value(i, j));
+        }
+        csr.ptr.push(csr.col.len());
+    }
+    Ok(Assembled::of_csr(csr))
+}

@@ -1,0 +1,37 @@
+//! Errors about a file. If memory for an error message cannot be allocated, the error is about memory instead.
+
+use crate::base::file::Reason;
+use crate::error::{Error, MESSAGE, RRB_ERR_IO, RRB_ERR_PARSE, Refused, formatted};
+use std::fmt::Display;
+
+/// Returns a parse error about a line, counted from 1.
+pub fn at(line: usize, reason: impl Display) -> Error {
+    status_at(RRB_ERR_PARSE, line, reason)
+}
+
+/// Returns an error about a line, with another status.
+pub fn status_at(status: i32, line: usize, reason: impl Display) -> Error {
+    whole(status, format_args!("line {line}: {reason}"))
+}
+
+/// Returns an error about the whole file.
+pub fn whole(status: i32, reason: impl Display) -> Error {
+    formatted(reason, MESSAGE).map_or_else(|error| error, |message| Error::File { status, message })
+}
+
+/// Returns the error of a file that cannot be read.
+pub fn read_fault(error: std::io::Error) -> Error {
+    io_fault("read", error)
+}
+
+/// Returns the error of a file that cannot be read or written. If the system lacks memory, the error is about memory of
+/// unknown size.
+pub fn io_fault(what: &str, error: std::io::Error) -> Error {
+    if error.kind() == std::io::ErrorKind::OutOfMemory {
+        return Error::NoMemory(Refused { bytes: 0, what: "access to a file" });
+    }
+    whole(RRB_ERR_IO, format_args!("cannot be {what}: {}", Reason(&error)))
+}
+
+/// Error message for complex matrices.
+pub const COMPLEX: &str = "complex matrices are not offered; [Re -Im; Im Re] is real";

@@ -1,0 +1,186 @@
+//! The gzip format (RFC 1952) through the interface of zlib, whose streams report failed allocations.
+
+use crate::base::heap::boxed;
+use crate::error::{Error, Refused, Result};
+use libz_rs_sys::{
+    Z_BUF_ERROR, Z_DEFAULT_COMPRESSION, Z_DEFAULT_STRATEGY, Z_DEFLATED, Z_FINISH, Z_MEM_ERROR, Z_NO_FLUSH, Z_OK,
+    Z_STREAM_END, deflate, deflateEnd, deflateInit2_, inflate, inflateEnd, inflateInit2_, inflateReset, z_stream,
+    zlibVersion,
+};
+use std::ffi::CStr;
+
+/// The largest window, 2^15 bytes; adding 16 selects gzip instead of zlib.
+const WINDOW_BITS: i32 = 15 + 16;
+/// Memory for the compression state, from 1 to 9: zlib's default.
+const MEMORY_LEVEL: i32 = 8;
+/// zlib does not report the size of the failed allocation, so the size is 0.
+const STATE: Refused = Refused { bytes: 0, what: "the state of a gz file" };
+const STREAM: &str = "a gz stream";
+
+/// Progress of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Number of input bytes consumed.
+    pub used: usize,
+    /// Number of output bytes written.
+    pub made: usize,
+    /// Whether the stream has ended.
+    pub ended: bool,
+}
+
+/// Decompressor of a file with one or several gzip members.
+pub struct Unpacker {
+    /// On the heap, since zlib requires a constant address.
+    stream: Box<z_stream>,
+}
+
+impl Unpacker {
+    /// Creates a decompressor at the start of a member.
+    pub fn new() -> Result<Self> {
+        let mut stream = boxed(z_stream::default(), STREAM)?;
+        // SAFETY: a stream with default allocators, the version of this library, and the size of its structure.
+        let code = unsafe { inflateInit2_(&raw mut *stream, WINDOW_BITS, zlibVersion(), size_of::<z_stream>() as i32) };
+        made(code)?;
+        Ok(Self { stream })
+    }
+
+    /// Decompresses as much of `input` as fits into `output`, or returns what is wrong with the data.
+    pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> std::result::Result<Step, &'static str> {
+        let (step, code) = run(&mut self.stream, input, output, |stream| {
+            // SAFETY: initialized by `new`; `run` has set input and output.
+            unsafe { inflate(stream, Z_NO_FLUSH) }
+        });
+        match code {
+            Z_OK | Z_BUF_ERROR | Z_STREAM_END => Ok(step),
+            _ if self.stream.msg.is_null() => Err("not the gzip format"),
+            // SAFETY: a static NUL-terminated text of the library.
+            _ => Err(unsafe { CStr::from_ptr(self.stream.msg) }.to_str().unwrap_or_default()),
+        }
+    }
+
+    /// Prepares for the next member.
+    pub fn restart(&mut self) {
+        // SAFETY: initialized by `new`. The call fails only for uninitialized streams.
+        unsafe { inflateReset(&raw mut *self.stream) };
+    }
+}
+
+impl Drop for Unpacker {
+    fn drop(&mut self) {
+        // SAFETY: initialized by `new`, and ended once.
+        unsafe { inflateEnd(&raw mut *self.stream) };
+    }
+}
+
+/// Compressor of a file, as one gzip member.
+pub struct Packer {
+    /// On the heap, since zlib requires a constant address.
+    stream: Box<z_stream>,
+}
+
+impl Packer {
+    /// Creates a compressor with zlib's default level, 6.
+    pub fn new() -> Result<Self> {
+        let mut stream = boxed(z_stream::default(), STREAM)?;
+        // SAFETY: a stream with default allocators, the version of this library, and the size of its structure.
+        let code = unsafe {
+            deflateInit2_(
+                &raw mut *stream,
+                Z_DEFAULT_COMPRESSION,
+                Z_DEFLATED,
+                WINDOW_BITS,
+                MEMORY_LEVEL,
+                Z_DEFAULT_STRATEGY,
+                zlibVersion(),
+                size_of::<z_stream>() as i32,
+            )
+        };
+        made(code)?;
+        Ok(Self { stream })
+    }
+
+    /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
+    pub fn step(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Step {
+        let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
+        // A call without input or output room makes no progress, which is no error here. All other errors would be
+        // wrong calls.
+        run(&mut self.stream, input, output, |stream| {
+            // SAFETY: initialized by `new`; `run` has set input and output.
+            unsafe { deflate(stream, flush) }
+        })
+        .0
+    }
+}
+
+impl Drop for Packer {
+    fn drop(&mut self) {
+        // SAFETY: initialized by `new`, and ended once.
+        unsafe { deflateEnd(&raw mut *self.stream) };
+    }
+}
+
+fn made(code: i32) -> Result<()> {
+    match code {
+        Z_OK => Ok(()),
+        Z_MEM_ERROR => Err(Error::NoMemory(STATE)),
+        code => Err(Error::Internal(format!("zlib returns {code} for a new stream"))),
+    }
+}
+
+/// Runs `call` with this input and output. Returns the progress and the return code.
+fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce(*mut z_stream) -> i32) -> (Step, i32) {
+    let fitting = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
+    let (before, room) = (fitting(input.len()), fitting(output.len()));
+    (stream.next_in, stream.avail_in) = (input.as_ptr().cast_mut(), before);
+    (stream.next_out, stream.avail_out) = (output.as_mut_ptr(), room);
+    let code = call(stream);
+    let (used, made) = ((before - stream.avail_in) as usize, (room - stream.avail_out) as usize);
+    // The borrows of input and output end with this call.
+    (stream.next_in, stream.avail_in) = (std::ptr::null_mut(), 0);
+    (stream.next_out, stream.avail_out) = (std::ptr::null_mut(), 0);
+    (Step { used, made, ended: code == Z_STREAM_END }, code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packed(text: &[u8], room: usize) -> Vec<u8> {
+        let (mut packer, mut packed) = (Packer::new().unwrap(), Vec::new());
+        let (mut rest, mut output) = (text, vec![0; room]);
+        loop {
+            let piece = rest.len().min(1000);
+            let step = packer.step(&rest[..piece], &mut output, piece == rest.len());
+            packed.extend(&output[..step.made]);
+            rest = &rest[step.used..];
+            if step.ended {
+                return packed;
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        let text: Vec<u8> = (0..100_000u32).flat_map(|k| (k * k % 977).to_string().into_bytes()).collect();
+        for (room, at_once) in [(1 << 16, 1 << 16), (1, 7), (3000, 1)] {
+            let packed = packed(&text, room);
+            let (mut unpacker, mut back, mut output) = (Unpacker::new().unwrap(), Vec::new(), vec![0; room]);
+            // Twice, as two members of one file.
+            for _ in 0..2 {
+                let mut rest = &packed[..];
+                loop {
+                    let step = unpacker.step(&rest[..at_once.min(rest.len())], &mut output).unwrap();
+                    back.extend_from_slice(&output[..step.made]);
+                    rest = &rest[step.used..];
+                    if step.ended {
+                        break;
+                    }
+                }
+                assert!(rest.is_empty());
+                unpacker.restart();
+            }
+            assert!(back == [&text[..], &text].concat(), "{room} {at_once}");
+        }
+        assert_eq!(Unpacker::new().unwrap().step(b"no gz", &mut [0; 9]), Err("incorrect header check"));
+    }
+}

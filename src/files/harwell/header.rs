@@ -1,0 +1,128 @@
+//! The header cards (Duff, Grimes, Lewis, ACM Trans. Math. Softw. 15 (1989) 1-14).
+//!
+//! - Card 1: title and key.
+//! - Card 2: numbers of cards: total, pointers, rows, values and, in Harwell-Boeing, right-hand sides.
+//! - Card 3: type, rows, columns, entries.
+//! - Card 4: formats of pointers, rows, values, right-hand sides.
+//! - Card 5, if there are right-hand sides: their type, their number, and the number of entries of sparse right-hand
+//!   sides.
+
+use crate::error::{RRB_ERR_UNSUPPORTED, Result};
+use crate::files::fault::{COMPLEX, at, status_at};
+use crate::files::lines::{Lines, shown};
+use crate::files::mirror::Symmetry;
+use crate::files::number::Counts;
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// Contents of the header cards.
+pub struct Header<'a> {
+    /// Numbers of cards of pointers, rows, values and right-hand sides, if the header announces them.
+    pub cards: Option<[usize; 4]>,
+    /// Number of the card with rows, columns and entries; the next card has the formats.
+    pub size_card: usize,
+    pub values: bool,
+    pub symmetry: Symmetry,
+    pub rows: usize,
+    pub cols: usize,
+    pub entries: usize,
+    /// Formats of pointers, rows, values and right-hand sides.
+    pub formats: [&'a [u8]; 4],
+    /// Type, number, and number of entries of the right-hand sides.
+    pub rhs: Option<([u8; 3], usize, usize)>,
+}
+
+impl<'a> Header<'a> {
+    pub fn read(lines: &mut Lines<'a>) -> Result<Self> {
+        let mut card = |what: &str| {
+            let number = lines.number + 1;
+            lines.next().ok_or_else(|| at(number, format_args!("the file ends before the card of {what}")))
+        };
+        card("title and key")?;
+        let second = Counts::of(card("counts")?).unwrap_or_default();
+        let third = card("the type")?;
+        let formats = card("the formats")?;
+        let count = |k: usize| second.all().get(k).copied().unwrap_or(0);
+        let cards = [1, 2, 3, 4].map(count);
+        let (values, symmetry) = kind(third)?;
+        let numbers = third.get(3..).and_then(Counts::of).unwrap_or_default();
+        let Some([rows, cols, entries]) = numbers.all().first_chunk::<3>().copied() else {
+            return Err(at(3, "must have rows, columns and entries after the type"));
+        };
+        if symmetry != Symmetry::General && rows != cols {
+            return Err(at(3, format_args!("a symmetric matrix is square, got {rows} x {cols}")));
+        }
+        let formats = [0..16, 16..32, 32..52, 52..72].map(|range| columns(formats, range).trim_ascii());
+        let rhs = if cards[3] > 0 { Some(rhs(card("right-hand sides")?)?) } else { None };
+        Ok(Self { cards: Some(cards), size_card: 3, values, symmetry, rows, cols, entries, formats, rhs })
+    }
+
+    /// Checks the counts against the size of the matrix, and against the number of bytes that follow.
+    pub fn check(&self, left: usize) -> Result<()> {
+        let &Self { size_card, rows, cols, entries, .. } = self;
+        // The format does not allow duplicates.
+        if entries as u128 > rows as u128 * cols as u128 {
+            return Err(at(size_card, format_args!("{entries} entries are more than {rows} x {cols} places")));
+        }
+        // A pointer and a row index each take at least one character.
+        if entries > left || cols >= left.max(1) {
+            return Err(at(
+                size_card,
+                format_args!("{cols} columns and {entries} entries, for which the {left} bytes after them are too few"),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Returns a range of columns of a card, which may be shorter.
+pub fn columns(card: &[u8], range: std::ops::Range<usize>) -> &[u8] {
+    card.get(range.start..card.len().min(range.end)).unwrap_or_default()
+}
+
+/// Parses the type: whether there are values, and the symmetry.
+fn kind(card: &[u8]) -> Result<(bool, Symmetry)> {
+    let kind = card.get(..3).unwrap_or(card);
+    let refused = |reason: &dyn Display| Err(status_at(RRB_ERR_UNSUPPORTED, 3, reason));
+    let letters = kind.first_chunk().copied().unwrap_or_default().map(|c: u8| c.to_ascii_uppercase());
+    let [value, symmetry, form] = letters;
+    let name = OsStr::from_bytes(&letters).display();
+    let values = match value {
+        b'R' | b'I' => true,
+        b'P' => false,
+        b'C' => return refused(&COMPLEX),
+        b'Q' => return refused(&format_args!("values in a file of their own ({name}) are not offered")),
+        _ => return Err(at(3, format_args!("the type must be such as RUA or PSA, got {}", shown(kind)))),
+    };
+    let symmetry = match symmetry {
+        b'S' => Symmetry::Symmetric,
+        b'Z' => Symmetry::Skew,
+        b'U' | b'R' => Symmetry::General,
+        b'H' => return refused(&COMPLEX),
+        _ => return Err(at(3, format_args!("the type must be such as RUA or PSA, got {}", shown(kind)))),
+    };
+    match form {
+        b'A' => Ok((values, symmetry)),
+        b'E' => refused(&format_args!("elemental matrices ({name}) are not offered; assemble first")),
+        _ => Err(at(3, format_args!("the type must be such as RUA or PSA, got {}", shown(kind)))),
+    }
+}
+
+/// Parses the card of right-hand sides.
+fn rhs(card: &[u8]) -> Result<([u8; 3], usize, usize)> {
+    let mut kind = [b' '; 3];
+    kind.iter_mut().zip(card).for_each(|(to, c)| *to = c.to_ascii_uppercase());
+    let numbers = card.get(3..).and_then(Counts::of).unwrap_or_default();
+    let wrong = |reason: &dyn Display| Err(at(5, reason));
+    match (kind, numbers.all()) {
+        ([b'F' | b'M', b'G' | b' ', b'X' | b' '], [many, rest @ ..]) => {
+            Ok((kind, *many, rest.first().copied().unwrap_or(0)))
+        }
+        (_, []) => wrong(&"must say how many right-hand sides there are"),
+        _ => wrong(&format_args!(
+            "the type of right-hand sides must be F or M, then G and X or blanks, got {}",
+            shown(&kind)
+        )),
+    }
+}

@@ -1,0 +1,186 @@
+//! Matrix files: MatrixMarket, Harwell-Boeing and Rutherford-Boeing, uncompressed or in gzip.
+
+mod array;
+mod fault;
+mod fortran;
+mod gz;
+mod harwell;
+mod lines;
+mod loaded;
+mod market;
+mod mirror;
+mod number;
+mod output;
+mod short;
+mod unpack;
+pub mod write;
+
+use crate::base::file;
+use crate::base::file::Reason;
+use crate::base::workers::Workers;
+use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Result, reserve, zeroed};
+use crate::options::FileFormat;
+use crate::sparse::matrix::Matrix;
+pub use loaded::{Loaded, Vectors};
+
+use fault::{io_fault, whole};
+use output::Output;
+use std::borrow::Borrow;
+use std::ffi::{CStr, OsStr};
+use std::fmt::Display;
+use std::fs::{File, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use write::WriteError;
+
+/// Formats a path for an error message; of a path that is too long, only the end.
+fn shown(path: &CStr) -> impl Display {
+    let path = path.to_bytes();
+    OsStr::from_bytes(&path[path.len().saturating_sub(file::LONGEST_PATH)..]).display()
+}
+
+/// Adds the path to an error. If memory is exhausted, the error is returned unchanged.
+fn about(path: &CStr, mut error: Error) -> Error {
+    if let Error::NoMemory(_) = error {
+        return error;
+    }
+    // File formats count rows and entries from 1.
+    error.set_base(1);
+    whole(error.status(), format_args!("{}: {error}", shown(path)))
+}
+
+/// Reads a matrix and the vectors that the file contains.
+pub fn load(path: &CStr, workers: &mut Workers) -> Result<Loaded> {
+    let read = unpack::text(path).and_then(|text| parse(&text, workers));
+    read.map_err(|error| about(path, error))
+}
+
+/// Parses the text of a matrix file.
+pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
+    if text.starts_with(b"%%") {
+        return market::parse(text, workers);
+    }
+    harwell::parse(text, workers).unwrap_or_else(|| {
+        Err(whole(
+            RRB_ERR_PARSE,
+            "neither MatrixMarket, whose first line is such as '%%MatrixMarket matrix coordinate real general', nor \
+             Harwell- or Rutherford-Boeing, whose second line is 5 or 4 counts",
+        ))
+    })
+}
+
+/// Writes a matrix, compressed with gzip if the name ends with .gz. The file is replaced when the new one is complete;
+/// until then, and after an error, an existing file is unchanged.
+pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
+    let fault = |error: io::Error| about(path, io_fault("written", error));
+    // A pipe or a device cannot be replaced by another file.
+    if file::mode(path).is_ok_and(|mode| !file::is_ordinary(mode)) {
+        return into(matrix, file::open_to_write(path).map_err(fault)?, path, format);
+    }
+    let partial = Partial::begin(path)?;
+    into(matrix, partial.file()?, path, format)?;
+    partial.finish().map_err(fault)
+}
+
+/// An incomplete file next to the file that it will replace. Dropping it removes the file.
+struct Partial {
+    /// The NUL-terminated target name, followed by the NUL-terminated name of this file.
+    names: Vec<u8>,
+    /// Bytes of the target name, including NUL.
+    target: usize,
+    file: Option<File>,
+}
+
+/// Maximum number of names that are tried. A name may belong to a killed process or to another thread.
+const NAMES: usize = 100;
+/// Maximum number of bytes appended to a name, including NUL.
+const ENDING: usize = 64;
+
+impl Partial {
+    fn begin(path: &CStr) -> Result<Self> {
+        const NAME: &str = "the name of a file";
+        let mut buffer = zeroed(file::LONGEST_PATH, NAME)?;
+        // Symbolic links are followed, so that they persist. A name that cannot be resolved belongs to a new file.
+        let target = match file::resolved(path, &mut buffer) {
+            Ok(target) => target,
+            Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                return Err(about(path, io_fault("written", error)));
+            }
+            Err(_) => path,
+        };
+        let target = target.to_bytes();
+        let mut names = Vec::new();
+        reserve(&mut names, 2 * target.len() + 1 + ENDING, NAME)?;
+        let mut partial = Self { names, target: target.len() + 1, file: None };
+        let mut tried = 0;
+        loop {
+            partial.names.clear();
+            partial.names.extend_from_slice(target);
+            partial.names.push(0);
+            partial.names.extend_from_slice(target);
+            // The buffer has room for two numbers of 20 digits.
+            let _ = write!(partial.names, ".{}.{tried}.partial\0", std::process::id());
+            match file::create_new(partial.name()) {
+                Ok(file) => {
+                    partial.file = Some(file);
+                    return Ok(partial);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && tried + 1 < NAMES => tried += 1,
+                Err(error) if error.kind() == ErrorKind::OutOfMemory => {
+                    return Err(about(path, io_fault("written", error)));
+                }
+                Err(error) => {
+                    let (name, error) = (shown(partial.name()), Reason(&error));
+                    let reason = format_args!("cannot be written, since {name} cannot: {error}");
+                    return Err(about(path, whole(RRB_ERR_IO, reason)));
+                }
+            }
+        }
+    }
+
+    fn target(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.names).unwrap_or_default()
+    }
+
+    fn name(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.names[self.target..]).unwrap_or_default()
+    }
+
+    fn file(&self) -> Result<&File> {
+        self.file.as_ref().ok_or_else(|| Error::Internal("a file that is written has ended".to_owned()))
+    }
+
+    /// Replaces the target, and copies its permissions.
+    fn finish(mut self) -> io::Result<()> {
+        if let (Ok(mode), Some(file)) = (file::mode(self.target()), &self.file) {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
+        file::rename(self.name(), self.target())?;
+        self.file = None;
+        Ok(())
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if self.file.is_some() {
+            // A failed removal is ignored, since the original error is already reported.
+            let _ = file::remove(self.name());
+        }
+    }
+}
+
+fn into(matrix: &dyn Matrix, file: impl Borrow<File>, path: &CStr, format: FileFormat) -> Result<()> {
+    let (name, ending) = path.to_bytes().split_at(path.count_bytes().saturating_sub(3));
+    let packed = ending.eq_ignore_ascii_case(b".gz") && !matches!(name.last(), None | Some(b'/'));
+    let mut output = Output::new(file.borrow(), packed)?;
+    let written = write::write(matrix.any(), format, &mut output).and_then(|()| Ok(output.finish()?));
+    written.map_err(|error| match error {
+        WriteError::Io(error) => about(path, io_fault("written", error)),
+        WriteError::Library(error) => error,
+    })
+}
+
+#[cfg(test)]
+mod tests;

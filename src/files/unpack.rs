@@ -1,0 +1,142 @@
+//! Reads the text of a file, and decompresses it if it begins with the signature of gzip.
+
+use super::fault::{read_fault, whole};
+use super::gz::Unpacker;
+use crate::base::file::{is_ordinary, open};
+use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused, Result, zeroed};
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+
+/// Signature of gzip files (RFC 1952, section 2.3.1).
+const GZ: [u8; 2] = [0x1f, 0x8b];
+/// Bytes per read. Such buffers are on the heap, for callers with small stacks.
+pub const PIECE: usize = 1 << 16;
+const TEXT: &str = "the text of a file";
+
+/// Reads the text of a file, without a byte order mark.
+pub fn text(path: &CStr) -> Result<Vec<u8>> {
+    if path == c"-" {
+        return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));
+    }
+    let mut file = open(path).map_err(read_fault)?;
+    let status = file.metadata().map_err(read_fault)?;
+    if status.is_dir() {
+        return Err(whole(RRB_ERR_IO, "is a folder; give a file in it"));
+    }
+    // One byte more than the file size, so that the end of the file is detected without another allocation.
+    let expected = if is_ordinary(status.mode()) { usize::try_from(status.len()).unwrap_or(0) } else { 0 };
+    let (mut text, mut len) = (Vec::new(), 0);
+    let first = PIECE.min(expected).max(GZ.len());
+    while len < first {
+        room(&mut text, len, first + 1 - len)?;
+        match some(&mut file, &mut text[len..])? {
+            0 => break,
+            count => len += count,
+        }
+    }
+    if text[..len].starts_with(&GZ) {
+        text.truncate(len);
+        return check(unpacked(&mut file, text)?);
+    }
+    if len >= first && expected > len {
+        room(&mut text, len, expected + 1 - len)?;
+    }
+    loop {
+        room(&mut text, len, if len <= expected { 1 } else { PIECE })?;
+        match some(&mut file, &mut text[len..])? {
+            0 => break,
+            count => len += count,
+        }
+    }
+    text.truncate(len);
+    check(text)
+}
+
+/// Ensures room for `more` bytes after the first `len`.
+fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
+    let missing = more.saturating_sub(text.len() - len);
+    if missing > 0 {
+        // The vector at least doubles its capacity.
+        let bytes = text.len() as u128 + missing as u128;
+        text.try_reserve(missing).map_err(|_| Error::NoMemory(Refused { bytes, what: TEXT }))?;
+        text.resize(text.capacity(), 0);
+    }
+    Ok(())
+}
+
+/// Reads some bytes of a file; returns 0 at its end.
+fn some(file: &mut File, to: &mut [u8]) -> Result<usize> {
+    loop {
+        match file.read(to) {
+            Ok(count) => return Ok(count),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(read_fault(error)),
+        }
+    }
+}
+
+/// Decompresses a gzip file whose first bytes are `head`. A file may consist of several gzip members.
+fn unpacked(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
+    let mut unpacker = Unpacker::new()?;
+    let (mut packed, mut given) = (head, 0);
+    let mut available = packed.len();
+    let (mut text, mut len) = (Vec::new(), 0);
+    let mut within = true;
+    loop {
+        if given == available {
+            if packed.len() < PIECE {
+                packed = zeroed(PIECE, "packed bytes of a file")?;
+            }
+            (given, available) = (0, some(file, &mut packed)?);
+            if available == 0 {
+                break;
+            }
+        }
+        if !within {
+            unpacker.restart();
+        }
+        room(&mut text, len, PIECE)?;
+        let step = unpacker.step(&packed[given..available], &mut text[len..]).map_err(damaged)?;
+        if (step.used, step.made, step.ended) == (0, 0, false) {
+            return Err(damaged("no progress"));
+        }
+        (given, len) = (given + step.used, len + step.made);
+        within = !step.ended;
+    }
+    if within {
+        return Err(whole(RRB_ERR_PARSE, "the gz data end too early: the file is not whole, fetch it again"));
+    }
+    text.truncate(len);
+    Ok(text)
+}
+
+fn damaged(reason: &str) -> Error {
+    whole(RRB_ERR_PARSE, format_args!("the gz data are damaged: {reason}"))
+}
+
+/// Rejects files that contain anything else than text in ASCII or UTF-8.
+fn check(mut text: Vec<u8>) -> Result<Vec<u8>> {
+    const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+    let other = |reason: &str| Err(whole(RRB_ERR_PARSE, reason));
+    if text.starts_with(&UTF8_MARK) {
+        text.drain(..UTF8_MARK.len());
+    }
+    if text.starts_with(&[0xff, 0xfe]) || text.starts_with(&[0xfe, 0xff]) {
+        return other("the text is UTF-16; save it as UTF-8 or ASCII");
+    }
+    if text.get(257..262) == Some(b"ustar") {
+        return other("a tar archive; unpack it and give the file in it");
+    }
+    if text.starts_with(&[b'P', b'K', 3, 4]) {
+        return other("a zip archive; unpack it and give the file in it");
+    }
+    if text.is_empty() {
+        return other("the file is empty");
+    }
+    if text.contains(&b'\r') && !text.contains(&b'\n') {
+        return other("lines end with CR alone; convert them, as tr '\\r' '\\n' does");
+    }
+    Ok(text)
+}

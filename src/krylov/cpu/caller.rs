@@ -1,0 +1,86 @@
+//! The caller's arrays during a run.
+
+use crate::krylov::solve_steps::Arrays;
+use std::marker::PhantomData;
+
+/// An array of the caller that the threads of a run write. Each entry belongs to one thread.
+pub struct Output<'a> {
+    start: *mut f64,
+    len: usize,
+    borrow: PhantomData<&'a mut [f64]>,
+}
+
+// SAFETY: each entry is used by its owner thread only, which `slice` requires.
+unsafe impl Sync for Output<'_> {}
+
+impl<'a> Output<'a> {
+    pub fn new(array: &'a mut [f64]) -> Self {
+        Self { start: array.as_mut_ptr(), len: array.len(), borrow: PhantomData }
+    }
+
+    /// Returns the `len` entries from `start` on.
+    ///
+    /// # Safety
+    /// No other thread may use these entries while the slice is in use.
+    pub unsafe fn slice(&self, start: usize, len: usize) -> &'a mut [f64] {
+        assert!(start + len <= self.len);
+        // SAFETY: inside the array by the assertion above; the caller guarantees that no other thread uses these
+        // entries.
+        unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
+    }
+}
+
+/// The caller's arrays, shared by the threads of a run.
+pub struct Caller<'a> {
+    pub input_name: &'static str,
+    input: &'a [f64],
+    output: Output<'a>,
+    ld: usize,
+    plane: usize,
+    /// Number of rows of a plane.
+    ny: usize,
+    /// Global number of the first row of both arrays.
+    first: usize,
+}
+
+impl<'a> Caller<'a> {
+    /// Wraps the arrays. `ny`: number of rows of a plane, if there is more than one plane.
+    pub fn new(arrays: Arrays<'a>, ny: usize) -> Self {
+        let Arrays { input_name, input, ld, plane, output, first_row: first, .. } = arrays;
+        Self { input_name, input, output: Output::new(output), ld, plane, ny, first }
+    }
+
+    /// Returns the index of the first entry of a row.
+    fn start(&self, row: usize) -> usize {
+        let row = row - self.first;
+        row / self.ny * self.plane + row % self.ny * self.ld
+    }
+
+    /// Returns the first `len` entries of a row of the input.
+    pub fn input(&self, row: usize, len: usize) -> &'a [f64] {
+        self.input_at(self.start(row), len)
+    }
+
+    /// Returns the first `len` entries of a row of the output.
+    ///
+    /// # Safety
+    /// No other thread may use these entries while the slice is in use.
+    pub unsafe fn output(&self, row: usize, len: usize) -> &'a mut [f64] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.output_at(self.start(row), len) }
+    }
+
+    /// Returns the `len` entries of the input from `start` on.
+    pub fn input_at(&self, start: usize, len: usize) -> &'a [f64] {
+        &self.input[start..][..len]
+    }
+
+    /// Returns the `len` entries of the output from `start` on.
+    ///
+    /// # Safety
+    /// No other thread may use these entries while the slice is in use.
+    pub unsafe fn output_at(&self, start: usize, len: usize) -> &'a mut [f64] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.output.slice(start, len) }
+    }
+}

@@ -1,0 +1,486 @@
+//! Decisions of a solve: how PCG continues after each test (docs/theory/rrb.md, stopping test).
+//!
+//! The functions depend only on the [`State`] and on the scalars that the steps return. A device makes the decisions
+//! within an iteration itself. `kernels/common/scalars.cuh` contains the same functions; both must agree bitwise.
+//!
+//! | state | condition | [`Code`] | [`Next`] |
+//! |---|---|---|---|
+//! | start, r = b - A x | norm <= threshold | `Met` | end, converged |
+//! | | r or r'M^-1 r is below the rounding level | `Spent` | end, stagnated |
+//! | | fourth restart, or the last restart did not halve the norm | `Spent` | end, stagnated |
+//! | | the observer requested a stop | `Paused` | end |
+//! | | iterations >= `max_iter` | `MaxIter` | end |
+//! | | r'M^-1 r or p'Ap is not positive | `RhoBad`, `SigmaBad` | breakdown |
+//! | iteration | norm <= threshold | `Met` | restart if `Test::confirms`, else end |
+//! | | iterations >= `max_iter` | `MaxIter` | end |
+//! | | the observer requested a stop | `Paused` | end |
+//! | | norm > divergence | `Diverged` | end |
+//! | | r'M^-1 r or p'Ap is below the rounding level | `Spent`, `SigmaVanished` | restart |
+//! | | the residual stagnates, or a replacement found drift | `Spent` | restart |
+//! | | another preconditioner needs less estimated work | `Changed` | start with the new preconditioner |
+//! | | r'M^-1 r or p'Ap is not positive | `RhoNegative`, `RhoBad`, `SigmaBad` | breakdown |
+//!
+//! After a breakdown, or if x fails the test on the whole grid, the caller may begin another run ([`super::Caller`]).
+
+use crate::error::Error;
+use crate::krylov::pcg::{ENERGY, SQUARE};
+use crate::krylov::state::{Code, Exact, Mark, State, Test};
+use crate::options::Norm;
+use crate::report::StopReason;
+
+/// Next step of the PCG loop.
+#[derive(Debug)]
+pub enum Next {
+    /// Start from r = b - A x, which is already computed.
+    Start,
+    /// One iteration; p, q = A p, rho and sigma are already computed.
+    Iterate,
+    /// Recompute r = b - A x, count a restart, and start.
+    Restart,
+    /// Recompute r = b - A x and start with another preconditioner. The restarts of the previous one do not count.
+    Change,
+    /// End of the run. The caller may begin another run.
+    End(StopReason),
+    /// Breakdown. The caller may recover.
+    Fail(Error),
+}
+
+/// Largest number of restarts per solve. Each restart reduces the rounding errors that the initial guess causes by
+/// about 1e-15. After three restarts, even a guess 1e45 times too large no longer affects the residual.
+pub const MOST_RESTARTS: usize = 3;
+/// Another restart is allowed if the last restart reduced the norm to at most this fraction. At the rounding level, a
+/// restart reproduces the previous residual.
+pub const WORTH: f64 = 0.5;
+
+/// Relative decrease of <r, r> or r'M^-1 r that triggers a residual replacement in single precision. The next iteration
+/// then replaces r by b - A x (docs/theory/rrb.md, conjugate gradients in single precision).
+///
+/// - <r, r> is compared with its largest value since the last replacement, because rounding is relative to this value.
+/// - r'M^-1 r is compared with its value at the last replacement. On a nearly singular system, r'M^-1 r falls at once,
+///   together with the constant component of r. Rounding of the large S1 p has then left another constant in r, which
+///   <r, r> does not show.
+pub(super) const FALLEN: f64 = 1e-8;
+/// Largest number of iterations between two residual replacements. Rounding errors accumulate even if <r, r> does not
+/// decrease.
+pub(super) const EVERY: usize = 40;
+/// If threshold^2 >= `NEAR` times the largest <r, r>, a decrease of <r, r> triggers no replacement. Rounding then stays
+/// a small part of the residual until convergence. An occasional failed confirmation costs less than the replacements.
+pub(super) const NEAR: f64 = 1e-12;
+/// The residual has drifted if the recurred and the recomputed <r, r> differ by more than this factor. Rounding is then
+/// about one third of the residual, since sqrt(0.1) = 0.32, and p is no longer useful.
+pub(super) const OFF: f64 = 1.1;
+/// The residual has also drifted if r'M^-1 r exceeds its value before the replacement by this factor.
+pub(super) const GROWN: f64 = 2.0;
+/// After drift, CG continues with p = z if <r, r> is at most this fraction of its value at the last replacement.
+/// Otherwise CG restarts.
+pub(super) const GAINED: f64 = 0.25;
+/// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges and `TURNED` is not
+/// tested.
+pub(super) const HARDLY_LESS: f64 = 0.25;
+/// CG continues with p = z if r'M^-1 r exceeds the value predicted by the previous beta by this factor. Most of r is
+/// then rounding error, to which p is not conjugate. Further steps along p may diverge.
+pub(super) const TURNED: f64 = 8.0;
+/// CG continues with p = z if <r, r> exceeds its value at the previous replacement by this factor.
+pub(super) const LED_AWAY: f64 = 100.0;
+
+/// Number of iterations without a lower residual after which the residual stagnates. Applies only to preconditioners
+/// that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or four iterations per
+/// decimal digit. At contrasts of 1e6, the first twenty iterations may not reduce the residual. At the rounding level,
+/// the recurred residual may stay just above the threshold, and grow after 50 or more iterations.
+pub(super) const LONG: usize = 40;
+/// A residual counts as lower if its norm is at most this fraction of the smallest norm so far.
+pub(super) const LOWER: f64 = 0.7;
+/// Largest norm at which a residual stagnates, relative to the reference. Above this limit, the 2-norm may be constant
+/// while the energy norm of the error decreases.
+pub(super) const NEAR_ROUNDING: f64 = 1e-4;
+
+/// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. An
+/// indefinite matrix causes a nonpositive square before the residual has decreased by five digits. On a singular
+/// system, rounding also leaves a constant in r, which P M^-1 P maps to zero.
+pub(super) const NEGLIGIBLE: f64 = 1e-10;
+/// A nonpositive p'Ap is attributed to rounding if |p'Ap| <= `ROUNDINGS` epsilon |p|'|A||p|. A is then nearly singular.
+pub(super) const ROUNDINGS: f64 = 64.0;
+
+/// Result of a residual replacement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replaced {
+    /// The recurred and the recomputed <r, r> differ by more than the factor [`OFF`].
+    pub(super) off: bool,
+    /// <r, r> has fallen by the factor [`GAINED`] since the last replacement.
+    pub(super) gained: bool,
+    /// <r, r> has grown by more than the factor [`LED_AWAY`] since the last replacement. False if r was not replaced
+    /// since the start.
+    pub(super) led_away: bool,
+}
+
+/// Returns whether `square` is positive and finite. Squares of a definite matrix satisfy this condition.
+pub(super) fn is_positive(square: f64) -> bool {
+    square > 0.0 && square.is_finite()
+}
+
+/// Returns the number of completed iterations if `quantity` broke down in iteration `iteration`. An iteration begins
+/// with p'Ap, so a breakdown of p'Ap leaves the iteration incomplete.
+pub fn done_before(quantity: &str, iteration: usize) -> usize {
+    iteration - usize::from(quantity == ENERGY && iteration > 0)
+}
+
+fn breakdown(quantity: &'static str, value: f64, iteration: usize) -> Next {
+    Next::Fail(Error::Breakdown { quantity, value, iteration })
+}
+
+impl State {
+    /// Returns the step that follows the result of a test.
+    pub(super) fn next(&self, code: Code) -> Next {
+        match code {
+            Code::Running => Next::Iterate,
+            Code::Changed => Next::Change,
+            Code::Met if self.recurred && self.test.confirms => Next::Restart,
+            Code::Spent | Code::SigmaVanished if self.recurred => Next::Restart,
+            // The last iteration has no norm and was not reported to the observer.
+            Code::RhoNegative => breakdown(SQUARE, self.rho, self.iterations.saturating_sub(1)),
+            Code::RhoBad => breakdown(SQUARE, self.rho, self.iterations),
+            Code::SigmaBad => breakdown(ENERGY, self.sigma, self.iterations + 1),
+            _ => Next::End(self.reason(code)),
+        }
+    }
+
+    /// Returns the stop reason. If the observer stops the iteration in which the recurred residual converges, the
+    /// reason is `Monitor`. The caller replaces it by `Converged` if the recomputed residual satisfies the test.
+    fn reason(&self, code: Code) -> StopReason {
+        match code {
+            Code::Diverged => StopReason::Diverged,
+            Code::Spent | Code::SigmaVanished => StopReason::Stagnated,
+            Code::Met if !(self.recurred && self.stopped) => StopReason::Converged,
+            _ if self.stopped => StopReason::Monitor,
+            _ => StopReason::MaxIter,
+        }
+    }
+
+    /// Resets the restart statistics of the run.
+    pub(super) fn begin_run(&mut self) {
+        (self.restarts_of_run, self.offered, self.missed) = (0, 0, f64::INFINITY);
+    }
+
+    /// Counts a restart and records the norm at the previous restart of the run. The first residual of a run does not
+    /// count, since no recurred residual has converged before.
+    pub(super) fn count_restart(&mut self) {
+        self.missed = if self.restarts_of_run > 0 { self.start.norm } else { f64::INFINITY };
+        self.restarts_of_run += 1;
+        self.restarts += 1;
+    }
+
+    /// Returns whether PCG may start from the current residual. NaN passes, so that the steps report a breakdown.
+    pub(super) fn may_start(&self) -> bool {
+        let fruitless = self.norm > WORTH * self.missed;
+        self.restarts <= MOST_RESTARTS && !fruitless
+    }
+
+    /// Returns whether x of this restart is passed to the caller. Below the rounding level, a restart may increase the
+    /// residual. The caller already has the first x of the run.
+    pub(super) fn offers(&mut self) -> bool {
+        let offers = self.restarts_of_run > self.offered && self.norm < self.kept;
+        if offers {
+            self.offered = self.restarts_of_run;
+        }
+        offers
+    }
+
+    /// Tests r = b - A x in the 2-norm, which does not require M^-1 r.
+    pub(super) fn test_residual(&mut self) -> Code {
+        let test = &self.test;
+        (self.norm, self.recurred) = (self.norm2.sqrt(), false);
+        match test.norm {
+            Norm::True2 if self.norm <= test.threshold => Code::Met,
+            Norm::True2 if self.norm <= test.rounding => Code::Spent,
+            _ => Code::Running,
+        }
+    }
+
+    /// Tests a start with rho = <r, M^-1 r>. `rounding`: rounding explains the sign of rho.
+    pub(super) fn test_start(&mut self, rho: f64, rounding: bool) -> Code {
+        let test = &self.test;
+        // M is definite. On a singular system, the residual of a guess may consist only of rounding errors.
+        let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
+        let spent = self.norm <= test.rounding || constant || rounding;
+        self.rho = rho;
+        if !spent && !is_positive(rho) {
+            return Code::RhoBad;
+        }
+        self.largest_rho = self.largest_rho.max(rho);
+        if test.norm == Norm::Preconditioned {
+            self.norm = rho.abs().sqrt();
+            if self.norm <= test.threshold {
+                return Code::Met;
+            }
+        }
+        match (spent, self.stopped) {
+            (true, _) => Code::Spent,
+            (_, true) => Code::Paused,
+            _ if !self.may_start() => Code::Spent,
+            _ if self.iterations >= test.max_iter => Code::MaxIter,
+            _ => Code::Running,
+        }
+    }
+
+    /// Records the start of PCG: the first norm, and r as recomputed.
+    pub(super) fn begin(&mut self) {
+        let Self { iterations, norm, norm2, rho, .. } = *self;
+        self.start = Mark { iterations, norm };
+        self.least = self.start;
+        self.exact = Exact { iterations, norm2, rho, peak: norm2 };
+        self.beta = 0.0;
+    }
+
+    /// Computes the tested norm: sqrt(<r, r>), or sqrt(rho) with rho = <r, M^-1 r> in the preconditioned norm.
+    pub(super) fn take_norm(&mut self, rho: f64) -> Code {
+        let preconditioned = self.test.norm == Norm::Preconditioned;
+        let rho = if self.vanished(rho) { 0.0 } else { rho };
+        self.norm = if preconditioned { rho } else { self.norm2 }.sqrt();
+        if preconditioned && !(rho >= 0.0 && rho.is_finite()) { Code::RhoNegative } else { Code::Running }
+    }
+
+    /// Tests convergence and the iteration limit.
+    pub(super) fn check_convergence(&self) -> Code {
+        if self.norm <= self.test.threshold {
+            Code::Met
+        } else if self.iterations >= self.test.max_iter {
+            Code::MaxIter
+        } else {
+            Code::Running
+        }
+    }
+
+    /// Tests convergence, the iteration limit, the observer's request and divergence. A device leaves the last two
+    /// tests to the host.
+    pub(super) fn check(&self) -> Code {
+        match self.check_convergence() {
+            Code::Running if self.stopped => Code::Paused,
+            Code::Running if self.norm > self.test.divergence => Code::Diverged,
+            code => code,
+        }
+    }
+
+    /// Tests the residual of a method other than PCG. Returns the stop reason if the run ends.
+    pub fn over(&self) -> Option<StopReason> {
+        let diverged = !self.norm.is_finite() || self.norm > self.test.divergence;
+        let code = if diverged { Code::Diverged } else { self.check() };
+        (code != Code::Running).then(|| self.reason(code))
+    }
+
+    /// Stores rho = <r, M^-1 r> and beta(rho, previous rho).
+    pub(super) fn take_rho(&mut self, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
+        if self.vanished(rho) {
+            return Code::Spent;
+        }
+        if !is_positive(rho) {
+            return Code::RhoBad;
+        }
+        self.beta = beta(rho, self.rho);
+        self.rho = rho;
+        Code::Running
+    }
+
+    /// Stores sigma = <p, A p> and alpha = rho / sigma of the next iteration.
+    pub(super) fn take_sigma(&mut self, sigma: f64) -> Code {
+        self.sigma = sigma;
+        self.alpha = self.rho / sigma;
+        if self.vanished(sigma) {
+            Code::SigmaVanished
+        } else if !is_positive(sigma) {
+            Code::SigmaBad
+        } else {
+            Code::Running
+        }
+    }
+
+    /// Returns whether `square` is nonpositive and the residual is so small that its squares may underflow.
+    fn vanished(&self, square: f64) -> bool {
+        square <= 0.0 && self.norm2.sqrt() <= self.test.vanishing
+    }
+
+    /// Returns whether the next iteration replaces r by b - A x if CG runs in single precision. See `FALLEN`,
+    /// `EVERY` and `NEAR`.
+    pub(super) fn is_replacement_due(&self) -> bool {
+        let Test { norm, threshold, .. } = self.test;
+        let low_peak = if norm == Norm::True2 { threshold * threshold / NEAR } else { 0.0 };
+        let fell = self.exact.peak > low_peak && self.norm2 <= FALLEN * self.exact.peak;
+        fell || self.rho <= FALLEN * self.exact.rho || self.iterations >= self.exact.iterations + EVERY
+    }
+
+    /// Records a residual replacement. `norm2` is <r, r> of r = b - A x; `recurred` is <r, r> of the recurred residual.
+    /// Sets alpha = 0, because x already includes the update.
+    pub(super) fn replace(&mut self, recurred: f64, norm2: f64) -> Replaced {
+        let last = self.exact;
+        self.exact = Exact { iterations: self.iterations, norm2, rho: f64::INFINITY, peak: norm2 };
+        self.alpha = 0.0;
+        Replaced {
+            off: norm2 > OFF * recurred || OFF * norm2 < recurred,
+            gained: norm2 <= GAINED * last.norm2,
+            led_away: last.iterations > self.start.iterations && norm2 > LED_AWAY * last.norm2,
+        }
+    }
+
+    /// Returns whether the direction after a replacement is p = z + beta p (`true`) or p = z (`false`). Returns `None`
+    /// if PCG must restart: the residual has drifted and has not decreased. `rho` is r'M^-1 r of the recomputed r.
+    pub(super) fn stays_conjugate(&self, replaced: Replaced, rho: f64) -> Option<bool> {
+        let drifted = replaced.off || rho > GROWN * self.rho;
+        // If beta = 0, the last direction was p = z, and beta predicts nothing.
+        let turned = self.beta > 0.0 && rho > HARDLY_LESS * self.rho && rho > TURNED * self.beta * self.rho;
+        (!drifted || replaced.gained).then_some(!(drifted || replaced.led_away || turned))
+    }
+
+    /// Returns whether the residual stagnates near the rounding level. See `LONG`, `LOWER` and `NEAR_ROUNDING`.
+    pub(super) fn stands_still(&mut self) -> bool {
+        if self.norm <= LOWER * self.least.norm {
+            self.least = Mark { iterations: self.iterations, norm: self.norm };
+        }
+        self.iterations >= self.least.iterations + LONG && self.least.norm <= NEAR_ROUNDING * self.test.reference
+    }
+
+    /// Returns whether a nonpositive `square` is attributed to rounding without further computation. This is the case
+    /// if squares of the residual may underflow, or if |square| <= `NEGLIGIBLE` times the largest r'M^-1 r. In single
+    /// precision, every nonpositive square after the first iteration is attributed to rounding.
+    pub(super) fn is_negligible(&self, quantity: &str, square: f64, single: bool) -> bool {
+        let compares = quantity != ENERGY || self.test.same_unit;
+        square <= 0.0
+            && (self.norm2.sqrt() <= self.test.vanishing
+                || compares && -square <= NEGLIGIBLE * self.largest_rho
+                || single && self.iterations > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cudarc::driver::sys;
+
+    /// Pseudorandom numbers (SplitMix64), including special values at which decisions change.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn next(&mut self) -> u64 {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        }
+
+        fn real(&mut self) -> f64 {
+            let uniform = self.next() as f64 / u64::MAX as f64;
+            match self.next() % 16 {
+                0 => 0.0,
+                1 => -0.0,
+                2 => -uniform,
+                3 => uniform * 1e-300,
+                4 => -uniform * 1e-300,
+                5 => f64::from_bits(self.next()),
+                6 => f64::NAN,
+                7 => f64::INFINITY,
+                8 => 1.0,
+                _ => uniform,
+            }
+        }
+
+        fn size(&mut self) -> f64 {
+            self.real().abs()
+        }
+    }
+
+    /// Input and output of `emulated_iteration`. The layout matches tests/emulator/driver.cpp.
+    #[repr(C)]
+    #[derive(Clone, Copy, Debug)]
+    struct Decided {
+        threshold: f64,
+        vanishing: f64,
+        rho: f64,
+        sigma: f64,
+        alpha: f64,
+        beta: f64,
+        norm2: f64,
+        norm: f64,
+        iterations: i64,
+        max_iter: i64,
+        preconditioned: i32,
+        code: i32,
+    }
+
+    /// Updates the state for the arguments <r, M^-1 r>, <r, r> and <p, A p>.
+    type Decide = unsafe extern "C" fn(*mut Decided, f64, f64, f64);
+
+    /// Returns the function of the emulated device, if the emulator is loaded.
+    fn emulated() -> Option<Decide> {
+        // SAFETY: the library is only loaded if it is present. The type `Decide` matches the definition of the function
+        // in tests/emulator/driver.cpp.
+        unsafe {
+            let found = sys::is_culib_present().then(|| sys::culib().get::<Decide>(b"emulated_iteration\0"));
+            found.and_then(std::result::Result::ok).map(|function| *function)
+        }
+    }
+
+    /// The device functions return bitwise the results of the host functions.
+    #[test]
+    #[ignore = "needs an emulated device"]
+    fn a_device_decides_alike() {
+        let device = emulated().expect("an emulated device (tests/emulator)");
+        let mut numbers = Numbers(1);
+        for case in 0..100_000 {
+            let norm = if numbers.next().is_multiple_of(2) { Norm::True2 } else { Norm::Preconditioned };
+            let test = Test {
+                norm,
+                threshold: numbers.size(),
+                reference: 1.0,
+                max_iter: (numbers.next() % 4) as usize,
+                centers: false,
+                rounding: 0.0,
+                vanishing: numbers.size(),
+                center_max: 1.0,
+                definite: true,
+                confirms: false,
+                divergence: f64::INFINITY,
+                same_unit: true,
+                general: false,
+            };
+            let norm2 = numbers.size();
+            let mut at = State::new(test, norm2, (numbers.next() % 3) as usize);
+            (at.rho, at.alpha, at.beta) = (numbers.size(), numbers.real(), numbers.real());
+            let [rho, norm2, sigma] = [numbers.real(), numbers.size(), numbers.real()];
+            let state = |at: &State, code: Code| Decided {
+                threshold: test.threshold,
+                vanishing: test.vanishing,
+                rho: at.rho,
+                sigma: at.sigma,
+                alpha: at.alpha,
+                beta: at.beta,
+                norm2: at.norm2,
+                norm: at.norm,
+                iterations: at.iterations as i64,
+                max_iter: test.max_iter as i64,
+                preconditioned: i32::from(norm == Norm::Preconditioned),
+                code: code as i32,
+            };
+            let mut its = state(&at, Code::Running);
+            // SAFETY: the function writes only to `its`, which is valid and exclusively borrowed during the call.
+            unsafe { device(&mut its, rho, norm2, sigma) };
+            at.iterations += 1;
+            at.norm2 = norm2;
+            let mut code = at.take_norm(rho);
+            if code == Code::Running {
+                code = at.check_convergence();
+            }
+            if code == Code::Running {
+                code = at.take_rho(rho, |rho, rho_old| rho / rho_old);
+            }
+            if code == Code::Running {
+                code = at.take_sigma(sigma);
+            }
+            // The sign and the payload of a NaN are not compared.
+            let bits = |v: f64| if v.is_nan() { u64::MAX } else { v.to_bits() };
+            let all = |d: Decided| {
+                let reals = [d.rho, d.sigma, d.alpha, d.beta, d.norm2, d.norm].map(bits);
+                (d.code, d.iterations, reals)
+            };
+            let ours = state(&at, code);
+            assert_eq!(all(ours), all(its), "case {case}: {ours:?}, on the device {its:?}");
+        }
+    }
+}

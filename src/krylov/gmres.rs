@@ -1,0 +1,189 @@
+//! GMRES(m) for general matrices: minimizes the residual over a Krylov space of up to m dimensions, then restarts.
+//!
+//! Source: Saad and Schultz, GMRES: a generalized minimal residual algorithm for solving nonsymmetric linear systems,
+//! SIAM J. Sci. Stat. Comput. 7 (1986). With right preconditioning, r is the residual of A x = b.
+
+use super::{State, divides};
+use crate::base::number::hypot;
+use crate::error::{Result, reserve, zeroed};
+use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId};
+use crate::report::StopReason;
+
+/// Returns the number of vectors in addition to x, b and r: `restart` + 1 basis vectors, and z.
+pub const fn gmres_vectors(restart: usize) -> usize {
+    restart + 2
+}
+
+/// Scalars of GMRES, one instance per thread. The caller allocates all instances before the threads start. No single
+/// thread can then fail to allocate memory while the other threads continue.
+pub struct GmresRoom {
+    restart: usize,
+    /// R of the QR factorization of the Hessenberg matrix H. Column j begins at j (restart + 1). The last column is
+    /// a column of H until it is rotated.
+    r: Vec<f64>,
+    /// Rotated right-hand side of the least-squares problem.
+    g: Vec<f64>,
+    /// Cosine and sine of each Givens rotation.
+    rotations: Vec<(f64, f64)>,
+    /// Inner products <v_i, w> of one Gram-Schmidt pass.
+    products: Vec<f64>,
+    ids: Vec<VectorId>,
+    terms: Vec<(f64, VectorId)>,
+}
+
+impl GmresRoom {
+    /// Allocates the scalars for cycles of `restart` iterations (at least 1).
+    ///
+    /// # Errors
+    /// Returns `Error::NoMemory` if an allocation fails.
+    pub fn new(restart: usize) -> Result<Self> {
+        let what = "the Hessenberg matrix of gmres";
+        let (restart, rows) = (restart.max(1), restart.max(1) + 1);
+        let (mut ids, mut terms) = (Vec::new(), Vec::new());
+        reserve(&mut ids, rows, what)?;
+        reserve(&mut terms, rows, what)?;
+        Ok(Self {
+            restart,
+            r: zeroed(restart * rows, what)?,
+            g: zeroed(rows, what)?,
+            rotations: zeroed(restart, what)?,
+            products: zeroed(rows, what)?,
+            ids,
+            terms,
+        })
+    }
+
+    fn column(&mut self, j: usize) -> &mut [f64] {
+        let rows = self.restart + 1;
+        &mut self.r[j * rows..(j + 1) * rows]
+    }
+
+    /// Applies rotations 0 .. j - 1 to column j. Computes rotation j, which makes the last entry of the column zero,
+    /// and applies it to g. Returns false if the diagonal entry of R is zero or not finite.
+    fn rotate(&mut self, j: usize) -> bool {
+        for i in 0..j {
+            let (c, s) = self.rotations[i];
+            let column = self.column(j);
+            let (a, b) = (column[i], column[i + 1]);
+            (column[i], column[i + 1]) = (c * a + s * b, c * b - s * a);
+        }
+        let column = self.column(j);
+        let (a, b) = (column[j], column[j + 1]);
+        let length = hypot(a, b);
+        if !divides(length) {
+            return false;
+        }
+        (column[j], column[j + 1]) = (length, 0.0);
+        let (c, s) = (a / length, b / length);
+        self.rotations[j] = (c, s);
+        let g = self.g[j];
+        (self.g[j], self.g[j + 1]) = (c * g, -s * g);
+        true
+    }
+
+    /// Computes y = R^-1 g for the first `k` columns. Stores y in g, and the terms of V y in `terms`.
+    fn back_substitute(&mut self, k: usize) {
+        let rows = self.restart + 1;
+        for i in (0..k).rev() {
+            let mut sum = self.g[i];
+            for j in i + 1..k {
+                sum -= self.r[j * rows + i] * self.g[j];
+            }
+            self.g[i] = sum / self.r[i * rows + i];
+        }
+        self.terms.clear();
+        self.terms.extend((0..k).map(|i| (self.g[i], v(i))));
+    }
+}
+
+fn v(k: usize) -> VectorId {
+    VectorId::own(k)
+}
+
+/// Runs GMRES from x and r = b - A x with v_0 = r / norm(r). Iteration j = 0, 1, ... of a cycle computes
+///
+/// w = A M^-1 v_j; twice: h_ij = <v_i, w>, w = w - sum_i h_ij v_i; h_j+1,j = norm(w), v_j+1 = w / h_j+1,j.
+///
+/// Givens rotations transform H to R and g = norm(r) e_0 to the right-hand side of R y = g. The magnitude of the last
+/// entry of g is the norm of the residual. At the end of a cycle, x = x + M^-1 V y and r = b - A x. The product with A
+/// in this residual does not count as an iteration.
+///
+/// Cost of iteration j: one product with A, one application of M^-1, and j + 1 inner products in each of two passes.
+/// Returns `Stagnated` if R is singular.
+pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoom) -> Result<StopReason> {
+    loop {
+        let (columns, end) = cycle(s, at, room);
+        room.back_substitute(columns);
+        advance(s, columns, room);
+        let norm = s.residual(Iterate::X).sqrt();
+        if let Some(end) = end {
+            return Ok(end);
+        }
+        at.norm = norm;
+        if norm <= at.test.threshold || !norm.is_finite() {
+            return Ok(at.over().unwrap_or(StopReason::Stagnated));
+        }
+    }
+}
+
+/// Runs one cycle. Returns the number of computed columns of R, and the stop reason if the run ends.
+fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoom) -> (usize, Option<StopReason>) {
+    let z = v(room.restart + 1);
+    room.g[0] = at.norm;
+    s.combine(v(0), 0.0, &[(1.0 / at.norm, VectorId::R)]);
+    for j in 0..room.restart {
+        let from = if s.is_unpreconditioned() { v(j) } else { z };
+        if from == z {
+            s.precondition_vector(v(j), z);
+        }
+        s.product(from, v(j + 1));
+        let norm = orthogonalize(s, j, room);
+        if !room.rotate(j) {
+            return (j, Some(StopReason::Stagnated));
+        }
+        if let Some(end) = at.observe(s, room.g[j + 1].abs()) {
+            return (j + 1, Some(end));
+        }
+        if norm == 0.0 {
+            return (j + 1, Some(StopReason::Stagnated));
+        }
+        s.combine(v(j + 1), 1.0 / norm, &[]);
+    }
+    (room.restart, None)
+}
+
+/// Orthogonalizes v_j+1 against v_0 .. v_j by two passes of classical Gram-Schmidt. The second pass makes the vectors
+/// orthogonal up to rounding. Stores column j of H and returns its last entry, norm(v_j+1).
+fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, room: &mut GmresRoom) -> f64 {
+    room.column(j).fill(0.0);
+    room.ids.clear();
+    room.ids.extend((0..=j).map(v));
+    let mut norm2 = 0.0;
+    for _ in 0..2 {
+        s.inners(v(j + 1), &room.ids, &mut room.products[..=j]);
+        room.terms.clear();
+        for i in 0..=j {
+            let product = room.products[i];
+            room.column(j)[i] += product;
+            room.terms.push((-product, v(i)));
+        }
+        norm2 = s.combine_norm2(v(j + 1), 1.0, &room.terms);
+    }
+    room.column(j)[j + 1] = norm2.sqrt();
+    norm2.sqrt()
+}
+
+/// Computes x = x + M^-1 V y. May overwrite r.
+fn advance<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, room: &GmresRoom) {
+    if columns == 0 {
+        return;
+    }
+    if s.is_unpreconditioned() {
+        s.combine(VectorId::X, 1.0, &room.terms);
+        return;
+    }
+    let z = v(room.restart + 1);
+    s.combine(VectorId::R, 0.0, &room.terms);
+    s.precondition_vector(VectorId::R, z);
+    s.combine(VectorId::X, 1.0, &[(1.0, z)]);
+}

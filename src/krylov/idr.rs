@@ -1,0 +1,232 @@
+//! IDR(s) with biorthogonality for general matrices. Residuals are elements of nested spaces of decreasing dimension.
+//! These spaces are defined by orthogonality to s fixed shadow vectors.
+//!
+//! Source: van Gijzen and Sonneveld, Algorithm 913: an elegant IDR(s) variant that efficiently exploits biorthogonality
+//! properties, ACM TOMS 38 (2011). With right preconditioning, r is the residual of A x = b.
+
+use super::{State, divides};
+use crate::error::{Result, reserve, zeroed};
+use crate::krylov::vectors::{KrylovSteps, VectorId};
+use crate::report::StopReason;
+
+/// If |cos(t, r)| is below this value, omega is multiplied by `KAPPA` / |cos(t, r)|. With a small omega, the
+/// coefficients of the next cycle would be inaccurate.
+const KAPPA: f64 = 0.7;
+/// State of the generator SplitMix64 before the first shadow vector. The vectors are consecutive parts of one sequence.
+const SEED: u64 = 42;
+/// Increment of the state of SplitMix64 per random number.
+const DRAW: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Returns the number of vectors in addition to x, b and r: P, G and U with s vectors each, and two work vectors.
+pub const fn idr_vectors(shadow: usize) -> usize {
+    3 * shadow + 2
+}
+
+/// Scalars of IDR(s), one instance per thread. As in GMRES, the caller allocates all instances before threads start.
+pub struct IdrRoom {
+    shadow: usize,
+    /// Lower triangular matrix m_ij = <p_i, g_j>, stored at index i s + j.
+    m: Vec<f64>,
+    /// f_i = <p_i, r>.
+    f: Vec<f64>,
+    /// Solution c of M c = f; later the products <p_i, g_k> for i >= k.
+    c: Vec<f64>,
+    ids: Vec<VectorId>,
+    terms: Vec<(f64, VectorId)>,
+}
+
+impl IdrRoom {
+    /// Allocates the scalars for s = `shadow` (at least 1).
+    ///
+    /// # Errors
+    /// Returns `Error::NoMemory` if an allocation fails.
+    pub fn new(shadow: usize) -> Result<Self> {
+        let (shadow, what) = (shadow.max(1), "the small matrices of idr");
+        let (mut ids, mut terms) = (Vec::new(), Vec::new());
+        reserve(&mut ids, shadow, what)?;
+        reserve(&mut terms, shadow + 1, what)?;
+        ids.extend((0..shadow).map(VectorId::own));
+        let (m, f, c) = (zeroed(shadow * shadow, what)?, zeroed(shadow, what)?, zeroed(shadow, what)?);
+        Ok(Self { shadow, m, f, c, ids, terms })
+    }
+
+    /// Limits s to the number of rows, since more shadow vectors are linearly dependent. If s equals the number of
+    /// rows, s steps solve the system in exact arithmetic.
+    fn fit(&mut self, rows: usize) {
+        self.shadow = self.shadow.min(rows);
+        self.ids.truncate(self.shadow);
+    }
+
+    fn p(&self, k: usize) -> VectorId {
+        self.ids[k]
+    }
+
+    fn g(&self, k: usize) -> VectorId {
+        VectorId::own(self.shadow + k)
+    }
+
+    fn u(&self, k: usize) -> VectorId {
+        VectorId::own(2 * self.shadow + k)
+    }
+
+    /// First work vector: M^-1 times a vector.
+    fn v(&self) -> VectorId {
+        VectorId::own(3 * self.shadow)
+    }
+
+    /// Second work vector.
+    fn t(&self) -> VectorId {
+        VectorId::own(3 * self.shadow + 1)
+    }
+
+    /// Solves M c = f by forward substitution, restricted to rows and columns k and later.
+    fn solve(&mut self, k: usize) {
+        let n = self.shadow;
+        for i in k..n {
+            let mut sum = self.f[i];
+            for j in k..i {
+                sum -= self.m[i * n + j] * self.c[j];
+            }
+            self.c[i] = sum / self.m[i * n + i];
+        }
+    }
+
+    /// Sets `terms` to `factor` c_i times vector `of` i, for i >= k.
+    fn take_terms(&mut self, k: usize, factor: f64, of: fn(&Self, usize) -> VectorId) {
+        self.terms.clear();
+        for i in k..self.shadow {
+            self.terms.push((factor * self.c[i], of(self, i)));
+        }
+    }
+}
+
+/// Runs IDR(s) from x and r = b - A x. P has s random orthonormal columns (at most one per row of A). Let B denote the
+/// preconditioner and M = P'G. With f = P'r, a cycle computes for k = 1 .. s
+///
+/// M c = f (rows k and later), v = B^-1 (r - sum_i c_i g_i), u_k = omega v + sum_i c_i u_i, g_k = A u_k;
+/// for i < k: a = <p_i, g_k> / m_ii, g_k = g_k - a g_i, u_k = u_k - a u_i; then column k of M is m_k = P'g_k;
+/// beta = f_k / m_kk, r = r - beta g_k, x = x + beta u_k, f = f - beta m_k.
+///
+/// The cycle ends with v = B^-1 r, t = A v, r = r - omega t, x = x + omega v. Here omega = <t, r> / <t, t> minimizes
+/// the norm of r, unless `KAPPA` increases omega.
+///
+/// Each product with A counts as one iteration. Returns `Stagnated` if m_kk, <t, t> or omega is zero or not finite.
+pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut IdrRoom) -> Result<StopReason> {
+    room.fit(s.rows());
+    let n = room.shadow;
+    if !prepare(s, room) {
+        return Ok(StopReason::Stagnated);
+    }
+    let mut omega = 1.0;
+    loop {
+        s.inners(VectorId::R, &room.ids, &mut room.f);
+        for k in 0..n {
+            next_direction(s, room, k, omega);
+            let pivot = room.m[k * n + k];
+            if !divides(pivot) {
+                return Ok(StopReason::Stagnated);
+            }
+            let beta = room.f[k] / pivot;
+            s.combine(VectorId::X, 1.0, &[(beta, room.u(k))]);
+            let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-beta, room.g(k))]);
+            if let Some(reason) = at.observe(s, norm2.sqrt()) {
+                return Ok(reason);
+            }
+            for i in k + 1..n {
+                room.f[i] -= beta * room.m[i * n + k];
+            }
+        }
+        match reduce_dimension(s, room, at.norm) {
+            Some((least, norm2)) => {
+                omega = least;
+                if let Some(reason) = at.observe(s, norm2.sqrt()) {
+                    return Ok(reason);
+                }
+            }
+            None => return Ok(StopReason::Stagnated),
+        }
+    }
+}
+
+/// Sets P to orthonormal random vectors, G = U = 0 and M = I. Returns false if the random vectors are linearly
+/// dependent.
+fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
+    let n = room.shadow;
+    room.m.fill(0.0);
+    for k in 0..n {
+        let p = room.p(k);
+        let drawn_before = (k as u64).wrapping_mul(s.rows() as u64);
+        s.fill_random(p, SEED.wrapping_add(drawn_before.wrapping_mul(DRAW)));
+        let drawn = s.inner(p, p);
+        let mut norm2 = drawn;
+        for _ in 0..2 {
+            for i in 0..k {
+                let product = s.inner(room.p(i), p);
+                norm2 = s.combine_norm2(p, 1.0, &[(-product, room.p(i))]);
+            }
+        }
+        // For a linearly dependent vector, only rounding errors remain: about 1e-32 of the squared norm.
+        if norm2 <= 1e-24 * drawn || !norm2.is_finite() {
+            return false;
+        }
+        s.combine(p, norm2.sqrt().recip(), &[]);
+        s.combine(room.g(k), 0.0, &[]);
+        s.combine(room.u(k), 0.0, &[]);
+        room.m[k * n + k] = 1.0;
+    }
+    true
+}
+
+/// Computes u_k, g_k = A u_k and column k of M.
+fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom, k: usize, omega: f64) {
+    let n = room.shadow;
+    let (g, u, v, t) = (room.g(k), room.u(k), room.v(), room.t());
+    room.solve(k);
+    room.take_terms(k, -1.0, IdrRoom::g);
+    room.terms.push((1.0, VectorId::R));
+    s.combine(t, 0.0, &room.terms);
+    let z = if s.is_unpreconditioned() { t } else { v };
+    if z == v {
+        s.precondition_vector(t, v);
+    }
+    room.take_terms(k + 1, 1.0, IdrRoom::u);
+    room.terms.push((omega, z));
+    s.combine(u, room.c[k], &room.terms);
+    s.product(u, g);
+    // The vectors g_i are subtracted one after another, as published. Computing all inner products in one pass differs
+    // only by rounding. With M = D, the single pass needed 111 iterations instead of 108 on blocks3_24 of the golden
+    // table.
+    for i in 0..k {
+        let alpha = s.inner(room.p(i), g) / room.m[i * n + i];
+        s.combine(g, 1.0, &[(-alpha, room.g(i))]);
+        s.combine(u, 1.0, &[(-alpha, room.u(i))]);
+    }
+    s.inners(g, &room.ids[k..], &mut room.c[k..]);
+    for i in k..n {
+        room.m[i * n + k] = room.c[i];
+    }
+}
+
+/// Computes r = r - omega A B^-1 r and x = x + omega B^-1 r with the preconditioner B. Returns omega and <r, r>, or
+/// `None` if omega or <t, t> is zero or not finite.
+fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, room: &IdrRoom, norm: f64) -> Option<(f64, f64)> {
+    let (v, t) = (room.v(), room.t());
+    let z = if s.is_unpreconditioned() { VectorId::R } else { v };
+    if z == v {
+        s.precondition_vector(VectorId::R, v);
+    }
+    s.product(z, t);
+    let mut products = [0.0; 2];
+    s.inners(t, &[t, VectorId::R], &mut products);
+    let [tt, tr] = products;
+    let cosine = (tr / (tt.sqrt() * norm)).abs();
+    let mut omega = tr / tt;
+    if cosine < KAPPA {
+        omega *= KAPPA / cosine;
+    }
+    if !divides(tt) || !divides(omega) {
+        return None;
+    }
+    s.combine(VectorId::X, 1.0, &[(omega, z)]);
+    Some((omega, s.combine_norm2(VectorId::R, 1.0, &[(-omega, t)])))
+}

@@ -1,0 +1,129 @@
+//! MINRES for symmetric matrices, which may be indefinite: minimizes the residual over the Krylov space.
+//!
+//! Source: Paige and Saunders, Solution of sparse indefinite systems of linear equations, SIAM J. Numer. Anal. 12
+//! (1975). The preconditioner M must be symmetric and positive definite.
+
+use super::{State, divides};
+use crate::base::number::hypot;
+use crate::error::{Error, Result};
+use crate::krylov::pcg::SQUARE;
+use crate::krylov::vectors::{KrylovSteps, VectorId};
+use crate::report::StopReason;
+
+/// First of three vectors for u_k-1, u_k and u_k+1 of the Lanczos process; u_k has index k mod 3.
+const U: usize = 0;
+/// First of two vectors for w_k-1 and w_k; w_k has index k mod 2.
+const W: usize = 3;
+/// First of two vectors for M^-1 u_k and M^-1 u_k+1; M^-1 u_k has index k mod 2.
+const Y: usize = 5;
+
+/// Number of vectors in addition to x, b and r.
+pub const MINRES_VECTORS: usize = 7;
+
+/// Givens rotation k, and its effect on column k + 1 of T.
+struct Rotation {
+    cosine: f64,
+    sine: f64,
+    /// Entry in row k - 1 of column k + 1.
+    epsilon: f64,
+    /// Entry in row k of column k + 1, before rotation k.
+    delta: f64,
+    /// phibar_k+1, the remaining entry of the rotated right-hand side; its magnitude is the norm of M^-1/2 r.
+    phi: f64,
+}
+
+/// Runs MINRES from x and r = b - A x with u_1 = r, u_0 = 0, w_0 = w_-1 = 0, phibar_1 = beta_1. Let y_k = M^-1 u_k and
+/// beta_k = <u_k, y_k>^1/2. Iteration k computes
+///
+/// u_k+1 = A y_k / beta_k - (alpha_k / beta_k) u_k - (beta_k / beta_k-1) u_k-1, alpha_k = <y_k, A y_k> / beta_k^2;
+/// gamma_k = (gammabar_k^2 + beta_k+1^2)^1/2, c_k = gammabar_k / gamma_k, s_k = beta_k+1 / gamma_k;
+/// w_k = (y_k / beta_k - delta_k w_k-1 - epsilon_k w_k-2) / gamma_k, x = x + c_k phibar_k w_k;
+/// phibar_k+1 = s_k phibar_k, r = s_k^2 r - phibar_k+1 c_k u_k+1 / beta_k+1.
+///
+/// The Givens rotations (c_k, s_k) transform the tridiagonal matrix T of alpha and beta to the upper triangular R.
+/// MINRES minimizes the norm of M^-1/2 r, but the test uses the 2-norm of r.
+///
+/// Cost per iteration: one product with A, one application of M^-1, three inner products. Returns `Stagnated` if beta_k
+/// or gamma_k is zero or not finite. If gamma_k is zero, A is singular.
+///
+/// # Errors
+/// Returns `Error::Breakdown` if <u, M^-1 u> is negative, since M is then indefinite.
+pub fn minres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
+    s.combine(VectorId::own(U), 0.0, &[(1.0, VectorId::R)]);
+    let mut beta = lanczos_norm(s, 0, at.iterations)?;
+    let (mut beta_old, mut k) = (0.0, 0);
+    let mut last = Rotation { cosine: -1.0, sine: 0.0, epsilon: 0.0, delta: 0.0, phi: beta };
+    loop {
+        if !divides(beta) {
+            return Ok(StopReason::Stagnated);
+        }
+        let alpha = next_lanczos_vector(s, k, beta, beta_old);
+        let beta_next = lanczos_norm(s, k + 1, at.iterations)?;
+        let epsilon = last.epsilon;
+        // Rotation k - 1 is applied to column k. Rotation k then changes its diagonal entry to gamma.
+        let delta = last.cosine * last.delta + last.sine * alpha;
+        let gamma_bar = last.sine * last.delta - last.cosine * alpha;
+        let gamma = hypot(gamma_bar, beta_next);
+        if !divides(gamma) {
+            return Ok(StopReason::Stagnated);
+        }
+        let (cosine, sine) = (gamma_bar / gamma, beta_next / gamma);
+        let phi = cosine * last.phi;
+        let (w, w_old) = (VectorId::own(W + k % 2), VectorId::own(W + (k + 1) % 2));
+        // w_k overwrites w_k-2. In the first iterations, w_k-1 and w_k-2 do not exist and are not used.
+        let scale = if k >= 2 { -epsilon / gamma } else { 0.0 };
+        let terms = [(1.0 / (beta * gamma), y(s, k)), (-delta / gamma, w_old)];
+        s.combine(w, scale, &terms[..if k >= 1 { 2 } else { 1 }]);
+        s.combine(VectorId::X, 1.0, &[(phi, w)]);
+        let new = if beta_next > 0.0 { -last.phi * sine * cosine / beta_next } else { 0.0 };
+        let norm2 = s.combine_norm2(VectorId::R, sine * sine, &[(new, u(k + 1))]);
+        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+            return Ok(reason);
+        }
+        last = Rotation {
+            cosine,
+            sine,
+            epsilon: last.sine * beta_next,
+            delta: -last.cosine * beta_next,
+            phi: sine * last.phi,
+        };
+        (beta_old, beta, k) = (beta, beta_next, k + 1);
+    }
+}
+
+fn u(k: usize) -> VectorId {
+    VectorId::own(U + k % 3)
+}
+
+/// Returns the vector that contains M^-1 u_k.
+fn y<S: KrylovSteps + ?Sized>(s: &S, k: usize) -> VectorId {
+    if s.is_unpreconditioned() { u(k) } else { VectorId::own(Y + k % 2) }
+}
+
+/// Computes u_k+1, M^-1-orthogonal to the previous vectors. Returns alpha_k, computed after the subtraction of u_k-1 as
+/// in modified Gram-Schmidt.
+fn next_lanczos_vector<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, beta: f64, beta_old: f64) -> f64 {
+    let (y, next) = (y(s, k), u(k + 1));
+    s.product(y, next);
+    if k >= 1 {
+        s.combine(next, 1.0 / beta, &[(-beta / beta_old, u(k + 2))]);
+    } else {
+        s.combine(next, 1.0 / beta, &[]);
+    }
+    let alpha = s.inner(y, next) / beta;
+    s.combine(next, 1.0, &[(-alpha / beta, u(k))]);
+    alpha
+}
+
+/// Computes y_k = M^-1 u_k. Returns beta_k = <u_k, y_k>^1/2.
+fn lanczos_norm<S: KrylovSteps + ?Sized>(s: &mut S, k: usize, iteration: usize) -> Result<f64> {
+    let y = y(s, k);
+    if !s.is_unpreconditioned() {
+        s.precondition_vector(u(k), y);
+    }
+    let square = s.inner(u(k), y);
+    if square < 0.0 {
+        return Err(Error::Breakdown { quantity: SQUARE, value: square, iteration });
+    }
+    Ok(square.sqrt())
+}

@@ -1,0 +1,324 @@
+//! Krylov methods for A x = b. [`pcg`] implements preconditioned conjugate gradients (report 16-06, algorithm 1) for
+//! every family that implements `PcgSteps`.
+//!
+//! The module `decisions` decides how a solve continues. Its functions depend only on the [`State`] and on the scalars
+//! that the steps return. The methods for general matrices (BiCG, BiCGSTAB, GMRES, IDR(s), MINRES) use `KrylovSteps`.
+
+pub mod bicg;
+pub mod bicgstab;
+pub mod cpu;
+mod decisions;
+pub mod gmres;
+pub mod idr;
+pub mod minres;
+pub mod pcg;
+pub mod plain;
+pub mod series;
+pub mod solve;
+pub mod solve_steps;
+pub mod spectrum;
+pub mod state;
+pub mod sweeps;
+#[cfg(test)]
+mod tests;
+pub mod vectors;
+#[cfg(test)]
+mod vectors_tests;
+
+pub use crate::krylov::state::{State, Test};
+pub use decisions::{MOST_RESTARTS, Next, WORTH, done_before};
+pub use {
+    bicg::{BICG_VECTORS, bicg},
+    bicgstab::{BICGSTAB_VECTORS, bicgstab},
+    gmres::{GmresRoom, gmres, gmres_vectors},
+    idr::{IdrRoom, idr, idr_vectors},
+    minres::{MINRES_VECTORS, minres},
+    sweeps::{SWEEPS_VECTORS, sweeps},
+};
+
+use crate::error::{Error, Result};
+use crate::krylov::pcg::{Another, Beta, ENERGY, PcgSteps, SQUARE, center_residual, direction_norm2, replace_residual};
+use crate::krylov::state::Code;
+use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId};
+use crate::report::{Event, StopReason};
+use decisions::ROUNDINGS;
+
+pub use crate::options::Norm;
+
+/// Caller of PCG. The caller's system may be larger than the system that PCG solves.
+pub trait Caller<S: ?Sized> {
+    /// Stores x in the user's array if its norm is below `best`, the norm of the previously stored iterate. Returns
+    /// the norm of the stored x, or `None` if x was not stored. `norm` is the tested norm of x. May overwrite r.
+    fn keep(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
+
+    /// Runs another Krylov method instead of PCG. Returns `None` if PCG is to run.
+    fn method(&mut self, _s: &mut S, _at: &mut State) -> Option<Result<StopReason>> {
+        None
+    }
+
+    /// Handles the end of a run. Returns the stop reason of the solve, or `None` if `at` begins another run.
+    fn ended(&mut self, _s: &mut S, _at: &mut State, reason: StopReason) -> Option<StopReason> {
+        Some(reason)
+    }
+
+    /// Handles a breakdown. Returns the next step of the loop.
+    ///
+    /// # Errors
+    /// Returns `error` if the solve cannot continue.
+    fn recover(&mut self, _s: &mut S, _at: &mut State, error: Error) -> Result<Next> {
+        Err(error)
+    }
+}
+
+/// Runs PCG from x and r = b - A x until the caller ends the solve. Returns the stop reason; x and `at` contain the
+/// final iterate and its state.
+///
+/// If `Test::confirms` is set, convergence of the recurred residual is confirmed with the recomputed residual. PCG
+/// restarts from the recomputed residual if this residual fails the test. PCG also restarts if <r, M^-1 r> or <p, A p>
+/// is below the rounding level.
+pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Result<StopReason> {
+    let mut next = Next::Start;
+    loop {
+        next = match next {
+            Next::Start => match caller.method(s, at) {
+                None => {
+                    let code = start(s, at, caller);
+                    at.next(code)
+                }
+                Some(Ok(reason)) => Next::End(reason),
+                Some(Err(error)) => Next::Fail(error),
+            },
+            Next::Iterate => {
+                let code = iterate(s, at);
+                at.next(code)
+            }
+            Next::Restart => {
+                at.norm2 = s.residual(Iterate::X);
+                at.count_restart();
+                Next::Start
+            }
+            Next::Change => {
+                at.norm2 = s.residual(Iterate::X);
+                at.begin_run();
+                Next::Start
+            }
+            Next::End(reason) => {
+                if at.recurred && at.test.confirms && reason != StopReason::Diverged {
+                    at.norm = recomputed(s, at.test.norm);
+                }
+                match caller.ended(s, at, reason) {
+                    Some(reason) => return Ok(reason),
+                    None => Next::Start,
+                }
+            }
+            Next::Fail(error) => caller.recover(s, at, error)?,
+        }
+    }
+}
+
+/// Starts PCG from r = b - A x: z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>. If the backend runs the loop
+/// itself, returns the code at the end of that loop.
+fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Code {
+    loop {
+        // The means of r do not count in the test: no x with the prescribed means can reduce them.
+        if at.test.centers {
+            at.norm2 = center_residual(s).1.unwrap_or(at.norm2);
+        }
+        let mut code = at.test_residual();
+        if code == Code::Running {
+            s.descend(None);
+            let rho = s.preconditioned_square();
+            let rounding = is_rounding(s, at, SQUARE, rho);
+            code = at.test_start(rho, rounding);
+        }
+        if code != Code::Running {
+            return code;
+        }
+        if !at.offers() {
+            break;
+        }
+        at.kept = caller.keep(s, at.kept, at.norm).unwrap_or(at.kept);
+        // `keep` may shift x by a constant and overwrite r. r must be the residual of the stored x.
+        at.norm2 = s.residual(Iterate::X);
+    }
+    at.begin();
+    match ascend(s, at, None) {
+        Code::Running => run_loop(s, at),
+        code => code,
+    }
+}
+
+/// Runs the loop on the backend until it ends. Returns `Running` if the backend has no loop of its own.
+fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
+    let Some(code) = s.iterate(at) else { return Code::Running };
+    // Only the backend knows <r, r> after its loop.
+    (at.recurred, at.norm2) = (true, f64::INFINITY);
+    match code {
+        Code::Paused if !at.stopped && changes_preconditioner(s, at) => Code::Changed,
+        Code::Paused if !at.stopped => Code::Spent,
+        Code::SigmaBad if is_rounding(s, at, ENERGY, at.sigma) => Code::Spent,
+        Code::RhoNegative | Code::RhoBad if is_rounding(s, at, SQUARE, at.rho) => {
+            at.stopped = at.stopped || code == Code::RhoNegative && s.observe(Event::Iteration(at.iterations, 0.0));
+            Code::Spent
+        }
+        code => code,
+    }
+}
+
+/// Computes one iteration. After the last iteration of a run, x includes the update alpha p, unless the residual has
+/// diverged.
+fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
+    let alpha = at.alpha;
+    let replaces = at.is_replacement_due() && s.properties().single;
+    s.observe(Event::Coefficients(at.alpha, at.beta));
+    at.iterations += 1;
+    at.recurred = true;
+    let mut replaced = None;
+    if replaces {
+        let (recurred, norm2) = replace_residual(s, at.alpha); // x = x + alpha p, r = b - A x
+        replaced = Some(at.replace(recurred, norm2));
+        at.norm2 = s.descend(None);
+    } else {
+        at.norm2 = s.descend(Some(at.alpha)); // r = r - alpha q
+        at.exact.peak = at.exact.peak.max(at.norm2);
+    }
+    let mut rho = 0.0;
+    let code = check(s, at, &mut rho);
+    if !matches!(code, Code::Running | Code::RhoNegative | Code::Diverged) && !replaces {
+        s.combine(VectorId::X, 1.0, &[(at.alpha, VectorId::P)]); // which `ascend` would have done
+    }
+    if code != Code::Running {
+        return code;
+    }
+    let Some(conjugate) = replaced.map_or(Some(true), |replaced| at.stays_conjugate(replaced, rho)) else {
+        return Code::Spent;
+    };
+    let beta = |rho, rho_old| if conjugate { beta(s, alpha, rho, rho_old) } else { 0.0 };
+    if at.take_rho(rho, beta) != Code::Running {
+        at.rho = rho;
+        return Code::RhoBad;
+    }
+    if replaces {
+        at.exact.rho = rho;
+    }
+    at.largest_rho = at.largest_rho.max(rho);
+    // x = x + alpha p, p = z + beta p, q = A p, sigma = <p, q>
+    ascend(s, at, conjugate.then_some((at.alpha, at.beta)))
+}
+
+/// Checks convergence. With the preconditioned norm, the test needs rho = <r, M^-1 r>. With the 2-norm, rho is
+/// computed only if the iteration continues.
+fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code {
+    let preconditioned = at.test.norm == Norm::Preconditioned;
+    if preconditioned {
+        *rho = s.preconditioned_square();
+        if is_rounding(s, at, SQUARE, *rho) {
+            *rho = 0.0;
+        }
+    }
+    if at.take_norm(*rho) != Code::Running {
+        at.rho = *rho;
+        return Code::RhoNegative;
+    }
+    at.stopped = s.observe(Event::Iteration(at.iterations, at.norm / at.test.reference));
+    let code = at.check();
+    if code != Code::Running {
+        return code;
+    }
+    if !preconditioned {
+        *rho = s.preconditioned_square();
+    }
+    if is_rounding(s, at, SQUARE, *rho) {
+        Code::Spent
+    } else if changes_preconditioner(s, at) {
+        Code::Changed
+    } else if at.stands_still() && s.properties().contracts_quickly {
+        Code::Spent
+    } else {
+        Code::Running
+    }
+}
+
+/// Returns beta of the next direction, where r is the residual of `descend`. `alpha` is the step length of this r.
+fn beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> f64 {
+    let fixed = rho / rho_old;
+    let limit = match s.properties().beta {
+        Beta::Fixed => return fixed,
+        Beta::Flexible => None,
+        Beta::Limited(limit) => Some(limit * fixed.abs()),
+    };
+    let flexible = -alpha * s.inner(VectorId::Z, VectorId::Q) / rho_old;
+    limit.map_or(flexible, |limit| flexible.clamp(0.0, limit))
+}
+
+/// Computes the next direction p, q = A p and sigma = <p, q>. `step` is (alpha, beta); `None` selects p = z.
+fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f64)>) -> Code {
+    let sigma = s.ascend(step);
+    match at.take_sigma(sigma) {
+        Code::Running => Code::Running,
+        _ if is_rounding(s, at, ENERGY, sigma) => Code::SigmaVanished,
+        _ => Code::SigmaBad,
+    }
+}
+
+/// Switches to another preconditioner if the steps recommend it. Returns whether they switched. With the preconditioned
+/// norm there is no switch, because the tested norm would change.
+fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
+    at.test.norm == Norm::True2 && s.change_preconditioner(Another::Cheaper(at))
+}
+
+/// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
+/// (docs/theory/rrb.md, breakdown). For r'M^-1 r, this is the case if M is definite. For p'Ap, this is the case if
+/// |p'Ap| <= 128 epsilon max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>.
+fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, square: f64) -> bool {
+    let test = &at.test;
+    if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {
+        return false;
+    }
+    if at.is_negligible(quantity, square, s.properties().single) {
+        return true;
+    }
+    if !(square <= 0.0 && square.is_finite()) {
+        return false;
+    }
+    if quantity != ENERGY {
+        return test.definite;
+    }
+    // p is scaled by sqrt(max(center) / |p'Ap|), so that no square overflows or underflows.
+    let factor = test.center_max.sqrt() / (-square).sqrt();
+    square == 0.0 || 2.0 * direction_norm2(s, factor) * ROUNDINGS * f64::EPSILON >= 1.0
+}
+
+/// Recomputes r = b - A x and returns its tested norm.
+fn recomputed<S: PcgSteps + ?Sized>(s: &mut S, norm: Norm) -> f64 {
+    let norm2 = s.residual(Iterate::X);
+    if norm == Norm::True2 {
+        return norm2.sqrt();
+    }
+    s.descend(None);
+    s.preconditioned_square().abs().sqrt()
+}
+
+/// Returns `value`, the square of a norm, if it is finite and nonnegative. Zero is allowed: squares may underflow.
+///
+/// # Errors
+/// Returns `Error::Breakdown` for a negative value, an infinite value or NaN.
+pub fn not_negative(quantity: &'static str, value: f64, iteration: usize) -> Result<f64> {
+    if value.is_finite() && value >= 0.0 { Ok(value) } else { Err(Error::Breakdown { quantity, value, iteration }) }
+}
+
+impl State {
+    /// Counts one iteration of a method other than PCG and notifies the observer. `norm` is the norm of the recurred
+    /// residual. Returns the stop reason if the run ends.
+    fn observe<S: KrylovSteps + ?Sized>(&mut self, s: &mut S, norm: f64) -> Option<StopReason> {
+        self.iterations += 1;
+        (self.norm, self.recurred) = (norm, true);
+        self.stopped = s.observe(Event::Iteration(self.iterations, norm / self.test.reference));
+        self.over()
+    }
+}
+
+/// Returns whether a method may divide by `value`: it is finite and nonzero.
+fn divides(value: f64) -> bool {
+    value != 0.0 && value.is_finite()
+}

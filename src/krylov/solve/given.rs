@@ -1,0 +1,186 @@
+//! Start of a solve: loads and scales the caller's b and initial guess, and computes their norms.
+
+use super::control::{Control, FAR_IN_F32, GUESS_TOO_FAR, PROJECTED_TO_ZERO, finite};
+use super::returned::start_again;
+use crate::base::number::power_of_two_below;
+use crate::error::{Error, RRB_ERR_INCOMPATIBLE, Result};
+use crate::krylov::pcg::{Means, center_residual};
+use crate::krylov::solve_steps::{Begun, Criterion, Eliminated, Inputs, Load, SolveSteps, begin};
+use crate::krylov::vectors::{Iterate, VectorId};
+use crate::krylov::{Norm, not_negative};
+
+/// Caller's right-hand side and guess after loading.
+pub struct Given<'c> {
+    pub c: &'c Control<'c>,
+    pub criterion: Criterion,
+    /// max |b| in the caller's unit.
+    pub rhs_max: f64,
+    /// The initial guess is nonzero.
+    pub guess: bool,
+    /// Power of two that multiplies b and x. Squares then neither overflow nor underflow. The iterates are unchanged,
+    /// apart from the exact scaling.
+    pub scale: f64,
+    /// The range of f32 sweeps does not include both the residual of the guess and the residual of the solution. PCG
+    /// then starts from x = 0.
+    pub far: bool,
+    /// Norms at the start of a regular system with the 2-norm.
+    pub begun: Option<Begun>,
+    /// 2-norm of the scaled b on the whole grid.
+    pub norm: f64,
+}
+
+/// Norms at the start of a solve, for the scaled system. `rhs` and `initial` use the tested norm.
+pub struct Norms {
+    /// Norm of b.
+    pub rhs: f64,
+    /// Norm of b - A x for the guess.
+    pub initial: f64,
+    /// 2-norm of b - A x on the whole grid.
+    pub rest: f64,
+    /// With the preconditioned norm, the 2-norm of the reference vector: b, or the residual of the guess, of the system
+    /// that CG solves. Infinite with the 2-norm.
+    pub size: f64,
+}
+
+impl<'c> Given<'c> {
+    pub fn load(s: &mut dyn SolveSteps, c: &'c Control<'c>, criterion: Criterion, inputs: &Inputs) -> Result<Self> {
+        // NaN counts as a nonzero guess, so that NaN does not become zero with check_input=0.
+        let guess = inputs.guess_max != 0.0;
+        let nearest = power_of_two_below(inputs.rhs_max).recip();
+        let near = |scale: &f64| (nearest..=NEAR_SCALE * nearest).contains(scale);
+        let scale = inputs.scale.filter(near).unwrap_or(nearest);
+        if too_far(inputs.guess_max, scale.recip(), c.seen.center_max, GUESS_TOO_FAR) {
+            let allowed = format!(
+                "be at most {GUESS_TOO_FAR:e} * max abs(b) / max abs(diagonal of A) in magnitude as an \
+                         initial guess"
+            );
+            return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
+        }
+        let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
+        let begun = (c.plain() && !far).then(|| begin(s, scale, guess));
+        let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).0;
+        let norm = begun.map_or_else(|| load(s), |begun| begun.rhs_norm2).sqrt();
+        Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
+    }
+
+    /// Subtracts from b its means over singular components. Returns |b|.
+    pub fn project(&self, s: &mut dyn SolveSteps) -> Result<f64> {
+        if self.c.check_compatibility {
+            check_compatible(s, self.c, self.scale)?;
+        }
+        s.means(VectorId::X, Means::Keep);
+        s.means(VectorId::B, Means::Subtract);
+        Ok(s.inner(VectorId::B, VectorId::B).sqrt())
+    }
+
+    /// Computes the norms of b and of the residual of the guess. `rhs` is the 2-norm of b. Afterwards, b1 replaces b if
+    /// CG runs on S1.
+    pub fn norms(&self, s: &mut dyn SolveSteps, rhs: f64) -> Result<Norms> {
+        let rest = match self.begun {
+            Some(begun) => begun.whole_residual_norm2.sqrt(),
+            None if self.guess => s.whole_residual_norm2(None).sqrt(),
+            None => rhs,
+        };
+        finite("|b - A x|", rest)?;
+        if self.begun.is_none() {
+            s.reduce(Eliminated::Rhs);
+        }
+        match self.c.norm {
+            Norm::True2 => Ok(Norms { rhs, initial: rest, rest, size: f64::INFINITY }),
+            Norm::Preconditioned => self.preconditioned_norms(s, rest),
+        }
+    }
+
+    fn preconditioned_norms(&self, s: &mut dyn SolveSteps, rest: f64) -> Result<Norms> {
+        let (c, scale) = (self.c, self.scale);
+        s.residual(Iterate::Zero);
+        let mut size = s.inner(VectorId::R, VectorId::R).sqrt();
+        let constant = centered(s, c).sqrt();
+        let rhs = preconditioned_norm(s, c)?;
+        if rhs < PROJECTED_TO_ZERO * constant {
+            // Apart from rounding, r is constant on each singular component.
+            size = 0.0;
+        }
+        let (initial, of_guess) = if self.far {
+            (far_norm(s, c, scale, rest)?, f64::INFINITY)
+        } else if self.guess {
+            // On a singular system, the row sums of S1 are exactly zero. `start_again` uses the caller's matrix, so
+            // that its row sums times the means of the guess are part of the residual.
+            let norm2 = if c.singular() && s.properties().eliminates {
+                start_again(s, c, scale)
+            } else {
+                s.residual(Iterate::X)
+            };
+            let constant = centered(s, c);
+            let of_rest = preconditioned_norm(s, c)?;
+            ((of_rest * of_rest + constant).sqrt(), norm2.sqrt())
+        } else {
+            (rhs, size)
+        };
+        Ok(Norms { rhs, initial, rest, size: if c.reference_initial { of_guess } else { size } })
+    }
+}
+
+/// A start may use a scale that is up to 256 times too large. Larger powers of two give the same iterates. Otherwise, a
+/// b that grows and decays between time steps would need a second start whenever max |b| passes a power of two. The
+/// same constant is in kernels/rrb/ends.cuh.
+const NEAR_SCALE: f64 = 256.0;
+
+/// b is incompatible if |sum b| exceeds this fraction of sum |b| on a singular component.
+const COMPATIBLE: f64 = 1e-10;
+
+/// Returns whether center * guess > limit * b. Logarithms avoid overflow of the products.
+fn too_far(guess: f64, b: f64, center: f64, limit: f64) -> bool {
+    guess > 0.0 && center.log2() + guess.log2() > limit.log2() + b.log2()
+}
+
+fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<()> {
+    let (component, sum, norm1) = s.worst_incompatibility();
+    if sum.abs() > COMPATIBLE * norm1 {
+        return Err(Error::at(
+            RRB_ERR_INCOMPATIBLE,
+            format!("b sums to {:e} over the singular component of node ", sum / scale),
+            c.seen.places.component(component),
+            format!(
+                ", more than {COMPATIBLE:e} times its sum of magnitudes {:e}; check_compatibility=0 projects b",
+                norm1 / scale
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Computes sqrt(r' M^-1 r) before the first iteration. On a singular system r may be constant, so that rounding
+/// determines the sign of r' M^-1 r. If M is definite, only rounding can make r' M^-1 r negative. The magnitude is used
+/// in both cases.
+fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
+    let rho = s.precondition();
+    Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
+}
+
+/// Computes r = P r on a singular system. Returns the squared D^-1 norm of the means that P removes.
+fn centered(s: &mut dyn SolveSteps, c: &Control) -> f64 {
+    if c.singular() { center_residual(s).0 } else { 0.0 }
+}
+
+/// Computes the preconditioned norm of r for a guess outside the range of f32 sweeps. `size` is the 2-norm of r. The
+/// system is divided by a power of two near `size`, because M^-1 is linear. Afterwards b is loaded with `scale` and
+/// reduced again.
+fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Result<f64> {
+    let unit = power_of_two_below(size);
+    let mut norm = 0.0;
+    for (scale, guess) in [(scale / unit, true), (scale, false)] {
+        s.load(scale, Load::System(guess));
+        if c.singular() {
+            s.means(VectorId::B, Means::Subtract);
+        }
+        s.reduce(Eliminated::Rhs);
+        if guess {
+            s.residual(Iterate::X);
+            let constant = centered(s, c);
+            let projected = preconditioned_norm(s, c)?;
+            norm = unit * (projected * projected + constant).sqrt();
+        }
+    }
+    Ok(norm)
+}

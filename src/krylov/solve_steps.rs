@@ -1,0 +1,248 @@
+//! Steps before and after PCG in a solve (`SolveSteps`), for all families: from the caller's arrays to the system that
+//! CG solves, and back. Provided bodies are the reference formulation.
+
+use super::pcg::PcgSteps;
+use super::vectors::KrylovSteps;
+use crate::error::Result;
+use crate::report::Outcome;
+
+/// Magnitudes of the inputs of a solve.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs {
+    /// max |b|.
+    pub rhs_max: f64,
+    /// max |x|.
+    pub guess_max: f64,
+    /// First entry that is not finite: array name, value, column and row.
+    pub not_finite: Option<(&'static str, f64, usize, usize)>,
+    /// Scale with which the backend has already begun the solve.
+    pub scale: Option<f64>,
+}
+
+impl Inputs {
+    /// Returns the values for no inspected entries.
+    pub fn none() -> Self {
+        Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }
+    }
+
+    /// Adds a row. `largest` is its largest magnitude, or NaN if any value is NaN.
+    pub fn look_at_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
+        let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
+        *max = larger(*max, largest);
+        if !largest.is_finite() {
+            for (i, &value) in row.iter().enumerate() {
+                self.look(name, value, i, j);
+            }
+        }
+    }
+
+    /// Merges the values of another thread. The first entry is determined row by row, in a row the input before the
+    /// output.
+    pub fn merge(&mut self, other: &Self, input_name: &'static str) {
+        self.rhs_max = larger(self.rhs_max, other.rhs_max);
+        self.guess_max = larger(self.guess_max, other.guess_max);
+        let order = |found: &(&'static str, f64, usize, usize)| (found.3, found.0 != input_name, found.2);
+        self.not_finite = match (self.not_finite, other.not_finite) {
+            (Some(a), Some(b)) => Some(if order(&b) < order(&a) { b } else { a }),
+            (a, b) => a.or(b),
+        };
+    }
+
+    /// Records `value` if it is the first value that is not finite.
+    fn look(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
+        if !value.is_finite() && self.not_finite.is_none() {
+            self.not_finite = Some((name, value, i, j));
+        }
+    }
+}
+
+/// Returns the larger of two magnitudes, or NaN if either is NaN, so that no NaN becomes zero. Compares bit patterns,
+/// see [`crate::base::reduce::max_abs`].
+fn larger(a: f64, b: f64) -> f64 {
+    f64::from_bits(a.to_bits().max(b.to_bits()))
+}
+
+/// Caller's arrays of one run. `input` (b, r or x) is read; `output` is read as the initial guess and written.
+pub struct Arrays<'a> {
+    /// Name of the input in error messages.
+    pub input_name: &'static str,
+    /// Input array.
+    pub input: &'a [f64],
+    /// Leading dimension of both arrays, in values.
+    pub ld: usize,
+    /// Values from one plane to the next; unused in 2D.
+    pub plane: usize,
+    /// Output array.
+    pub output: &'a mut [f64],
+    /// Device address of the input; 0 if the slice contains the array. The slice of a device array is empty.
+    pub device_input: u64,
+    /// Device address of the output; 0 if the slice contains the array.
+    pub device_output: u64,
+    /// Length of each array, in values.
+    pub len: usize,
+    /// Grid row at which both arrays begin: 0, unless other ranks own the rows before.
+    pub first_row: usize,
+}
+
+impl Arrays<'_> {
+    /// Reborrows the arrays for one of several runs.
+    pub fn again(&mut self) -> Arrays<'_> {
+        Arrays { output: self.output, ..*self }
+    }
+}
+
+/// Stopping test of a solve before its norms are known. Backends use it to begin the PCG loop before the host has the
+/// norms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Criterion {
+    /// Tests sqrt(r' M^-1 r) instead of the 2-norm.
+    pub preconditioned: bool,
+    /// The reference is the norm of the first residual instead of the norm of b.
+    pub of_initial: bool,
+    /// Relative tolerance.
+    pub rel_tol: f64,
+    /// Absolute tolerance in the unit of the caller's b, before scaling.
+    pub abs_tol: f64,
+    /// Iteration limit.
+    pub max_iter: usize,
+    /// The threshold of the recurred residual is at least this fraction of |b|.
+    pub futile: f64,
+    /// Norms at most this fraction of max(|b|, 1) may have squares that underflow.
+    pub vanishing: f64,
+    /// With the preconditioned norm on S1, the loop does not begin if |r1| is at most this fraction of |b|.
+    pub baseless: f64,
+    /// If the threshold divided by the scale is below this value, the host checks x before x is stored. Rounding to
+    /// subnormal numbers may then change the residual too much.
+    pub lost: f64,
+}
+
+impl Criterion {
+    /// Returns the largest norm that satisfies the stopping test.
+    pub fn threshold(&self, reference: f64, scale: f64) -> f64 {
+        (self.rel_tol * reference).max(self.abs_tol * scale)
+    }
+
+    /// Returns `Test::vanishing` for a regular system.
+    pub fn vanishing(&self, b: f64) -> f64 {
+        self.vanishing * b.max(1.0)
+    }
+}
+
+/// Arrays that `SolveSteps::load` reads: b = input * scale, and x = output * scale for a guess (`true`), or x = 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// b only, after `reduce`. x is unchanged.
+    Rhs,
+    /// b and x.
+    System(bool),
+    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`), and load the
+    /// unused parts of b only when a step needs them.
+    Start(bool),
+    /// b and x. The later steps are separate: no step does work of another step, and the host runs the loop.
+    Separate(bool),
+}
+
+impl Load {
+    /// Returns whether x is the guess, or `None` if x is unchanged.
+    pub fn guess(self) -> Option<bool> {
+        match self {
+            Self::Rhs => None,
+            Self::System(guess) | Self::Start(guess) | Self::Separate(guess) => Some(guess),
+        }
+    }
+}
+
+/// Squared norms at the start of a solve.
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    /// <b, b> on the whole grid.
+    pub rhs_norm2: f64,
+    /// |b - A x|^2 on the whole grid.
+    pub whole_residual_norm2: f64,
+    /// <r, r> of the residual of the system that CG solves; `None` if it is not computed yet.
+    pub residual_norm2: Option<f64>,
+}
+
+/// Right-hand side that `SolveSteps::reduce` eliminates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eliminated {
+    /// b. May overwrite r.
+    Rhs,
+    /// A reloaded b. r is unchanged.
+    Again,
+    /// b - A x on the whole grid, which replaces b. x includes its red values.
+    Residual,
+}
+
+/// Steps from the caller's arrays to the system that CG solves, and back.
+pub trait SolveSteps: PcgSteps {
+    /// Returns the steps of other Krylov methods, if the family has them.
+    fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
+        None
+    }
+    /// Returns the interface for benchmarks, if the backend has one.
+    fn timing(&mut self) -> Option<&mut dyn Timing> {
+        None
+    }
+    /// Inspects both arrays, or the input only if `guess` is false. `criterion` is the stopping test of a solve that
+    /// the backend may begin before the host knows the norms.
+    fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs;
+    /// Loads the caller's arrays. Returns <b, b> on the whole grid, or an unspecified value for `Load::Rhs`. If the
+    /// backend has run the steps up to PCG, also returns |b - A x|^2 on the whole grid and <r, r>.
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>);
+    /// Returns the number of the singular component with the largest |sum b| / sum |b|, sum b, and sum |b|.
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        (0, 0.0, 0.0)
+    }
+    /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. With
+    /// `scale`, b is input * scale; whether the vector b is reloaded depends on the backend.
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64;
+    /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. Returns <b_r,
+    /// D_r^-1 b_r> for `Eliminated::Residual`, else an unspecified value.
+    fn reduce(&mut self, _what: Eliminated) -> f64 {
+        0.0
+    }
+    /// Computes x_r = D_r^-1 (b_r - A_rb x_b), unless CG runs on A. Returns max |x|, or NaN if any value is NaN.
+    ///
+    /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed it. A backend may
+    /// fuse this computation if `scale` is given, for a regular system with the 2-norm.
+    fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>);
+    /// Stores output = x / scale.
+    fn store(&mut self, scale: f64);
+    /// Computes x = A b on the whole grid.
+    fn multiply_rhs(&mut self);
+}
+
+/// Interface of a run for benchmarks. The algorithms do not use it.
+pub trait Timing {
+    /// Enables `grid_seconds` for this run.
+    fn time_grids(&mut self);
+    /// Returns the seconds of this thread on each grid, for the sweeps down and up; the last entry is the coarsest
+    /// system. Empty if not enabled.
+    fn grid_seconds(&self) -> &[[f64; 2]];
+    /// Separates the steps from now on, as `Load::Separate` does.
+    fn one_by_one(&mut self) {}
+    /// Waits until all previous steps have completed. On a device, steps are asynchronous.
+    fn finish(&mut self) {}
+}
+
+/// Computes all steps from `inspect` to PCG for a regular system and the 2-norm: loads the arrays, computes the
+/// residual of the guess, and reduces b.
+pub fn begin<S: SolveSteps + ?Sized>(s: &mut S, scale: f64, guess: bool) -> Begun {
+    let (rhs_norm2, begun) = s.load(scale, Load::Start(guess));
+    if let Some([whole_residual_norm2, norm2]) = begun {
+        return Begun { rhs_norm2, whole_residual_norm2, residual_norm2: Some(norm2) };
+    }
+    let whole_residual_norm2 = if guess { s.whole_residual_norm2(None) } else { rhs_norm2 };
+    s.reduce(Eliminated::Rhs);
+    Begun { rhs_norm2, whole_residual_norm2, residual_norm2: None }
+}
+
+/// Completes x. Returns max |x| and |input * scale - A x|^2, for a regular system and the 2-norm.
+pub fn complete<S: SolveSteps + ?Sized>(s: &mut S, scale: f64) -> (f64, f64) {
+    let (largest, square) = s.back_substitute(Some(scale));
+    (largest, square.unwrap_or_else(|| s.whole_residual_norm2(Some(scale))))
+}
+
+/// Function that all threads of a team run.
+pub type Program<'a> = &'a (dyn Fn(&mut dyn SolveSteps) -> Result<Outcome> + Sync);

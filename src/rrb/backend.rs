@@ -1,0 +1,475 @@
+//! RRB-PCG (docs/theory/rrb.md): parameters of `factorize`, the pivots, and the interface of the backends
+//! (`RrbBackend`).
+
+use crate::base::engine::Engine;
+use crate::error::{Error, Result};
+use crate::krylov::solve_steps::{Arrays, Program};
+use crate::krylov::state::State;
+use crate::options::limits::SWITCH_ITERATIONS;
+use crate::report::{Observer, Outcome};
+use crate::rrb::anisotropy::anisotropy;
+use crate::rrb::recursion::{Cycle, Kind};
+use crate::rrb::storage::Storage;
+use crate::stencil::components::Components;
+use crate::stencil::inspection::{Inspection, Questions};
+use crate::stencil::levels::Grid;
+use crate::stencil::matrix::StencilView;
+use crate::stencil::outward::Outward;
+use std::ops::Range;
+
+/// Nodes whose dropped couplings are lumped: the variants M1 and M2 of Ciarlet (1994).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lumping {
+    /// M1: the eliminated (red) nodes.
+    Red,
+    /// M2: the eliminated (red) and the remaining (black) nodes.
+    RedAndBlack,
+}
+
+/// Parameters of `factorize`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setup {
+    /// Number of levels, at most the number that the grid allows.
+    pub levels: usize,
+    /// `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. Set if the
+    /// caller did not request the number of levels. Used by backends on which a small grid costs as much as a large
+    /// one.
+    pub may_end: bool,
+    /// Variant of lumping.
+    pub lumping: Lumping,
+    /// omega, the fraction of the dropped couplings that is added to the diagonal.
+    pub omega: f64,
+    /// Builds M from A-hat, in which positive couplings are added to the diagonals (compensation).
+    pub compensate: bool,
+    /// Number of grids that store the colours r1, r2, b1, b2 in separate arrays; at most `levels / 2`.
+    pub grids: usize,
+    /// Row padding and border of these grids, in values.
+    pub block: usize,
+    /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
+    pub zero_row_sum: f64,
+    /// Uses fused stages if the backend has them.
+    pub fused: bool,
+    /// Storage format of the preconditioner.
+    pub storage: Storage,
+    /// Runs CG on S1 in single precision and replaces residuals in double precision. Requires a regular system and M in
+    /// bf16.
+    pub single: bool,
+    /// Power of two near the largest center; f32 and bf16 store M / unit. 1 for f64.
+    pub unit: f64,
+    /// Recursions of the cycle.
+    pub cycle: Cycle,
+    /// Use of aggregation instead of the levels.
+    pub aggregation: Aggregation,
+}
+
+/// Approximate bytes per node for aggregation, with 5 and with 9 points. The value includes the hierarchy in double
+/// precision, which is needed during the setup, and the cycle, which remains. On a device both remain.
+const BYTES_OF_AGGREGATION: [usize; 2] = [150, 400];
+const BYTES_ON_DEVICE: [usize; 2] = [400, 800];
+
+/// Bytes per entry of the inverse of the coarsest system on a device, which has at most `INVERTED_ON_DEVICE` unknowns.
+const BYTES_OF_INVERSE: usize = 24;
+pub const INVERTED_ON_DEVICE: usize = 1024;
+
+/// Returns the approximate bytes that aggregation needs for `nodes` nodes.
+pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) -> usize {
+    let (bytes, inverted) = match on_device {
+        true => (BYTES_ON_DEVICE, nodes.min(INVERTED_ON_DEVICE)),
+        false => (BYTES_OF_AGGREGATION, 0),
+    };
+    nodes.saturating_mul(bytes[usize::from(nine_points)]).saturating_add(BYTES_OF_INVERSE * inverted * inverted)
+}
+
+/// Costs of aggregation on a backend, in units of one CG iteration with a fused V-cycle (docs/theory/aggregation.md,
+/// cost model).
+#[derive(Debug)]
+pub struct CostOfAggregation {
+    /// Setup of a hierarchy.
+    pub setup: f64,
+    /// Factorization of the levels that the hierarchy replaces.
+    pub levels: f64,
+    /// One iteration with aggregation.
+    pub iteration: f64,
+    /// Assumed ratio of the residual norms after and before an iteration with aggregation.
+    pub contraction: f64,
+    /// One CG iteration with an unfused V-cycle.
+    pub unfused: f64,
+}
+
+/// Ratio of the condition number of M^-1 A, with M from the levels, to the anisotropy of the matrix
+/// (`rrb::anisotropy`). Fits of the iteration counts of the hard suite (docs/benchmarks/hard-suite.md):
+/// - 0.7 if the couplings of a direction are equal everywhere,
+/// - 2 in layers,
+/// - 5 on grids that are stretched in both directions.
+const CONDITION: f64 = 3.0;
+
+/// Predicted cost of a solve with the levels and with aggregation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Anisotropy of the matrix, from which the prediction is computed.
+    pub anisotropy: f64,
+    /// Wanted ratio of the final to the first residual norm.
+    pub reduction: f64,
+    /// Prediction with the levels.
+    pub levels: Expected,
+    /// Prediction with aggregation.
+    pub aggregation: Expected,
+}
+
+/// Predicted iteration count and cost of a factorization with one solve. The unit of cost is one CG iteration with a
+/// fused V-cycle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Expected {
+    /// Number of CG iterations; with levels sqrt(kappa) / 2 ln(2 / reduction).
+    pub iterations: f64,
+    /// Cost of setup and iterations.
+    pub cost: f64,
+}
+
+impl Prediction {
+    /// Returns whether aggregation has the lower predicted cost.
+    pub fn aggregates(&self) -> bool {
+        self.aggregation.cost < self.levels.cost
+    }
+}
+
+impl CostOfAggregation {
+    /// Predicts the cost of a solve that reduces the residual norm by the factor `reduction`.
+    pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
+        let own = if fused { 1.0 } else { self.unfused };
+        let expected = |setup, iterations: f64, own| Expected { iterations, cost: setup + own * iterations };
+        let levels = 0.5 * (CONDITION * anisotropy).sqrt() * (2.0 / reduction).ln();
+        Prediction {
+            anisotropy,
+            reduction,
+            levels: expected(self.levels, levels, own),
+            aggregation: expected(self.setup, reduction.ln() / self.contraction.ln(), self.iteration),
+        }
+    }
+
+    /// Returns whether a switch to aggregation reduces the remaining cost. `own` is the cost of an iteration with the
+    /// current preconditioner.
+    pub fn pays(&self, at: &State, own: f64) -> bool {
+        let iterations = (at.norm / at.test.threshold).ln() / -self.contraction.ln();
+        at.since_start() >= SWITCH_ITERATIONS && own * at.iterations_left() > self.setup + self.iteration * iterations
+    }
+}
+
+/// Use of aggregation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Aggregation {
+    /// No aggregation.
+    Never,
+    /// Aggregation may replace the levels during a solve that converges slowly; its cycle uses this storage format.
+    IfSlow(Storage),
+    /// Aggregation replaces all levels, except the first one, which leaves S1.
+    Instead,
+}
+
+impl Setup {
+    /// Returns whether CG runs on the Schur complement S1 of the first level: 5 points, so the first elimination is
+    /// exact.
+    pub fn on_schur_complement(&self, a: &StencilView) -> bool {
+        a.corners.is_none() && !self.compensate && self.levels > 0
+    }
+
+    /// Returns 1 - omega, the fraction of the dropped couplings that is not added to the diagonal. The row sum of M
+    /// changes by this fraction.
+    pub fn lost(&self) -> f64 {
+        1.0 - self.omega
+    }
+
+    /// Returns the row sum of a row of A for M. A row sum of magnitude at most `zero_row_sum` times the center is
+    /// rounding error and becomes zero.
+    pub fn excess(&self, center: f64, couplings: f64) -> f64 {
+        let excess = center + couplings;
+        if excess.abs() <= self.zero_row_sum * center { 0.0 } else { excess }
+    }
+
+    /// Returns a coupling of M rounded to the storage format.
+    pub fn kept(&self, coupling: f64) -> f64 {
+        self.storage.round(coupling / self.unit) * self.unit
+    }
+
+    /// Returns the fraction of the couplings between black nodes that remains: 1 in M1, 0 in M2.
+    pub fn black_keeps(&self) -> f64 {
+        if self.lumping == Lumping::Red { 1.0 } else { 0.0 }
+    }
+}
+
+/// Parameters of the inspection of a matrix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Look {
+    /// Checks of the entries.
+    pub questions: Questions,
+    /// The solve projects out the constants on singular components.
+    pub project: bool,
+    /// Maximum number of threads that share the rows.
+    pub members: usize,
+    /// Row padding and border of grids with separate arrays for r1, r2, b1, b2, in values.
+    pub block: usize,
+    /// M may be stored in f32 or bf16.
+    pub short: bool,
+}
+
+/// Matrix with a 5-point stencil: grid, and center, east and north row by row.
+pub type FivePoints = (Grid, [Vec<f64>; 3]);
+
+/// Properties of a factorization.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    /// Kind of the recursions in use.
+    pub kind: Kind,
+    /// Number of levels in use, or of coarse levels with aggregation. `None`: the number in the setup.
+    pub levels: Option<usize>,
+    /// Aggregation replaces the levels.
+    pub aggregates: bool,
+    /// Aggregates reused from the previous factorization, on all levels.
+    pub aggregates_kept: usize,
+    /// Number of grids that store r1, r2, b1, b2 in separate arrays.
+    pub grids: usize,
+}
+
+impl Report {
+    /// V-cycle with the levels of the setup, in natural storage.
+    pub const PLAIN: Self = Self { kind: Kind::V, levels: None, aggregates: false, aggregates_kept: 0, grids: 0 };
+}
+
+/// Backend with a matrix and its RRB factorization.
+pub trait RrbBackend: Engine + Send {
+    /// Returns whether other ranks or devices own rows of the grids. Such a backend offers only the levels as
+    /// preconditioner.
+    fn shares_grids(&self) -> bool {
+        false
+    }
+    /// Inspects a matrix before its factorization. The caller next calls `factorize` for the same matrix, or stops.
+    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        inspection.start(look.members)?;
+        let shared = &*inspection;
+        self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
+        inspection.finish(a, look.project)
+    }
+    /// Returns the anisotropy of the inspected matrix, the ratio of the conductances of the two directions.
+    /// `zero_row_sum` is the limit below which row sums are zero.
+    fn anisotropy(&self, a: &StencilView, zero_row_sum: f64) -> f64 {
+        anisotropy(a, zero_row_sum)
+    }
+    /// Returns the costs of aggregation for `nodes` nodes, or `None` if a solve cannot switch to aggregation.
+    fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {
+        None
+    }
+    /// Returns the nonzero couplings of the inspected matrix that point out of the grid.
+    fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+        Ok(Outward::of(a))
+    }
+    /// Divides the rows of `grid` among the threads: calls `work(thread, rows)` once per thread with rows, in ascending
+    /// order of both. The number of threads is at most the number for which the backend was created.
+    fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
+        work(0, 0..grid.ny);
+        Ok(())
+    }
+    /// Frees memory that only the previous options needed.
+    fn forget(&mut self) {}
+    /// Discards the last factorization and frees its memory.
+    fn release(&mut self) {}
+    /// Computes A = L D L^T + R. A second call with the same setup reuses all memory.
+    fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
+    /// Runs `examine` and `factorize` in one pass over the matrix, on the assumption that the structure and the setup
+    /// of the previous matrix still apply. Returns `false` if the assumption fails or the backend does not support it;
+    /// `inspection` is then unspecified, and no factorization exists. After `true`, the caller checks whether the
+    /// inspection results fit this setup.
+    fn factorize_again(
+        &mut self,
+        _a: &StencilView,
+        _look: &Look,
+        _setup: &Setup,
+        _inspection: &mut Inspection,
+    ) -> Result<bool> {
+        Ok(false)
+    }
+    /// Runs `program` on every thread.
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
+    /// Returns the properties of the last factorization.
+    fn report(&self) -> Report;
+    /// Returns the last matrix unchanged; `None` if it has 9 points or is not stored as a whole.
+    fn matrix(&self) -> Result<Option<FivePoints>> {
+        Ok(None)
+    }
+}
+
+/// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A. If this ratio exceeds 10, the
+/// center is the better pivot.
+const ROW_SUM_WORTH: f64 = 0.1;
+
+/// Pivot of an eliminated node (red, or b1) in row-sum form. After lumping, center = row sum - sum of kept couplings.
+#[derive(Clone, Copy, Debug)]
+pub struct Pivot {
+    /// Pivot d.
+    pub d: f64,
+    /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of each remaining
+    /// neighbour.
+    pub excess: f64,
+    /// Stored row sum s, with d = s - sum of kept couplings.
+    pub stored: f64,
+    kept: f64,
+}
+
+impl Pivot {
+    /// Lumps with weight omega (`lost` = 1 - omega) and computes the pivot (report 16-06, equations 2.12 and 2.13):
+    ///
+    /// d = c + omega * sum(lumped) = (excess - lost * sum(lumped)) - sum(kept), with the row sum `excess` and the
+    /// center c.
+    ///
+    /// If all couplings of a node are lumped (a channel that is one cell wide), the pivot would be the row sum alone.
+    /// This row sum may be zero in a regular matrix. If it is less than [`ROW_SUM_WORTH`] of the center, the center is
+    /// the pivot, as with omega = 0.
+    ///
+    /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
+    /// sums. Any positive pivot is then correct: z is projected, or another component contains the Dirichlet rows. The
+    /// center of A has the right scale. The caller must reject this case if A itself is singular and is not projected.
+    #[inline(always)]
+    pub fn new(excess: f64, kept: [f64; 4], lumped: f64, lost: f64) -> Self {
+        let sum = Self::sum(kept);
+        let lumped_excess = excess - lost * lumped;
+        let center = excess - lumped;
+        // Selects instead of branches, so that loops over rows vectorize.
+        let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);
+        let lone = none_kept & (lumped_excess < ROW_SUM_WORTH * center);
+        let stored = if lone { center } else { lumped_excess };
+        let kept = if lone { 0.0 } else { sum };
+        Self { d: stored - kept, excess: if lone { excess } else { lumped_excess }, stored, kept }
+    }
+
+    #[inline(always)]
+    fn sum(kept: [f64; 4]) -> f64 {
+        (kept[0] + kept[1]) + (kept[2] + kept[3])
+    }
+
+    /// Returns the center of the node before lumping.
+    #[inline(always)]
+    pub fn center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
+        excess - Self::sum(kept) - lumped
+    }
+
+    /// Returns the pivot of a node of the coarsest system, which is stored in double precision: d = s - sum(kept).
+    pub fn exact(excess: f64, kept: f64) -> Self {
+        Self { d: excess - kept, excess, stored: excess, kept }
+    }
+
+    /// Returns whether d > eps * center and d is finite.
+    #[inline(always)]
+    pub fn beyond_doubt(&self, center: f64) -> bool {
+        (self.d > f64::EPSILON * center) & self.d.is_finite()
+    }
+
+    /// Replaces s by its rounded value and recomputes d.
+    #[inline(always)]
+    pub fn keep(self, stored: f64) -> Self {
+        Self { d: stored - self.kept, stored, ..self }
+    }
+
+    /// Returns the smallest pivot of f32 and bf16: sweeps in f32 divide by d / unit.
+    pub fn least(unit: f64) -> f64 {
+        unit * f64::from(f32::MIN_POSITIVE)
+    }
+
+    /// Rejects a pivot d <= eps * center, or replaces the last pivot of a singular component of M by the center. `node`
+    /// locates the node and is called for such pivots only.
+    pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
+        if self.beyond_doubt(center) {
+            return Ok(self);
+        }
+        let node = node();
+        if floating && self.d == 0.0 && node.may_float {
+            (self.d, self.stored) = (node.center, node.center);
+            return Ok(self);
+        }
+        if !node.may_float && self.d.is_finite() {
+            return Err(unprojected_pivot(self.d, node.level, node.i, node.j));
+        }
+        Err(refused_pivot(self.d, center, node.level, node.i, node.j))
+    }
+
+    /// Computes `accepted`, then rounds the pivot to the storage format.
+    pub fn checked(self, center: f64, floating: bool, setup: &Setup, node: impl Fn() -> PivotNode) -> Result<Self> {
+        let exact = self.accepted(center, floating, &node)?;
+        if setup.storage == Storage::F64 {
+            return Ok(exact);
+        }
+        let rounded = exact.keep(setup.kept(exact.stored));
+        if rounded.d < Self::least(setup.unit) {
+            let node = node();
+            return Err(lost_pivot(exact.d, setup.unit, node.level, node.i, node.j));
+        }
+        Ok(rounded)
+    }
+}
+
+/// Returns the error for the last pivot of a singular component without projection.
+pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
+    let reason = format!(
+        "pivot {d:e} at @ is not positive: the matrix is singular, and null_space=none does not project its null \
+         space; use null_space=auto"
+    );
+    Error::matrix(reason, level, i, j)
+}
+
+/// Returns the error for a rejected pivot at node (i, j) of the finest grid.
+pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> Error {
+    let (what, why) = if d > 0.0 && d.is_finite() {
+        let why = "not positive definite in double precision, or needs compensation of positive couplings";
+        ("below the rounding level", why)
+    } else if d.is_finite() {
+        ("not positive", "not positive definite, or needs compensation of positive couplings")
+    } else {
+        ("not positive", "too large or too small for double precision in some entries")
+    };
+    Error::matrix(format!("pivot {d:e} at @ is {what} (center {center:e}): the matrix is {why}"), level, i, j)
+}
+
+/// Returns the error for a pivot that underflows in f32 or bf16.
+pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
+    let reason = format!(
+        "pivot {d:e} at @ underflows in a short format relative to the largest center, about {unit:e}; use \
+         precision=f64"
+    );
+    Error::matrix(reason, level, i, j)
+}
+
+/// Location of a rejected or replaced pivot on the finest grid.
+#[derive(Clone, Copy, Debug)]
+pub struct PivotNode {
+    /// Level that eliminates the node, counted from 1.
+    pub level: usize,
+    /// Column on the finest grid.
+    pub i: usize,
+    /// Row on the finest grid.
+    pub j: usize,
+    /// Center of A at the node.
+    pub center: f64,
+    /// The pivot may be replaced: the node is not in a singular component that is left unprojected.
+    pub may_float: bool,
+}
+
+/// Data for the location of rejected or replaced pivots.
+pub struct PivotContext<'a> {
+    /// The matrix on the finest grid.
+    pub a: &'a StencilView<'a>,
+    /// Components of the matrix.
+    pub components: &'a Components,
+    /// Replaces the center of every node if other ranks own some of the centers.
+    pub center: Option<f64>,
+}
+
+impl<'a> PivotContext<'a> {
+    /// Creates the context of a matrix whose centers are all on this rank.
+    pub fn new(a: &'a StencilView<'a>, components: &'a Components) -> Self {
+        Self { a, components, center: None }
+    }
+
+    /// Returns node (i, j) of the finest grid, which `level` eliminates.
+    pub fn node(&self, level: usize, (i, j): (usize, usize)) -> PivotNode {
+        let center = self.center.unwrap_or_else(|| self.a.center.row(j)[i]);
+        PivotNode { level, i, j, center, may_float: self.components.may_float(self.a.grid.nx, i, j) }
+    }
+}

@@ -1,0 +1,169 @@
+//! M by aggregation-based multigrid instead of the levels (docs/theory/aggregation.md; Napov and Notay).
+
+use super::couplings::{Numbers, Source};
+use crate::aggregation::cpu::{Cycle, Way};
+use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Ordered, Rules};
+use crate::base::number::Real;
+use crate::base::shared::Number;
+use crate::base::team::Me;
+use crate::base::workers::Workers;
+use crate::direct::couplings::{Couplings, WHAT};
+use crate::error::{Error, Result, collected};
+use crate::rrb::backend::{CostOfAggregation, refused_pivot, unprojected_pivot};
+use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::conversion::colours_of_row;
+use crate::rrb::layout::{Colour, Layout};
+use crate::rrb::storage::Storage;
+use crate::stencil::components::Components;
+
+/// Two passes of pairing: aggregates of four unknowns. With 9-point stencils, aggregates of eight would need no more
+/// iterations, except with strong couplings along a line.
+const RULES: Rules = Rules::passes(2);
+
+/// Measured with `precision=mixed` on a 512 x 512 grid (Xeon). 14 iterations reduce the residual by 1e-6, which gives
+/// the contraction.
+pub const COST: CostOfAggregation =
+    CostOfAggregation { setup: 90.0, levels: 20.0, iteration: 7.0, contraction: 0.37, unfused: 2.0 };
+
+/// Multigrid cycle whose rows are mapped to the arrays by colour.
+pub struct Aggregated<R: Number> {
+    cycle: Precise,
+    /// Number of coarse levels.
+    pub levels: usize,
+    /// Separate z, if z of the first grid shares memory with q.
+    pub z: Option<Four<R>>,
+}
+
+/// Cycle in the precision of its hierarchy.
+enum Precise {
+    Single(Cycle<f32>),
+    Double(Cycle<f64>),
+}
+
+impl<R: Real + Number> Aggregated<R> {
+    /// Builds the hierarchy for the matrix on which CG runs. Aggregates of the previous matrix are reused if they pass
+    /// the quality test. `z`: z of the first grid, and whether it shares memory with another vector.
+    ///
+    /// # Safety
+    /// No thread may write the matrix meanwhile.
+    pub unsafe fn new(
+        source: &Source,
+        z: (&Four<R>, bool),
+        storage: Storage,
+        kept: Kept,
+        members: usize,
+    ) -> Result<Self> {
+        let Source { layout, schur, scale, .. } = *source;
+        let workers = &mut Workers::new(members);
+        // SAFETY: by the safety contract of this function.
+        let couplings = unsafe { source.couplings(workers)? };
+        let numbers = Numbers::new(layout.grid, schur);
+        check(&couplings, numbers, usize::from(schur), scale)?;
+        let hierarchy = Hierarchy::again(couplings, scale, &RULES, (COARSEST, kept), workers)?;
+        let (places, levels) = (places(layout, z.0, numbers)?, hierarchy.levels.len());
+        let cycle = match storage {
+            Storage::F64 => Precise::Double(cycle(hierarchy, numbers, &places, workers)?),
+            _ => Precise::Single(cycle(hierarchy, numbers, &places, workers)?),
+        };
+        let z = if z.1 { Some(Four::zeroed(layout, true)?) } else { None };
+        Ok(Self { cycle, levels, z })
+    }
+
+    /// Returns the aggregates that the next matrix may reuse.
+    pub fn into_kept(self) -> Kept {
+        match self.cycle {
+            Precise::Single(cycle) => cycle.into_kept(),
+            Precise::Double(cycle) => cycle.into_kept(),
+        }
+    }
+
+    /// Returns the number of aggregates reused from the previous matrix.
+    pub fn aggregates_kept(&self) -> usize {
+        match &self.cycle {
+            Precise::Single(cycle) => cycle.aggregates_kept(),
+            Precise::Double(cycle) => cycle.aggregates_kept(),
+        }
+    }
+
+    /// Computes z = `unit` B z, where B is the operator of one cycle. Before the call, each thread has written its own
+    /// rows of z. The cycle begins and ends with a barrier.
+    ///
+    /// # Safety
+    /// No other code may use z meanwhile.
+    pub unsafe fn apply(&self, me: &Me, way: Way, unit: f64, z: &Four<R>) {
+        let at = |place: usize| (&z[Colour::ALL[place >> COLOUR]], place & ((1 << COLOUR) - 1));
+        // SAFETY: by the safety contract of this function. The cycle reads all rows before it writes any, and one
+        // thread writes each row.
+        let from = |place: usize| unsafe {
+            let (area, place) = at(place);
+            area.at(place).wide()
+        };
+        // SAFETY: by the safety contract of this function, as for `from`.
+        let to = |place: usize, value: f64| unsafe {
+            let (area, place) = at(place);
+            area.set(place, R::narrow(value * unit));
+        };
+        match &self.cycle {
+            Precise::Single(cycle) => cycle.apply(me, way, from, to),
+            Precise::Double(cycle) => cycle.apply(me, way, from, to),
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        let z = self.z.as_ref().map_or(0, Four::bytes);
+        match &self.cycle {
+            Precise::Single(cycle) => cycle.bytes() + z,
+            Precise::Double(cycle) => cycle.bytes() + z,
+        }
+    }
+}
+
+/// Number of the bits below the colour in a combined index; these bits hold the index in the array of the colour.
+const COLOUR: u32 = 30;
+
+/// Builds the cycle in one precision and maps its rows to the combined indices in `places`.
+fn cycle<V: Real + Number>(
+    hierarchy: Hierarchy,
+    numbers: Numbers,
+    places: &[u32],
+    workers: &mut Workers,
+) -> Result<Cycle<V>> {
+    let order = Ordered::coloured::<4>(numbers.colours())?;
+    let mut cycle = Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(order), workers)?;
+    cycle.take_places(|row| places[row]);
+    Ok(cycle)
+}
+
+/// Returns the combined index (colour, index in its array) of the value of each unknown of CG.
+fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
+    if layout.len() >> COLOUR > 0 {
+        let (places, nodes) = (layout.len(), layout.grid.nodes());
+        let sentence =
+            format!("cycle=aggregation supports fewer than 2^30 points per colour, got {places} for {nodes} nodes");
+        return Err(Error::Unsupported(sentence));
+    }
+    let place = |(i, j): (usize, usize)| {
+        let (row, (even, odd)) = ((j + layout.shift_y) / 2, colours_of_row(layout, j));
+        let colour = if (i + layout.shift_x).is_multiple_of(2) { even } else { odd };
+        ((colour as usize) << COLOUR | z[colour].place(row, (i + layout.shift_x) / 2)) as u32
+    };
+    collected(numbers.nodes().map(place), WHAT)
+}
+
+/// Rejects a singular component of A that is not projected.
+pub fn check_unprojected(components: &Components) -> Result<()> {
+    components.refused().map_or(Ok(()), |&(i, j)| Err(unprojected_pivot(0.0, 0, i, j)))
+}
+
+/// Rejects a diagonal entry that is negative or not finite. The error names level 1 for S1, whose diagonal entries are
+/// pivots, and level 0 for A.
+fn check(c: &Couplings, numbers: Numbers, level: usize, scale: f64) -> Result<()> {
+    let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
+    match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {
+        Some((row, (i, j))) => Err(refused_pivot(c.diagonal[row] / scale, c.diagonal[row] / scale, level, i, j)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,265 @@
+//! Arrays of one colour of a grid, shared by the threads under the rules of `base::shared`.
+
+use crate::base::number::Real;
+use crate::base::shared::{Number, Shared};
+use crate::error::Result;
+use crate::rrb::layout::{Colour, Layout};
+use std::ops::Index;
+
+/// Array of one colour of a grid (see [`Layout`]); an absent array has no memory. The border between two rows is one
+/// block wide: it is the right border of a row and the left border of the next row. A clone refers to the same memory.
+///
+/// Most fields have 32 bits, because a grid has hundreds of arrays and is built on the stack.
+#[derive(Clone)]
+pub struct Area<T = f64> {
+    values: Shared<T>,
+    stride: u32,
+    cx: u32,
+    /// Border width in values.
+    block: u32,
+    /// Bits of J that select the stored row: all bits, or those of a ring (see [`Area::with_ring`]).
+    mask: i32,
+    /// Index of entry (0, J) with no selected bits.
+    origin: isize,
+}
+
+/// Number of rows in a ring, a power of two. When a factorization has computed the red pivots of row J, it reads rows
+/// J - 2 to J.
+pub const RING: usize = 4;
+
+impl<T: Number> Area<T> {
+    /// Allocates an array of zeros.
+    pub fn zeroed(layout: &Layout) -> Result<Self> {
+        let (stride, block) = (layout.cx + layout.block, layout.block);
+        let values = Shared::zeroed((layout.to - layout.from + 2) * stride + block)?;
+        let origin = (1 - layout.from as isize) * stride as isize + block as isize;
+        let [stride, block, cx] = [stride, block, layout.cx].map(|n| n as u32);
+        Ok(Self { values, stride, cx, block, mask: -1, origin })
+    }
+
+    /// Allocates an array of zeros, or returns an absent array.
+    pub fn made(layout: &Layout, present: bool) -> Result<Self> {
+        if present { Self::zeroed(layout) } else { Self::absent() }
+    }
+
+    /// Returns an array without memory, for methods that do not need it.
+    pub fn absent() -> Result<Self> {
+        Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, block: 0, mask: -1, origin: 0 })
+    }
+
+    /// Returns the memory of rows `first` to `first` + [`RING`] - 1 as an array of all rows J, of which each is stored
+    /// in row `first` + J mod [`RING`]. A thread that uses few rows at a time thus keeps them in a cache.
+    pub fn with_ring(&self, first: usize) -> Self {
+        let origin = self.start(first as isize, 0) as isize;
+        Self { mask: RING as i32 - 1, origin, ..self.clone() }
+    }
+
+    #[inline(always)]
+    fn start(&self, row: isize, shift: isize) -> usize {
+        let start = (row & self.mask as isize) * self.stride as isize + self.origin + shift;
+        // The border consists of the rows -1 and cy and of `block` columns on either side.
+        debug_assert!(start >= 0);
+        start as usize
+    }
+
+    /// Returns the same memory with another number type, or `None` if the sizes of the types differ. Generic code thus
+    /// finds out whether the arrays of a storage format are doubles.
+    pub fn of_type<U: Number>(&self) -> Option<Area<U>> {
+        let Self { stride, cx, block, mask, origin, .. } = *self;
+        Some(Area { values: self.values.of_type()?, stride, cx, block, mask, origin })
+    }
+
+    /// Returns the index of the value (I, J) in the array.
+    pub fn place(&self, row: usize, column: usize) -> usize {
+        self.start(row as isize, column as isize)
+    }
+
+    /// Returns the value at an index.
+    ///
+    /// # Safety
+    /// No thread may write this value meanwhile.
+    pub unsafe fn at(&self, place: usize) -> T {
+        // SAFETY: by the safety contract of this function.
+        unsafe { self.values.slice(place, 1)[0] }
+    }
+
+    /// Writes the value at an index.
+    ///
+    /// # Safety
+    /// No other thread may use this value meanwhile.
+    pub unsafe fn set(&self, place: usize, value: T) {
+        // SAFETY: by the safety contract of this function.
+        unsafe { self.values.slice_mut(place, 1)[0] = value };
+    }
+
+    /// Returns the cx values of row J from column I = shift on.
+    ///
+    /// # Safety
+    /// No thread may write this row while the slice is used.
+    #[inline(always)]
+    pub unsafe fn row(&self, row: usize, shift: isize) -> &[T] {
+        // SAFETY: by the safety contract of this function.
+        unsafe { self.values.slice(self.start(row as isize, shift), self.cx as usize) }
+    }
+
+    /// Returns the cx values of row J - 1 from column I = shift on.
+    ///
+    /// # Safety
+    /// No thread may write row J - 1 while the slice is used.
+    #[inline(always)]
+    pub unsafe fn below(&self, row: usize, shift: isize) -> &[T] {
+        // SAFETY: by the safety contract of this function.
+        unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx as usize) }
+    }
+
+    /// Returns cx + 1 values of row J: the compute area and the first border value.
+    ///
+    /// # Safety
+    /// No thread may write this row or the border to its right while the slice is used.
+    pub unsafe fn longer_row(&self, row: usize) -> &[T] {
+        // SAFETY: by the safety contract of this function.
+        unsafe { self.values.slice(self.start(row as isize, 0), self.cx as usize + 1) }
+    }
+
+    /// Returns the cx values of row J from column I = shift on, for writing.
+    ///
+    /// # Safety
+    /// No other thread may read or write this row while the slice is used. With a nonzero shift, the slice reaches into
+    /// a border, which also belongs to the previous row (shift < 0) or to the next row (shift > 0). No other thread may
+    /// use this border either.
+    #[inline(always)]
+    #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint rows")]
+    pub unsafe fn row_mut(&self, row: usize, shift: isize) -> &mut [T] {
+        // SAFETY: by the safety contract of this function.
+        unsafe { self.values.slice_mut(self.start(row as isize, shift), self.cx as usize) }
+    }
+
+    /// Returns the size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.values.bytes()
+    }
+
+    /// Sets all values to zero, including padding and border.
+    ///
+    /// # Safety
+    /// No thread may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        // SAFETY: by the safety contract of this function.
+        unsafe { self.values.clear() };
+    }
+
+    /// Sets row J to `value`, including padding and border. The first stored row includes the border row below, the
+    /// last stored row the border row above. `to`: end of the stored rows.
+    ///
+    /// # Safety
+    /// No other thread may use these rows meanwhile.
+    pub unsafe fn fill_row(&self, row: usize, to: usize, value: T) {
+        let (stride, own) = (self.stride as usize, self.start(row as isize, -(self.block as isize)));
+        let first = if own == stride { 0 } else { own };
+        // The right border of a row is the left border of the next row, so only the last row fills it.
+        let end = own + if row + 1 == to { 2 * stride + self.block as usize } else { stride };
+        // SAFETY: by the safety contract of this function.
+        unsafe { self.values.slice_mut(first, end - first) }.fill(value);
+    }
+}
+
+impl<R: Real + Number> Area<R> {
+    /// Returns whether the left and the right border of row J contain only zeros.
+    ///
+    /// # Safety
+    /// No thread may write this border meanwhile.
+    pub unsafe fn border_is_clear(&self, row: usize) -> bool {
+        if self.values.len() == 0 {
+            return true;
+        }
+        let (start, block) = (self.start(row as isize, 0), self.block as usize);
+        // SAFETY: by the safety contract of this function.
+        let sides =
+            unsafe { [self.values.slice(start - block, block), self.values.slice(start + self.cx as usize, block)] };
+        sides.iter().all(|side| side.iter().all(|v| v.wide() == 0.0))
+    }
+}
+
+/// Calls `next` four times and returns the arrays in this order.
+pub fn four<T>(mut next: impl FnMut() -> Result<Area<T>>) -> Result<[Area<T>; 4]> {
+    Ok([next()?, next()?, next()?, next()?])
+}
+
+/// One value per node, by colour; the red arrays may be absent.
+#[derive(Clone)]
+pub struct Four<T = f64> {
+    /// Red, between two kept nodes of a row.
+    pub r1: Area<T>,
+    /// Red, between two kept nodes of a column.
+    pub r2: Area<T>,
+    /// Black, eliminated by the even level.
+    pub b1: Area<T>,
+    /// Black, kept: the nodes of the next grid.
+    pub b2: Area<T>,
+}
+
+impl<T: Number> Four<T> {
+    /// Calls `next` once per colour, in the order of storage.
+    pub fn of(next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+        let [r1, r2, b1, b2] = four(next)?;
+        Ok(Self { r1, r2, b1, b2 })
+    }
+
+    /// Allocates zeros on all nodes, or on the black nodes only.
+    pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
+        let red = || Area::made(layout, reds);
+        Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
+    }
+
+    /// Allocates zeros on the nodes that a grid eliminates: b1, and the red nodes if `reds` is set.
+    pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
+        let red = || Area::made(layout, reds);
+        Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })
+    }
+
+    /// Returns four arrays without memory.
+    pub fn absent() -> Result<Self> {
+        Self::of(Area::absent)
+    }
+
+    /// See [`Area::of_type`].
+    pub fn of_type<U: Number>(&self) -> Option<Four<U>> {
+        let Self { r1, r2, b1, b2 } = self;
+        Some(Four { r1: r1.of_type()?, r2: r2.of_type()?, b1: b1.of_type()?, b2: b2.of_type()? })
+    }
+
+    /// See [`Area::with_ring`].
+    pub fn with_ring(&self, first: usize) -> Self {
+        let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|area| area.with_ring(first));
+        Self { r1, r2, b1, b2 }
+    }
+
+    /// Sets all values to zero, including padding and border.
+    ///
+    /// # Safety
+    /// No thread may use the values meanwhile.
+    pub unsafe fn clear(&self) {
+        for area in [&self.r1, &self.r2, &self.b1, &self.b2] {
+            // SAFETY: by the safety contract of this function.
+            unsafe { area.clear() };
+        }
+    }
+
+    /// Returns the size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.r1.bytes() + self.r2.bytes() + self.b1.bytes() + self.b2.bytes()
+    }
+}
+
+impl<T> Index<Colour> for Four<T> {
+    type Output = Area<T>;
+
+    fn index(&self, colour: Colour) -> &Area<T> {
+        match colour {
+            Colour::R1 => &self.r1,
+            Colour::R2 => &self.r2,
+            Colour::B1 => &self.b1,
+            Colour::B2 => &self.b2,
+        }
+    }
+}

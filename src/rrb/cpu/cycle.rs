@@ -1,0 +1,365 @@
+//! Steps of the cycle on grids stored by colour: fused or unfused sweeps through the levels of a section, and the inner
+//! iterations on a recursion grid (docs/theory/rrb.md, recursive cycles; Axelsson and Vassilevski 1990, Notay and
+//! Vassilevski 2008).
+//!
+//! Barriers: a sweep begins when all threads have completed its right-hand side. At its end, each thread has written
+//! its own rows.
+
+use super::levels::{Buffers, PackedGrid, RecursionGrid};
+use super::loops::{add_inner, combine, difference_form, direct_inner, dot, finish_inner, subtract_inner};
+use super::number::Format;
+use super::packed::Packed;
+use crate::base::number::Real;
+use crate::base::reduce;
+use crate::base::reduce::Reduce;
+use crate::base::team::Me;
+use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::layout::Colour;
+use crate::rrb::recursion;
+use crate::rrb::recursion::{CycleSteps, Inner};
+use crate::stencil::matrix::ring_index;
+use std::ops::Range;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// State of one thread during a cycle.
+pub struct Sections<'a, F: Format> {
+    pub k: &'a Packed<F>,
+    pub me: Me<'a>,
+    /// Number of fused stages on shared grids so far; equal on all threads.
+    pub stage: usize,
+    /// Number of inner products on shared grids so far.
+    turn: usize,
+    /// Seconds of the downward and of the upward sweep per grid; the last entry is the coarsest system. Empty if times
+    /// are not measured.
+    pub seconds: Vec<[f64; 2]>,
+}
+
+/// Indices into the entries of `Sections::seconds`.
+pub const DOWN: usize = 0;
+pub const UP: usize = 1;
+
+impl<'a, F: Format> Sections<'a, F> {
+    pub fn new(k: &'a Packed<F>, me: Me<'a>) -> Self {
+        Self { k, me, stage: 0, turn: 0, seconds: Vec::new() }
+    }
+
+    pub fn buffers(&self) -> MutexGuard<'a, Buffers<F::Real>> {
+        self.k.buffers[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the grids of section k.
+    pub fn grids(&self, k: usize) -> Range<usize> {
+        self.k.sections[k]..self.k.sections.get(k + 1).copied().unwrap_or(self.k.grids.len())
+    }
+
+    /// Returns the number of the next fused stage on a grid.
+    pub fn next_stage(&mut self, grid: &PackedGrid<F>) -> usize {
+        self.stage += usize::from(grid.shared);
+        self.stage
+    }
+
+    /// Begins a sum over the rows of the k-th recursion grid, including the rows of other ranks.
+    fn reduce(&mut self, k: usize) -> Reduce<'a, 1> {
+        let elsewhere = self.k.elsewhere(self.k.sections[k]);
+        self.note(k).over(elsewhere)
+    }
+
+    /// Begins a sum over the rows of this rank on the k-th recursion grid.
+    fn note(&mut self, k: usize) -> Reduce<'a, 1> {
+        let grid = &self.k.grids[self.k.sections[k]];
+        self.turn += usize::from(grid.shared);
+        self.k.inner_noted.reduce(self.turn, grid.layout.cy)
+    }
+
+    /// Returns whether fused stages process both levels of grid q. If CG runs on S1, the first grid has separate fused
+    /// stages in `iteration::fused`.
+    fn fuses(&self, q: usize) -> bool {
+        self.k.shape.fused && !(self.k.shape.schur && q == 0)
+    }
+
+    /// Runs `work` for grid q, or for the coarsest system, and adds its time to `seconds` if times are measured.
+    pub fn timed<T>(&mut self, q: usize, way: usize, work: impl FnOnce(&mut Self) -> T) -> T {
+        if self.seconds.is_empty() {
+            return work(self);
+        }
+        let start = Instant::now();
+        let result = work(self);
+        self.seconds[q][way] += start.elapsed().as_secs_f64();
+        result
+    }
+
+    /// Solves L y = z on the levels of `grids` (forward substitution).
+    pub fn descend(&mut self, grids: Range<usize>) {
+        for q in grids {
+            self.timed(q, DOWN, |s| s.descend_grid(q));
+        }
+    }
+
+    /// Computes the downward sweep through both levels of grid q; passes the kept values to the next grid.
+    fn descend_grid(&mut self, q: usize) {
+        let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
+        if self.fuses(q) {
+            let stage = self.next_stage(grid);
+            k.descend_grid(q, me, stage, &mut self.buffers());
+        } else {
+            if !(k.shape.schur && q == 0) {
+                grid.forward(me, true);
+                grid.refresh(me, &grid.z);
+            }
+            grid.forward(me, false);
+            for row in grid.rows(me) {
+                // SAFETY: the row belongs to this thread.
+                unsafe { k.send(q, row, row) };
+            }
+        }
+        k.hand_down(q, me);
+    }
+
+    /// Solves L^T z = y on the levels of `grids`, from the coarsest grid to the finest (backward substitution).
+    pub fn ascend(&mut self, grids: Range<usize>) {
+        for q in grids.rev() {
+            self.timed(q, UP, |s| s.ascend_grid(q));
+        }
+    }
+
+    /// Computes the upward sweep through both levels of grid q.
+    fn ascend_grid(&mut self, q: usize) {
+        let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
+        // Waits until the coarser grid is complete.
+        grid.barrier(me);
+        if self.fuses(q) {
+            let stage = self.next_stage(grid);
+            return k.ascend_grid(q, me, stage, &mut self.buffers());
+        }
+        if let Some(coarse) = k.grids.get(q + 1) {
+            grid.bring_up(me, coarse);
+            grid.refresh(me, &grid.z);
+        }
+        grid.backward(me, false);
+        if !(k.shape.schur && q == 0) {
+            grid.refresh(me, &grid.z);
+            grid.backward(me, true);
+        }
+    }
+
+    /// Returns the k-th recursion grid and the vectors of its inner iterations.
+    fn inner(&self, k: usize) -> (&'a PackedGrid<F>, &'a RecursionGrid<F>) {
+        let grid = &self.k.grids[self.k.sections[k]];
+        (grid, grid.recursion.as_ref().expect("sections but the first begin with a recursion"))
+    }
+
+    /// Exchanges the halo rows of z on the k-th recursion grid, which the upward sweep reads.
+    fn share_solution(&self, k: usize) {
+        let (grid, _) = self.inner(k);
+        if grid.halo.is_some() {
+            grid.refresh(self.me, &grid.z);
+        }
+    }
+
+    /// Calls `f` for this thread's rows of all colours of the k-th recursion grid.
+    fn each_row(&self, k: usize, mut f: impl FnMut(Colour, usize)) {
+        for row in self.inner(k).0.rows(self.me) {
+            for colour in Colour::ALL {
+                f(colour, row);
+            }
+        }
+    }
+}
+
+impl<F: Format> Packed<F> {
+    /// Solves the levels below the grids stored by colour and the coarsest system, for the kept values r of the last
+    /// grid. For thread 0 only. z becomes `unit` M^-1 r, because the levels in natural storage are not divided by
+    /// `unit`. Returns `unit` <r, M^-1 r> of these levels.
+    pub fn solve_natural(&self) -> f64 {
+        let last = self.grids.last().expect("at least one grid is stored by colour");
+        let mut natural = self.natural();
+        let nx = last.layout.grid.coarse().nx;
+        for row in last.layout.rows(Colour::B2) {
+            let z = &mut natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+            // SAFETY: no thread writes z in this step.
+            combine(z, 0.0, self.unit, unsafe { &last.z.b2.row(row, 0)[..nx] });
+        }
+        natural.apply();
+        let mut rho = 0.0;
+        for row in last.layout.rows(Colour::B2) {
+            let z = &natural.grids[0].z[ring_index(nx, 0, row)..][..nx];
+            // SAFETY: only thread 0 uses z in this step.
+            let target = unsafe { &mut last.z.b2.row_mut(row, 0)[..nx] };
+            rho += reduce::dot(z, target);
+            combine(target, 0.0, 1.0, z);
+        }
+        rho
+    }
+}
+
+impl<F: Format> CycleSteps for Sections<'_, F> {
+    fn recursions(&self) -> Range<usize> {
+        1..self.k.sections.len()
+    }
+
+    fn takes_part(&self, k: usize) -> bool {
+        self.me.index == 0 || self.inner(k).0.shared
+    }
+
+    fn sweep_down(&mut self, k: usize) {
+        self.descend(self.grids(k));
+    }
+
+    fn solve_remainder(&mut self) {
+        if self.me.index == 0 {
+            self.timed(self.k.grids.len(), DOWN, |s| s.k.solve_natural());
+        }
+    }
+
+    fn sweep_up(&mut self, k: usize) {
+        self.ascend(self.grids(k));
+    }
+
+    fn keep_rhs(&mut self, k: usize) {
+        let (grid, inner) = self.inner(k);
+        self.each_row(k, |colour, row| {
+            // SAFETY: rows of this thread, which no other thread writes in this step; only the owner of a row reads r.
+            unsafe { inner.r[colour].row_mut(row, 0).copy_from_slice(grid.z[colour].row(row, 0)) };
+        });
+    }
+
+    fn direct(&mut self, k: usize, beta: Option<f64>) {
+        let (grid, inner) = self.inner(k);
+        self.each_row(k, |colour, row| {
+            // SAFETY: rows of this thread; other threads read d only after the barrier in `multiply_direction` and
+            // before the next barrier.
+            unsafe { direct_inner(inner.d[colour].row_mut(row, 0), grid.z[colour].row(row, 0), beta) };
+        });
+    }
+
+    fn multiply_direction(&mut self, k: usize) {
+        let (grid, inner) = self.inner(k);
+        grid.refresh(self.me, &inner.d);
+        let (straight, d) = (&grid.sweep.straight, &inner.d);
+        self.each_row(k, |colour, row| {
+            // SAFETY: no thread writes the matrix or d in this step; the rows of q belong to this thread.
+            unsafe {
+                difference_form::<F>(
+                    inner.q[colour].row_mut(row, 0),
+                    inner.excess[colour].row(row, 0),
+                    d[colour].row(row, 0),
+                    straight.couplings(colour, row),
+                    d.straight(colour, row),
+                    inner.corners.couplings(colour, row),
+                    d.diagonal(colour, row),
+                );
+            }
+        });
+    }
+
+    fn any(&mut self, k: usize, mine: bool) -> bool {
+        let (grid, _) = self.inner(k);
+        if !grid.shared {
+            return mine;
+        }
+        // Combines the threads of this rank only. On every rank, thread 0 has the same value. On other ranks, other
+        // grids may be shared by the threads.
+        let noted = self.note(k);
+        for row in grid.rows(self.me) {
+            // SAFETY: the row belongs to this thread.
+            unsafe { noted.note(row, [f64::from(u8::from(mine))]) };
+        }
+        noted.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
+    }
+
+    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+        let (grid, inner) = self.inner(k);
+        let of = |which: Inner| -> &Four<F::Real> {
+            match which {
+                Inner::R => &inner.r,
+                Inner::Z => &grid.z,
+                Inner::D => &inner.d,
+                Inner::Q => &inner.q,
+            }
+        };
+        let (a, b) = (of(a), of(b));
+        let noted = self.reduce(k);
+        for row in grid.rows(self.me) {
+            // SAFETY: rows of this thread, which only this thread writes.
+            unsafe { noted.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
+        }
+        noted.sum(grid.shared.then_some(self.me))[0]
+    }
+
+    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+        let (grid, inner) = self.inner(k);
+        self.each_row(k, |colour, row| {
+            // SAFETY: rows of this thread, which no other thread uses in this step.
+            unsafe {
+                add_inner(inner.u[colour].row_mut(row, 0), inner.d[colour].row(row, 0), alpha, first);
+                if go_on {
+                    let (r, z) = (inner.r[colour].row_mut(row, 0), grid.z[colour].row_mut(row, 0));
+                    subtract_inner(r, z, inner.q[colour].row(row, 0), alpha);
+                }
+            }
+        });
+        if go_on {
+            grid.refresh_down(self.me, grid, self.k.shape.fused, &grid.z);
+        }
+    }
+
+    fn take_solution(&mut self, k: usize) {
+        let (grid, inner) = self.inner(k);
+        // Another thread may still read the first row of this thread for the last upward sweep.
+        grid.barrier(self.me);
+        self.each_row(k, |colour, row| {
+            // SAFETY: rows of this thread, which no other thread reads before the barrier of the upward sweep.
+            unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
+        });
+        self.share_solution(k);
+    }
+
+    fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        if !self.k.shape.fused {
+            return self.textbook_finish(k, alpha, beta);
+        }
+        let (grid, inner) = self.inner(k);
+        // Another thread may still read the first row of this thread (see `take_solution`).
+        grid.barrier(self.me);
+        self.each_row(k, |colour, row| {
+            // SAFETY: as in `take_solution`.
+            unsafe {
+                let (d, u) = (inner.d[colour].row(row, 0), inner.u[colour].row(row, 0));
+                finish_inner(grid.z[colour].row_mut(row, 0), d, u, alpha, beta);
+            }
+        });
+        self.share_solution(k);
+    }
+
+    fn draw_direction(&mut self, k: usize) {
+        let (grid, inner) = self.inner(k);
+        let layout = &grid.layout;
+        let straight = &grid.sweep.straight;
+        self.each_row(k, |colour, row| {
+            // SAFETY: rows of this thread, which no other thread uses in this step; no thread writes the matrix.
+            let (d, r, excess, near, corners) = unsafe {
+                (
+                    inner.d[colour].row_mut(row, 0),
+                    inner.r[colour].row_mut(row, 0),
+                    inner.excess[colour].row(row, 0),
+                    straight.couplings(colour, row),
+                    inner.corners.couplings(colour, row),
+                )
+            };
+            r.fill(F::Real::default());
+            d.fill(F::Real::default());
+            if layout.rows(colour).contains(&row) {
+                for column in layout.columns(colour) {
+                    let (i, j) = layout.node(colour, column, row);
+                    let sum = |a: [&[F::Stored]; 4]| {
+                        let a = a.map(|a| F::read(a[column]).wide());
+                        (a[0] + a[1]) + (a[2] + a[3])
+                    };
+                    let center = F::read(excess[column]).wide() - (sum(near) + sum(corners));
+                    d[column] = F::Real::narrow(recursion::all_frequencies(i, j, center));
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,340 @@
+//! Factorization on grids stored by colour: the formulas of `coarse::levels` (docs/theory/rrb.md, row-sum form; report
+//! 2.3 to 2.6, 2.12, 2.13), applied colour by colour.
+//!
+//! Each grid is factorized in one sweep over rows J, so that a row is still in cache for the next formula. For each
+//! formula, the table names the result for row J and the rows that the formula reads:
+//!
+//! ```text
+//!     spread    first grid: A of row J, and its couplings of r2 and b1 in row J + 1
+//!     start     first grid: M before the levels           A of J - 1, J, after spread
+//!               (if CG runs on S1, reds and skew compute the row sums)
+//!     reds      pivots of r1 and r2                       A, M of J - 1 .. J + 1, before skew
+//!     skew      diagonal couplings and row sums of the    A, M of J - 1 .. J + 1, reds of J - 1 .. J + 1
+//!               skew stencil; S1
+//!     dropped   pivots of b1                              skew of J, reds of J - 1, J
+//!     coarse    a row of the next grid's matrix           reds of J, J + 1, skew and dropped of J, J + 1
+//! ```
+//!
+//! Each thread works on its own rows. In one sweep, it first applies each formula to the rows for which the formula
+//! reads no rows of other threads. A few rows remain at either end. For these rows, the threads apply one formula after
+//! another, with barriers between the formulas.
+//!
+//! The unsafe blocks rely on two rules:
+//!
+//! - A formula writes rows of its thread. `coarse` also writes rows of the next grid, which no thread uses before a
+//!   barrier.
+//! - A formula reads a row of another thread only after a barrier that follows the completion of the row. Another
+//!   barrier precedes the next write of the row.
+//!
+//! This module contains the order of the formulas, and `formulas` the formulas.
+
+mod formulas;
+
+use super::cycle::Sections;
+use super::levels::PackedGrid;
+use super::number::{Double, Format};
+use super::packed::Packed;
+use super::ranks::HALF;
+use super::system::Schur;
+use crate::base::memory::LINE;
+use crate::base::team::Me;
+use crate::error::Result;
+use crate::rrb::backend::{PivotContext, Setup};
+use crate::rrb::cpu::colour_array::{Four, RING};
+use crate::rrb::cpu::conversion::natural_rows;
+use crate::rrb::domain::{REACH, STORED};
+use crate::rrb::recursion;
+use crate::rrb::recursion::{Cycle, Kind};
+use crate::stencil::inspection::{Inspection, Wanted};
+use crate::stencil::matrix::StencilView;
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Inspection of a matrix during its factorization, which assumes that the matrix resembles the previous one.
+pub struct Watch<'a> {
+    pub inspection: &'a Inspection,
+    pub wanted: Wanted,
+    over: AtomicBool,
+}
+
+impl<'a> Watch<'a> {
+    pub fn new(inspection: &'a Inspection, wanted: Wanted) -> Self {
+        Self { inspection, wanted, over: AtomicBool::new(false) }
+    }
+
+    /// Returns whether the inspection has refused a row.
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// Inspects natural row j of A, the next row of this thread. Returns whether the factorization may read the row.
+    fn admits(&self, thread: usize, a: &StencilView, j: usize) -> bool {
+        // The inspection joins each row to the previous row, so it ends at the first refused row.
+        let sound = !self.is_over() && self.inspection.look_at(thread, a, j, &self.wanted);
+        if !sound {
+            self.over.store(true, Ordering::Relaxed);
+        }
+        sound
+    }
+}
+
+impl<F: Format> Packed<F> {
+    /// Sets the pivots of f32 and bf16 to one, including padding and border, because loops divide by the pivots there,
+    /// too. Each thread sets its own rows.
+    fn start_short(&self, me: Me) {
+        for grid in &self.grids {
+            let Some(short) = grid.short() else { return };
+            for row in grid.rows_and(me, STORED) {
+                for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
+                    // SAFETY: rows of this thread, which no other thread uses before the barrier below.
+                    unsafe { area.fill_row(row, grid.layout.to, F::write(1.0)) };
+                }
+            }
+        }
+        me.barrier();
+    }
+
+    /// Copies A and eliminates level by level. All threads return the same result. `watch`: the matrix is inspected at
+    /// the same time.
+    pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext, watch: Option<&Watch>) -> Result<()> {
+        let mut memory = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
+        // Rows that begin a cache line: vectors then do not extend over two lines.
+        let first = memory.as_ptr().align_offset(LINE);
+        let scratch = &mut memory[first..];
+        if self.fresh {
+            self.start_short(me);
+        }
+        for q in 0..self.grids.len() {
+            let watch = watch.filter(|_| q == 0);
+            let levels = Levels::new(self, q, setup, context);
+            if self.shape.aggregates {
+                levels.form_system(me, scratch);
+                break;
+            }
+            levels.form(me, scratch, watch);
+            levels.share_next(me, scratch);
+            if let Some(watch) = watch {
+                me.barrier();
+                if watch.is_over() {
+                    break;
+                }
+            }
+        }
+        let over = watch.is_some_and(Watch::is_over);
+        if !over && !self.shape.aggregates && me.index == 0 {
+            self.note(self.factorize_natural(setup, context, scratch));
+        }
+        drop(memory);
+        me.barrier();
+        if let (0, Some(links)) = (me.index, &self.links) {
+            let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+            *failure = links.domain.first_failure(failure.take());
+        }
+        me.barrier();
+        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        me.barrier();
+        if me.index == 0 {
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        if let Some(failure) = failure {
+            return Err(failure);
+        }
+        if !over && !self.shape.aggregates {
+            self.prepare_cycle(me, setup);
+        }
+        Ok(())
+    }
+
+    /// Factorizes the levels below the last grid that is stored by colour.
+    fn factorize_natural(&self, setup: &Setup, context: &PivotContext, scratch: &mut [f64]) -> Result<()> {
+        let (mut natural, last) = (self.natural(), self.grids.len() - 1);
+        Levels::new(self, last, setup, context).form_natural(natural.input(), scratch);
+        natural.factorize(&self.below(setup), context, None)
+    }
+
+    /// Returns the setup of the levels below.
+    fn below(&self, setup: &Setup) -> Setup {
+        // If finer grids have recursions, `prepare_cycle` selects one cycle for all levels.
+        let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
+        Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup }
+    }
+
+    /// Estimates the bounds at the recursions and selects the cycle.
+    fn prepare_cycle(&self, me: Me, setup: &Setup) {
+        let found = if self.sections.len() > 1 {
+            let below = self.natural().recursion().worst_condition();
+            recursion::prepare(&mut Sections::new(self, me), &setup.cycle, below)
+        } else {
+            *self.natural().recursion()
+        };
+        me.barrier();
+        if me.index == 0 {
+            self.natural().set_kind(found.kind);
+            *self.recursion.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        }
+        me.barrier();
+    }
+
+    /// Stores an error. Of several errors, the error at the lowest level is kept, and on that level the first node, for
+    /// any number of threads.
+    fn note(&self, result: Result<()>) {
+        let Err(error) = result else { return };
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        if failure.as_ref().is_none_or(|first| error.matrix_place() < first.matrix_place()) {
+            *failure = Some(error);
+        }
+    }
+}
+
+/// Factorization of the two levels of one grid.
+struct Levels<'a, F: Format> {
+    k: &'a Packed<F>,
+    q: usize,
+    grid: &'a PackedGrid<F>,
+    /// Whether the first elimination is exact (5 points): centers and couplings are then those of A, and black nodes
+    /// are not coupled.
+    exact: bool,
+    /// S1 if the first elimination is exact and CG runs in double precision: the rows of S1 are then computed in place.
+    in_place: Option<Schur<Double>>,
+    /// Row sums and 1 / d of the grid, or rings of a few rows (see `form`).
+    excess: Four,
+    inverse: Four,
+    setup: &'a Setup,
+    context: &'a PivotContext<'a>,
+}
+
+impl<'a, F: Format> Levels<'a, F> {
+    fn new(k: &'a Packed<F>, q: usize, setup: &'a Setup, context: &'a PivotContext) -> Self {
+        let (grid, exact) = (&k.grids[q], q == 0 && k.shape.schur);
+        let in_place = if exact { k.schur.doubles() } else { None };
+        let (excess, inverse) = (grid.excess.clone(), grid.inverse.clone());
+        Self { k, q, grid, exact, in_place, excess, inverse, setup, context }
+    }
+
+    /// Copies A and computes S1, if CG runs on S1, but factorizes no level.
+    fn form_system(&self, me: Me, scratch: &mut [f64]) {
+        let (grid, rows) = (self.grid, self.grid.rows(me));
+        // SAFETY: rows belong to this thread, and a barrier separates the writes of a thread from the reads of other
+        // threads.
+        unsafe {
+            rows.clone().for_each(|row| self.spread(row, None));
+            grid.barrier(me);
+            if self.exact {
+                rows.clone().for_each(|row| self.reds(row, scratch));
+                grid.barrier(me);
+                rows.for_each(|row| self.skew(row, scratch));
+                grid.barrier(me);
+            }
+        }
+    }
+
+    /// Computes this thread's rows: from A, or from the matrix of this grid, to the matrix of the next grid.
+    fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
+        let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
+        // Rows for which a formula reads no row of other threads.
+        let inner = |before: usize, behind: usize| {
+            let start = rows.start + before;
+            start..rows.end.saturating_sub(behind).max(start)
+        };
+        let (started, reds, skewed, coarse) = (inner(1, 0), inner(2, 1), inner(3, 2), inner(3, 3));
+        let (mut inside, mut done) =
+            (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
+        if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING {
+            // Only this function reads row sums and 1 / d of this grid, except 1 / d of b1 in f64. The sweep stores
+            // them in a ring. The formulas after the sweep compute those that they need again.
+            let first = rows.start + 6;
+            (inside.excess, inside.inverse) = (self.excess.with_ring(first), self.inverse.with_ring(first));
+            if !F::SHORT {
+                inside.inverse.b1 = self.inverse.b1.clone();
+            }
+            done = [inner(5, 4), inner(4, 3)];
+        }
+        // The remaining rows and halo rows. The halo of the matrix is computed on this rank, so a grid needs only one
+        // exchange.
+        let left = |done: &Range<usize>, beyond: usize| {
+            let done = done.clone();
+            grid.rows_and(me, beyond).filter(move |row| !done.contains(row))
+        };
+        if let Some(watch) = watch {
+            watch.inspection.begin(me.index, self.context.a, natural_rows(&grid.layout, &rows));
+        }
+        let watch_here = watch.map(|watch| (watch, me.index));
+        // SAFETY: each row belongs to this thread, or is a halo row that no other thread of this rank computes. The
+        // sweep reads rows of this thread that are complete. A barrier separates a row from its use by other threads.
+        unsafe {
+            for row in rows.start..rows.end + 3 {
+                if first && rows.contains(&row) {
+                    self.spread(row, watch_here);
+                }
+                if first && started.contains(&row) {
+                    self.start(row, scratch);
+                }
+                let behind = |lag: usize, of: &Range<usize>| row.checked_sub(lag).filter(|row| of.contains(row));
+                if let Some(row) = behind(1, &reds) {
+                    inside.reds(row, scratch);
+                }
+                if let Some(row) = behind(2, &skewed) {
+                    inside.skew(row, scratch);
+                    inside.dropped(row, scratch);
+                }
+                if let Some(row) = behind(3, &coarse) {
+                    inside.coarse(row, scratch);
+                }
+            }
+            if first {
+                left(&rows, REACH).for_each(|row| self.spread(row, None));
+                grid.barrier(me);
+                left(&started, REACH).for_each(|row| self.start(row, scratch));
+            }
+            grid.barrier(me);
+            left(&done[0], 2).for_each(|row| self.reds(row, scratch));
+            grid.barrier(me);
+            left(&done[1], 1).for_each(|row| {
+                self.skew(row, scratch);
+                self.dropped(row, scratch);
+            });
+            grid.barrier(me);
+            left(&coarse, 0).for_each(|row| self.coarse(row, scratch));
+        }
+        grid.barrier(me);
+    }
+
+    /// Exchanges the rows of the next grid's matrix between the ranks.
+    fn share_next(&self, me: Me, scratch: &mut [f64]) {
+        if self.grid.halo.is_none() {
+            return;
+        }
+        if me.index == 0 {
+            // SAFETY: `form` ends with a barrier, and the other threads wait at the barrier below.
+            let lost = unsafe { self.fetch_next(scratch) };
+            self.k.note(lost);
+        }
+        // All threads with rows of the next grid wait for the exchange.
+        me.barrier();
+    }
+
+    /// Receives the rows of the next grid's matrix that other ranks compute.
+    ///
+    /// # Safety
+    /// The rows of this rank must be complete, and no thread may use the next grid.
+    unsafe fn fetch_next(&self, scratch: &mut [f64]) -> Result<()> {
+        let Some((links, next)) = self.k.links.as_ref().zip(self.k.grids.get(self.q + 1)) else { return Ok(()) };
+        let target = next.target(self.setup.unit);
+        let nx = next.layout.grid.nx;
+        let own = |row: usize, to: &mut [f64]| {
+            // SAFETY: by the safety contract of this function, row j of this rank is complete.
+            let made = unsafe { self.coarse_row(row, scratch) };
+            to.chunks_exact_mut(nx).zip(made).for_each(|(to, made)| to.copy_from_slice(made));
+        };
+        // SAFETY: by the safety contract of this function.
+        let other = |row: usize, made: [&[f64]; HALF]| unsafe { target.spread(row, made.map(|values| (0, values))) };
+        match links.matrices.get(self.q) {
+            Some(halo) => halo.exchange(own, other),
+            None => links.hand_over.matrix(own, other),
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,513 @@
+//! Unfused steps of RRB-PCG (reference formulation; report 16-06, algorithm 1) on grids stored by colour, for the rows
+//! of one thread.
+//!
+//! The unsafe blocks rely on two rules. A step writes rows of its own thread only, and reads only arrays that no thread
+//! writes in this step. A barrier separates a step from the next step that reads rows of other threads.
+
+use crate::aggregation::Kept;
+use crate::aggregation::cpu::Way;
+use crate::base::number::Real;
+use crate::base::reduce::{largest, max_abs};
+use crate::krylov::pcg::{Another, Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
+use crate::krylov::state::State;
+use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
+use crate::report::Event;
+use crate::rrb::cpu::aggregated::COST;
+use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::conversion::{collect, colours_of_row, natural_rows, split, spread};
+use crate::rrb::cpu::iteration::thread::{Member, ThroughReds};
+use crate::rrb::cpu::loops::{
+    combine, dot, largest_in, over_center, scale_row, solve_by_center, subtract, subtract_from,
+};
+use crate::rrb::cpu::number::{Double, Format};
+use crate::rrb::cpu::projection::Nodes;
+use crate::rrb::layout::Colour;
+use crate::rrb::recursion::{Cycle, apply_section};
+use std::sync::PoisonError;
+
+/// Limit of beta, relative to the beta of a fixed M. If r consists of rounding errors only, <z, q> is arbitrary, and an
+/// unlimited beta would make p arbitrary, too. On a closed basin with coefficients over six decades, a reduction by
+/// 1e-12 takes 116 iterations with this limit and 359 without it.
+const MOST_BETA: f64 = 2.0;
+
+/// Evaluates `$body` with the arrays of a vector as `$v`, for each number type.
+macro_rules! with_vector {
+    ($member:expr, $id:expr, |$v:ident| $body:expr) => {
+        match $member.vector($id) {
+            Vector::Double($v) => $body,
+            Vector::OfCg($v) => $body,
+            Vector::OfSweeps($v) => $body,
+        }
+    };
+}
+
+/// Arrays of a vector, by number type.
+enum Vector<'a, F: Format> {
+    Double(&'a Four),
+    OfCg(&'a Four<F::Vector>),
+    OfSweeps(&'a Four<F::Real>),
+}
+
+impl<'a, F: Format> Member<'a, F> {
+    fn vector(&self, v: VectorId) -> Vector<'a, F> {
+        let k = self.k;
+        match v {
+            VectorId::X => Vector::Double(&k.x),
+            VectorId::B => Vector::Double(&k.b),
+            VectorId::R => Vector::OfCg(&k.r),
+            VectorId::P => Vector::OfCg(&k.p),
+            VectorId::Q => Vector::OfCg(&k.q),
+            _ => Vector::OfSweeps(self.z()),
+        }
+    }
+
+    /// Returns the colours on which both vectors have values: all colours for x and b, the colours of the CG unknowns
+    /// otherwise.
+    fn colours_of(&self, a: VectorId, b: VectorId) -> &'static [Colour] {
+        let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
+        if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.system() }
+    }
+
+    /// Returns the factor from stored values to values, a power of two (see [`Packed::scales`]).
+    fn unit_of(&self, v: VectorId) -> f64 {
+        match v {
+            VectorId::P => self.k.scales().1,
+            VectorId::Z => self.k.unit.recip(),
+            _ => 1.0,
+        }
+    }
+
+    /// Sets v = 0.
+    fn clear(&mut self, v: VectorId) {
+        let colours = self.colours_of(v, v);
+        with_vector!(self, v, |v| {
+            self.each_row(colours, |colour, row| {
+                // SAFETY: a row of this thread, which no other thread reads in this step.
+                unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
+            });
+            // The next step reads rows of other threads.
+            self.refresh(v);
+        });
+    }
+}
+
+impl<F: Format> VectorSteps for Member<'_, F> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        let (colours, unit) = (self.colours_of(a, b), self.unit_of(a) * self.unit_of(b));
+        let product = with_vector!(self, a, |a| with_vector!(self, b, |b| self.sum(colours, |c, row| {
+            // SAFETY: rows of this thread, which only this thread writes.
+            unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) }
+        })));
+        unit * product
+    }
+
+    /// Computes the combination in the number type of `to`.
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let Some(&(factor, from)) = terms.first() else { return self.clear(to) };
+        if from == VectorId::B {
+            self.fetch_rhs(false);
+        }
+        let factor = factor * (self.unit_of(from) / self.unit_of(to));
+        let colours = self.colours_of(to, from);
+        with_vector!(self, to, |to| with_vector!(self, from, |from| self.each_row(colours, |colour, row| {
+            // SAFETY: rows of this thread; other threads read `to` only after a barrier.
+            unsafe { combine(to[colour].row_mut(row, 0), scale, factor, from[colour].row(row, 0)) };
+        })));
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        let (colours, unit) = (self.colours_of(v, v), self.unit_of(v));
+        with_vector!(self, v, |v| unit
+            * self.largest_of(|row| {
+                // SAFETY: rows of this thread, which only this thread writes.
+                let of = |&colour: &Colour| unsafe { largest_in(v[colour].row(row, 0)) };
+                largest(colours.iter().map(of))
+            }))
+    }
+
+    fn residual(&mut self, of: Iterate) -> f64 {
+        if of == Iterate::Zero {
+            self.combine(VectorId::R, 0.0, &[(1.0, VectorId::B)]);
+            return self.inner(VectorId::R, VectorId::R);
+        }
+        self.fetch_rhs(false);
+        if F::SINGLE {
+            return self.residual_from_a();
+        }
+        let k = self.k;
+        self.refresh(&k.x);
+        // CG runs in double precision here, so both types are doubles.
+        let (x, doubles) = (k.x.of_type(), k.r.of_type());
+        self.sum(k.system(), |colour, row| {
+            // SAFETY: no thread writes x, b or the matrix in this step; the rows of r belong to this thread.
+            unsafe {
+                let b = k.b[colour].row(row, 0);
+                if let (true, Some(x)) = (k.shape.schur, &x) {
+                    let r = k.r[colour].row_mut(row, 0);
+                    k.schur.row(colour, row, x, r);
+                    subtract_from(r, b);
+                } else if let Some(r) = &doubles {
+                    self.residual_of_row(colour, row, b, r[colour].row_mut(row, 0));
+                }
+                let r = k.r[colour].row(row, 0);
+                dot(r, r)
+            }
+        })
+    }
+
+    fn observe(&mut self, event: Event) -> bool {
+        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
+    }
+}
+
+impl<F: Format> PcgSteps for Member<'_, F> {
+    /// With aggregation, M is not linear, and flexible CG is used (docs/theory/aggregation.md).
+    fn properties(&self) -> Properties {
+        let aggregated = self.k.aggregated.get().is_some();
+        Properties {
+            eliminates: self.k.shape.schur,
+            single: F::SINGLE,
+            contracts_quickly: aggregated,
+            beta: if aggregated { Beta::Limited(MOST_BETA) } else { Beta::Fixed },
+            ..Properties::default()
+        }
+    }
+
+    fn precondition(&mut self) -> f64 {
+        let (k, me) = (self.k, self.me);
+        self.each_row(self.k.system(), |colour, row| {
+            // SAFETY: rows of this thread; other threads read z only after the barriers of the sweeps.
+            unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, k.r[colour].row(row, 0)) };
+        });
+        k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
+        let first = self.first();
+        first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
+        match k.aggregated.get() {
+            // SAFETY: all threads have written their rows of z, and wait at the barriers of `apply`.
+            Some(aggregated) => unsafe { aggregated.apply(&me, self.way, k.unit, self.z()) },
+            None => apply_section(&mut self.sections, 0, &k.recursion()),
+        }
+        k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
+        self.inner(VectorId::R, VectorId::Z)
+    }
+
+    fn means(&mut self, v: VectorId, to: Means) {
+        let (k, me, rows) = (self.k, self.me, self.rows());
+        match (to, v) {
+            (Means::Keep, _) => k.projection.keep(me, rows, &k.x),
+            (_, VectorId::B) => {
+                k.projection.shift(me, rows, Nodes::Whole, &k.b, to == Means::Restore);
+                self.refresh(&k.b);
+            }
+            _ => k.projection.shift(me, rows, Nodes::Whole, &k.x, to == Means::Restore),
+        }
+    }
+
+    fn square_of_means(&mut self) -> f64 {
+        let k = self.k;
+        k.projection.constant_square(self.me, self.rows(), &k.r, &k.matrix.center)
+    }
+
+    fn multiply(&mut self) -> f64 {
+        let k = self.k;
+        self.refresh(&k.p);
+        // CG in single precision runs on S1 only.
+        let doubles = k.p.of_type().zip(k.q.of_type());
+        self.each_row(k.system(), |colour, row| {
+            // SAFETY: no thread writes p in this step; the rows of q belong to this thread.
+            unsafe {
+                if k.shape.schur {
+                    k.schur.row(colour, row, &k.p, k.q[colour].row_mut(row, 0));
+                } else if let Some((p, q)) = &doubles {
+                    k.matrix.row(colour, row, p, q[colour].row_mut(row, 0));
+                }
+            }
+        });
+        self.inner(VectorId::P, VectorId::Q)
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        if self.k.fused() { self.fused_descend(alpha) } else { unfused_descend(self, alpha) }
+    }
+
+    fn preconditioned_square(&mut self) -> f64 {
+        if self.k.fused() { self.rho } else { self.precondition() }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        if self.k.fused() { self.fused_ascend(step) } else { unfused_ascend(self, step) }
+    }
+
+    fn change_preconditioner(&mut self, to: Another) -> bool {
+        match to {
+            Another::Cheaper(at) => self.aggregate(at),
+            Another::Definite => self.fall_back(),
+            Another::Linear => {
+                self.way = Way::Linear;
+                self.k.aggregated.get().is_some()
+            }
+            Another::Second => false,
+        }
+    }
+}
+
+impl<F: Format> Member<'_, F> {
+    /// Switches to aggregation if the estimated remaining work is then smaller.
+    fn aggregate(&mut self, at: &State) -> bool {
+        let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
+        let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
+        let may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        if !may || !COST.pays(at, own * cycle.cost(k.shape.grid, k.shape.levels)) {
+            return false;
+        }
+        self.me.barrier();
+        if self.me.index == 0 {
+            let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
+            // If the memory is insufficient, the solve continues with the current M.
+            if let Some(made) =
+                may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok())
+            {
+                // Cannot fail: `aggregated` is empty whenever `may_aggregate` holds a value.
+                let _ = k.aggregated.set(made);
+            }
+        }
+        self.me.barrier();
+        let changed = k.aggregated.get().is_some();
+        if let (true, Some(observer)) = (changed, self.observer.as_mut()) {
+            at.report_change(&mut **observer);
+        }
+        changed
+    }
+
+    /// Switches to the V-cycle if the cycle was selected automatically.
+    fn fall_back(&mut self) -> bool {
+        let changes = self.k.chose_recursion();
+        self.me.barrier();
+        if changes && self.me.index == 0 {
+            self.k.set_plain_cycle();
+            // The breakdown may have left infinities in the padding.
+            // SAFETY: the other threads wait at the barrier below.
+            unsafe { self.k.clear_sweeps() };
+        }
+        self.me.barrier();
+        changes
+    }
+
+    /// Computes b = scale input.
+    pub(super) fn load_rhs(&mut self, scale: f64) {
+        self.left_out = None;
+        let nx = self.layout().grid.nx;
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: natural row j and its rows J belong to this thread.
+            unsafe { spread(self.layout(), j, self.caller.input(j, nx), scale, &self.k.b) };
+        }
+    }
+
+    /// Computes |scale input - A x|^2 without a load of b.
+    fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
+        self.refresh(&self.k.x);
+        let (layout, nx) = (self.layout(), self.layout().grid.nx);
+        let n = layout.cx;
+        let mut scratch = self.scratch();
+        scratch.fill(0.0);
+        let (r, b) = scratch.split_at_mut(n);
+        let (even, odd) = b.split_at_mut(n);
+        let (even, odd) = (&mut even[..n], &mut odd[..n]);
+        self.sum_rows(|row| {
+            let mut squares = [0.0; 4];
+            for j in natural_rows(layout, &(row..row + 1)) {
+                split((layout.shift_x, self.caller.input(j, nx)), even, odd);
+                let colours = colours_of_row(layout, j);
+                for (colour, b) in [(colours.0, &mut *even), (colours.1, &mut *odd)] {
+                    if scale != 1.0 {
+                        scale_row(b, scale);
+                    }
+                    self.residual_of_row(colour, row, b, r);
+                    squares[colour as usize] = dot(r, r);
+                }
+            }
+            squares.iter().sum()
+        })
+    }
+
+    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>.
+    fn rhs_to_residual(&mut self) -> f64 {
+        let k = self.k;
+        self.refresh(&k.x);
+        let mut scratch = self.scratch();
+        let r = &mut scratch[..self.layout().cx];
+        self.sum(&Colour::ALL, |colour, row| {
+            // SAFETY: no thread writes x or A in this step; the rows of b belong to this thread.
+            let b = unsafe { k.b[colour].row_mut(row, 0) };
+            self.residual_of_row(colour, row, b, r);
+            b.copy_from_slice(r);
+            if matches!(colour, Colour::B1 | Colour::B2) {
+                return 0.0;
+            }
+            // SAFETY: no thread writes A in this step.
+            over_center(r, b, unsafe { k.matrix.center[colour].row(row, 0) });
+            dot(r, b)
+        })
+    }
+
+    /// Computes x_r = D_r^-1 (b_r - A_rb x_b). Returns max |x|, or NaN if any value is NaN.
+    pub(super) fn substitute(&mut self) -> f64 {
+        self.fetch_rhs(true);
+        let k = self.k;
+        self.refresh(&self.k.x);
+        self.largest_of(|row| {
+            for colour in [Colour::R1, Colour::R2] {
+                // SAFETY: no thread writes black x or red b in this step; the red rows of x belong to this thread.
+                unsafe {
+                    let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                    let a = k.matrix.straight.couplings(colour, row);
+                    solve_by_center(k.x[colour].row_mut(row, 0), center, b, a, k.x.straight(colour, row));
+                }
+            }
+            // SAFETY: rows of this thread, which only this thread writes.
+            max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
+        })
+    }
+}
+
+impl<F: Format> Timing for Member<'_, F> {
+    fn time_grids(&mut self) {
+        self.sections.seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.sections.seconds
+    }
+}
+
+impl<F: Format> SolveSteps for Member<'_, F> {
+    fn timing(&mut self) -> Option<&mut dyn Timing> {
+        Some(self)
+    }
+
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
+        let nx = self.layout().grid.nx;
+        let mut seen = Inputs::none();
+        for j in natural_rows(self.layout(), &self.rows()) {
+            let b = self.caller.input(j, nx);
+            // SAFETY: natural row j belongs to this thread.
+            let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
+            seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
+            seen.look_at_row("x", x, largest_in(x), j, false);
+        }
+        self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
+            if let Some(links) = &self.k.links
+                && links.seen.merge(inputs, self.caller.input_name).is_err()
+            {
+                inputs.rhs_max = f64::NAN;
+            }
+        })
+    }
+
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
+        let Some(guess) = what.guess() else {
+            self.load_rhs(scale);
+            return (0.0, None);
+        };
+        if matches!(what, Load::Start(_)) && self.k.fuses_ends() {
+            return self.fused_begin(scale, guess);
+        }
+        let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
+        // Red x is always written before it is read, except for the means of singular components.
+        let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
+        let caller = self.caller;
+        self.left_out = None;
+        let rhs_norm2 = self.sum_rows(|row| {
+            for j in natural_rows(layout, &(row..row + 1)) {
+                // SAFETY: natural row j and its rows J belong to this thread.
+                unsafe {
+                    spread(layout, j, caller.input(j, nx), scale, &k.b);
+                    if guess {
+                        spread(layout, j, caller.output(j, nx), scale, &k.x);
+                    }
+                }
+            }
+            if !guess {
+                for &colour in cleared {
+                    // SAFETY: a row of this thread, which no other thread reads in this step.
+                    unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
+                }
+            }
+            // SAFETY: rows of this thread, which only this thread writes.
+            Colour::ALL.iter().map(|&c| unsafe { dot(k.b[c].row(row, 0), k.b[c].row(row, 0)) }).sum()
+        });
+        (rhs_norm2, None)
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        self.k.projection.worst(self.me, self.rows(), &self.k.b)
+    }
+
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            return self.returned_residual_norm2(scale);
+        }
+        self.refresh(&self.k.x);
+        let mut scratch = self.scratch();
+        let r = &mut scratch[..self.layout().cx];
+        self.sum(&Colour::ALL, |colour, row| {
+            // SAFETY: no thread writes b in this step.
+            self.residual_of_row(colour, row, unsafe { self.k.b[colour].row(row, 0) }, r);
+            dot(r, r)
+        })
+    }
+
+    fn reduce(&mut self, what: Eliminated) -> f64 {
+        if !self.k.shape.schur {
+            return 0.0;
+        }
+        let k = self.k;
+        let on_red = if what == Eliminated::Residual { self.rhs_to_residual() } else { 0.0 };
+        self.refresh(&self.k.b);
+        self.through_reds(&mut self.scratch(), |step| match step {
+            // y_r = b_r / c_r.
+            // SAFETY: no thread writes red b or A in this step.
+            ThroughReds::Red(colour, row, y) => unsafe {
+                over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+            },
+            // SAFETY: no thread writes A in this step; the black rows of b belong to this thread.
+            ThroughReds::Black(colour, row, y) => unsafe {
+                let a = k.matrix.straight.couplings(colour, row);
+                subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
+            },
+        });
+        on_red
+    }
+
+    fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>) {
+        match scale {
+            _ if !self.k.shape.schur => (self.largest(VectorId::X), None),
+            Some(scale) if self.k.fuses_ends() => self.fused_complete(scale),
+            _ => (self.substitute(), None),
+        }
+    }
+
+    fn store(&mut self, scale: f64) {
+        let nx = self.layout().grid.nx;
+        let unscale = scale.recip();
+        for j in natural_rows(self.layout(), &self.rows()) {
+            // SAFETY: natural row j and its rows J belong to this thread.
+            let out = unsafe {
+                let out = self.caller.output(j, nx);
+                collect(self.layout(), j, &self.k.x, out);
+                out
+            };
+            scale_row(out, unscale);
+        }
+    }
+
+    fn multiply_rhs(&mut self) {
+        let k = self.k;
+        self.refresh(&k.b);
+        self.each_row(&Colour::ALL, |colour, row| {
+            // SAFETY: no thread writes b or A in this step; the rows of x belong to this thread.
+            unsafe { k.matrix.row(colour, row, &k.b, k.x[colour].row_mut(row, 0)) };
+        });
+    }
+}

@@ -1,0 +1,195 @@
+//! State of one thread during a solve, with reductions and passes over rows.
+
+use crate::aggregation::cpu::Way;
+use crate::base::number::Real;
+use crate::base::reduce::{Reduce, max_abs};
+use crate::base::shared::Number;
+use crate::base::team::Me;
+use crate::krylov::cpu::caller::Caller;
+use crate::report::Observer;
+use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::cycle::Sections;
+use crate::rrb::cpu::levels::PackedGrid;
+use crate::rrb::cpu::loops::{dot, schur_residual, sum_by_center};
+use crate::rrb::cpu::neighbours::Rows;
+use crate::rrb::cpu::number::Format;
+use crate::rrb::cpu::packed::{BORDER, Packed};
+use crate::rrb::layout::{Colour, Layout};
+use std::cell::Cell;
+use std::sync::{MutexGuard, PoisonError};
+
+/// Parts of b that a fused start has not loaded from the caller's array, with the scale for loading them.
+#[derive(Clone, Copy)]
+pub(super) enum LeftOut {
+    /// All of b.
+    Rhs(f64),
+    /// Red b; black b holds b1.
+    Reds(f64),
+}
+
+/// State of one thread during a solve.
+pub struct Member<'a, F: Format> {
+    pub(super) k: &'a Packed<F>,
+    pub(super) me: Me<'a>,
+    pub(super) sections: Sections<'a, F>,
+    pub(super) caller: &'a Caller<'a>,
+    /// Observer of the caller; `None` on all threads but thread 0.
+    pub(super) observer: Option<&'a mut dyn Observer>,
+    /// Number of reductions so far.
+    turn: Cell<usize>,
+    /// rho = <r, M^-1 r> of the last fused downward sweep.
+    pub(super) rho: f64,
+    pub(super) left_out: Option<LeftOut>,
+    /// Variant of the cycle with M by aggregation: flexible CG or Chebyshev steps.
+    pub(super) way: Way,
+}
+
+/// Step of a pass over black rows, each of which needs four red rows.
+pub(super) enum ThroughReds<'a> {
+    /// Compute red row J.
+    Red(Colour, usize, &'a mut [f64]),
+    /// Use the four red rows around black row J. The last computed red rows are row J of r1 and row J + 1 of r2.
+    Black(Colour, usize, Rows<'a>),
+}
+
+impl<'a, F: Format> Member<'a, F> {
+    pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+        Self {
+            k,
+            me,
+            sections: Sections::new(k, me),
+            caller,
+            observer,
+            turn: Cell::new(0),
+            rho: 0.0,
+            left_out: None,
+            way: Way::Flexible,
+        }
+    }
+
+    pub(super) fn first(&self) -> &'a PackedGrid<F> {
+        &self.k.grids[0]
+    }
+
+    /// Returns the vector for z = M^-1 r.
+    pub(super) fn z(&self) -> &'a Four<F::Real> {
+        let own = self.k.aggregated.get().and_then(|aggregated| aggregated.z.as_ref());
+        own.unwrap_or(&self.first().z)
+    }
+
+    pub(super) fn rows(&self) -> std::ops::Range<usize> {
+        self.first().rows(self.me)
+    }
+
+    pub(super) fn layout(&self) -> &'a Layout {
+        &self.first().layout
+    }
+
+    /// See [`PackedGrid::refresh`].
+    pub(super) fn refresh<R: Real + Number>(&self, v: &Four<R>) {
+        self.first().refresh(self.me, v);
+    }
+
+    /// Calls `f` for this thread's rows of each colour.
+    pub(super) fn each_row(&self, colours: &[Colour], mut f: impl FnMut(Colour, usize)) {
+        self.rows().for_each(|row| colours.iter().for_each(|&colour| f(colour, row)));
+    }
+
+    /// Begins a reduction over the rows of the first grid.
+    pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
+        self.turn.set(self.turn.get() + 1);
+        self.k.noted.reduce(self.turn.get(), self.layout().cy).over(self.k.elsewhere(0))
+    }
+
+    /// Stores `of_row` for each row of this thread as partial results.
+    pub(super) fn note<const N: usize>(&self, noted: Reduce<'a, N>, mut of_row: impl FnMut(usize) -> [f64; N]) {
+        for row in self.rows() {
+            // SAFETY: the row belongs to this thread.
+            unsafe { noted.note(row, of_row(row)) };
+        }
+    }
+
+    /// Returns the sum of `of` over all rows of the colours.
+    pub(super) fn sum(&self, colours: &[Colour], mut of: impl FnMut(Colour, usize) -> f64) -> f64 {
+        self.sum_rows(|row| colours.iter().map(|&colour| of(colour, row)).sum())
+    }
+
+    /// Returns the sum of `of_row` over all rows.
+    pub(super) fn sum_rows(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+        let noted = self.reduction();
+        self.note(noted, |row| [of_row(row)]);
+        noted.sum(Some(self.me))[0]
+    }
+
+    /// Returns the maximum of nonnegative values over all rows, or NaN if any value is NaN.
+    pub(super) fn largest_of(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
+        let noted = self.reduction();
+        self.note(noted, |row| [of_row(row)]);
+        max_abs(noted.all(Some(self.me))[0])
+    }
+
+    /// Returns <a, b> over all rows of the colours.
+    pub(super) fn dot<R: Real + Number>(&self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
+        // SAFETY: rows of this thread, which only this thread writes.
+        self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
+    }
+
+    /// Computes the black rows of this thread in order, with the four red rows around each row. Only a few red rows are
+    /// stored at a time, in `buffers`, so that they stay in cache.
+    pub(super) fn through_reds(&self, buffers: &mut [f64], mut pass: impl FnMut(ThroughReds)) {
+        use ThroughReds::{Black, Red};
+        let n = self.layout().cx;
+        buffers.fill(0.0);
+        let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
+        let mut row = || rows.next().expect("room for four rows");
+        let (mut r1_below, mut r1, mut r2, mut r2_above) = (row(), row(), row(), row());
+        let all = self.rows();
+        if all.is_empty() {
+            return;
+        }
+        match all.start.checked_sub(1) {
+            Some(before) => pass(Red(Colour::R1, before, &mut r1[BORDER..][..n])),
+            None => r1.fill(0.0),
+        }
+        pass(Red(Colour::R2, all.start, &mut r2_above[BORDER..][..n]));
+        for row in all {
+            std::mem::swap(&mut r1_below, &mut r1);
+            std::mem::swap(&mut r2, &mut r2_above);
+            pass(Red(Colour::R1, row, &mut r1[BORDER..][..n]));
+            pass(Red(Colour::R2, row + 1, &mut r2_above[BORDER..][..n]));
+            pass(Black(Colour::B1, row, [&r2[BORDER - 1..], &r2[BORDER..], &r1_below[BORDER..], &r1[BORDER..]]));
+            pass(Black(Colour::B2, row, [&r1[BORDER..], &r1[BORDER + 1..], &r2[BORDER..], &r2_above[BORDER..]]));
+        }
+    }
+
+    /// Returns the scratch rows of this thread.
+    pub(super) fn scratch(&self) -> MutexGuard<'a, Vec<f64>> {
+        self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Computes r = b1 - S1 x in double precision from A, for CG with S1 in single precision. Returns <r, r>.
+    pub(super) fn residual_from_a(&mut self) -> f64 {
+        let k = self.k;
+        self.refresh(&k.x);
+        self.through_reds(&mut self.scratch(), |step| match step {
+            // SAFETY: no thread writes x or A in this step.
+            ThroughReds::Red(colour, row, y) => unsafe {
+                let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
+                sum_by_center(y, center, a, k.x.straight(colour, row));
+            },
+            // SAFETY: no thread writes x, b or A in this step; the black rows of r belong to this thread.
+            ThroughReds::Black(colour, row, y) => unsafe {
+                let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
+                let a = k.matrix.straight.couplings(colour, row);
+                schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);
+            },
+        });
+        self.dot(&k.r, &k.r, k.system())
+    }
+
+    /// Computes `out` = b - (A x) in row J of a colour.
+    pub(super) fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
+        // SAFETY: no thread writes A or x in this step.
+        unsafe { self.k.matrix.residual(colour, row, b, &self.k.x, out) };
+    }
+}

@@ -1,0 +1,386 @@
+//! Grids of the preconditioner: their arrays, and the unfused sweeps of their two levels.
+//!
+//! For one level with eliminated nodes E and remaining nodes K, the sweeps compute (docs/theory/rrb.md,
+//! preconditioner):
+//!
+//! ```text
+//!     forward     y_E = D^-1 r_E,   r_K <- r_K - A_KE y_E
+//!     backward    z_E = y_E - D^-1 A_EK z_K
+//! ```
+
+use super::loops::{scale_in_place, subtract, subtract_scaled};
+use super::neighbours::{Corners, Diagonal, Rows, Straight};
+use super::number::Format;
+use super::ranks::Halo;
+use super::system::Shape;
+use crate::base::number::Real;
+use crate::base::shared::Number;
+use crate::base::team::Me;
+use crate::error::{Result, zeroed};
+use crate::rrb::cpu::colour_array::Four;
+use crate::rrb::cpu::conversion::{Target, collect};
+use crate::rrb::layout::{Colour, Layout};
+use crate::stencil::levels::Embedding;
+use std::ops::Range;
+
+/// One grid stored by colour: its matrix in row-sum form, the factors of its two levels, and z.
+pub struct PackedGrid<F: Format> {
+    pub layout: Layout,
+    pub embedding: Embedding,
+    /// Rows J that this rank owns; all rows if the grid is not distributed.
+    pub own: Range<usize>,
+    /// Halo rows of other ranks next to the own rows.
+    pub halo: Option<Box<Halo>>,
+    /// Whether several threads work on this grid.
+    pub shared: bool,
+    /// Row sums s; after the elimination of a node, s / d.
+    pub excess: Four,
+    /// Whether red nodes are coupled with each other: `false` on the first grid of a 5-point matrix.
+    pub corners: bool,
+    /// Couplings between r1 and r2, which the odd level lumps.
+    pub red_diagonal: Diagonal,
+    /// Couplings between b1 and b2; the odd level changes them to the couplings of the skew stencil. Without memory on
+    /// the first grid in f32 and bf16 if CG runs on S1.
+    pub black_diagonal: Diagonal,
+    /// 1 / d of the eliminated nodes; b2 is not eliminated on this grid.
+    pub inverse: Four,
+    /// Whether this is the first grid: arrays that only its factorization reads then share memory with vectors.
+    first: bool,
+    pub sweep: Sweep<F::Stored>,
+    pub z: Four<F::Real>,
+    /// Whether z shares memory with another vector.
+    pub z_is_shared: bool,
+    /// Vectors of the inner iterations, if the cycle recurses on this grid.
+    pub recursion: Option<RecursionGrid<F>>,
+}
+
+/// Matrix of a recursion grid before its levels change it, in row-sum form, and the vectors of the inner iterations.
+pub struct RecursionGrid<F: Format> {
+    pub excess: Four<F::Stored>,
+    pub corners: Corners<F::Stored>,
+    /// Residual, direction, product with the direction, and solution of the inner iterations.
+    pub r: Four<F::Real>,
+    pub d: Four<F::Real>,
+    pub q: Four<F::Real>,
+    pub u: Four<F::Real>,
+}
+
+/// Vectors whose memory the first grid shares: z during an iteration, the others during a factorization.
+pub struct Vectors<'a, F: Format> {
+    pub x: &'a Four,
+    pub b: &'a Four,
+    pub r: Option<Four>,
+    pub p: Option<Four>,
+    pub z: Option<Four<F::Real>>,
+}
+
+/// Factors that the sweeps read. In f64, the diagonal couplings and 1 / d of the factorization are the same arrays.
+pub struct Sweep<T> {
+    /// Couplings between red and black nodes. Without memory on the first grid if CG runs on S1, because the couplings
+    /// of A are then read instead.
+    pub straight: Straight<T>,
+    /// Couplings between b1 and b2 of the skew stencil.
+    pub diagonal: Diagonal<T>,
+    /// Argument of [`Format::inverse`] at r1, r2 and b1.
+    pub pivot: Four<T>,
+}
+
+impl<T: Number> Sweep<T> {
+    /// Returns the pivots of row J of an eliminated colour and the couplings: from red nodes to black nodes, or from b1
+    /// to b2.
+    ///
+    /// # Safety
+    /// No thread may write the matrix meanwhile.
+    pub unsafe fn eliminated(&self, colour: Colour, row: usize) -> (&[T], Rows<'_, T>) {
+        // SAFETY: by the safety contract of this function.
+        unsafe {
+            let couplings = match colour {
+                Colour::B1 => self.diagonal.couplings(colour, row),
+                _ => self.straight.couplings(colour, row),
+            };
+            (self.pivot[colour].row(row, 0), couplings)
+        }
+    }
+}
+
+impl<F: Format> PackedGrid<F> {
+    /// Allocates a grid. `vectors`: memory that the first grid shares; `None` on other grids.
+    pub fn new(
+        layout: Layout,
+        own: Range<usize>,
+        embedding: Embedding,
+        shape: Shape,
+        vectors: Option<Vectors<F>>,
+        recurses: bool,
+    ) -> Result<Self> {
+        let first = vectors.is_some();
+        let on_schur = first && shape.schur;
+        let corners = !first || shape.nine_points;
+        // With aggregation, the diagonal couplings of S1 are stored here, if CG runs on S1.
+        let levels = !shape.aggregates;
+        let sweep = Sweep {
+            straight: Straight::zeroed(&layout, !on_schur && levels)?,
+            diagonal: Diagonal::zeroed(&layout, on_schur || levels)?,
+            pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
+        };
+        // On the first grid, arrays that only the factorization reads share memory with vectors.
+        let diagonal = |vector: Option<&Four>, present: bool| match vector.filter(|_| present) {
+            Some(v) => Ok(Diagonal { of: Colour::ALL.map(|colour| v[colour].clone()) }),
+            None => Diagonal::zeroed(&layout, present),
+        };
+        let shared = vectors.as_ref();
+        let red_diagonal = diagonal(shared.and_then(|v| v.r.as_ref()), corners && levels)?;
+        let black_diagonal = match sweep.diagonal.of_type() {
+            Some(of_sweeps) => of_sweeps,
+            None => diagonal(shared.and_then(|v| v.p.as_ref()), !on_schur)?,
+        };
+        let excess = shared.map_or_else(|| Four::zeroed(&layout, true), |v| Ok(Four::clone(v.x)))?;
+        let inverse = match (sweep.pivot.of_type(), shared) {
+            (Some(pivot), Some(v)) if on_schur => Four { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
+            (Some(pivot), _) => pivot,
+            (None, Some(v)) => Four::clone(v.b),
+            (None, None) => Four::eliminated(&layout, true)?,
+        };
+        let recursion = if recurses { Some(RecursionGrid::new(&layout)?) } else { None };
+        let z_is_shared = vectors.as_ref().is_some_and(|vectors| vectors.z.is_some());
+        let z = vectors.and_then(|vectors| vectors.z).map_or_else(|| Four::zeroed(&layout, !on_schur), Ok)?;
+        Ok(Self {
+            sweep,
+            inverse,
+            first,
+            recursion,
+            embedding,
+            own,
+            halo: None,
+            shared: false,
+            excess,
+            corners,
+            red_diagonal,
+            black_diagonal,
+            z,
+            z_is_shared,
+            layout,
+        })
+    }
+
+    /// Returns the arrays that receive the matrix of this grid, with row sums in place of centers.
+    pub fn target(&self, unit: f64) -> Target<'_, F> {
+        Target {
+            layout: &self.layout,
+            diagonal: &self.excess,
+            straight: &self.sweep.straight,
+            unit,
+            corners: Some((&self.red_diagonal, &self.black_diagonal)),
+        }
+    }
+
+    /// Returns the factors of the sweeps if they have separate arrays (f32 and bf16).
+    pub fn short(&self) -> Option<&Sweep<F::Stored>> {
+        F::SHORT.then_some(&self.sweep)
+    }
+
+    /// Returns the rows J of the compute area that belong to this thread.
+    pub fn rows(&self, me: Me) -> Range<usize> {
+        let first = self.own.start;
+        match (self.shared, me.index) {
+            (true, _) => {
+                let rows = me.share(self.own.len());
+                first + rows.start..first + rows.end
+            }
+            (false, 0) => self.own.clone(),
+            (false, _) => first..first,
+        }
+    }
+
+    /// Returns the rows of this thread, extended by `more` halo rows at each side with another rank.
+    pub fn rows_and(&self, me: Me, more: usize) -> Range<usize> {
+        let rows = self.rows(me);
+        if self.halo.is_none() || rows.is_empty() {
+            return rows;
+        }
+        let start = if rows.start == self.own.start { rows.start.saturating_sub(more) } else { rows.start };
+        start..if rows.end == self.own.end { (rows.end + more).min(self.layout.cy) } else { rows.end }
+    }
+
+    /// Waits at a barrier if several threads work on this grid.
+    pub fn barrier(&self, me: Me) {
+        if self.shared {
+            me.barrier();
+        }
+    }
+
+    /// Makes all rows of v readable, with halo and border. All threads call this function between a step that writes
+    /// rows of v and a step that reads rows of other threads. v belongs to this grid, or to the next grid, which gets
+    /// its values from this grid.
+    ///
+    /// The border consists of `block` columns on either side and the rows -1 and cy. It represents the values beyond
+    /// the edges of the grid. It is zero from the start, and no step writes it. Without halo rows, a barrier is
+    /// therefore sufficient. Periodic boundaries would be copied here. Fused stages wait for one row of a neighbour
+    /// thread instead (see `sweeps::next` and `sweeps::previous`).
+    pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
+        // SAFETY: no thread writes a border.
+        debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
+        self.barrier(me);
+        if let Some(halo) = &self.halo {
+            if me.index == 0 {
+                // SAFETY: the other threads wait at the barrier below.
+                unsafe { halo.refresh(v) };
+            }
+            self.barrier(me);
+        }
+    }
+
+    /// Makes v readable for a downward sweep. The threads of grid `above` have written v. A fused sweep needs fewer
+    /// halo rows.
+    pub fn refresh_down<R: Real + Number>(&self, me: Me, above: &Self, fused: bool, v: &Four<R>) {
+        above.barrier(me);
+        if let Some(halo) = &self.halo {
+            if me.index == 0 {
+                // SAFETY: the other threads wait at the barrier below.
+                unsafe { if fused { halo.refresh_down(v) } else { halo.refresh(v) } };
+            }
+            above.barrier(me);
+        }
+    }
+
+    /// Returns whether halo rows of another rank adjoin the rows of this thread, below and above.
+    pub fn beside(&self, me: Me) -> [bool; 2] {
+        let (rows, own) = (self.rows(me), &self.own);
+        let [below, above] = self.halo.as_ref().map_or([false; 2], |halo| halo.sides);
+        [below && rows.start == own.start, above && rows.end == own.end].map(|is| is && !rows.is_empty())
+    }
+
+    pub fn bytes(&self) -> usize {
+        let sweep = self.sweep.straight.bytes() + self.sweep.diagonal.bytes() + self.sweep.pivot.bytes();
+        let short = |bytes: usize| if F::SHORT { bytes } else { 0 };
+        let factorization =
+            self.excess.bytes() + self.red_diagonal.bytes() + short(self.black_diagonal.bytes() + self.inverse.bytes());
+        sweep
+            + if self.first { 0 } else { factorization }
+            + if self.z_is_shared { 0 } else { self.z.bytes() }
+            + self.recursion.as_ref().map_or(0, RecursionGrid::bytes)
+    }
+}
+
+impl<F: Format> RecursionGrid<F> {
+    fn new(layout: &Layout) -> Result<Self> {
+        let vector = || Four::zeroed(layout, true);
+        Ok(Self {
+            excess: Four::zeroed(layout, true)?,
+            corners: Corners::zeroed(layout, true)?,
+            r: vector()?,
+            d: vector()?,
+            q: vector()?,
+            u: vector()?,
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        let vectors = [&self.r, &self.d, &self.q, &self.u];
+        self.excess.bytes() + self.corners.bytes() + vectors.iter().map(|v| v.bytes()).sum::<usize>()
+    }
+}
+
+/// Row buffers of one thread, each with a border of zeros on the left and on the right.
+pub struct Buffers<R> {
+    pub values: Vec<R>,
+    pub stride: usize,
+    pub block: usize,
+}
+
+/// Number of rows that a fused stage buffers: two rows of each of three colours.
+const BUFFER_ROWS: usize = 6;
+
+impl<R: Real + Number> Buffers<R> {
+    pub fn new(layout: &Layout) -> Result<Self> {
+        let stride = layout.stride();
+        Ok(Self { values: zeroed(BUFFER_ROWS * stride, "rows of a stage")?, stride, block: layout.block })
+    }
+
+    /// Returns n values of buffer row k, from column I = shift on.
+    pub fn row(&self, k: usize, shift: isize, n: usize) -> &[R] {
+        &self.values[(k * self.stride + self.block).wrapping_add_signed(shift)..][..n]
+    }
+
+    /// Returns n values of buffer row k for writing. Grids of all widths use the buffer, so the value after the row is
+    /// set to zero.
+    pub fn row_mut(&mut self, k: usize, n: usize) -> &mut [R] {
+        let row = &mut self.values[k * self.stride + self.block..][..n + 1];
+        row[n] = R::default();
+        &mut row[..n]
+    }
+}
+
+/// Eliminated colours and remaining colours of the odd and of the even level.
+const LEVELS: [(&[Colour], &[Colour]); 2] =
+    [(&[Colour::R1, Colour::R2], &[Colour::B1, Colour::B2]), (&[Colour::B1], &[Colour::B2])];
+
+impl<F: Format> PackedGrid<F> {
+    /// Returns the couplings of row J of a colour within a level, and the values of z at the other ends of these
+    /// couplings.
+    ///
+    /// # Safety
+    /// No thread may write these rows of z meanwhile.
+    unsafe fn around(&self, odd: bool, colour: Colour, row: usize) -> (Rows<'_, F::Stored>, Rows<'_, F::Real>) {
+        let (m, z) = (&self.sweep, &self.z);
+        // SAFETY: by the safety contract of this function.
+        unsafe {
+            if odd {
+                (m.straight.couplings(colour, row), z.straight(colour, row))
+            } else {
+                (m.diagonal.couplings(colour, row), z.diagonal(colour, row))
+            }
+        }
+    }
+
+    /// Computes y_E = D^-1 r_E and r_K = r_K - A_KE y_E in z, for the odd or the even level (forward substitution).
+    pub fn forward(&self, me: Me, odd: bool) {
+        let (eliminated, left) = LEVELS[usize::from(!odd)];
+        for row in self.rows(me) {
+            for &colour in eliminated {
+                // SAFETY: rows of this thread, which no other thread reads in this step.
+                unsafe {
+                    let (pivot, a) = self.sweep.eliminated(colour, row);
+                    scale_in_place::<F>(self.z[colour].row_mut(row, 0), pivot, a);
+                }
+            }
+        }
+        self.refresh(me, &self.z);
+        for row in self.rows(me) {
+            for &colour in left {
+                // SAFETY: reads rows of eliminated colours, which no thread writes now; writes rows of this thread of
+                // other colours.
+                unsafe {
+                    let (a, y) = self.around(odd, colour, row);
+                    subtract::<F>(self.z[colour].row_mut(row, 0), a, y);
+                }
+            }
+        }
+    }
+
+    /// Computes z_E = y_E - D^-1 A_EK z_K for the odd or the even level (backward substitution).
+    pub fn backward(&self, me: Me, odd: bool) {
+        for row in self.rows(me) {
+            for &colour in LEVELS[usize::from(!odd)].0 {
+                // SAFETY: reads rows of remaining colours, which no thread writes now; writes eliminated rows of this
+                // thread.
+                unsafe {
+                    let (a, z) = self.around(odd, colour, row);
+                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), self.sweep.pivot[colour].row(row, 0), a, z);
+                }
+            }
+        }
+    }
+
+    /// Copies z of the next grid to the kept nodes of this grid.
+    pub fn bring_up(&self, me: Me, coarse: &Self) {
+        for row in self.rows(me) {
+            if self.layout.rows(Colour::B2).contains(&row) {
+                // SAFETY: no thread writes the next grid now; the b2 rows belong to this thread.
+                unsafe {
+                    collect(&coarse.layout, row, &coarse.z, &mut self.z.b2.row_mut(row, 0)[..coarse.layout.grid.nx])
+                };
+            }
+        }
+    }
+}

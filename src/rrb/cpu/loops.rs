@@ -1,0 +1,356 @@
+//! Loops over one row of a solve, compiled for several instruction sets (`crate::base::isa`). In the formulas, sums run over
+//! the four neighbours of a node, d is the pivot and c the center.
+
+use super::neighbours::Rows;
+use super::number::Format;
+use crate::base::isa::for_each_isa;
+use crate::base::number::Real;
+use crate::base::reduce as sums;
+use crate::stencil::residual::residual_of_row;
+
+/// Cuts four rows to n values.
+#[inline(always)]
+pub fn cut<T>(rows: Rows<T>, n: usize) -> Rows<T> {
+    [&rows[0][..n], &rows[1][..n], &rows[2][..n], &rows[3][..n]]
+}
+
+/// Returns the stored numbers a_0, .., a_3 at i.
+#[inline(always)]
+fn read4<F: Format>(a: &Rows<F::Stored>, i: usize) -> [F::Real; 4] {
+    [F::read(a[0][i]), F::read(a[1][i]), F::read(a[2][i]), F::read(a[3][i])]
+}
+
+/// Returns the numbers a_0, .., a_3 at i of a type that is not converted.
+#[inline(always)]
+fn at4<R: Real>(a: &Rows<R>, i: usize) -> [R; 4] {
+    [a[0][i], a[1][i], a[2][i], a[3][i]]
+}
+
+/// Returns a_0 v_0 + .. + a_3 v_3 at i.
+#[inline(always)]
+pub fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
+    (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
+}
+
+/// Returns a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. Not a closure, which would not be compiled for the instruction set.
+#[inline(always)]
+fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
+    (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
+}
+
+/// Converts a number between the types of two vectors.
+#[inline(always)]
+fn cast<A: Real, B: Real>(v: A) -> B {
+    B::narrow(v.wide())
+}
+
+/// Returns 1 / c at a node, and 1 in padding, where c = 0 would cause infinity times zero.
+#[inline(always)]
+pub fn inverse_of(center: f64) -> f64 {
+    1.0 / (center + f64::from(u8::from(center <= 0.0)))
+}
+
+for_each_isa! {
+    /// Returns sum_i a_i b_i, computed in the type of b.
+    fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
+        sums::dot(a, b)
+    }
+
+    /// Computes out = y / d; returns <y, out>.
+    fn scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, y: &[F::Real]) -> f64 {
+        let n = out.len();
+        let (pivot, a, y) = (&pivot[..n], cut(a, n), &y[..n]);
+        for i in 0..n {
+            out[i] = y[i] * F::inverse(pivot[i], read4::<F>(&a, i));
+        }
+        sums::dot(out, y)
+    }
+
+    /// Computes r = r - alpha q (with `step`) and out = r / d; returns <r, r> and <r, out>.
+    fn advance_and_scale<F: Format>(
+        r: &mut [F::Vector], step: Option<(f64, &[F::Vector])>, out: &mut [F::Real], pivot: &[F::Stored],
+        a: Rows<F::Stored>
+    ) -> (f64, f64) {
+        let n = out.len();
+        let (r, pivot, a) = (&mut r[..n], &pivot[..n], cut(a, n));
+        if let Some((alpha, q)) = step {
+            let alpha = F::Vector::narrow(alpha);
+            for (r, q) in r.iter_mut().zip(q) {
+                *r -= alpha * *q;
+            }
+        }
+        for i in 0..n {
+            out[i] = cast::<F::Vector, F::Real>(r[i]) * F::inverse(pivot[i], read4::<F>(&a, i));
+        }
+        (sums::dot(r, r), sums::dot(r, out))
+    }
+
+    /// Computes v = v / d.
+    fn scale_in_place<F: Format>(v: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>) {
+        let n = v.len();
+        let (pivot, a) = (&pivot[..n], cut(a, n));
+        for i in 0..n {
+            v[i] = v[i] * F::inverse(pivot[i], read4::<F>(&a, i));
+        }
+    }
+
+    /// Computes y = y - sum a v.
+    fn subtract<F: Format>(y: &mut [F::Real], a: Rows<F::Stored>, v: Rows<F::Real>) {
+        let n = y.len();
+        let (a, v) = (cut(a, n), cut(v, n));
+        for (i, y) in y.iter_mut().enumerate() {
+            *y -= sum4(read4::<F>(&a, i), &v, i);
+        }
+    }
+
+    /// Computes out = r - sum a v.
+    fn difference<F: Format>(out: &mut [F::Real], r: &[F::Vector], a: Rows<F::Stored>, v: Rows<F::Real>) {
+        let n = out.len();
+        let (r, a, v) = (&r[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = cast::<F::Vector, F::Real>(r[i]) - sum4(read4::<F>(&a, i), &v, i);
+        }
+    }
+
+    /// Computes y = y - (sum a v) / d.
+    fn subtract_scaled<F: Format>(y: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, v: Rows<F::Real>) {
+        let n = y.len();
+        let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            let a = read4::<F>(&a, i);
+            y[i] -= F::inverse(pivot[i], a) * sum4(a, &v, i);
+        }
+    }
+
+    /// Computes out = (r - sum a v) / d.
+    fn solve<F: Format>(
+        out: &mut [F::Real], pivot: &[F::Stored], r: &[F::Vector], a: Rows<F::Stored>, v: Rows<F::Real>
+    ) {
+        let n = out.len();
+        let (pivot, r, a, v) = (&pivot[..n], &r[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            let a = read4::<F>(&a, i);
+            out[i] = F::inverse(pivot[i], a) * (cast::<F::Vector, F::Real>(r[i]) - sum4(a, &v, i));
+        }
+    }
+
+    /// Computes y = (y - sum a v) / d.
+    fn solve_in_place<F: Format>(y: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, v: Rows<F::Real>) {
+        let n = y.len();
+        let (pivot, a, v) = (&pivot[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            let a = read4::<F>(&a, i);
+            y[i] = F::inverse(pivot[i], a) * (y[i] - sum4(a, &v, i));
+        }
+    }
+
+    /// Computes out = s w + (sum a (v - w) + sum b (u - w)), a product in difference form with row sums s.
+    fn difference_form<F: Format>(
+        out: &mut [F::Real], s: &[F::Stored], w: &[F::Real],
+        a: Rows<F::Stored>, v: Rows<F::Real>, b: Rows<F::Stored>, u: Rows<F::Real>
+    ) {
+        let n = out.len();
+        let (s, w, a, v, b, u) = (&s[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
+        for i in 0..n {
+            let near = differences4(read4::<F>(&a, i), &v, w[i], i);
+            out[i] = F::read(s[i]) * w[i] + (near + differences4(read4::<F>(&b, i), &u, w[i], i));
+        }
+    }
+
+    /// Computes out = c w + sum a v.
+    fn five_points(out: &mut [f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (c, w, a, v) = (&c[..n], &w[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = c[i] * w[i] + sum4(at4(&a, i), &v, i);
+        }
+    }
+
+    /// Computes out = (sum a v) / c at nodes.
+    fn sum_by_center(out: &mut [f64], c: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (c, a, v) = (&c[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = inverse_of(c[i]) * sum4(at4(&a, i), &v, i);
+        }
+    }
+
+    /// Computes r = b - (c w - sum a y), with y = D_r^-1 A_rb x_b on the red neighbours: a row of b - S1 x.
+    fn schur_residual<R: Real>(r: &mut [R], b: &[f64], c: &[f64], w: &[f64], a: Rows, y: Rows) {
+        let n = r.len();
+        let (b, c, w, a, y) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(y, n));
+        for i in 0..n {
+            r[i] = R::narrow(b[i] - (c[i] * w[i] - sum4(at4(&a, i), &y, i)));
+        }
+    }
+
+    /// Computes out = c w + (sum a v + sum b u).
+    fn nine_points<R: Real>(out: &mut [R], c: &[R], w: &[R], a: Rows<R>, v: Rows<R>, b: Rows<R>, u: Rows<R>) {
+        let n = out.len();
+        let (c, w, a, v, b, u) = (&c[..n], &w[..n], cut(a, n), cut(v, n), cut(b, n), cut(u, n));
+        for i in 0..n {
+            out[i] = c[i] * w[i] + (sum4(at4(&a, i), &v, i) + sum4(at4(&b, i), &u, i));
+        }
+    }
+
+    /// Computes out = b - (c w + sum a v) with differences (see `residual_of_row`).
+    fn five_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (b, c, w, a, v) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = residual_of_row(b[i], c[i], w[i], at4(&a, i), at4(&v, i));
+        }
+    }
+
+    /// Computes out = b - (c w + sum a v + sum e u) with differences (see `residual_of_row`).
+    fn nine_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows, e: Rows, u: Rows) {
+        let n = out.len();
+        let (b, c, w, a, v, e, u) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n), cut(e, n), cut(u, n));
+        for i in 0..n {
+            let (a, v) = (at4(&a, i), at4(&v, i));
+            let (e, u) = (at4(&e, i), at4(&u, i));
+            let couplings = [a[0], a[1], a[2], a[3], e[0], e[1], e[2], e[3]];
+            let around = [v[0], v[1], v[2], v[3], u[0], u[1], u[2], u[3]];
+            out[i] = residual_of_row(b[i], c[i], w[i], couplings, around);
+        }
+    }
+
+    /// Computes out = b / c at nodes, and 0 where b = 0.
+    fn over_center(out: &mut [f64], b: &[f64], c: &[f64]) {
+        let n = out.len();
+        let (b, c) = (&b[..n], &c[..n]);
+        for i in 0..n {
+            out[i] = b[i] * inverse_of(c[i]);
+        }
+    }
+
+    /// Computes out = (b - sum a v) / c at nodes.
+    fn solve_by_center(out: &mut [f64], c: &[f64], b: &[f64], a: Rows, v: Rows) {
+        let n = out.len();
+        let (c, b, a, v) = (&c[..n], &b[..n], cut(a, n), cut(v, n));
+        for i in 0..n {
+            out[i] = inverse_of(c[i]) * (b[i] - sum4(at4(&a, i), &v, i));
+        }
+    }
+
+    /// Computes out = b - out.
+    fn subtract_from<R: Real>(out: &mut [R], b: &[f64]) {
+        for (out, b) in out.iter_mut().zip(b) {
+            *out = R::narrow(*b) - *out;
+        }
+    }
+
+    /// Computes v = scale v.
+    fn scale_row<R: Real>(v: &mut [R], scale: f64) {
+        let scale = R::narrow(scale);
+        for v in v {
+            *v = *v * scale;
+        }
+    }
+
+    /// Returns max_i |v_i|, or NaN if any entry is NaN.
+    fn largest_in<R: Real>(v: &[R]) -> f64 {
+        sums::largest(v.iter().map(|v| v.wide()))
+    }
+
+    /// Computes to = factor from + scale to, in the type of `to`. With scale = 0, the old values of `to` are not read.
+    fn combine<A: Real, B: Real>(to: &mut [A], scale: f64, factor: f64, from: &[B]) {
+        let (scale, factor) = (A::narrow(scale), A::narrow(factor));
+        let pairs = to.iter_mut().zip(from);
+        if scale.wide() == 0.0 {
+            pairs.for_each(|(to, from)| *to = factor * cast::<B, A>(*from));
+        } else if scale.wide() == 1.0 {
+            pairs.for_each(|(to, from)| *to += factor * cast::<B, A>(*from));
+        } else {
+            pairs.for_each(|(to, from)| *to = factor * cast::<B, A>(*from) + scale * *to);
+        }
+    }
+
+    /// Computes x = x + alpha p and p = scale z + beta p.
+    // Not inlined: otherwise inlining depends on the rest of the crate, and tests/machine_code.rs inspects this
+    // function.
+    #[inline(never)]
+    fn advance<F: Format>(x: &mut [f64], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
+        let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));
+        let n = x.len();
+        let (p, z) = (&mut p[..n], &z[..n]);
+        for i in 0..n {
+            x[i] += alpha * p[i].wide();
+            p[i] = scale * cast::<F::Real, F::Vector>(z[i]) + beta * p[i];
+        }
+    }
+
+    /// Computes d = z + beta d, or d = z without `beta`.
+    fn direct_inner<R: Real>(d: &mut [R], z: &[R], beta: Option<f64>) {
+        let Some(beta) = beta.map(R::narrow) else { return d.copy_from_slice(z) };
+        for (d, z) in d.iter_mut().zip(z) {
+            *d = *z + beta * *d;
+        }
+    }
+
+    /// Computes u = u + alpha d, or u = alpha d with `first`.
+    fn add_inner<R: Real>(u: &mut [R], d: &[R], alpha: f64, first: bool) {
+        let alpha = R::narrow(alpha);
+        if first {
+            u.fill(R::default());
+        }
+        for (u, d) in u.iter_mut().zip(d) {
+            *u += alpha * *d;
+        }
+    }
+
+    /// Computes r = r - alpha q and z = r.
+    fn subtract_inner<R: Real>(r: &mut [R], z: &mut [R], q: &[R], alpha: f64) {
+        let alpha = R::narrow(alpha);
+        for ((r, z), q) in r.iter_mut().zip(z).zip(q) {
+            *r -= alpha * *q;
+            *z = *r;
+        }
+    }
+
+    /// Computes z = u + alpha (z + beta d).
+    fn finish_inner<R: Real>(z: &mut [R], d: &[R], u: &[R], alpha: f64, beta: f64) {
+        let (alpha, beta) = (R::narrow(alpha), R::narrow(beta));
+        for ((z, d), u) in z.iter_mut().zip(d).zip(u) {
+            *z = *u + alpha * (*z + beta * *d);
+        }
+    }
+
+    /// Computes even[k] = pairs[2 k] and odd[k] = pairs[2 k + 1] for all pairs.
+    fn deinterleave<R: Real>(pairs: &[R], even: &mut [R], odd: &mut [R]) {
+        let n = pairs.len() / 2;
+        let (pairs, even, odd) = (&pairs[..2 * n], &mut even[..n], &mut odd[..n]);
+        for k in 0..n {
+            even[k] = pairs[2 * k];
+            odd[k] = pairs[2 * k + 1];
+        }
+    }
+
+    /// Computes pairs[2 k] = even[k] and pairs[2 k + 1] = odd[k], the inverse of `deinterleave`.
+    fn interleave<R: Real>(even: &[R], odd: &[R], pairs: &mut [R]) {
+        let n = pairs.len() / 2;
+        let (even, odd, pairs) = (&even[..n], &odd[..n], &mut pairs[..2 * n]);
+        for k in 0..n {
+            pairs[2 * k] = even[k];
+            pairs[2 * k + 1] = odd[k];
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interleaving_is_undone_by_deinterleaving() {
+        for n in [0, 1, 2, 7, 64, 65] {
+            let pairs: Vec<f64> = (0..2 * n).map(f64::from).collect();
+            let (mut even, mut odd) = (vec![0.0; n as usize], vec![0.0; n as usize]);
+            deinterleave(&pairs, &mut even, &mut odd);
+            assert!(even.iter().all(|v| v % 2.0 == 0.0) && odd.iter().all(|v| v % 2.0 == 1.0));
+            let mut back = vec![0.0; pairs.len()];
+            interleave(&even, &odd, &mut back);
+            assert_eq!(back, pairs);
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Loops over one row of a factorization, compiled for several instruction sets (`crate::base::isa`). The formulas are those
+//! of the row-sum form (docs/theory/rrb.md). In the formulas, sums run over the four neighbours of a node, h = 1 / d,
+//! and t is the row sum after lumping divided by d.
+
+use super::loops::{cut, inverse_of, sum4};
+use super::neighbours::Rows;
+use super::number::Format;
+use crate::base::isa::for_each_isa;
+use crate::base::number::Real;
+use crate::rrb::backend::Pivot;
+
+/// Returns n values of a row, and n values beginning one column to the east.
+#[inline(always)]
+fn and_next<T>(row: &[T], n: usize) -> [&[T]; 2] {
+    [&row[..n], &row[1..][..n]]
+}
+
+/// Returns a stored number of M, multiplied by the unit, which is one in f64.
+#[inline(always)]
+fn wide<F: Format>(a: F::Stored, unit: f64) -> f64 {
+    let a = F::read(a).wide();
+    if F::SHORT { a * unit } else { a }
+}
+
+/// Returns four stored numbers of M at i, multiplied by the unit.
+#[inline(always)]
+fn wide4<F: Format>(a: &Rows<F::Stored>, i: usize, unit: f64) -> [f64; 4] {
+    [wide::<F>(a[0][i], unit), wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit), wide::<F>(a[3][i], unit)]
+}
+
+/// Rounds v to the storage format like `Setup::kept`. `per_unit` = 1 / unit, which is exact.
+#[inline(always)]
+fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
+    wide::<F>(F::write(v * per_unit), unit)
+}
+
+/// Length of the pieces of a row that are converted together. The loops over the narrower type then fill whole vectors.
+const TOGETHER: usize = 128;
+
+/// Returns a_0 + a_1 + a_2 + a_3 at i.
+#[inline(always)]
+fn total4(a: &Rows, i: usize) -> f64 {
+    (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
+}
+
+/// Returns the row sum center + couplings, or zero below the limit (see `Setup::excess`).
+#[inline(always)]
+fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
+    let excess = center + couplings;
+    if excess.abs() <= zero * center { 0.0 } else { excess }
+}
+
+/// Returns the pivot of node i, its stored number, and whether the pivot is acceptable without further checks (see
+/// [`Pivot::checked`]). `lost` = 1 - omega. `least`: smallest pivot of the storage format.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn pivot<F: Format>(
+    excess: f64,
+    kept: &Rows<F::Stored>,
+    lumped: &Rows,
+    i: usize,
+    lost: f64,
+    unit: f64,
+    per_unit: f64,
+    least: f64,
+) -> (Pivot, F::Stored, bool) {
+    let of = wide4::<F>(kept, i, unit);
+    let lumped = total4(lumped, i);
+    let center = Pivot::center(excess, of, lumped);
+    let exact = Pivot::new(excess, of, lumped, lost);
+    let stored = F::write(exact.stored * per_unit);
+    let rounded = exact.keep(wide::<F>(stored, unit));
+    (rounded, stored, exact.beyond_doubt(center) & (rounded.d >= least))
+}
+
+/// Returns keeps t - (a h) b - (c k) d, with the products a h and c k as arguments.
+#[inline(always)]
+fn through(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
+    keeps * t - over_first * b - over_second * d
+}
+
+/// Coupling of a black node through one red neighbour r: 1 / d of r, the coupling of the node to r, and the couplings
+/// of r to the two black nodes beside it.
+pub type Link<'a, T> = (&'a [f64], [&'a [T]; 3]);
+
+/// Cuts a link to n values.
+#[inline(always)]
+fn cut_link<T>((h, [a, b, c]): Link<T>, n: usize) -> Link<T> {
+    (&h[..n], [&a[..n], &b[..n], &c[..n]])
+}
+
+/// Returns a h and the two couplings of the red neighbour at i.
+#[inline(always)]
+fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
+    [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]
+}
+
+/// Returns the new diagonal couplings of node i, a_bb' = keeps a_bb' - sum_r (a_br h_r) a_rb', in the order southwest,
+/// southeast, northwest, northeast.
+#[inline(always)]
+fn skew4<F: Format>(t: [f64; 4], keeps: f64, links: &[Link<F::Stored>; 4], i: usize, unit: f64) -> [f64; 4] {
+    let (west, east) = (over::<F>(&links[0], i, unit), over::<F>(&links[1], i, unit));
+    let (south, north) = (over::<F>(&links[2], i, unit), over::<F>(&links[3], i, unit));
+    [
+        through(t[0], keeps, west[0], west[1], south[0], south[1]),
+        through(t[1], keeps, east[0], east[1], south[0], south[2]),
+        through(t[2], keeps, west[0], west[2], north[0], north[1]),
+        through(t[3], keeps, east[0], east[2], north[0], north[2]),
+    ]
+}
+
+/// Input for a row of the next grid's matrix, at kept nodes (I, J). The dropped neighbours of (I, J) are the b1 nodes
+/// in columns I and I + 1 of rows J (below) and J + 1 (above).
+pub struct Kept<'a, T> {
+    /// Row sum / d of the dropped neighbours below and above.
+    pub handed: [&'a [f64]; 2],
+    /// 1 / d of the dropped neighbours below and above.
+    pub inverse: [&'a [f64]; 2],
+    /// Couplings of the dropped neighbours below to the northwest and northeast.
+    pub below: [&'a [T]; 2],
+    /// Couplings of the dropped neighbours above to the southwest, southeast, northwest and northeast.
+    pub above: [&'a [T]; 4],
+    /// Couplings of the kept nodes at distance two, to the east and to the north.
+    pub distant: [&'a [f64]; 2],
+}
+
+for_each_isa! {
+    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points), where sums of magnitude at most `zero` c
+    /// become zero.
+    fn row_sums(out: &mut [f64], center: &[f64], a: Rows, b: Option<Rows>, zero: f64) {
+        let n = out.len();
+        let (center, a) = (&center[..n], cut(a, n));
+        if let Some(b) = b {
+            let b = cut(b, n);
+            for i in 0..n {
+                out[i] = excess(center[i], total4(&a, i) + total4(&b, i), zero);
+            }
+        } else {
+            for i in 0..n {
+                out[i] = excess(center[i], total4(&a, i), zero);
+            }
+        }
+    }
+
+    /// Computes out = min(a, 0): compensation removes positive couplings.
+    fn without_positive(out: &mut [f64], a: &[f64]) {
+        for (out, a) in out.iter_mut().zip(a) {
+            *out = a.min(0.0);
+        }
+    }
+
+    /// Computes out = a / unit, rounded to the storage format.
+    fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
+        // Exact, because the unit is a power of two.
+        let per_unit = unit.recip();
+        let mut narrow = [F::Real::default(); TOGETHER];
+        for (out, a) in out.chunks_mut(TOGETHER).zip(a.chunks(TOGETHER)) {
+            for (narrow, a) in narrow.iter_mut().zip(a) {
+                *narrow = F::Real::narrow(a * per_unit);
+            }
+            for (out, narrow) in out.iter_mut().zip(&narrow) {
+                *out = F::round(*narrow);
+            }
+        }
+    }
+
+    /// Computes out = a / unit for numbers a / unit that are exact in the storage format.
+    fn store_same<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
+        let per_unit = unit.recip();
+        for (out, a) in out.iter_mut().zip(a) {
+            *out = F::same(F::Real::narrow(a * per_unit));
+        }
+    }
+
+    /// Computes even[k] = pairs[2 k] / unit and odd[k] = pairs[2 k + 1] / unit for all pairs, for quotients that are
+    /// exact in the storage format.
+    fn deinterleave_same<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], pairs: &[f64], unit: f64) {
+        let (n, per_unit) = (pairs.len() / 2, unit.recip());
+        let (pairs, even, odd) = (&pairs[..2 * n], &mut even[..n], &mut odd[..n]);
+        for k in 0..n {
+            even[k] = F::same(F::Real::narrow(pairs[2 * k] * per_unit));
+            odd[k] = F::same(F::Real::narrow(pairs[2 * k + 1] * per_unit));
+        }
+    }
+
+    /// Computes e = e - sum a t, the row sums of the remaining nodes.
+    fn subtract_couplings<F: Format>(e: &mut [f64], a: Rows<F::Stored>, t: Rows, unit: f64) {
+        let n = e.len();
+        let (a, t) = (cut(a, n), cut(t, n));
+        for (i, e) in e.iter_mut().enumerate() {
+            *e -= sum4(wide4::<F>(&a, i, unit), &t, i);
+        }
+    }
+
+    /// Computes e = e - loss sum a, with loss = 1 - omega: the row sums after lumping.
+    fn lose(e: &mut [f64], loss: f64, a: Rows) {
+        let n = e.len();
+        let a = cut(a, n);
+        for (i, e) in e.iter_mut().enumerate() {
+            *e -= loss * total4(&a, i);
+        }
+    }
+
+    /// Computes inverse = 1 / c and e = (row sum of M) / c; zero in padding.
+    fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64], a: Rows, zero: f64) {
+        let n = inverse.len();
+        let (e, center, a) = (&mut e[..n], &center[..n], cut(a, n));
+        for i in 0..n {
+            let h = inverse_of(center[i]);
+            inverse[i] = if center[i] > 0.0 { h } else { 0.0 };
+            e[i] = excess(center[i], total4(&a, i), zero) * inverse[i];
+        }
+    }
+
+    /// Computes the pivots of a row: 1 / d, row sum / d, and for f32 and bf16 the stored numbers. Returns `false` if
+    /// any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
+    fn pivots<F: Format>(
+        inverse: &mut [f64], handed: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
+        kept: Rows<F::Stored>, lumped: Rows, lost: f64, unit: f64
+    ) -> bool {
+        let n = inverse.len();
+        let (handed, excess, kept, lumped) = (&mut handed[..n], &excess[..n], cut(kept, n), cut(lumped, n));
+        let per_unit = unit.recip();
+        let least = if F::SHORT { Pivot::least(unit) } else { f64::NEG_INFINITY };
+        let stored = if F::SHORT { &mut stored[..n] } else { stored };
+        // A number instead of a flag, because compilers do not vectorize the loop with a flag.
+        let mut doubtful = 0;
+        for i in 0..n {
+            let (pivot, kept, beyond_doubt) = pivot::<F>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
+            inverse[i] = 1.0 / pivot.d;
+            handed[i] = pivot.excess * inverse[i];
+            if F::SHORT {
+                stored[i] = kept;
+            }
+            doubtful |= u64::from(!beyond_doubt);
+        }
+        doubtful == 0
+    }
+
+    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes: a_bb' = keeps a_bb' -
+    /// sum_r (a_br h_r) a_rb'. With `new`, a_bb' is zero before. The order of `links` is west, east, south, north.
+    fn skew_couplings<F: Format>(
+        southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
+        new: bool, keeps: f64, links: [Link<F::Stored>; 4], unit: f64
+    ) {
+        let n = southwest.len();
+        let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
+        let links = [cut_link(links[0], n), cut_link(links[1], n), cut_link(links[2], n), cut_link(links[3], n)];
+        // Two loops, because compilers do not vectorize one loop with a condition as well.
+        if new {
+            for i in 0..n {
+                [southwest[i], southeast[i], northwest[i], northeast[i]] =
+                    skew4::<F>([0.0; 4], keeps, &links, i, unit);
+            }
+            return;
+        }
+        for i in 0..n {
+            let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
+            [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, keeps, &links, i, unit);
+        }
+    }
+
+    /// Computes out = -(a h) b, a coupling at distance two through one node.
+    fn distant_couplings<F: Format>(out: &mut [f64], a: &[F::Stored], h: &[f64], b: &[F::Stored], unit: f64) {
+        let n = out.len();
+        let (a, h, b) = (&a[..n], &h[..n], &b[..n]);
+        for i in 0..n {
+            out[i] = -(wide::<F>(a[i], unit) * h[i]) * wide::<F>(b[i], unit);
+        }
+    }
+
+    /// Computes the row sums e = c + sum a - sum a t (row sums of M) and the centers out = c - sum a (a h) of S1.
+    fn schur_centers(e: &mut [f64], out: &mut [f64], c: &[f64], a: Rows, t: Rows, h: Rows, zero: f64) {
+        let n = out.len();
+        let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
+        for i in 0..n {
+            let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
+            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - sum4(a, &t, i);
+            let first = a[0] * (a[0] * h[0][i]) + a[1] * (a[1] * h[1][i]);
+            out[i] = c[i] - (first + (a[2] * (a[2] * h[2][i]) + a[3] * (a[3] * h[3][i])));
+        }
+    }
+
+    /// Computes the row sums e = c + sum a - sum a t of S1 (row sums of M).
+    fn schur_row_sums(e: &mut [f64], c: &[f64], a: Rows, t: Rows, zero: f64) {
+        let n = e.len();
+        let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
+        for i in 0..n {
+            let a = [a[0][i], a[1][i], a[2][i], a[3][i]];
+            e[i] = excess(c[i], (a[0] + a[1]) + (a[2] + a[3]), zero) - sum4(a, &t, i);
+        }
+    }
+
+    /// Computes row sums and couplings of a row of the next grid. On entry, `excess` holds the row sums of the kept
+    /// nodes. With the dropped nodes k:
+    ///
+    /// ```text
+    ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = keeps a_bb' - sum_k (a_bk h_k) a_kb'
+    /// ```
+    fn coarse_couplings<F: Format>(
+        excess: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
+        of: Kept<F::Stored>, keeps: f64, unit: f64
+    ) {
+        let n = excess.len();
+        let (east, north) = (&mut east[..n], &mut north[..n]);
+        let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
+        let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
+        // A suffix with one direction names the dropped neighbour. A suffix with two directions names the coupling of
+        // the first neighbour in the second direction.
+        let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.handed[0], n), and_next(of.handed[1], n));
+        let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
+        let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));
+        let [southwest, southeast, northwest_of, northeast_of] = of.above;
+        let ([_, ne_sw], [nw_se, ne_se]) = (and_next(southwest, n), and_next(southeast, n));
+        let ([nw_nw, ne_nw], [nw_ne, ne_ne]) = (and_next(northwest_of, n), and_next(northeast_of, n));
+        let per_unit = unit.recip();
+        for i in 0..n {
+            let (to_sw, to_se) = (wide::<F>(sw_ne[i], unit), wide::<F>(se_nw[i], unit));
+            let (to_nw, to_ne) = (wide::<F>(nw_se[i], unit), wide::<F>(ne_sw[i], unit));
+            excess[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
+            // Multiplied by the unit once for the stored couplings below.
+            let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);
+            let over_ne = to_ne * h_ne[i] * unit;
+            let to_east =
+                keeps * distant_east[i] - over_ne * F::read(ne_se[i]).wide() - over_se * F::read(se_ne[i]).wide();
+            let to_north =
+                keeps * distant_north[i] - over_ne * F::read(ne_nw[i]).wide() - over_nw * F::read(nw_ne[i]).wide();
+            east[i] = kept::<F>(to_east, per_unit, unit);
+            north[i] = kept::<F>(to_north, per_unit, unit);
+            northeast[i] = -over_ne * F::read(ne_ne[i]).wide();
+            northwest[i] = -over_nw * F::read(nw_nw[i]).wide();
+        }
+    }
+}

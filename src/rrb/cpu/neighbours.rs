@@ -1,0 +1,270 @@
+//! Neighbours of the four colours r1, r2, b1 and b2 (report 16-06, section 3.2). For the entries (I, J) of row J of a
+//! colour, I = 0 .. cx - 1, this module returns the rows of couplings and the rows of neighbouring values. No other
+//! module contains these index rules:
+//!
+//! ```text
+//!     r1(I,J): W b2(I-1,J)  E b2(I,J)    S b1(I,J)    N b1(I,J+1)   diagonals r2(I-1,J) .. r2(I,J+1)
+//!     r2(I,J): W b1(I,J)    E b1(I+1,J)  S b2(I,J-1)  N b2(I,J)     diagonals r1(I,J-1) .. r1(I+1,J)
+//!     b1(I,J): W r2(I-1,J)  E r2(I,J)    S r1(I,J-1)  N r1(I,J)     diagonals b2(I-1,J-1) .. b2(I,J)
+//!     b2(I,J): W r1(I,J)    E r1(I+1,J)  S r2(I,J)    N r2(I,J+1)   diagonals b1(I,J) .. b1(I+1,J+1)
+//! ```
+
+use crate::base::shared::Number;
+use crate::error::Result;
+use crate::rrb::cpu::colour_array::{Area, Four, four};
+use crate::rrb::layout::{Colour, Layout};
+
+/// Rows for four neighbours, in the order west, east, south, north or southwest, southeast, northwest, northeast.
+pub type Rows<'a, T = f64> = [&'a [T]; 4];
+
+/// Straight couplings, stored with the red nodes: to the west, east, south and north of r1 and of r2.
+#[derive(Clone)]
+pub struct Straight<T = f64> {
+    pub r1: [Area<T>; 4],
+    pub r2: [Area<T>; 4],
+}
+
+/// Diagonal couplings, stored with one colour: to the southwest, southeast, northwest and northeast of r1 (to r2) or of
+/// b1 (to b2).
+#[derive(Clone)]
+pub struct Diagonal<T = f64> {
+    pub of: [Area<T>; 4],
+}
+
+/// All diagonal couplings: between r1 and r2, and between b1 and b2.
+#[derive(Clone)]
+pub struct Corners<T = f64> {
+    pub red: Diagonal<T>,
+    pub black: Diagonal<T>,
+}
+
+/// Couplings at distance two between nodes of one colour, to the east and to the north.
+#[derive(Clone)]
+pub struct Distant<T = f64> {
+    pub east: Area<T>,
+    pub north: Area<T>,
+}
+
+/// Indices of straight neighbours in `Rows`.
+pub const WEST: usize = 0;
+pub const EAST: usize = 1;
+pub const SOUTH: usize = 2;
+pub const NORTH: usize = 3;
+/// Indices of diagonal neighbours in `Rows`.
+pub const SOUTHWEST: usize = 0;
+pub const SOUTHEAST: usize = 1;
+pub const NORTHWEST: usize = 2;
+pub const NORTHEAST: usize = 3;
+
+fn bytes<T: Number>(areas: &[Area<T>]) -> usize {
+    areas.iter().map(Area::bytes).sum()
+}
+
+impl<T: Number> Straight<T> {
+    /// Allocates zeros, or returns absent arrays.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Self::of(|| Area::made(layout, present))
+    }
+
+    /// Calls `next` once per array, first for r1 and then for r2.
+    pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+        Ok(Self { r1: four(&mut next)?, r2: four(&mut next)? })
+    }
+
+    /// Returns the couplings of row J of a colour to its straight neighbours.
+    ///
+    /// # Safety
+    /// No thread may write these rows while the slices are used.
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        let (r1, r2) = (&self.r1, &self.r2);
+        // SAFETY: by the safety contract of this function.
+        unsafe {
+            match colour {
+                Colour::R1 => [0, 1, 2, 3].map(|k| r1[k].row(row, 0)),
+                Colour::R2 => [0, 1, 2, 3].map(|k| r2[k].row(row, 0)),
+                Colour::B1 => {
+                    [r2[EAST].row(row, -1), r2[WEST].row(row, 0), r1[NORTH].below(row, 0), r1[SOUTH].row(row, 0)]
+                }
+                Colour::B2 => {
+                    [r1[EAST].row(row, 0), r1[WEST].row(row, 1), r2[NORTH].row(row, 0), r2[SOUTH].row(row + 1, 0)]
+                }
+            }
+        }
+    }
+
+    /// Returns the pairs of couplings (a, b) from which row J of a black colour gets couplings at distance two. There
+    /// is one pair for each red neighbour: west, east, south and north. a couples the red neighbour to the west and b
+    /// to the east, or a to the south and b to the north.
+    ///
+    /// # Safety
+    /// No thread may write these rows while the slices are used.
+    pub unsafe fn along(&self, colour: Colour, row: usize) -> [[&[T]; 2]; 4] {
+        let (r1, r2) = (&self.r1, &self.r2);
+        // SAFETY: by the safety contract of this function.
+        unsafe {
+            match colour {
+                Colour::B1 => [
+                    [r2[WEST].row(row, -1), r2[EAST].row(row, -1)],
+                    [r2[WEST].row(row, 0), r2[EAST].row(row, 0)],
+                    [r1[SOUTH].below(row, 0), r1[NORTH].below(row, 0)],
+                    [r1[SOUTH].row(row, 0), r1[NORTH].row(row, 0)],
+                ],
+                _ => [
+                    [r1[WEST].row(row, 0), r1[EAST].row(row, 0)],
+                    [r1[WEST].row(row, 1), r1[EAST].row(row, 1)],
+                    [r2[SOUTH].row(row, 0), r2[NORTH].row(row, 0)],
+                    [r2[SOUTH].row(row + 1, 0), r2[NORTH].row(row + 1, 0)],
+                ],
+            }
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        bytes(&self.r1) + bytes(&self.r2)
+    }
+}
+
+impl<T: Number> Diagonal<T> {
+    /// Allocates zeros, or returns absent arrays.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Ok(Self { of: four(|| Area::made(layout, present))? })
+    }
+
+    /// See [`Area::of_type`].
+    pub fn of_type<U: Number>(&self) -> Option<Diagonal<U>> {
+        let [a, b, c, d] = &self.of;
+        Some(Diagonal { of: [a.of_type()?, b.of_type()?, c.of_type()?, d.of_type()?] })
+    }
+
+    /// Returns the couplings of row J of a colour to its diagonal neighbours.
+    ///
+    /// # Safety
+    /// No thread may write these rows while the slices are used.
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        let of = &self.of;
+        // SAFETY: by the safety contract of this function.
+        unsafe {
+            match colour {
+                Colour::R1 | Colour::B1 => [0, 1, 2, 3].map(|k| of[k].row(row, 0)),
+                Colour::R2 => [
+                    of[NORTHEAST].below(row, 0),
+                    of[NORTHWEST].below(row, 1),
+                    of[SOUTHEAST].row(row, 0),
+                    of[SOUTHWEST].row(row, 1),
+                ],
+                Colour::B2 => [
+                    of[NORTHEAST].row(row, 0),
+                    of[NORTHWEST].row(row, 1),
+                    of[SOUTHEAST].row(row + 1, 0),
+                    of[SOUTHWEST].row(row + 1, 1),
+                ],
+            }
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        bytes(&self.of)
+    }
+}
+
+impl<T: Number> Corners<T> {
+    /// Allocates zeros, or returns absent arrays.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Ok(Self { red: Diagonal::zeroed(layout, present)?, black: Diagonal::zeroed(layout, present)? })
+    }
+
+    /// Returns the couplings of row J of a colour to its diagonal neighbours.
+    ///
+    /// # Safety
+    /// No thread may write these rows while the slices are used.
+    pub unsafe fn couplings(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        let of = if matches!(colour, Colour::R1 | Colour::R2) { &self.red } else { &self.black };
+        // SAFETY: by the safety contract of this function.
+        unsafe { of.couplings(colour, row) }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.red.bytes() + self.black.bytes()
+    }
+}
+
+impl<T: Number> Distant<T> {
+    /// Allocates zeros, or returns absent arrays.
+    pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
+        Self::of(|| Area::made(layout, present))
+    }
+
+    /// Calls `next` twice: for the couplings to the east, then to the north.
+    pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+        Ok(Self { east: next()?, north: next()? })
+    }
+
+    /// See [`Area::of_type`].
+    pub fn of_type<U: Number>(&self) -> Option<Distant<U>> {
+        Some(Distant { east: self.east.of_type()?, north: self.north.of_type()? })
+    }
+
+    /// Returns the couplings of row J to the nodes at distance two to the west, east, south and north.
+    ///
+    /// # Safety
+    /// No thread may write these rows while the slices are used.
+    pub unsafe fn couplings(&self, row: usize) -> Rows<'_, T> {
+        // SAFETY: by the safety contract of this function.
+        unsafe { [self.east.row(row, -1), self.east.row(row, 0), self.north.below(row, 0), self.north.row(row, 0)] }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.east.bytes() + self.north.bytes()
+    }
+}
+
+impl<T: Number> Four<T> {
+    /// Returns the values of the straight neighbours of row J of a colour.
+    ///
+    /// # Safety
+    /// No thread may write these rows while the slices are used.
+    pub unsafe fn straight(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        // SAFETY: by the safety contract of this function.
+        unsafe {
+            match colour {
+                Colour::R1 => [self.b2.row(row, -1), self.b2.row(row, 0), self.b1.row(row, 0), self.b1.row(row + 1, 0)],
+                Colour::R2 => [self.b1.row(row, 0), self.b1.row(row, 1), self.b2.below(row, 0), self.b2.row(row, 0)],
+                Colour::B1 => [self.r2.row(row, -1), self.r2.row(row, 0), self.r1.below(row, 0), self.r1.row(row, 0)],
+                Colour::B2 => [self.r1.row(row, 0), self.r1.row(row, 1), self.r2.row(row, 0), self.r2.row(row + 1, 0)],
+            }
+        }
+    }
+
+    /// Returns the values of the diagonal neighbours of row J of a colour.
+    ///
+    /// # Safety
+    /// No thread may write these rows while the slices are used.
+    pub unsafe fn diagonal(&self, colour: Colour, row: usize) -> Rows<'_, T> {
+        // SAFETY: by the safety contract of this function.
+        unsafe {
+            match colour {
+                Colour::R1 => {
+                    [self.r2.row(row, -1), self.r2.row(row, 0), self.r2.row(row + 1, -1), self.r2.row(row + 1, 0)]
+                }
+                Colour::R2 => [self.r1.below(row, 0), self.r1.below(row, 1), self.r1.row(row, 0), self.r1.row(row, 1)],
+                Colour::B1 => {
+                    [self.b2.below(row, -1), self.b2.below(row, 0), self.b2.row(row, -1), self.b2.row(row, 0)]
+                }
+                Colour::B2 => {
+                    [self.b1.row(row, 0), self.b1.row(row, 1), self.b1.row(row + 1, 0), self.b1.row(row + 1, 1)]
+                }
+            }
+        }
+    }
+}
+
+impl<T: Number> Area<T> {
+    /// Returns the values of this colour at distance two to the west, east, south and north of row J.
+    ///
+    /// # Safety
+    /// No thread may write these rows while the slices are used.
+    pub unsafe fn distant(&self, row: usize) -> Rows<'_, T> {
+        // SAFETY: by the safety contract of this function.
+        unsafe { [self.row(row, -1), self.row(row, 1), self.below(row, 0), self.row(row + 1, 0)] }
+    }
+}

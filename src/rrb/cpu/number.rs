@@ -1,0 +1,111 @@
+//! Storage formats of the preconditioner as types: the type of stored numbers, and the types in which sweeps and CG
+//! compute (docs/theory/rrb.md, storage formats).
+
+use crate::base::number::Real;
+use crate::base::shared::Number;
+use crate::rrb::storage::{Bf16, without_denormal};
+
+// SAFETY: every bit pattern is a number, and zero bytes are 0.0.
+unsafe impl Number for Bf16 {}
+
+/// Storage format of M, with the number types of sweeps and CG.
+pub trait Format: Sized + Send + Sync + 'static {
+    /// Type in which the sweeps compute.
+    type Real: Real + Number;
+    /// Type of the stored numbers of M.
+    type Stored: Number;
+    /// Type of the CG vectors r, p and q, and of S1.
+    type Vector: Real + Number;
+    /// Format whose `Real` and `Stored` types are the type of CG.
+    type OfCg: Format<Real = Self::Vector, Stored = Self::Vector>;
+    /// Whether the sweeps read numbers shorter than doubles, in separate arrays.
+    const SHORT: bool = size_of::<Self::Stored>() < size_of::<f64>();
+    /// Whether CG runs in single precision: S1 in difference form, residual replacement in double precision.
+    const SINGLE: bool = size_of::<Self::Vector>() < size_of::<f64>();
+    /// Converts a stored number to the type of the sweeps.
+    fn read(v: Self::Stored) -> Self::Real;
+    /// Rounds v to the storage format.
+    #[inline(always)]
+    fn write(v: f64) -> Self::Stored {
+        Self::round(Self::Real::narrow(v))
+    }
+    /// Rounds a number in the type of the sweeps to the storage format.
+    fn round(v: Self::Real) -> Self::Stored;
+    /// Stores a number that is already exact in the storage format.
+    fn same(v: Self::Real) -> Self::Stored;
+    /// Returns 1 / d from the stored pivot and the couplings a of a node. f64 stores 1 / d. f32 and bf16 store the row
+    /// sum s, and d = s - sum a.
+    fn inverse(pivot: Self::Stored, couplings: [Self::Real; 4]) -> Self::Real;
+}
+
+/// M in f64; sweeps and CG in f64.
+pub struct Double;
+
+impl Format for Double {
+    type Real = f64;
+    type Stored = f64;
+    type Vector = f64;
+    type OfCg = Self;
+
+    #[inline(always)]
+    fn read(v: f64) -> f64 {
+        v
+    }
+
+    #[inline(always)]
+    fn round(v: f64) -> f64 {
+        v
+    }
+
+    #[inline(always)]
+    fn same(v: f64) -> f64 {
+        v
+    }
+
+    #[inline(always)]
+    fn inverse(pivot: f64, _: [f64; 4]) -> f64 {
+        pivot
+    }
+}
+
+/// M in f32, sweeps in f32, CG in f64.
+pub struct Single;
+/// M in bf16, sweeps in f32, CG in f64.
+pub struct Brain;
+/// M in bf16, sweeps and CG in f32.
+pub struct Mixed;
+
+macro_rules! short_format {
+    ($name:ident, $stored:ty, $of_cg:ident, |$v:ident| $read:expr, |$w:ident| $round:expr, |$s:ident| $same:expr) => {
+        impl Format for $name {
+            type Real = f32;
+            type Stored = $stored;
+            type Vector = <$of_cg as Format>::Real;
+            type OfCg = $of_cg;
+
+            #[inline(always)]
+            fn read($v: $stored) -> f32 {
+                $read
+            }
+
+            #[inline(always)]
+            fn round($w: f32) -> $stored {
+                $round
+            }
+
+            #[inline(always)]
+            fn same($s: f32) -> $stored {
+                $same
+            }
+
+            #[inline(always)]
+            fn inverse(pivot: $stored, a: [f32; 4]) -> f32 {
+                1.0 / (Self::read(pivot) - ((a[0] + a[1]) + (a[2] + a[3])))
+            }
+        }
+    };
+}
+
+short_format!(Single, f32, Double, |v| v, |w| without_denormal(w), |s| s);
+short_format!(Brain, Bf16, Double, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));
+short_format!(Mixed, Bf16, Single, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));

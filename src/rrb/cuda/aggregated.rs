@@ -1,0 +1,152 @@
+//! The preconditioner by aggregation multigrid (docs/theory/aggregation.md), which replaces the levels.
+
+use crate::aggregation::Rules;
+use crate::aggregation::cuda::{COARSEST, Engine, Shape};
+use crate::base::number::power_of_two_below;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::aggregation::{Couplings, Level};
+use crate::cuda::launch::{Address, CouplingsArgs, Geometry, Matrix, Numbers, RowsArgs};
+use crate::direct::couplings::WHAT;
+use crate::error::{Error, Result};
+use crate::rrb::backend::{CostOfAggregation, INVERTED_ON_DEVICE, refused_pivot};
+
+/// Cost model of `cycle=auto`, measured on an H200 with bf16 and 17 iterations for a tolerance of 1e-6. `COST` is
+/// measured on 512 x 512 nodes, where launches dominate. `COST_OF_LARGE` is measured on 2047 x 2047 nodes, where memory
+/// traffic dominates.
+const COST: CostOfAggregation =
+    CostOfAggregation { setup: 60.0, levels: 20.0, iteration: 6.0, contraction: 0.45, unfused: 1.5 };
+const COST_OF_LARGE: CostOfAggregation = CostOfAggregation { setup: 80.0, iteration: 9.5, ..COST };
+/// Number of nodes from which the cost model of large grids applies.
+const LARGE: usize = 1 << 19;
+
+/// Returns the cost model for a number of nodes.
+pub fn cost_on(nodes: usize) -> &'static CostOfAggregation {
+    if nodes < LARGE { &COST } else { &COST_OF_LARGE }
+}
+
+/// The memory estimate assumes this size of the coarsest system.
+const _: () = assert!(INVERTED_ON_DEVICE == COARSEST as usize);
+
+/// Two passes of pairwise aggregation: aggregates have at most four nodes.
+const RULES: Rules = Rules::passes(2);
+/// Largest number of couplings per row: 8 for S1 and for a 9-point stencil.
+const MOST_COUPLINGS: usize = 8;
+
+/// The matrix that CG works on, on the device.
+pub struct Source {
+    pub g: Geometry,
+    pub nodes: usize,
+    pub m: Matrix,
+    /// Diagonal couplings of S1 and its couplings at distance two. None if CG works on A.
+    pub schur: Option<[Address; 2]>,
+    pub excess: Address,
+    pub center_max: f64,
+}
+
+impl Source {
+    /// Returns how the nodes that CG works on are numbered.
+    fn numbers(&self) -> Numbers {
+        let g = self.g;
+        let (step, first) = if self.schur.is_some() { (2, (g.shift_x + g.shift_y) % 2) } else { (1, 0) };
+        Numbers { g, step, first }
+    }
+
+    /// Returns the number of nodes that CG works on. If (0, 0) is black and the number of nodes is odd, there is one
+    /// more black node than red ones.
+    fn rows(&self) -> usize {
+        match self.schur {
+            Some(_) => (self.nodes + usize::from(self.numbers().first == 0)) / 2,
+            None => self.nodes,
+        }
+    }
+}
+
+/// The aggregation multigrid and the map from its rows to nodes.
+pub struct Aggregated {
+    engine: Engine,
+    /// For each row, the index of its node in the planes; then the first row with a refused diagonal entry.
+    place: Memory,
+}
+
+impl Aggregated {
+    /// Makes the preconditioner in single or double precision, in the memory of the previous one. Also returns whether
+    /// recorded launches of the previous preconditioner remain valid.
+    pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
+        let shape = Shape { rows: source.rows(), row: MOST_COUPLINGS };
+        // A previous preconditioner of another shape frees its memory before the allocation.
+        let (engine, place) = match before.filter(|before| before.engine.fits(shape)) {
+            Some(before) => (Some(before.engine), before.place),
+            None => (None, Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?),
+        };
+        let scale = power_of_two_below(source.center_max).recip();
+        let take = |c: &Couplings| take_couplings(stream, source, *c, scale, place.address);
+        let (engine, same) = Engine::new(stream, (shape, &RULES), (scale, single), engine, take)?;
+        Ok((Self { engine, place }, same))
+    }
+
+    /// Computes z = `unit` B r, with r and z stored by colour and z in single or double precision. B is the multigrid
+    /// cycle.
+    pub fn apply(&self, stream: &Stream, (r_by_colour, z_by_colour): (Address, Address), unit: f64) -> Result<()> {
+        let Level { step, r, start, z, rows, .. } = *self.engine.launched().first();
+        let launched = self.engine.launched();
+        let (place, factor, single) = (self.place.address, launched.scale() * unit, launched.single());
+        let by_colour = r_by_colour;
+        let arguments = RowsArgs { place, by_colour, z_by_colour, step, r, start, z, rows, unused: 0, factor };
+        launch::take_residual(stream, single, &arguments)?;
+        launched.apply(stream)?;
+        launch::give_solution(stream, single, &arguments)
+    }
+
+    /// Returns the number of aggregates that the previous matrix already had.
+    pub fn aggregates_kept(&self) -> usize {
+        self.engine.aggregates_kept()
+    }
+
+    /// Returns the number of coarse levels.
+    pub fn levels(&self) -> usize {
+        self.engine.launched().coarse_levels()
+    }
+
+    /// Returns the bytes of device memory.
+    pub fn bytes(&self) -> usize {
+        self.engine.bytes() + self.place.bytes
+    }
+}
+
+/// Extracts the matrix of the finest level, `scale` times S1 or A. Returns an error if a diagonal entry is not
+/// positive.
+fn take_couplings(stream: &Stream, source: &Source, c: Couplings, scale: f64, place: Address) -> Result<()> {
+    let n = source.numbers();
+    let [d, far] = source.schur.unwrap_or_default();
+    let bad = (place + 4 * u64::from(c.rows)).next_multiple_of(8);
+    stream.fill(bad, 0xff, 8)?;
+    let (m, excess) = (source.m, source.excess);
+    launch::take_couplings(stream, &CouplingsArgs { n, m, d, far, excess, scale, c, place, bad })?;
+    let mut found = [0u64];
+    stream.fetch(&mut found, bad)?;
+    stream.wait()?;
+    match found[0] {
+        u64::MAX => Ok(()),
+        row => Err(refused(stream, &n, c.diagonal + 8 * row, row, scale)?),
+    }
+}
+
+/// Returns the error for a row whose diagonal entry no positive definite matrix has. The error names
+/// level 1 for a row of S1, and level 0 for a row of A.
+fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64) -> Result<Error> {
+    let mut d = [f64::NAN];
+    stream.fetch(&mut d, diagonal)?;
+    stream.wait()?;
+    let (nx, step, first) = (n.g.nx as u64, n.step as u64, n.first as u64);
+    let start = |j: u64| (j + first) % step;
+    let of_row = |j: u64| (nx + step - 1 - start(j)) / step;
+    let (even, both) = (of_row(0), of_row(0) + of_row(1));
+    let (pair, rest) = (row / both, row % both);
+    let (j, within) = if rest < even { (2 * pair, rest) } else { (2 * pair + 1, rest - even) };
+    let (i, level) = (start(j) + step * within, usize::from(n.step == 2));
+    Ok(refused_pivot(d[0] / scale, d[0] / scale, level, i as usize, j as usize))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,42 @@
+//! Connected components of a matrix with uncoupled nodes, counted on the device (kernels/rrb/components.cuh). This is
+//! sufficient if no component is singular.
+
+use super::source::Source;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, ComponentArgs, Findings};
+use crate::error::Result;
+
+impl Source {
+    /// Counts the components of at least two nodes. Returns none if a component is singular. `spare`: address of four
+    /// planes whose contents are not needed, and which are zero afterwards; 0 allocates them.
+    pub fn count_regular(&mut self, stream: &Stream, spare: Address) -> Result<Option<usize>> {
+        let values = 4 * self.g.plane as usize;
+        // Node indices have 32 bits.
+        if u32::try_from(values).is_err() {
+            return Ok(None);
+        }
+        let own = match spare {
+            0 => Some(Memory::zeroed(stream.device(), stream, 8 * values, "component labels")?),
+            _ => None,
+        };
+        let parent = own.as_ref().map_or(spare, |m| m.address);
+        let arguments = ComponentArgs {
+            // The labels extend over all rows, so a single device computes them.
+            g: self.g.whole(),
+            m: self.m,
+            excess: self.excess,
+            parent,
+            marks: parent + 4 * values as u64,
+            findings: self.findings_at,
+        };
+        launch::tile_components(stream, &arguments)?;
+        launch::join_components(stream, &arguments)?;
+        launch::count_components(stream, &arguments)?;
+        stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
+        stream.fill(parent, 0, 8 * values)?;
+        stream.wait()?;
+        let Findings { components, regular_components, .. } = *self.findings;
+        Ok((components == regular_components).then_some(components as usize))
+    }
+}

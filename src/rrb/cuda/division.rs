@@ -1,0 +1,205 @@
+//! Distribution of the rows of large grids among several devices. Memory is allocated in granules of 2 MB, each on one
+//! device. Rows in another device's granule are read through the link, which makes a row of tiles 10 times slower. Rows
+//! are therefore padded, and parts chosen, so that a device's rows begin as close to a granule as possible.
+
+use crate::cuda::driver::{GRANULE, Memory, Stream};
+use crate::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
+use crate::cuda::plan::{Plan, Rows};
+use crate::error::Result;
+use crate::rrb::layout::Layout;
+
+/// Number of tiles from which a grid's rows are distributed. On smaller grids the distribution costs as much as it
+/// gains.
+const DIVIDED_FROM: usize = 2 * MOST_BLOCKS as usize;
+
+/// How the rows of large grids are distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Number of devices; 0 if grids are not distributed.
+    pub devices: usize,
+    /// Number of tiles from which a grid is distributed.
+    from: usize,
+    /// For tests: distributes every grid, however small, over all devices, and pads its rows.
+    always: bool,
+    /// Whether values of two and four bytes may occur, in addition to values of eight bytes.
+    pub short: bool,
+}
+
+/// Cost of a row in another device's memory, relative to a local row. Measured on four H200s with an 8191 x 8191 grid:
+/// 16 such rows take as long as 180 local rows.
+const FAR: f64 = 11.0;
+
+/// Value sizes in bytes, and the approximate fraction of the time spent on values of each size. With short formats, the
+/// vectors of the first grid have eight bytes per value and its sweeps four.
+const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
+const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
+
+/// Number of devices for which parts are chosen. Sums must have the same order for any number of devices, so the parts
+/// must not depend on the actual number.
+const USUAL: usize = 4;
+
+/// Number of values by which the row padding grows between two candidates; a row grows by at most 1/16.
+const PADDING: usize = 16;
+/// Number of candidates at most.
+const MOST: usize = 32;
+
+impl Division {
+    /// A single device; grids are not divided.
+    pub const NONE: Self = Self { devices: 0, from: 0, always: false, short: false };
+
+    /// Returns the division for a number of devices. `RRBSOLVER_CUDA_DIVIDE=all` in the environment distributes all
+    /// grids, for tests.
+    pub fn among(devices: usize) -> Self {
+        let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
+        Self { devices, from: if all { 0 } else { DIVIDED_FROM }, always: all, short: true }
+    }
+
+    /// Returns a grid's geometry as the kernels receive it, and the layout of its rows.
+    pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
+        let mut g = geometry(layout);
+        if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
+            self.divide(&mut g);
+        }
+        let rows = Rows::new(&g);
+        g.plane = rows.plane as i64;
+        (g, rows)
+    }
+
+    /// Allocates the memory of a plan that was made with base 0.
+    pub fn memory(&self, stream: &Stream, plan: &Plan, what: &'static str) -> Result<Memory> {
+        if self.devices > 1 {
+            Memory::divided(stream, plan.used, |granule| plan.owner(granule), what)
+        } else {
+            Memory::zeroed(stream.device(), stream, plan.used, what)
+        }
+    }
+
+    /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. Fewer
+    /// devices than available own rows if granules are too large for all of them.
+    fn divide(&self, g: &mut Geometry) {
+        let given = *g;
+        let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
+        let around = pieces - (pieces / 8).min(MOST / 2)..=pieces + (pieces / 8).min(MOST / 2);
+        let strides =
+            || (0..=(given.stride as usize / (16 * PADDING)).min(MOST)).map(|n| given.stride + (n * PADDING) as i32);
+        let with =
+            |part: usize, stride, sharers| Geometry { part_rows: (part * PART_ROWS) as i32, stride, sharers, ..given };
+        let best = |all: &mut dyn Iterator<Item = Geometry>| {
+            all.min_by(|one, other| self.time(one).total_cmp(&self.time(other))).unwrap_or(given)
+        };
+        let usual = &mut around.rev().flat_map(|part| strides().map(move |stride| with(part, stride, USUAL as i32)));
+        let part = best(usual).part_rows as usize / PART_ROWS;
+        let fewer = [self.devices, USUAL, 2].into_iter().filter(|sharers| *sharers <= self.devices);
+        let all = fewer.flat_map(|sharers| strides().map(move |stride| (stride, sharers as i32)));
+        *g = best(&mut all.map(|(stride, sharers)| with(part, stride, sharers)));
+        if self.always {
+            (g.stride, g.sharers) = (g.stride + PADDING as i32, self.devices as i32);
+        }
+    }
+
+    /// Returns the estimated time of the slowest device, in units of one local row.
+    fn time(&self, g: &Geometry) -> f64 {
+        let sharers = g.sharers as usize;
+        let first = |device: usize| g.first_row(PARTS * device / sharers);
+        let mut far = [0.0; PARTS + 1];
+        for (size, weight) in if self.short { &SHORT[..] } else { &DOUBLE[..] } {
+            let row = g.stride as usize * size;
+            for device in 2..sharers {
+                // Offset of this device's first row in its granule; the second device's rows begin at a granule.
+                let over = (first(device) - first(1)) * row % GRANULE;
+                let (loser, bytes) = if over < GRANULE / 2 { (device - 1, over) } else { (device, GRANULE - over) };
+                far[loser] += weight * bytes as f64 / row as f64;
+            }
+        }
+        let of = |device: usize| {
+            let rows = (first(device + 1) - first(device)) as f64;
+            rows + FAR * far[device].min(rows)
+        };
+        (0..sharers).map(of).fold(0.0, f64::max)
+    }
+}
+
+/// Returns the geometry of a grid that is not divided; the plane length is set later.
+fn geometry(layout: &Layout) -> Geometry {
+    Geometry {
+        nx: layout.grid.nx as i32,
+        ny: layout.grid.ny as i32,
+        cx: layout.cx as i32,
+        cy: layout.cy as i32,
+        shift_x: layout.shift_x as i32,
+        shift_y: layout.shift_y as i32,
+        stride: layout.stride() as i32,
+        block: layout.block as i32,
+        plane: 0,
+        uniform: 0,
+        part_rows: 0,
+        sharers: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil::levels::Grid;
+
+    fn of(devices: usize, short: bool, nx: usize, ny: usize) -> Geometry {
+        let division = Division { devices, from: 0, always: false, short };
+        division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
+    }
+
+    /// For any grid, parts are in ascending order and begin at multiples of the tile height. Part 4 begins in the
+    /// middle. The parts are equal for any number of devices.
+    #[test]
+    fn parts_cover_the_rows() {
+        for (nx, ny) in
+            [(1, 1), (65, 33), (39, 199), (70_000, 33), (65, 36_000), (4095, 16_380), (8191, 8191), (1000, 999)]
+        {
+            for short in [false, true] {
+                let g = of(1, short, nx, ny);
+                let parts = |g: &Geometry| [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|part| g.first_row(part));
+                let first = parts(&g);
+                assert!(first.is_sorted() && first[..PARTS].iter().all(|row| row % 16 == 0), "{nx} x {ny}: {first:?}");
+                let middle = (g.cy as usize).div_ceil(16) / 2 * 16;
+                assert_eq!((first[0], first[4], first[8]), (0, middle, g.cy as usize), "{nx} x {ny}");
+                for devices in 2..=8 {
+                    let several = of(devices, short, nx, ny);
+                    assert_eq!(parts(&several), first, "{nx} x {ny} on {devices}");
+                    assert!((2..=devices).contains(&(several.sharers as usize)), "{nx} x {ny} on {devices}");
+                }
+            }
+        }
+    }
+
+    /// Four devices own 1/4 of a large grid each, at most 12 % slower than without rows in another device's memory. If
+    /// granules are too large, fewer devices own rows.
+    #[test]
+    fn devices_have_their_rows_near() {
+        for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
+            for short in [false, true] {
+                let (g, division) = (of(4, short, nx, ny), Division { devices: 4, from: 0, always: false, short });
+                let over = division.time(&g) / (0.25 * f64::from(g.cy));
+                assert!(g.sharers == 4 && over < 1.12, "{nx} x {ny}, short {short}: {over}, {g:?}");
+            }
+        }
+        assert_eq!([false, true].map(|short| of(4, short, 2047, 2047).sharers), [4, 2]);
+    }
+
+    /// The memory plan agrees: few rows of a device are in a granule of another device.
+    #[test]
+    fn few_rows_are_in_memory_of_others() {
+        for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {
+            let division = Division { devices: 4, from: 0, always: false, short: false };
+            let (g, rows) = division.geometry(&Layout::new(Grid { nx, ny }, 8));
+            let mut plan = Plan::new(0);
+            plan.bytes(5000);
+            let at = plan.planes(&rows, 2, 8).unwrap() as usize + 8 * rows.plane;
+            let stride = g.stride as usize;
+            for device in 0..4 {
+                let own = g.first_row(2 * device)..g.first_row(2 * device + 2);
+                let is_far = |row: &usize| plan.owner((at + 8 * stride * (1 + row)) / GRANULE) != device;
+                let (count, far) = (own.len(), own.filter(is_far).count());
+                assert!(far <= 16 && 50 * far <= count, "{nx} x {ny}: {far} rows of {count} on {device}");
+            }
+        }
+    }
+}

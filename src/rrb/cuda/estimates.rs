@@ -1,0 +1,84 @@
+//! Choice of the cycle at factorization: the cycle that the caller selects, or a cycle with estimated eigenvalue bounds
+//! (docs/theory/rrb.md, recursive cycles).
+
+use super::packed::Packed;
+use super::program::{Live, Programs, Steps};
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::{How, InnerProductArgs, Op, StepArgs};
+use crate::error::Result;
+use crate::rrb::recursion;
+use crate::rrb::recursion::{Cycle, Inner, Kind, Recursion};
+
+impl Packed {
+    /// Writes the programs of a cycle and copies them to the device.
+    pub fn set_programs(&mut self, stream: &Stream, recursion: &Recursion) -> Result<()> {
+        self.programs = Programs::write(self, stream.device(), recursion)?;
+        stream.send(self.ops_at, &self.programs.ops)?;
+        stream.wait()?;
+        self.recursion = *recursion;
+        Ok(())
+    }
+
+    /// Chooses the cycle, estimates its bounds and writes its programs. Returns whether the kind of cycle is unchanged.
+    pub fn prepare_cycle(&mut self, stream: &Stream, cycle: &Cycle) -> Result<bool> {
+        let before = self.recursion.kind;
+        let plain = self.sections.len() < 2 || cycle.kind == Some(Kind::V) || self.ends_early();
+        if self.programs.ops.is_empty() || plain && before != Kind::V {
+            self.set_programs(stream, &Recursion::V)?;
+        }
+        if plain {
+            return Ok(before == Kind::V);
+        }
+        let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur)?;
+        let mut now = Now { k: self, stream };
+        let mut steps = steps.live(&mut now);
+        let found = recursion::prepare(&mut steps, cycle, 1.0);
+        if let Some(error) = steps.refused {
+            return Err(error);
+        }
+        self.set_programs(stream, &found)?;
+        Ok(before == found.kind)
+    }
+}
+
+/// Executes steps immediately and returns inner products to the host, for the estimates.
+struct Now<'a> {
+    k: &'a mut Packed,
+    stream: &'a Stream,
+}
+
+impl Now<'_> {
+    /// Groups the steps into kernels and launches them.
+    fn run(&mut self, mut ops: Vec<Op>) -> Result<()> {
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let mut n = 0;
+        while n < ops.len() {
+            let joined = self.k.programs.joined(self.k, &ops[n..]);
+            // Other kernels read the results, so they must not stay in the cluster's shared memory.
+            self.k.programs.assign(self.k, &mut ops[n..n + joined], false);
+            n += joined.max(1);
+        }
+        // `ops` is pageable: the driver stages it before the call returns, so `ops` may then be dropped.
+        self.stream.send(self.k.ops_at, &ops)?;
+        self.k.run_ops(self.stream, &ops, 0..ops.len(), How::Nothing, [0; 2], 0)
+    }
+}
+
+impl Live for Now<'_> {
+    fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64> {
+        self.run(ops)?;
+        let (k, partial, scalars) = (self.k.grids[grid].sweep, self.k.partial, self.k.scalars.at);
+        let arguments = InnerProductArgs { k, a: a as i32, b: b as i32, partial, scalars };
+        launch::inner_product(self.stream, self.k.shape.storage, &arguments)?;
+        Ok(self.k.scalars.fetch(self.stream)?.sum)
+    }
+
+    fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()> {
+        self.run(ops)?;
+        let arguments = StepArgs { k: self.k.grids[grid].sweep, ..StepArgs::default() };
+        launch::draw(self.stream, self.k.shape.storage, &arguments)
+    }
+}

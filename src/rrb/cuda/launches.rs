@@ -1,0 +1,252 @@
+//! Launches of the programs of a factorization.
+
+use super::division::Division;
+use super::packed::{Packed, Remainder};
+use super::program::Part;
+use super::schedule::beside;
+use super::setup::place_in;
+use crate::base::number::Real;
+use crate::cuda::driver::{Stream, Together};
+use crate::cuda::launch;
+use crate::cuda::launch::{
+    Address, CycleArgs, FirstArgs, How, Level, MOST_GRIDS, Op, RemainderArgs, Rest, ScalarArgs, SchurArgs, SolveArgs,
+    StepArgs, flag, kind,
+};
+use crate::error::{Result, zeroed};
+use crate::stencil::matrix::ring_index;
+use bytemuck::Pod;
+use std::ops::Range;
+use std::time::Instant;
+
+impl Packed {
+    /// Returns the arguments of the scalar update at the end of the forward half.
+    fn scalar_args(&self, how: How) -> ScalarArgs {
+        ScalarArgs {
+            scalars: self.scalars.at,
+            rho_partial: self.rho_partial,
+            norm_partial: self.fused_norm_partial,
+            rho_count: self.programs.rho_count as i32,
+            norm_count: self.programs.norm_count(self) as i32,
+            how: how as i32,
+        }
+    }
+
+    /// Returns the arguments of a pass over the first grid. `input`: addresses of b1 and b2 of the vector to which M^-1
+    /// is applied.
+    pub fn first_args(&self, how: How, input: [Address; 2]) -> FirstArgs {
+        let sums = how != How::Nothing;
+        FirstArgs {
+            v: self.first,
+            k: self.grids[0].sweep,
+            in_b1: input[0],
+            in_b2: input[1],
+            partial: if sums { self.rho_partial } else { 0 },
+            norm_partial: if sums { self.fused_norm_partial } else { 0 },
+            sigma_partial: self.partial,
+            how: how as i32,
+            once: i32::from(self.reads_once),
+            rows: self.first.g.big_rows(),
+            rows_down: self.first.g.big_rows_down(),
+            with_x: i32::from(how == How::Loop),
+            conditional: 0,
+        }
+    }
+
+    /// Returns the arguments of the unfused kernels on S1.
+    pub fn schur_args(&self, how: How, conditional: u64) -> SchurArgs {
+        SchurArgs { v: self.first, partial: self.partial, how: how as i32, conditional }
+    }
+
+    /// Returns the arguments of a cooperative kernel for the steps `range`.
+    fn cycle_args(&self, range: Range<usize>, how: How) -> CycleArgs {
+        let base = self.programs.base;
+        let mut grids = [Level::default(); MOST_GRIDS];
+        for (place, level) in grids.iter_mut().zip(self.grids.get(base..).unwrap_or_default()) {
+            *place = level.sweep;
+        }
+        CycleArgs {
+            ops: self.op_at(range.start),
+            count: range.len() as i32,
+            base: base as i32,
+            grids,
+            rest: self.rest_args(),
+            rho_partial: self.rho_partial,
+            norm_partial: self.fused_norm_partial,
+            sigma_partial: self.partial,
+            scalar: self.scalar_args(how),
+            barrier: self.barrier_at,
+            cluster: self.programs.together.cluster as i32,
+            cluster_base: self.programs.cluster_grids.base as i32,
+            last: self.grids.len() as i32 - 1,
+            members: self.programs.cluster_grids.members as i32,
+            slots: self.rest.slots,
+            for_x: 0,
+            v: self.first,
+        }
+    }
+
+    /// Returns the arguments of the product with the coarsest system's inverse, in f32 if sweeps store it in f32.
+    fn rest_args(&self) -> Rest {
+        let narrow = self.short() && !self.wide_remainder;
+        let inverse = if narrow { self.rest.lines.narrow } else { self.rest.lines.inverse };
+        let g = Division::NONE.geometry(&self.rest_layout).0;
+        let n = self.rest_grid.nodes() as i32;
+        Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
+    }
+
+    /// Returns the device address of step n.
+    fn op_at(&self, n: usize) -> Address {
+        self.ops_at + (n * size_of::<Op>()) as u64
+    }
+
+    /// Launches a part of the programs. `input`: as for `first_args`. `conditional`: handle of a recorded loop's
+    /// condition.
+    pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
+        let range = self.programs.range(part);
+        if part != Part::Application && self.programs.whole(self) {
+            let cycle = self.cycle_args(range, how);
+            let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
+            return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
+        }
+        let ops = std::mem::take(&mut self.programs.ops);
+        // An iteration of the loop is not timed step by step.
+        let done = if self.grid_seconds.is_empty() || how == How::Loop {
+            self.run_ops(stream, &ops, range, how, input, conditional)
+        } else {
+            self.time_ops(stream, &ops, range, how, input)
+        };
+        self.programs.ops = ops;
+        done
+    }
+
+    /// Runs the steps as `run` does, but waits before and after each kernel to measure its time. Kernels of several
+    /// steps count as the coarsest system.
+    fn time_ops(
+        &mut self,
+        stream: &Stream,
+        ops: &[Op],
+        range: Range<usize>,
+        how: How,
+        input: [Address; 2],
+    ) -> Result<()> {
+        let below = self.grid_seconds.len() - 1;
+        let mut n = range.start;
+        stream.wait()?;
+        while n < range.end {
+            let joined = self.programs.joined(self, &ops[n..range.end]);
+            let next = n + joined.max(1);
+            let start = Instant::now();
+            self.run_ops(stream, ops, n..next, how, input, 0)?;
+            stream.wait()?;
+            let (grid, way) = match ops[n].kind {
+                _ if joined > 0 => (below, 0),
+                kind::REMAINDER => (below, 0),
+                kind::ASCEND | kind::ASCEND_FIRST => (ops[n].grid as usize, 1),
+                _ => (ops[n].grid as usize, 0),
+            };
+            self.grid_seconds[grid][way] += start.elapsed().as_secs_f64();
+            n = next;
+        }
+        Ok(())
+    }
+
+    /// Launches the steps `range` of `ops`; consecutive steps that share a kernel are one launch.
+    pub fn run_ops(
+        &mut self,
+        stream: &Stream,
+        ops: &[Op],
+        range: Range<usize>,
+        how: How,
+        input: [Address; 2],
+        conditional: u64,
+    ) -> Result<()> {
+        let storage = self.shape.storage;
+        // x += alpha p is computed in the first kernel of several steps, or in the backward half on the first grid.
+        let mut x_due = how == How::Loop;
+        let mut n = range.start;
+        while n < range.end {
+            let joined = self.programs.joined(self, &ops[n..range.end]);
+            if joined > 0 {
+                let together = self.programs.together;
+                let further = if x_due { together.further } else { 0 };
+                x_due &= further == 0;
+                let arguments = CycleArgs { for_x: further as i32, ..self.cycle_args(n..n + joined, how) };
+                launch::cycle(stream, storage, Together { further, ..together }, &arguments)?;
+                n += joined;
+                continue;
+            }
+            let op = &ops[n];
+            let partial = self.rho_partial + 8 * op.partial as u64;
+            let step = || StepArgs {
+                k: self.grids[op.grid as usize].sweep,
+                op: self.op_at(n),
+                partial,
+                scalar: self.scalar_args(how),
+                beside: beside(op),
+            };
+            match op.kind {
+                kind::DESCEND_FIRST => {
+                    let first = self.first_args(how, input);
+                    launch::descend_first(
+                        stream,
+                        storage,
+                        &FirstArgs { partial: if first.partial > 0 { partial } else { 0 }, ..first },
+                    )?;
+                }
+                kind::DESCEND => launch::descend(stream, storage, &step())?,
+                kind::ASCEND => launch::ascend(stream, storage, &step())?,
+                kind::REMAINDER if matches!(self.remainder, Remainder::Host(_)) => self.solve_on_host(stream)?,
+                kind::REMAINDER => {
+                    // A separate kernel of the coarsest system either sums rho and updates the scalars, or does neither
+                    // of them.
+                    let updates = op.flags & flag::UPDATE != 0;
+                    let (rest, scalar) = (self.rest_args(), self.scalar_args(if updates { how } else { How::Nothing }));
+                    let arguments = RemainderArgs { rest, partial, scalar };
+                    match (self.short(), self.wide_remainder) {
+                        (true, true) => launch::remainder_wide(stream, &arguments)?,
+                        (true, false) => launch::remainder_short(stream, &arguments)?,
+                        (false, _) => launch::remainder(stream, &arguments)?,
+                    }
+                }
+                kind::ADVANCE_FIRST => {
+                    let with_x = i32::from(x_due);
+                    let first = FirstArgs { conditional, with_x, ..self.first_args(how, input) };
+                    launch::advance_first(stream, storage, &first)?;
+                }
+                kind::ASCEND_FIRST => launch::ascend_first(stream, storage, &self.first_args(how, input))?,
+                _ => launch::inner(stream, storage, &step())?,
+            }
+            n += 1;
+        }
+        Ok(())
+    }
+
+    /// Solves the coarsest system on the host.
+    fn solve_on_host(&mut self, stream: &Stream) -> Result<()> {
+        if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
+    }
+
+    /// Copies r to the host, computes z = unit A_L^-1 r with the band factorization, and copies z back.
+    fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
+        let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
+        let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };
+        let mut values: Vec<R> = zeroed(4 * layout.len(), "the coarsest system")?;
+        stream.fetch(&mut values, rest.r)?;
+        stream.wait()?;
+        let place = |i: usize, j: usize| {
+            let (colour, at) = place_in(&layout, layout.stride(), i, j);
+            colour as usize * layout.len() + at
+        };
+        for j in 0..grid.ny {
+            let z = &mut natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter_mut().enumerate().for_each(|(i, z)| *z = unit * values[place(i, j)].wide());
+        }
+        natural.apply();
+        for j in 0..grid.ny {
+            let z = &natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
+            z.iter().enumerate().for_each(|(i, z)| values[place(i, j)] = R::narrow(*z));
+        }
+        stream.send(rest.z, &values)?;
+        stream.wait()
+    }
+}

@@ -1,0 +1,253 @@
+//! The PCG loop on the device. A CUDA graph whose WHILE node repeats iterations runs the loop, or one kernel does, or
+//! the host launches each iteration. The device takes the decisions of `krylov` (kernels/common/scalars.cuh,
+//! `update` and `end_of_iteration`), so no scalar is copied to the host during the loop. The host reads the ring of
+//! iterations when the loop ends or pauses.
+
+use super::aggregated::cost_on;
+use super::packed::{Packed, Remainder};
+use super::program::Part;
+use super::run::{Ended, PATIENCE, Run, Stage, Way};
+use super::source::Source;
+use crate::base::heap::boxed;
+use crate::cuda::driver::{Loop, Meet, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{EndArgs, How, MeetArgs, RING, Scalars};
+use crate::cuda::looped;
+use crate::cuda::looped::{Looped, MONITOR_LAG, Recorded, SharedScalars, has_limits, observed_lag, without_graphs};
+use crate::error::{Error, Result};
+use crate::krylov::state::{Code, State, Test};
+use crate::options::Norm;
+use crate::report::Observer;
+use crate::rrb::recursion::Cycle;
+use std::mem::offset_of;
+use std::sync::{Mutex, PoisonError};
+
+/// Iterations per recorded body. The loop with the smallest overhead for the iteration counts of the last solves is
+/// launched, or the first one if no solve has run. Few iterations are expected if M is a truncated hierarchy.
+const BODIES: [usize; 4] = [4, 5, 6, 7];
+const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
+
+/// Iterations per recorded graph on several devices, which have no WHILE node: the host launches some graphs of each
+/// length.
+const BODIES_OF_SEVERAL: [usize; 2] = [4, 1];
+
+/// Iterations that are launched on several devices beyond the expected number, before the host checks for the end.
+const AHEAD: usize = 2;
+
+/// A loop must pause at the end of a body: the unfused steps after a pause overwrite q.
+const _: () =
+    assert!((PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODIES[0]) && BODIES[0].is_power_of_two());
+
+/// Returns the overhead in ns of a loop of `iterations` with a body of `body` iterations. Each repetition costs 4.5 us,
+/// and each superfluous iteration at the end 15 us (measured on an H200, docs/benchmarks/gpu.md).
+fn lost(body: usize, iterations: usize) -> usize {
+    let rounds = iterations.div_ceil(body);
+    4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)
+}
+
+impl Packed {
+    /// Records the loop with bodies of several lengths unless it is recorded. Arrays keep their addresses from one
+    /// factorization to the next.
+    pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
+        let fused = self.fused();
+        if matches!(self.remainder, Remainder::Host(_)) || self.recorded.is_some() && self.recorded_fused == fused {
+            return Ok(());
+        }
+        (self.recorded, self.recorded_fused) = (None, fused);
+        let several = self.of_several();
+        let bodies = match (fused, self.ends_early()) {
+            _ if self.programs.whole(self) || without_graphs() => &[],
+            _ if several && fused => &BODIES_OF_SEVERAL[..],
+            (false, _) if several => &[],
+            (false, _) => &[1],
+            (true, true) => &BODIES_SHORT[..],
+            (true, false) => &BODIES[..],
+        };
+        let meeting = MeetArgs { slots: self.meeting.as_ref().map_or(0, |m| m.address), scalars: self.scalars.at };
+        let meet = || -> Result<Meet> {
+            boxed(move |stream: &Stream| launch::meet(stream, &meeting), "a meeting").map(|meet| meet as Meet)
+        };
+        self.recorded = Some(if several {
+            Recorded::of_each(bodies, |body| {
+                let iterations = |stream: &Stream| (0..body).try_for_each(|_| self.iteration(stream, source, 0));
+                Loop::record_once(stream, meet()?, iterations)
+            })?
+        } else {
+            let iteration = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
+            Recorded::new(stream.device(), bodies, None, iteration)?
+        });
+        Ok(())
+    }
+
+    /// Returns whether several devices own rows. A recorded loop then does not repeat itself.
+    fn of_several(&self) -> bool {
+        self.shape.source.division.devices > 1
+    }
+
+    /// Launches one iteration, or the whole loop if one kernel executes it.
+    fn iteration(&mut self, stream: &Stream, source: &Source, conditional: u64) -> Result<()> {
+        if self.fused() {
+            self.run(stream, Part::Iteration, How::Loop, [0; 2], conditional)
+        } else {
+            self.plain_iteration(stream, source, conditional)
+        }
+    }
+
+    /// Returns the recorded loop with the smallest overhead for the iteration counts of the last solves. The loop
+    /// pauses after `most` iterations.
+    fn best_graph(&self, most: usize) -> Option<&Loop> {
+        let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
+        let lost = |body: usize| known.clone().map(|taken| lost(body, taken)).sum::<usize>();
+        let recorded = self.recorded.as_ref().filter(|_| !self.of_several())?;
+        recorded.graphs.iter().min_by_key(|(body, _)| lost(*body)).map(|(_, graph)| graph)
+    }
+}
+
+impl Run<'_> {
+    /// Returns whether aggregation is expected to finish the solve faster than the levels.
+    pub fn pays(&self, at: &State) -> bool {
+        let cost = cost_on(self.k.shape.source.grid.nodes());
+        let own = if self.k.fused() { 1.0 } else { cost.unfused };
+        let cycle = Cycle { kind: Some(self.k.recursion.kind), ..self.k.shape.cycle };
+        cost.pays(at, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
+    }
+
+    /// Returns whether the loop runs without launches by the host.
+    pub fn runs_by_itself(&self) -> bool {
+        self.k.programs.whole(self.k) || self.k.best_graph(self.lag() as usize).is_some()
+    }
+
+    /// Launches iterations on several devices, first as many as the shortest of the last solves needed. Superfluous
+    /// iterations take less time than a wait after each iteration. The mutex admits one handle at a time. Otherwise,
+    /// two handles could each occupy a device that the other handle's kernels wait for.
+    fn launch_iterations(&mut self, most: usize) -> Result<()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.k.taken.into_iter().filter(|taken| *taken > 0).min();
+        let mut ahead = known.unwrap_or(1).clamp(1, most);
+        loop {
+            for (body, graph) in self.k.recorded.iter().flat_map(|recorded| &recorded.graphs) {
+                (0..ahead / body).try_for_each(|_| graph.launch(self.stream))?;
+                ahead %= body;
+            }
+            let &Scalars { code, lost, .. } = self.fetch()?;
+            if lost != 0 {
+                // The iterations were not synchronized: their sums and vectors are invalid.
+                self.stream.settle();
+                self.k.clear_vectors(self.stream)?;
+                let both = offset_of!(Scalars, lost) + size_of::<u32>() - offset_of!(Scalars, ticket);
+                self.stream.fill(self.k.scalars.at + offset_of!(Scalars, ticket) as u64, 0, both)?;
+                let sentence = "devices that share a grid did not synchronize within 10 s: one is busy with other \
+                                work, or has failed";
+                return Err(Error::Device(sentence.to_owned()));
+            }
+            if code != Code::Running as i32 {
+                return Ok(());
+            }
+            ahead = AHEAD;
+        }
+    }
+
+    /// Returns the arguments of the end of a solve, after the loop.
+    fn loop_ends(&self, test: &Test) -> EndArgs {
+        let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
+        self.end_args(self.scale, How::Loop, safe)
+    }
+
+    /// Returns what the kernels of `follow` have computed.
+    fn found(&self, test: &Test) -> Ended {
+        let ends = self.loop_ends(test);
+        let s = &*self.k.scalars;
+        let largest = f64::from_bits(s.largest);
+        let norm2 = test.confirms.then_some(s.norm2);
+        if self.way != Way::Fused {
+            return Ended { largest, norm2, square: None, delivered: false };
+        }
+        let square = if test.norm == Norm::Preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
+        // The same test as in the kernel `rrb_deliver`.
+        let met = s.code == Code::Met as i32 && square.sqrt() <= s.threshold;
+        let fits = (ends.least..=ends.limit).contains(&largest);
+        let delivered = !self.stored && (met || s.code == Code::MaxIter as i32) && fits;
+        Ended { largest, norm2, square: Some(square), delivered }
+    }
+}
+
+impl Looped for Run<'_> {
+    fn parts(&mut self) -> (&mut SharedScalars, &Stream, &mut dyn Observer) {
+        (&mut self.k.scalars, self.stream, self.call.observer)
+    }
+
+    fn graph(&self) -> Option<(&Loop, &Stream)> {
+        self.k.best_graph(self.lag() as usize).map(|graph| (graph, self.stream))
+    }
+
+    fn iteration(&mut self) -> Result<()> {
+        self.k.iteration(self.stream, self.source, 0)
+    }
+
+    fn launch(&mut self) -> Result<()> {
+        if self.k.programs.whole(self.k) {
+            self.iteration()
+        } else if self.k.of_several() && self.k.recorded.as_ref().is_some_and(|recorded| !recorded.graphs.is_empty()) {
+            self.launch_iterations(self.lag() as usize)
+        } else {
+            looped::launch(self)
+        }
+    }
+
+    fn lag(&self) -> i64 {
+        let most = observed_lag(self.call.observer);
+        if self.k.may_aggregate { most.min(self.patience - self.looped) } else { most }
+    }
+
+    /// Returns whether the device has already begun the loop with the limits of `at`. If the loop has other limits, the
+    /// start is repeated and no loop runs.
+    fn begin(&mut self, at: &State) -> Result<bool> {
+        let mut begun = self.is_looping();
+        if begun && !has_limits(&self.k.scalars, at) {
+            self.begin_again()?;
+            begun = false;
+        }
+        (self.stage, self.looped) = (Stage::Idle, 0);
+        Ok(begun)
+    }
+
+    /// Queues the kernels that usually follow the loop. If the loop continues instead, these kernels change at most
+    /// values of x that later kernels rewrite.
+    fn follow(&mut self, test: &Test) -> Result<()> {
+        if test.confirms {
+            self.k.residual(self.stream, self.source, How::Loop)?;
+        }
+        if self.way != Way::Fused {
+            return self.k.back_substitute(self.stream);
+        }
+        let ends = &self.loop_ends(test);
+        if test.norm == Norm::Preconditioned {
+            launch::finish_eliminated(self.stream, ends)?;
+            self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
+        } else {
+            launch::finish(self.stream, ends)?;
+        }
+        if self.stored { Ok(()) } else { launch::deliver(self.stream, ends) }
+    }
+
+    /// Returns whether a change to aggregation is expected to be faster, after the loop has paused for this check. The
+    /// next check comes when the number of iterations has doubled, whatever else causes pauses.
+    fn is_slow(&mut self, at: &State) -> bool {
+        self.looped = at.since_start() as i64;
+        if self.looped < self.patience {
+            return false;
+        }
+        self.patience *= 2;
+        self.k.may_aggregate && at.test.norm == Norm::True2 && self.pays(at)
+    }
+
+    fn end(&mut self, at: &State, paused: bool) {
+        self.looped = at.since_start() as i64;
+        if !paused {
+            self.k.taken.rotate_right(1);
+            self.k.taken[0] = at.since_start();
+            self.stage = Stage::Ended(self.found(&at.test));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! RRB-PCG on a CUDA device (docs/theory/rrb.md), with the steps of the `cpu` backend. All levels are stored by colour.
+//!
+//! Setup: `division` distributes rows among several devices. `source` stores A, and `components` counts connected
+//! components. `packed` holds the data of a factorization, which `setup` computes. `aggregated` is the preconditioner
+//! by aggregation, which can replace the levels. `projection` computes means over singular components.
+//!
+//! Preconditioner: `program` writes a list of kernels, `schedule` groups them into launches, `launches` runs them, and
+//! `estimates` chooses the cycle.
+//!
+//! Solve: `run` implements the steps. `start` and `looping` execute several steps at once; `textbook` executes each
+//! step separately. If no grid is stored by colour (`levels` below 2, or a grid of three nodes), the reference backend
+//! solves on the host.
+
+mod aggregated;
+mod components;
+mod division;
+mod estimates;
+mod launches;
+mod looping;
+mod packed;
+mod program;
+mod projection;
+mod run;
+mod schedule;
+mod setup;
+mod source;
+mod start;
+mod textbook;
+
+use crate::base::engine::Engine;
+use crate::base::heap::boxed;
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::session::Session;
+use crate::error::{Error, Result, zeroed};
+use crate::krylov::solve_steps::{Arrays, Program};
+use crate::report::{Observer, Outcome};
+use crate::rrb::backend::{Aggregation, CostOfAggregation, Look, Report, RrbBackend, Setup};
+use crate::rrb::reference::Reference;
+use crate::stencil::cells::Cells;
+use crate::stencil::components::Components;
+use crate::stencil::inspection::Inspection;
+use crate::stencil::matrix::StencilView;
+use crate::stencil::outward::Outward;
+use aggregated::{Aggregated, cost_on};
+use division::Division;
+use packed::{Packed, Shape};
+use run::Run;
+use setup::Fetched;
+use source::{Source, SourceShape, Staging};
+
+/// Purpose of the allocations, for error messages.
+const SOLVER: &str = "a solver's lists";
+
+/// The `cuda` backend.
+pub struct Cuda {
+    // Dropped in this order: device memory before the device.
+    solver: Solver,
+    source: Option<Source>,
+    staging: Option<Staging>,
+    /// Factor by which b was scaled in the last solve.
+    expected: Option<f64>,
+    session: Session,
+    division: Division,
+}
+
+enum Solver {
+    /// `factorize` has not succeeded yet.
+    Empty,
+    /// Factorization on the device.
+    Packed(Box<Packed>),
+    /// Factorization on the host, for systems without a grid stored by colour.
+    Natural(Box<Reference>),
+}
+
+impl Cuda {
+    /// Opens the device with this ordinal; at most `threads` CPU threads copy host arrays.
+    pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
+        Ok(Self::with(Session::open(ordinal, &launch::RRB, threads)?, Division::NONE))
+    }
+
+    /// Opens one or several devices that share the rows of large grids. Results are bitwise identical for any number of
+    /// devices. The first device owns the small grids and the staged host arrays.
+    pub fn on_all(ordinals: &[i64], threads: usize) -> Result<Self> {
+        Ok(Self::with(Session::open_all(ordinals, &launch::RRB_DIVIDED, threads)?, Division::among(ordinals.len())))
+    }
+
+    /// Waits for work that a failed call has left on the stream.
+    fn settle(&self) {
+        self.session.stream().settle();
+    }
+
+    fn with(session: Session, division: Division) -> Self {
+        Self { solver: Solver::Empty, source: None, staging: None, expected: None, session, division }
+    }
+}
+
+impl Drop for Cuda {
+    /// Waits, so that no kernel uses the memory of any device when the memory is freed.
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+impl RrbBackend for Cuda {
+    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+        if let Some(session) = self.session.after_reset()? {
+            *self = Self::with(session, self.division);
+        }
+        let _entered = self.session.enter()?;
+        self.division.short = self.division.devices > 0 && look.short;
+        let shape = SourceShape::new(a, look.block, self.division);
+        if self.source.as_ref().is_none_or(|s| s.shape != shape) {
+            // Frees the old memory before the new allocation.
+            self.settle();
+            self.solver = Solver::Empty;
+            self.source = None;
+            self.source = Some(Source::new(self.session.stream(), shape)?);
+        }
+        let on_host = a.center.device().is_none() || a.east.device().is_none() || a.north.device().is_none();
+        let on_host = on_host || a.corners.is_some_and(|(ne, nw)| ne.device().is_none() || nw.device().is_none());
+        if on_host && self.staging.is_none() {
+            if let Solver::Packed(packed) = &mut self.solver {
+                self.staging = packed.staging.take();
+            }
+            if let (None, Some(source)) = (&self.staging, &self.source) {
+                self.staging = Some(Staging::new(self.session.stream(), &self.division, &source.g)?);
+            }
+        }
+        // The vectors of the old factorization serve as workspace.
+        let spare = if let Solver::Packed(packed) = &self.solver { packed.b } else { 0 };
+        let source = self.source.as_mut().ok_or_else(no_source)?;
+        let (stream, copies, _) = self.session.parts();
+        source.examine(
+            stream,
+            a,
+            look,
+            (self.staging.as_ref().map(|staging| &staging.memory), copies),
+            spare,
+            inspection,
+        )
+    }
+
+    /// Returns whether grids are distributed, also if a single device owns all rows.
+    fn shares_grids(&self) -> bool {
+        self.division.devices > 0
+    }
+
+    fn anisotropy(&self, _a: &StencilView, _zero_row_sum: f64) -> f64 {
+        self.source.as_ref().map_or(1.0, Source::anisotropy)
+    }
+
+    fn cost_of_aggregation(&self, nodes: usize) -> Option<&'static CostOfAggregation> {
+        Some(cost_on(nodes))
+    }
+
+    fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+        let _entered = self.session.enter()?;
+        self.source.as_ref().ok_or_else(no_source)?.outward(self.session.stream(), a)
+    }
+
+    fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        let _entered = self.session.enter()?;
+        self.settle();
+        let stream = self.session.stream();
+        let previous = std::mem::replace(&mut self.solver, Solver::Empty);
+        if setup.levels < 2 && setup.aggregation != Aggregation::Instead {
+            let mut natural = match previous {
+                Solver::Natural(natural) => natural,
+                other => {
+                    drop(other);
+                    boxed(Reference::default(), SOLVER)?
+                }
+            };
+            let fetched = Fetched::new(stream, a)?;
+            let host = fetched.as_ref().map(|f| f.view(a));
+            natural.factorize(host.as_ref().unwrap_or(a), setup, components)?;
+            self.solver = Solver::Natural(natural);
+            return Ok(());
+        }
+        let source = self.source.as_mut().ok_or_else(no_source)?;
+        let shape = Shape::new(a, setup, self.division);
+        let mut packed = match previous {
+            Solver::Packed(packed) if packed.shape == shape => packed,
+            other => {
+                // Frees the old memory before the new allocation.
+                drop(other);
+                boxed(Packed::new(stream, shape, source)?, SOLVER)?
+            }
+        };
+        if self.staging.is_some() {
+            packed.staging = self.staging.take();
+        }
+        let made = packed.factorize(stream, source, a, setup, components).and_then(|()| packed.record(stream, source));
+        if made.is_err() {
+            // Work on the stream must end before `packed` is freed.
+            stream.settle();
+        }
+        made?;
+        self.solver = Solver::Packed(packed);
+        Ok(())
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let _entered = self.session.enter()?;
+        match &mut self.solver {
+            Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
+            Solver::Natural(natural) => {
+                self.session.seconds_transfer = 0.0;
+                run_on_host(natural, self.session.stream(), arrays, observer, program)
+            }
+            Solver::Packed(packed) => {
+                let source = self.source.as_mut().ok_or_else(no_source)?;
+                let on_device = arrays.device_input != 0 && arrays.device_output != 0;
+                let staged = if on_device { [0; 2] } else { packed.stage(self.session.stream(), source)? };
+                let (nx, ny) = (source.shape.grid.nx, source.shape.grid.ny);
+                let call = self.session.call(arrays, observer, Cells { nx, ny, nz: 1 }, staged);
+                let mut run = Run::new(packed, source, call, &mut self.expected);
+                let result = program(&mut run);
+                let failed = run.call.failed.take();
+                let looping = run.is_looping();
+                let stream = self.session.stream();
+                if let Some(error) = failed {
+                    // Copies of the caller's arrays may still be running. Their errors add nothing to the first one.
+                    let _ = packed.scalars.forget_seen(stream);
+                    let _ = stream.wait();
+                    return Err(error);
+                }
+                if result.is_err() || Outcome::went_astray(&result) {
+                    // Overflow or NaN may have reached the padding.
+                    packed.clear_vectors(stream)?;
+                }
+                if looping || result.is_err() {
+                    // The next call may use another stream.
+                    stream.wait()?;
+                }
+                result
+            }
+        }
+    }
+
+    fn report(&self) -> Report {
+        let packed = match &self.solver {
+            Solver::Empty => return Report::PLAIN,
+            Solver::Natural(natural) => return natural.report(),
+            Solver::Packed(packed) => packed,
+        };
+        let aggregated = packed.aggregated.as_ref();
+        let ended = packed.ends_early().then_some(2 * packed.used);
+        Report {
+            kind: packed.recursion.kind,
+            levels: aggregated.map(Aggregated::levels).or(ended),
+            aggregates: aggregated.is_some(),
+            aggregates_kept: aggregated.map_or(0, Aggregated::aggregates_kept),
+            grids: packed.used,
+        }
+    }
+}
+
+impl Engine for Cuda {
+    fn bytes(&self) -> [usize; 2] {
+        let [host, device] = match &self.solver {
+            Solver::Empty => [0, 0],
+            Solver::Natural(natural) => natural.bytes(),
+            Solver::Packed(packed) => [packed.host_bytes(), packed.bytes()],
+        };
+        let source = self.source.as_ref().map_or(0, |s| s.memory.bytes);
+        [host + self.session.bytes(), device + source + self.staging.as_ref().map_or(0, |s| s.memory.bytes)]
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.session.seconds_transfer
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.session.use_stream(stream)
+    }
+}
+
+fn no_source() -> Error {
+    Error::Internal("the matrix on the device is missing".to_owned())
+}
+
+/// Solves with the reference backend on the host, with copies of arrays that are on the device.
+fn run_on_host(
+    natural: &mut Reference,
+    stream: &Stream,
+    arrays: Arrays,
+    observer: &mut dyn Observer,
+    program: Program,
+) -> Result<Outcome> {
+    let len = arrays.len;
+    let (mut input, mut output): (Vec<f64>, Vec<f64>) = (Vec::new(), Vec::new());
+    if arrays.device_input != 0 {
+        input = zeroed(len, "a copy of an array")?;
+        stream.fetch(&mut input, arrays.device_input)?;
+    }
+    if arrays.device_output != 0 {
+        output = zeroed(len, "a copy of an array")?;
+        stream.fetch(&mut output, arrays.device_output)?;
+    }
+    stream.wait()?;
+    let (device_input, device_output) = (arrays.device_input, arrays.device_output);
+    let on_host = Arrays {
+        input: if device_input != 0 { &input } else { arrays.input },
+        output: if device_output != 0 { &mut output } else { &mut *arrays.output },
+        device_input: 0,
+        device_output: 0,
+        ..arrays
+    };
+    let outcome = natural.run(on_host, observer, program)?;
+    if device_output != 0 {
+        stream.send(device_output, &output)?;
+        stream.wait()?;
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,282 @@
+//! The preconditioner as a list of steps for the device. At `factorize`, the cycle of
+//! `rrb::recursion` runs once on the host with steps that record what is to be done. Its coefficients are fixed
+//! numbers from then on. Pointwise steps are merged into the preceding sweep. The file schedule.rs groups the steps
+//! into kernels.
+
+use crate::cuda::driver::Together;
+use crate::cuda::launch::{MOST_BLOCKS, Op, flag, kind};
+use crate::error::{Error, Result, collected, push};
+use crate::rrb::recursion;
+use crate::rrb::recursion::{Cycle, CycleSteps, Inner, Kind, Recursion};
+use std::ops::Range;
+
+/// Purpose of the allocations, for error messages.
+pub(super) const OPS: &str = "the list of steps";
+
+/// Executes recorded steps when a scalar is needed, for the estimates of a cycle's bounds.
+pub trait Live {
+    /// Executes the steps and returns <a, b> on a grid.
+    fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64>;
+    /// Executes the steps and stores a vector with all frequencies on a grid.
+    fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()>;
+}
+
+/// Records the steps of a cycle.
+pub struct Steps<'a> {
+    /// First grid of each section.
+    sections: Vec<usize>,
+    /// Number of grids.
+    grids: usize,
+    /// Whether no system is solved after the last grid (`flag::ALONE`).
+    alone: bool,
+    /// Whether the first grid has steps of its own, because CG runs on S1.
+    schur: bool,
+    /// Whether the steps on the first grid are fused with those of CG.
+    fused: bool,
+    /// Sections whose forward half computes a partial sum of rho. The coarsest system adds the last one.
+    rho: Range<usize>,
+    /// Section whose next forward half must keep its right-hand side.
+    keep: Option<usize>,
+    ops: Vec<Op>,
+    /// First error, of an allocation or of the device. The list must then not be used.
+    pub refused: Option<Error>,
+    live: Option<&'a mut dyn Live>,
+}
+
+impl<'a> Steps<'a> {
+    pub fn new(sections: &[usize], grids: usize, schur: bool) -> Result<Self> {
+        let (sections, ops) = (collected(sections.iter().copied(), OPS)?, Vec::new());
+        let (alone, fused, rho, keep) = (false, false, 0..0, None);
+        Ok(Self { sections, grids, alone, schur, fused, rho, keep, ops, refused: None, live: None })
+    }
+
+    pub fn live(self, live: &'a mut dyn Live) -> Self {
+        Self { live: Some(live), ..self }
+    }
+
+    /// Sets whether no system is solved after the last grid.
+    pub fn alone(self, alone: bool) -> Self {
+        Self { alone, ..self }
+    }
+
+    /// Returns the grids of section k.
+    fn grids(&self, k: usize) -> Range<usize> {
+        self.sections[k]..self.sections.get(k + 1).copied().unwrap_or(self.grids)
+    }
+
+    fn push(&mut self, kind: i32, grid: usize, flags: i32) {
+        self.add(Op { kind, grid: grid as i32, flags, ..Op::default() });
+    }
+
+    fn add(&mut self, op: Op) {
+        if let Err(error) = push(&mut self.ops, op, OPS) {
+            self.refused = Some(error);
+        }
+    }
+
+    /// Returns the last step if it is of this kind, on the first grid of section k, and has all of `flags`.
+    fn last(&mut self, kind: i32, k: usize, flags: i32) -> Option<&mut Op> {
+        let grid = self.sections[k] as i32;
+        self.ops.last_mut().filter(|op| op.kind == kind && op.grid == grid && op.flags & flags == flags)
+    }
+
+    /// Calls `f` with the recorded steps. Returns none after an error.
+    fn now<T>(&mut self, f: impl FnOnce(&mut dyn Live, Vec<Op>) -> Result<T>) -> Option<T> {
+        let Some(live) = self.live.as_deref_mut() else { unreachable!("cycle=k is not supported on a device") };
+        if self.refused.is_some() {
+            return None;
+        }
+        f(live, std::mem::take(&mut self.ops)).map_err(|error| self.refused = Some(error)).ok()
+    }
+
+    fn rho_flag(&self, k: usize) -> i32 {
+        if self.rho.contains(&k) { flag::RHO } else { 0 }
+    }
+}
+
+impl CycleSteps for Steps<'_> {
+    fn recursions(&self) -> Range<usize> {
+        1..self.sections.len()
+    }
+
+    fn takes_part(&self, _k: usize) -> bool {
+        true
+    }
+
+    fn sweep_down(&mut self, k: usize) {
+        let rho = self.rho_flag(k);
+        for q in self.grids(k) {
+            let kind = if q == 0 && self.schur { kind::DESCEND_FIRST } else { kind::DESCEND };
+            let keep =
+                if q == self.sections[k] && self.keep.take_if(|kept| *kept == k).is_some() { flag::KEEP } else { 0 };
+            self.push(kind, q, rho | keep);
+        }
+    }
+
+    fn solve_remainder(&mut self) {
+        let last = self.rho_flag(self.sections.len() - 1);
+        let update = if last != 0 { last | flag::UPDATE } else { 0 };
+        match self.ops.last_mut() {
+            Some(op) if self.alone => op.flags |= update | flag::ALONE,
+            _ => self.push(kind::REMAINDER, self.grids, update),
+        }
+    }
+
+    fn sweep_up(&mut self, k: usize) {
+        for q in self.grids(k).rev() {
+            match (q == 0 && self.schur, self.fused) {
+                (true, true) => self.push(kind::ADVANCE_FIRST, 0, 0),
+                (true, false) => self.push(kind::ASCEND_FIRST, 0, 0),
+                _ => self.push(kind::ASCEND, q, 0),
+            }
+        }
+    }
+
+    fn keep_rhs(&mut self, k: usize) {
+        self.keep = Some(k);
+    }
+
+    fn direct(&mut self, k: usize, beta: Option<f64>) {
+        let flags = flag::DIRECTED | if beta.is_some() { flag::WITH_BETA } else { 0 };
+        if self.last(kind::ASCEND, k, 0).is_none() {
+            self.push(kind::DIRECT_INNER, self.sections[k], 0);
+        }
+        if let Some(op) = self.ops.last_mut() {
+            op.flags |= flags;
+            op.beta = beta.unwrap_or(0.0);
+        }
+    }
+
+    fn multiply_direction(&mut self, k: usize) {
+        self.push(kind::MULTIPLY_INNER, self.sections[k], flag::STORE);
+    }
+
+    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+        let grid = self.sections[k];
+        self.now(|live, ops| live.inner_product(ops, grid, a, b)).unwrap_or(f64::NAN)
+    }
+
+    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+        let first = if first { flag::FIRST_STEP } else { 0 };
+        // If the preceding sweep computed d, it also updates u, and A d need not be stored.
+        let product = if go_on { self.last(kind::MULTIPLY_INNER, k, 0).copied() } else { None };
+        if product.is_some() {
+            self.ops.pop();
+        }
+        if (product.is_some() || !go_on)
+            && let Some(op) = self.last(kind::ASCEND, k, flag::DIRECTED)
+        {
+            op.flags |= flag::ADVANCED | first;
+            op.alpha = alpha;
+            if let Some(product) = product {
+                self.add(Op { flags: flag::GO_ON, alpha, ..product });
+            }
+            return;
+        }
+        if let Some(product) = product {
+            self.add(product);
+        }
+        let flags = first | if go_on { flag::GO_ON } else { 0 };
+        self.push(kind::ADVANCE_INNER, self.sections[k], flags);
+        if let Some(op) = self.ops.last_mut() {
+            op.alpha = alpha;
+        }
+    }
+
+    fn take_solution(&mut self, k: usize) {
+        if let Some(op) = self.last(kind::ASCEND, k, flag::ADVANCED) {
+            op.flags |= flag::TAKE;
+        } else if self.refused.is_none() {
+            unreachable!("a recursion ends with a step of its iteration")
+        }
+    }
+
+    fn draw_direction(&mut self, k: usize) {
+        let grid = self.sections[k];
+        let _ = self.now(|live, ops| live.draw(ops, grid));
+    }
+}
+
+/// Records the steps of an iteration on S1 from r to q if `fused`, else of an application of M^-1 to z.
+pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<Op>> {
+    let mut s = steps;
+    s.fused = fused;
+    let recurses = recursion.kind != Kind::V && s.sections.len() > 1;
+    if fused {
+        s.rho = if recurses { 0..1 } else { 0..s.sections.len() };
+    }
+    recursion::apply_section(&mut s, 0, recursion);
+    if fused && recurses {
+        // rho = <g, u> at the first recursion, so its first forward half keeps g.
+        let first = s.sections[1] as i32;
+        let of_first = |op: &&mut Op| op.grid == first;
+        if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::KEEP != 0) {
+            op.flags |= flag::KEEP_TOO;
+        }
+        if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::TAKE != 0) {
+            op.flags |= flag::RHO | flag::UPDATE;
+        }
+    }
+    s.refused.map_or(Ok(s.ops), Err)
+}
+
+/// The programs of a factorization and the grouping of their steps into kernels.
+#[derive(Default)]
+pub struct Programs {
+    pub ops: Vec<Op>,
+    /// Index ranges in `ops`: an iteration, and an application of M^-1. `down` is the end of the iteration's forward
+    /// half.
+    pub iteration: Range<usize>,
+    pub down: usize,
+    pub application: Range<usize>,
+    /// Launch shape of a kernel that executes several steps.
+    pub together: Together,
+    /// First grid whose steps share a kernel.
+    pub base: usize,
+    pub cluster_grids: ClusterGrids,
+    /// Number of partial sums of rho.
+    pub rho_count: usize,
+}
+
+/// Grids in the shared memory of the first cluster (kernels/rrb/cluster.cuh).
+#[derive(Clone, Copy, Default)]
+pub struct ClusterGrids {
+    /// First of these grids.
+    pub base: usize,
+    /// Blocks that own rows of each grid; 0 if there are no such grids.
+    pub members: u32,
+    /// Bytes of shared memory per block.
+    pub bytes: u32,
+}
+/// A part of the programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// From r to q.
+    Iteration,
+    /// The forward half of an iteration, up to rho.
+    Down,
+    /// An application of M^-1 to z, or on S1 to the vector passed as `input`; the result is in z.
+    Application,
+}
+
+impl Programs {
+    /// Returns the room for steps and for partial sums of rho that the longest selectable cycle needs.
+    pub fn room(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> Result<(usize, usize)> {
+        let count = |kind| {
+            let recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
+            let of = |fused| Ok(steps_of(Steps::new(sections, grids, schur)?, fused, &recursion)?.len());
+            Ok(of(false)? + if schur { of(true)? } else { 0 })
+        };
+        let plain = count(Kind::V)?;
+        let ops = if cycle.kind == Some(Kind::V) { plain } else { plain.max(count(Kind::Amli)?) };
+        Ok((ops, (grids + 2) * MOST_BLOCKS as usize))
+    }
+
+    pub fn range(&self, part: Part) -> Range<usize> {
+        match part {
+            Part::Iteration => self.iteration.clone(),
+            Part::Down => self.iteration.start..self.down,
+            Part::Application => self.application.clone(),
+        }
+    }
+}

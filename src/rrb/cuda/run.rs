@@ -1,0 +1,570 @@
+//! The steps of RRB-PCG on the device. A step launches kernels and returns; a step that returns a scalar waits. Steps
+//! that almost certainly follow each other are launched together: the start, the loop, and the end of a solve. `Stage`
+//! records which of their results are available. A step whose result is available returns it. Any other step launches
+//! its own kernels and resets the stage to `Idle`.
+
+use super::packed::Packed;
+use super::projection::Nodes;
+use super::source::Source;
+use super::textbook::product;
+use crate::cuda::call::{Attempts, Call};
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, How, LargestArgs, ProductArgs, ReduceArgs, Scalars, UpdateArgs};
+use crate::cuda::looped;
+use crate::error::{Error, Result};
+use crate::krylov::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
+use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
+use crate::krylov::state::{Code, State};
+use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
+use crate::report::Event;
+use crate::rrb::recursion::Recursion;
+use std::mem::offset_of;
+
+/// State of one run.
+pub struct Run<'a> {
+    pub k: &'a mut Packed,
+    pub source: &'a mut Source,
+    pub stream: &'a Stream,
+    pub call: Call<'a>,
+    /// How many steps are launched together.
+    pub way: Way,
+    /// Which results are available in advance.
+    pub stage: Stage,
+    /// Factor of b and x as loaded, a power of two.
+    pub scale: f64,
+    /// Factor of the last solve, which is usually that of the next solve.
+    pub expected: &'a mut Option<f64>,
+    /// Stopping criterion, known before the start so that the loop can begin before the host has read the start's
+    /// results.
+    pub criterion: Option<Criterion>,
+    /// Whether the caller's x contains an iterate. A later iterate may be worse, so kernels must not overwrite x.
+    pub stored: bool,
+    /// Iterations of a loop after which the host checks whether the loop is slow.
+    pub patience: i64,
+    /// Iterations of the present loop.
+    pub looped: i64,
+}
+
+/// Iterations before the first check for a slow loop. A pause takes as long as one or two iterations.
+pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
+
+/// How many steps are launched together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Each step is launched separately.
+    Textbook,
+    /// The start is one sequence of launches, and the device runs the loop.
+    Loop,
+    /// In addition, the start and the end of a solve are one pass each over the caller's arrays. CG runs on S1 in fused
+    /// stages. From `load` on, b in the black planes is the right-hand side of S1.
+    Fused,
+}
+
+/// Results on the device that later steps can use.
+#[derive(Clone, Copy, Debug)]
+pub enum Stage {
+    /// None.
+    Idle,
+    /// The caller's arrays were inspected. Contains <b, b> of the caller's b if the squares of its entries neither
+    /// overflow nor underflow.
+    Inspected(Option<f64>),
+    /// r contains the right-hand side of CG.
+    Reduced,
+    /// r, p = z and q = A p of a start are available.
+    Started(Start),
+    /// The loop has ended, and the end of the solve has been computed.
+    Ended(Ended),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    pub origin: Origin,
+    /// <r, r>.
+    pub norm2: f64,
+    /// <r, M^-1 r>.
+    pub rho: f64,
+    /// <p, A p>.
+    pub sigma: f64,
+    /// Set if the start was made directly from the caller's arrays.
+    pub begun: Option<Begun>,
+    /// Whether the loop is running behind the start.
+    pub looping: bool,
+}
+
+impl Start {
+    pub fn is_finite(&self) -> bool {
+        [self.norm2, self.rho, self.sigma].iter().all(|v| v.is_finite())
+    }
+}
+
+/// Right-hand side from which a start's r was computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// r is the right-hand side of CG.
+    Rhs,
+    /// r is the residual b - A x of the system of CG.
+    Solution,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Begun {
+    pub scale: f64,
+    /// ||b - A x||_2^2 on all nodes.
+    pub whole_norm2: f64,
+}
+
+/// Results after the loop. x is available on all nodes.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// max |x|.
+    pub largest: f64,
+    /// <r, r> of the recomputed residual r = b - A x, if the test is confirmed by it.
+    pub norm2: Option<f64>,
+    /// With a fused end: square of the tested norm of b - A x on all nodes.
+    pub square: Option<f64>,
+    /// Whether x is already in the caller's array.
+    pub delivered: bool,
+}
+
+impl<'a> Run<'a> {
+    pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, expected: &'a mut Option<f64>) -> Self {
+        k.grid_seconds.clear();
+        Self {
+            way: if k.recorded.is_some() { Way::Loop } else { Way::Textbook },
+            k,
+            source,
+            stream: call.stream,
+            call,
+            stage: Stage::Idle,
+            scale: 1.0,
+            expected,
+            criterion: None,
+            stored: false,
+            patience: PATIENCE,
+            looped: 0,
+        }
+    }
+
+    /// Waits and returns the scalars.
+    pub fn fetch(&mut self) -> Result<&Scalars> {
+        self.k.scalars.fetch(self.stream)
+    }
+
+    /// Computes r with `make`, and in the bulk modes the rest of the start. Returns <r, r>.
+    fn start(&mut self, origin: Origin, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
+        self.scalar(|s| {
+            make(s)?;
+            if s.way == Way::Textbook {
+                s.k.dot_r(s.stream, offset_of!(Scalars, sum))?;
+                return Ok(s.fetch()?.sum);
+            }
+            s.k.start(s.stream, s.source)?;
+            let &Scalars { norm2, rho, sigma, .. } = s.fetch()?;
+            s.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun: None, looping: false });
+            Ok(norm2)
+        })
+    }
+
+    fn started(&self) -> Option<Start> {
+        if let Stage::Started(start) = self.stage { Some(start) } else { None }
+    }
+
+    fn ended(&self) -> Option<Ended> {
+        if let Stage::Ended(ended) = self.stage { Some(ended) } else { None }
+    }
+
+    /// Returns whether the loop may still be running on the stream.
+    pub fn is_looping(&self) -> bool {
+        self.started().is_some_and(|start| start.looping)
+    }
+
+    fn fused(&self) -> bool {
+        self.way == Way::Fused
+    }
+
+    fn product(&self, v: Address, out: Address) -> ProductArgs {
+        product(self.k, self.source, v, out)
+    }
+}
+
+impl Attempts for Run<'_> {
+    fn failed(&mut self) -> &mut Option<Error> {
+        &mut self.call.failed
+    }
+
+    fn begin_step(&mut self) {
+        self.stage = Stage::Idle;
+    }
+}
+
+impl Run<'_> {
+    fn vector(&self, v: VectorId) -> Address {
+        match v {
+            VectorId::X => self.k.x,
+            VectorId::B => self.k.b,
+            VectorId::R => self.k.r,
+            VectorId::P => self.k.p,
+            VectorId::Q => self.k.q,
+            _ => self.k.z(),
+        }
+    }
+
+    /// Returns the address of p after a loop. Fused stages alternate between two arrays p; `direction` is the index of
+    /// the last one. The array begins with b1, which is plane 2.
+    fn current_p(&self) -> Address {
+        if !self.k.fused() {
+            return self.k.p;
+        }
+        let plane = 8 * self.k.grids[0].k.g.plane as u64;
+        self.k.first.p_b1[self.k.scalars.direction as usize].wrapping_sub(2 * plane)
+    }
+
+    /// Computes r = b for the system of CG. Returns <r, r>.
+    fn residual_from_rhs(&mut self) -> f64 {
+        match self.stage {
+            Stage::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
+            Stage::Reduced => self.start(Origin::Rhs, |_| Ok(())),
+            _ => self.start(Origin::Rhs, |s| {
+                launch::direction(s.stream, &s.k.update(s.k.r, s.k.b, 0.0))?;
+                s.stream.fill(s.k.scalars.at + offset_of!(Scalars, parity) as u64, 0, 4)
+            }),
+        }
+    }
+
+    /// Switches to aggregation if the estimated remaining work is then smaller.
+    fn aggregate(&mut self, at: &State) -> bool {
+        if !self.k.may_aggregate || !self.pays(at) {
+            return false;
+        }
+        self.k.may_aggregate = false;
+        self.stage = Stage::Idle;
+        // The fused stages alternate between two arrays r of b1. The unfused steps use the first one.
+        let parity = self.k.scalars.at + offset_of!(Scalars, parity) as u64;
+        let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
+        // If aggregation cannot be made, the solve continues with the levels, unless the device has failed. M of the
+        // levels can be definite although S1 is not, so a matrix error is ignored too.
+        let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
+            Err(error) if error.is_too_much() || matches!(error, Error::Matrix { .. }) => Ok(false),
+            other => other.map(|()| true),
+        });
+        if made == Some(true) {
+            self.way = if self.k.recorded.is_some() { Way::Loop } else { Way::Textbook };
+            at.report_change(self.call.observer);
+        }
+        made == Some(true)
+    }
+
+    /// Switches to the V-cycle if the cycle was selected automatically.
+    fn fall_back(&mut self) -> bool {
+        if !self.k.chose_recursion() {
+            return false;
+        }
+        self.step(|s| {
+            s.k.set_programs(s.stream, &Recursion::V)?;
+            s.k.recorded = None;
+            s.k.record(s.stream, s.source)
+        });
+        true
+    }
+
+    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>.
+    fn rhs_to_residual(&mut self) -> f64 {
+        if !self.fused() {
+            return self.scalar(|s| {
+                launch::rhs_to_residual(s.stream, &s.product(s.k.x, s.k.b))?;
+                Ok(s.fetch()?.sum)
+            });
+        }
+        // b in the planes is unchanged; the residual of S1 is stored in r.
+        let on_red = self.scalar(|s| {
+            launch::eliminated_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
+            Ok(s.fetch()?.whole_norm2)
+        });
+        self.stage = Stage::Reduced;
+        on_red
+    }
+
+    /// Computes b = scale input, unless the fused passes read the caller's b.
+    fn load_rhs(&mut self, scale: f64) {
+        if !self.fused() {
+            self.step(|s| {
+                s.fill(s.k.b)?;
+                launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))
+            });
+        }
+    }
+}
+
+impl VectorSteps for Run<'_> {
+    fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
+        if let (VectorId::R, VectorId::R, Some(start)) = (a, b, self.started()) {
+            return start.norm2;
+        }
+        if (a, b) != (VectorId::Q, VectorId::Q) {
+            // <q, q> is part of a check after a loop, whose results remain valid.
+            self.begin_step();
+        }
+        let product = self.attempt(|s| {
+            let sum = offset_of!(Scalars, sum);
+            match (a, b) {
+                (VectorId::R, VectorId::Z) => s.k.dot_z(s.stream, How::Nothing, sum)?,
+                (VectorId::B, VectorId::B) => s.k.dot_b(s.stream, sum)?,
+                _ => launch::dot(s.stream, &s.k.dot_args(s.vector(a), s.vector(b), s.k.system(), sum))?,
+            }
+            Ok(s.fetch()?.sum)
+        });
+        product.unwrap_or(f64::NAN)
+    }
+
+    fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
+        let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(s.vector(to))) };
+        let source = match from {
+            // After a start, p contains z, and z has been overwritten.
+            VectorId::Z if self.started().is_some() => self.k.p,
+            VectorId::P if to == VectorId::Q => self.current_p(),
+            VectorId::Z => return self.step(|s| s.k.take_z(s.stream, s.vector(to), scale)),
+            _ => self.vector(from),
+        };
+        if to != VectorId::Q || self.started().is_some() {
+            // Only a start uses q later.
+            self.begin_step();
+        }
+        let _ = self.attempt(|s| {
+            let update = s.k.update(s.vector(to), source, scale);
+            if scale == 1.0 {
+                launch::add_scaled(s.stream, &UpdateArgs { factor, ..update })
+            } else {
+                launch::direction(s.stream, &UpdateArgs { per_unit: factor, ..update })
+            }
+        });
+    }
+
+    fn largest(&mut self, v: VectorId) -> f64 {
+        self.scalar(|s| {
+            let (g, v, scalars) = (s.source.g, s.vector(v), s.k.scalars.at);
+            launch::largest(s.stream, &LargestArgs { g, v, scalars })?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        })
+    }
+
+    fn residual(&mut self, of: Iterate) -> f64 {
+        if of == Iterate::Zero {
+            return self.residual_from_rhs();
+        }
+        if let Stage::Ended(ended) = &mut self.stage
+            && let Some(norm2) = ended.norm2.take()
+        {
+            // Returned only once: the sum of a restart has another order than this sum.
+            return norm2;
+        }
+        match self.stage {
+            Stage::Started(Start { origin: Origin::Solution, norm2, .. }) => norm2,
+            _ => self.start(Origin::Solution, |s| s.k.residual(s.stream, s.source, How::Nothing)),
+        }
+    }
+
+    fn observe(&mut self, event: Event) -> bool {
+        self.call.observer.see(event)
+    }
+}
+
+impl PcgSteps for Run<'_> {
+    fn properties(&self) -> Properties {
+        Properties { eliminates: self.k.shape.schur, ..Properties::default() }
+    }
+
+    fn precondition(&mut self) -> f64 {
+        if let Some(start) = self.started() {
+            return start.rho;
+        }
+        self.scalar(|s| {
+            s.k.sweeps(s.stream)?;
+            s.k.dot_z(s.stream, How::Nothing, offset_of!(Scalars, sum))?;
+            Ok(s.fetch()?.sum)
+        })
+    }
+
+    fn means(&mut self, v: VectorId, to: Means) {
+        self.step(|s| match to {
+            Means::Keep => s.k.projection.keep(s.stream, s.k.x),
+            _ => s.k.projection.shift(s.stream, Nodes::Whole, s.vector(v), to == Means::Restore),
+        });
+    }
+
+    fn square_of_means(&mut self) -> f64 {
+        let squares = self.attempt(|s| s.k.projection.constant_square(s.stream, s.k.r, s.source.m.center));
+        squares.unwrap_or(f64::NAN)
+    }
+
+    fn multiply(&mut self) -> f64 {
+        self.scalar(|s| {
+            s.k.multiply(s.stream, s.source, How::Start, 0)?;
+            Ok(s.fetch()?.sigma)
+        })
+    }
+
+    fn descend(&mut self, alpha: Option<f64>) -> f64 {
+        match (alpha, self.started()) {
+            (None, Some(start)) => start.norm2,
+            // r was computed by the confirmation of the stopping test.
+            (None, None) => self.start(Origin::Solution, |_| Ok(())),
+            (Some(_), _) => unfused_descend(self, alpha),
+        }
+    }
+
+    fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        match (step, self.started()) {
+            (None, Some(start)) => start.sigma,
+            _ => unfused_ascend(self, step),
+        }
+    }
+
+    fn iterate(&mut self, at: &mut State) -> Option<Code> {
+        if self.way == Way::Textbook {
+            return None;
+        }
+        self.attempt(|s| looped::run(s, at))
+    }
+
+    fn change_preconditioner(&mut self, to: Another) -> bool {
+        match to {
+            Another::Cheaper(at) => self.aggregate(at),
+            Another::Definite => self.fall_back(),
+            Another::Linear | Another::Second => false,
+        }
+    }
+}
+
+impl Timing for Run<'_> {
+    fn time_grids(&mut self) {
+        self.k.grid_seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
+    }
+
+    fn grid_seconds(&self) -> &[[f64; 2]] {
+        &self.k.grid_seconds
+    }
+
+    fn one_by_one(&mut self) {
+        (self.way, self.stage) = (Way::Textbook, Stage::Idle);
+    }
+
+    fn finish(&mut self) {
+        let _ = self.attempt(|s| s.stream.wait());
+    }
+}
+
+impl SolveSteps for Run<'_> {
+    fn timing(&mut self) -> Option<&mut dyn Timing> {
+        Some(self)
+    }
+
+    fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs {
+        self.criterion = criterion.copied();
+        if criterion.is_some_and(|criterion| criterion.max_iter == 0) {
+            // The residual of the guess needs red values of x, which a bulk start does not compute.
+            self.way = Way::Textbook;
+        }
+        // Only a solve reads the guess.
+        if guess && self.way == Way::Loop && self.k.fused() {
+            self.way = Way::Fused;
+        }
+        let inputs = self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() });
+        let begun = self.started().and_then(|start| start.begun);
+        Inputs { scale: begun.map(|begun| begun.scale), ..inputs }
+    }
+
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
+        let Some(guess) = what.guess() else {
+            self.load_rhs(scale);
+            return (0.0, None);
+        };
+        if matches!(what, Load::Separate(_)) {
+            self.one_by_one();
+        }
+        self.scale = scale;
+        if self.fused() {
+            let rhs_norm2 = self.attempt(|s| s.load_fused(scale, guess)).unwrap_or(f64::NAN);
+            return (rhs_norm2, None);
+        }
+        let known = if let Stage::Inspected(b_norm2) = self.stage { b_norm2 } else { None };
+        let rhs_norm2 = self.scalar(|s| {
+            s.fill(s.k.b)?;
+            launch::load(s.stream, &s.transfer(s.k.b, s.call.input, scale))?;
+            s.fill(s.k.x)?;
+            if guess {
+                launch::load(s.stream, &s.transfer(s.k.x, s.call.output, scale))?;
+            } else if let Some(known) = known {
+                // The factor is a power of two, so the product is exact.
+                return Ok(known * scale * scale);
+            }
+            s.k.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;
+            Ok(s.fetch()?.b_norm2)
+        });
+        (rhs_norm2, None)
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        self.attempt(|s| s.k.projection.worst(s.stream, s.k.b)).unwrap_or((0, f64::NAN, f64::NAN))
+    }
+
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load_rhs(scale);
+        }
+        match self.stage {
+            Stage::Started(Start { begun: Some(begun), .. }) => begun.whole_norm2,
+            Stage::Ended(Ended { square: Some(square), .. }) => square,
+            _ => self.scalar(|s| {
+                if s.fused() {
+                    launch::whole_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
+                } else {
+                    launch::residual(s.stream, &s.product(s.k.x, 0))?;
+                }
+                Ok(s.fetch()?.whole_norm2)
+            }),
+        }
+    }
+
+    fn reduce(&mut self, what: Eliminated) -> f64 {
+        let on_red = if what == Eliminated::Residual { self.rhs_to_residual() } else { 0.0 };
+        if self.k.shape.schur && !self.fused() {
+            let reduce = self.k.reduce_args();
+            if what == Eliminated::Again {
+                self.step(|s| launch::reduce(s.stream, &ReduceArgs { r_b1: 0, r_b2: 0, ..reduce }));
+            } else {
+                self.step(|s| launch::reduce(s.stream, &reduce));
+                self.stage = Stage::Reduced;
+            }
+        }
+        on_red
+    }
+
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
+        if let Some(ended) = self.ended() {
+            return (ended.largest, ended.square);
+        }
+        let largest = self.scalar(|s| {
+            s.k.back_substitute(s.stream)?;
+            Ok(f64::from_bits(s.fetch()?.largest))
+        });
+        (largest, None)
+    }
+
+    fn store(&mut self, scale: f64) {
+        self.stored = true;
+        let delivered = self.ended().is_some_and(|ended| ended.delivered);
+        self.step(|s| {
+            if !delivered {
+                launch::store(s.stream, &s.transfer(s.k.x, s.call.output, scale.recip()))?;
+            } else if s.call.arrays.device_output != 0 {
+                return Ok(());
+            }
+            s.call.fetch_output()
+        });
+    }
+
+    fn multiply_rhs(&mut self) {
+        self.step(|s| launch::multiply(s.stream, &ProductArgs { partial: 0, ..s.product(s.k.b, s.k.x) }));
+    }
+}

@@ -1,0 +1,286 @@
+//! Grouping of a program's steps into kernels, assignment of the steps to thread blocks, and the grids kept in the
+//! shared memory of the first cluster.
+
+use super::packed::{Packed, Remainder};
+use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
+use crate::cuda::driver::{Blocks, Device, Together};
+use crate::cuda::launch;
+use crate::cuda::launch::{Geometry, MOST_BLOCKS, MOST_GRIDS, Op, flag, kind};
+use crate::error::{Result, extend};
+use crate::rrb::recursion::Recursion;
+
+/// Largest number of pieces of x += alpha p per block while other blocks execute the steps on small grids. On an H200 a
+/// piece takes 1.25 us, and the steps take 20 us (docs/benchmarks/gpu.md).
+const X_ROUNDS: u32 = 16;
+
+/// Blocks of a cluster, in order of preference.
+const CLUSTERS: [u32; 2] = [16, 8];
+impl ClusterGrids {
+    /// Returns the layout of the grids from `base` on in a cluster with `members` blocks. None if a block would own no
+    /// row of a grid, or more values per colour than it has threads.
+    fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
+        let (real, stored) = k.shape.sizes();
+        let mut first = [0; CLUSTERS[0] as usize + 1];
+        let first = &mut first[..=members];
+        for (b, first) in first.iter_mut().enumerate() {
+            *first = b * k.grids[base].layout.cy / members;
+        }
+        let (mut bytes, mut largest) = (0, 0);
+        for (n, level) in k.grids[base..].iter().enumerate() {
+            let layout = &level.layout;
+            // Number of columns without the padding of a row.
+            let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
+            if n > 0 {
+                first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
+                first[members] = layout.cy;
+            }
+            let rows = || first.windows(2).map(|pair| pair[1].saturating_sub(pair[0]));
+            let most = rows().max()?;
+            if rows().min() == Some(0) || (most + 1) * columns > launch::CLUSTER_THREADS as usize {
+                return None;
+            }
+            let plane = (most + 2) * (columns + 2);
+            largest = largest.max(plane);
+            let (vectors, couplings) = if level.sweep.r > 0 { (24, 24) } else { (8, 12) };
+            bytes += (plane * (vectors * real + couplings * stored)).next_multiple_of(16);
+        }
+        bytes += largest * real;
+        Some(Self { base, members: members as u32, bytes: u32::try_from(bytes).ok()? })
+    }
+
+    /// Returns the cluster layout that begins with the largest grid that fits into shared memory.
+    fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
+        let first = base.max(usize::from(k.shape.schur));
+        if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
+            return Self::default();
+        }
+        let storage = k.shape.storage;
+        let Some(most) = launch::CLUSTER_BYTES.into_iter().find(|bytes| launch::allow_cluster(device, storage, *bytes))
+        else {
+            return Self::default();
+        };
+        let fits = |cluster: &Self| cluster.bytes <= most;
+        let with = |base| (1..=cluster as usize).rev().find_map(|members| Self::of(k, base, members).filter(fits));
+        (first..k.grids.len()).find_map(with).unwrap_or_default()
+    }
+}
+
+impl Programs {
+    /// Writes the programs of a cycle and groups their steps.
+    pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
+        let (grids, schur) = (k.used, k.shape.schur);
+        let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
+        if k.shape.fusion && !k.wide_remainder {
+            together.blocks = MOST_BLOCKS;
+            for kernel in launch::cooperative_kernels(k.shape.storage) {
+                together.blocks = together.blocks.min(device.together(kernel, launch::CLUSTER_THREADS)?);
+            }
+        }
+        let mut cluster_grids = ClusterGrids::default();
+        let base_with = |blocks: u32| {
+            let small = |g: &Geometry| !g.is_divided() && g.blocks().count <= blocks;
+            let fits = |q: &usize| small(&k.grids[*q].k.g) && grids - *q <= MOST_GRIDS;
+            (0..grids).find(fits).unwrap_or(grids)
+        };
+        // A truncated hierarchy has too few small grids for a cluster.
+        if together.blocks > 0 && device.has_clusters() && !k.ends_early() {
+            for cluster in CLUSTERS {
+                let with = |shared| {
+                    let of = |kernel| device.together_in_clusters(kernel, launch::CLUSTER_THREADS, cluster, shared);
+                    let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
+                    blocks.min(MOST_BLOCKS / cluster * cluster)
+                };
+                // Clusters may reduce the number of blocks. The next larger grid then has kernels of its own, which
+                // cost less than the clusters gain.
+                let blocks = with(0);
+                if blocks > 0 {
+                    together = Together { blocks, cluster, shared: 0, further: 0 };
+                    cluster_grids = ClusterGrids::choose(k, device, base_with(blocks), cluster);
+                    if cluster_grids.members > 0 && with(cluster_grids.bytes) == blocks {
+                        together.shared = cluster_grids.bytes;
+                    } else {
+                        cluster_grids = ClusterGrids::default();
+                    }
+                    break;
+                }
+            }
+        }
+        let base = base_with(together.blocks);
+        // At most as many blocks as the largest grid has tiles or the coarsest system needs, in addition to the first
+        // cluster.
+        let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
+        let rest = if k.ends_early() {
+            1
+        } else {
+            (k.rest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
+        };
+        let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks().count);
+        let largest = match cluster_grids.members {
+            0 => tiles,
+            _ if base == 0 => tiles,
+            _ if cluster_grids.base == base => 1,
+            _ => tiles + cluster_blocks,
+        };
+        let most = together.blocks;
+        together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
+        // The remaining blocks compute x if they finish in the time that the steps take.
+        let wanted = launch::blocks_of_x(&k.first.g);
+        let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
+        together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
+        let sections = k.sections_in_use()?;
+        let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.alone(k.ends_early()));
+        let mut ops = if schur { steps_of(steps()?, true, recursion)? } else { Vec::new() };
+        let iteration = 0..ops.len();
+        extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
+        let application = iteration.end..ops.len();
+        let mut programs = Self { ops, iteration, down: 0, application, together, base, cluster_grids, rho_count: 0 };
+        let mut ops = std::mem::take(&mut programs.ops);
+        if !programs.whole(k) {
+            programs.update_beside(k, &mut ops[programs.iteration.clone()]);
+        }
+        let iteration = &ops[programs.iteration.clone()];
+        let divided = k.first.g.is_divided();
+        if programs.whole(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
+            // Without steps on small grids, or with x on several devices, x is computed in the backward half.
+            programs.together.further = 0;
+        }
+        let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
+        programs.down = update.map_or(0, |update| update + 1);
+        for part in [programs.iteration.clone(), programs.application.clone()] {
+            let mut n = part.start;
+            while n < part.end {
+                let whole = n < programs.iteration.end && programs.whole(k);
+                let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
+                programs.assign(k, &mut ops[n..n + joined], true);
+                let run = &mut ops[n..n + joined.max(1)];
+                // A kernel of several steps has one partial sum per block.
+                if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
+                    last.flags |= if joined > 0 { flag::PART } else { 0 };
+                    last.partial = programs.rho_count as i32;
+                    programs.rho_count += if joined > 0 { together.blocks as usize } else { k.parts_of(last) };
+                }
+                n += joined.max(1);
+            }
+        }
+        programs.ops = ops;
+        Ok(programs)
+    }
+
+    /// Returns the number of steps at the front of `ops` that share a kernel.
+    pub fn joined(&self, k: &Packed, ops: &[Op]) -> usize {
+        ops.iter().take_while(|op| self.joins(k, op)).count()
+    }
+
+    /// Sets which blocks execute each step of a kernel, and which barrier follows. `in_cluster`: the cluster keeps its
+    /// grids in shared memory.
+    pub fn assign(&self, k: &Packed, ops: &mut [Op], in_cluster: bool) {
+        let in_cluster = |op: &Op| {
+            let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
+            in_cluster && self.cluster_grids.members > 0 && inner && op.grid as usize >= self.cluster_grids.base
+        };
+        let cluster = |op: &Op| {
+            let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::REMAINDER);
+            self.together.cluster > 1 && !first && k.blocks_of(op).count <= self.together.cluster
+        };
+        for n in 0..ops.len() {
+            let next = ops.get(n + 1).copied();
+            if in_cluster(&ops[n]) {
+                let enters = n == 0 || ops[n - 1].flags & flag::IN_CLUSTER == 0;
+                let rest = |op: &Op| op.kind == kind::REMAINDER;
+                let meets = match &next {
+                    None => flag::NO_BARRIER,
+                    // The wait for the coarsest system is the barrier, so no block still works on the last grid.
+                    Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
+                    Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
+                    Some(_) => 0,
+                };
+                ops[n].flags |= flag::IN_CLUSTER | meets | if enters { flag::ENTERS } else { 0 };
+                continue;
+            }
+            if next.is_none() && ops[n].flags & flag::UPDATE == 0 {
+                ops[n].flags |= flag::NO_BARRIER;
+            }
+            if cluster(&ops[n]) {
+                ops[n].flags |= flag::CLUSTER_ONLY;
+                if next.as_ref().is_some_and(cluster) && ops[n].flags & flag::UPDATE == 0 {
+                    ops[n].flags |= flag::CLUSTER_BARRIER;
+                }
+            }
+            if next.is_some_and(|next| next.kind == kind::REMAINDER) {
+                ops[n].flags |= flag::NO_BARRIER;
+            }
+        }
+    }
+
+    /// Moves the scalar update next to a sweep. The update takes as long as a step on a small grid. If backward steps
+    /// on larger grids follow, one block of the first such step updates the scalars while the other blocks do the step.
+    /// The forward half can then also check ahead whether the loop ends.
+    fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
+        let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
+        let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
+        let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op) && !divided(op);
+        if apart(&ops[update], kind::REMAINDER) {
+            return;
+        }
+        let Some(next) = (update + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
+        if apart(&ops[next], kind::ASCEND) {
+            ops[update].flags &= !flag::UPDATE;
+            ops[next].flags |= flag::UPDATE | flag::BESIDE;
+            if apart(&ops[1], kind::DESCEND) {
+                ops[1].flags |= flag::BESIDE;
+            }
+        }
+    }
+
+    /// Returns whether one kernel executes a whole iteration.
+    pub fn whole(&self, k: &Packed) -> bool {
+        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, Remainder::Host(_))
+    }
+
+    /// Returns whether a step can share a kernel with other steps.
+    pub fn joins(&self, k: &Packed, op: &Op) -> bool {
+        self.together.blocks > 0
+            && match op.kind {
+                kind::REMAINDER => !matches!(k.remainder, Remainder::Host(_)),
+                kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
+                    op.grid as usize >= self.base
+                }
+                _ => false,
+            }
+    }
+
+    /// Returns the number of partial sums of <r, r>.
+    pub fn norm_count(&self, k: &Packed) -> usize {
+        if self.whole(k) { self.together.blocks as usize } else { k.first_blocks().count as usize * k.first.g.parts() }
+    }
+}
+
+/// Returns `StepArgs::beside` for a step: 1 if a block updates the scalars next to the sweep.
+pub fn beside(op: &Op) -> i32 {
+    i32::from(op.flags & flag::BESIDE != 0)
+}
+
+impl Packed {
+    /// Returns the blocks of a pass over the first grid.
+    pub fn first_blocks(&self) -> Blocks {
+        self.first.g.first_blocks(self.first.g.big_rows())
+    }
+
+    /// Returns the number of partial sums of a step.
+    fn parts_of(&self, op: &Op) -> usize {
+        let parts = if op.kind == kind::REMAINDER { 1 } else { self.grids[op.grid as usize].k.g.parts() };
+        self.blocks_of(op).count as usize * parts
+    }
+
+    /// Returns the blocks of a step's launch.
+    pub fn blocks_of(&self, op: &Op) -> Blocks {
+        match op.kind {
+            kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()).into(),
+            kind::DESCEND | kind::ASCEND => {
+                launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
+            }
+            kind::DESCEND_FIRST => self.first_blocks(),
+            _ => self.grids[op.grid as usize].k.g.blocks(),
+        }
+    }
+}

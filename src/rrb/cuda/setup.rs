@@ -1,0 +1,661 @@
+//! Factorization on the device (docs/theory/rrb.md, factorization, row-sum form and coarsest system), and inspection of
+//! the matrix. Kernels: kernels/rrb/setup.cuh and kernels/rrb/remainder.cuh.
+
+use super::aggregated;
+use super::aggregated::Aggregated;
+use super::packed::{Level, Packed, Remainder, RemainderPlaces};
+use super::program::Programs;
+use super::projection::Projection;
+use super::source::Source;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{
+    Address, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs,
+    MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs, WindowArgs,
+};
+use crate::cuda::staging::{Copies, Job};
+use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
+use crate::rrb::anisotropy::{has_windows, of_most};
+use crate::rrb::backend::{Aggregation, Look, PivotContext, Setup};
+use crate::rrb::layout::{Colour, Layout};
+use crate::rrb::storage::Storage;
+use crate::stencil::components::Components;
+use crate::stencil::inspection;
+use crate::stencil::inspection::Inspection;
+use crate::stencil::levels::Embedding;
+use crate::stencil::matrix::{StencilView, View, ring_index, ring_stride};
+use crate::stencil::outward::{Entry, Outward};
+use std::mem::offset_of;
+
+/// Names of the arrays of a matrix, in the order of the kernels.
+const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
+
+/// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
+/// sum_j |a_ij| <= WEAK c_i, then D = diag(A_l) replaces A_l in M. By Gershgorin's theorem, the eigenvalues of D^-1 A_l
+/// are then between 1 - WEAK and 1 + WEAK. Waves over the rivers of docs/benchmarks/gpu.md need as many iterations as
+/// with all levels. With a limit of 0.6 they need up to 9 instead of 7.
+const WEAK: f64 = 0.3;
+
+/// Minimum fraction of a grid's tiles with equal rows for which sweeps test for such tiles. On grids without such
+/// tiles, the test costs 3 % of a solve. If all tiles have equal rows, a solve is 20 to 33 % faster.
+const WORTH_UNIFORM: f64 = 0.25;
+
+/// Limit of (largest entry of the coarsest system's inverse) x (largest pivot) for which f32 sweeps store this inverse
+/// in f32. Rounding the inverse's n x n entries, n <= 992, adds a matrix of norm about 2^-24 sqrt(n) times the
+/// largest entry. This norm must be small compared with the smallest eigenvalue of the inverse, which is about 1 /
+/// (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation and somewhat below
+/// the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed basins.
+const MOST_FOR_SHORT: f64 = 131_072.0;
+
+/// Returns whether the environment variable `RRBSOLVER_CUDA_UNIFORM` has the value `wanted`. With `off`, sweeps read
+/// all rows of all grids. With `all`, sweeps use tiles with equal rows however few there are.
+fn uniform_is(wanted: &str) -> bool {
+    std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
+}
+
+/// Purpose of the allocations, for error messages.
+const ARRAYS: &str = "the list of arrays";
+
+/// Host copy of a matrix whose arrays are on the device.
+pub struct Fetched {
+    arrays: Vec<Vec<f64>>,
+}
+
+impl Fetched {
+    /// Copies the arrays of `a` to host memory. Returns none if all of them are there already.
+    pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
+        let views = views(a)?;
+        if views.iter().all(|v| v.device().is_none()) {
+            return Ok(None);
+        }
+        let mut arrays = Vec::new();
+        for view in views {
+            let mut values: Vec<f64> = zeroed(view.count(), "a copy of the matrix")?;
+            match view.device() {
+                Some(address) => stream.fetch(&mut values, address)?,
+                None => values.copy_from_slice(view.values()),
+            }
+            push(&mut arrays, values, ARRAYS)?;
+        }
+        stream.wait()?;
+        Ok(Some(Self { arrays }))
+    }
+
+    /// Returns the matrix as a view of the copies.
+    pub fn view<'a>(&'a self, a: &StencilView) -> StencilView<'a> {
+        let of = |k: usize| View::new(NAMES[k], &self.arrays[k], a.grid, a.center.ld());
+        StencilView {
+            grid: a.grid,
+            center: of(0),
+            east: of(1),
+            north: of(2),
+            corners: a.corners.map(|_| (of(3), of(4))),
+        }
+    }
+}
+
+/// Returns the arrays of `a` in the order of the kernels.
+fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
+    let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
+    collected([a.center, a.east, a.north].into_iter().chain(corners), ARRAYS)
+}
+
+impl Source {
+    /// Copies A to the device's storage, computes its row sums and inspects it. `staging`: device buffer for host
+    /// arrays, and the copies. `spare`: address of four unused planes, or 0.
+    pub fn examine(
+        &mut self,
+        stream: &Stream,
+        a: &StencilView,
+        look: &Look,
+        staging: (Option<&Memory>, &mut Copies),
+        spare: Address,
+        inspection: &mut Inspection,
+    ) -> Result<()> {
+        *self.findings = Findings::NONE;
+        self.summed = false;
+        stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
+        self.copy(stream, a, staging)?;
+        self.sum_rows(stream, look.questions.zero_row_sum)?;
+        self.look_at_windows(stream)?;
+        stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
+        stream.wait()?;
+        let found = *self.findings;
+        let nx = a.grid.nx as u64;
+        if look.questions.finite && found.not_finite != u64::MAX {
+            let (array, i, j) = place_of(found.not_finite, nx);
+            let view = views(a)?[array];
+            return Err(Error::not_finite(NAMES[array], value(stream, &view, i, j)?, Place::node(0, i, j)));
+        }
+        if found.bad_center != u64::MAX {
+            let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
+            let refused = inspection::refused_center(value(stream, &a.center, i, j)?, i, j);
+            let fetched = Fetched::new(stream, a)?;
+            return Err(inspection::of_all_centers(&fetched.as_ref().map_or(*a, |f| f.view(a)), 0..a.grid.ny)
+                .unwrap_or(refused));
+        }
+        let findings = inspection::Findings {
+            positive_couplings: found.positive as usize,
+            center_min: f64::from_bits(found.center_min),
+            center_max: f64::from_bits(found.center_max),
+            coupling_max: f64::from_bits(found.coupling_max),
+        };
+        if found.uncoupled == 0 {
+            return inspection.set_whole(a.grid, findings, found.excess != 0, look.project);
+        }
+        // Nodes without couplings, such as land: count the components.
+        if let Some(count) = self.count_regular(stream, spare)? {
+            inspection.set_regular(findings, count, look.project);
+            return Ok(());
+        }
+        // The nodes of singular components are determined on the host.
+        let fetched = Fetched::new(stream, a)?;
+        let host = fetched.as_ref().map_or(*a, |f| f.view(a));
+        inspection.start(1)?;
+        inspection.look(0, &host, 0..a.grid.ny, &look.questions);
+        inspection.finish(&host, look.project)
+    }
+
+    /// Returns the couplings that point out of the grid, found when `a` was copied.
+    pub fn outward(&self, stream: &Stream, a: &StencilView) -> Result<Outward> {
+        let (counts, first) = (self.findings.outward.map(|count| count as usize), self.findings.first_outward);
+        if first == u64::MAX {
+            return Ok(Outward::default());
+        }
+        let (array, i, j) = place_of(first, a.grid.nx as u64);
+        let entry = Entry { array: array - 1, value: value(stream, &views(a)?[array], i, j)?, i, j, k: None };
+        Ok(Outward { counts, first: Some(entry), ..Outward::default() })
+    }
+
+    /// Computes the row sums of M, which the eliminations overwrite later. A row sum of at most `zero_row_sum` times
+    /// the center becomes zero.
+    fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
+        self.summed = true;
+        stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
+        launch::excess(
+            stream,
+            &ExcessArgs {
+                g: self.g,
+                m: self.m,
+                excess: self.excess,
+                zero_row_sum,
+                nine_points: i32::from(self.shape.nine_points),
+                findings: self.findings_at,
+                same: self.same,
+            },
+        )
+    }
+
+    /// Computes the anisotropy of windows of the grid, for `anisotropy`.
+    fn look_at_windows(&self, stream: &Stream) -> Result<()> {
+        if !has_windows(self.shape.grid) {
+            return Ok(());
+        }
+        let (nine_points, findings) = (i32::from(self.shape.nine_points), self.findings_at);
+        launch::windows(stream, &WindowArgs { g: self.g, m: self.m, excess: self.excess, nine_points, findings })
+    }
+
+    /// Returns the anisotropy of the inspected matrix: the 90th percentile, over windows of the grid, of the ratio of
+    /// the two directions' conductances.
+    pub fn anisotropy(&self) -> f64 {
+        of_most(bytemuck::cast(self.findings.window))
+    }
+
+    /// Copies A to the storage by colour, as many rows at a time as the staging buffer holds.
+    fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
+        let views = views(a)?;
+        let (nx, ny) = (a.grid.nx, a.grid.ny);
+        let on_host = views.iter().filter(|v| v.device().is_none()).count();
+        let chunk = match staging {
+            Some(memory) if on_host > 0 => (memory.bytes / (8 * nx * on_host)).clamp(1, ny),
+            _ => ny,
+        };
+        for first_row in (0..ny).step_by(chunk) {
+            let rows = chunk.min(ny - first_row);
+            let mut arrays = [0; 5];
+            let mut ld = [nx as i64; 5];
+            let mut place = staging.map_or(0, |m| m.address);
+            let mut jobs = Vec::new();
+            reserve(&mut jobs, on_host, ARRAYS)?;
+            for ((array, ld), view) in arrays.iter_mut().zip(&mut ld).zip(&views) {
+                *array = match view.device() {
+                    Some(address) => {
+                        *ld = view.ld() as i64;
+                        address + 8 * (first_row * view.ld()) as u64
+                    }
+                    None => {
+                        let values = &view.values()[first_row * view.ld()..];
+                        jobs.push(Job::read(values, (view.ld(), nx, rows), place));
+                        let here = place;
+                        place += 8 * (nx * rows) as u64;
+                        here
+                    }
+                };
+            }
+            copies.send(stream, &jobs)?;
+            let [center, east, north, northeast, northwest] = arrays;
+            let arguments = CopyArgs {
+                g: self.g,
+                m: self.m,
+                center,
+                east,
+                north,
+                northeast,
+                northwest,
+                ld,
+                first_row: first_row as i32,
+                rows: rows as i32,
+                findings: self.findings_at,
+            };
+            launch::copy(stream, &arguments)?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns array, column and row of the index (5 j + array) nx + i.
+fn place_of(key: u64, nx: u64) -> (usize, usize, usize) {
+    let (i, line) = (key % nx, key / nx);
+    ((line % 5) as usize, i as usize, (line / 5) as usize)
+}
+
+/// Returns entry (i, j) of an array.
+fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
+    match view.device() {
+        None => Ok(view.row(j)[i]),
+        Some(address) => {
+            let mut value = [0.0];
+            stream.fetch(&mut value, address + 8 * (j * view.ld() + i) as u64)?;
+            stream.wait()?;
+            Ok(value[0])
+        }
+    }
+}
+
+/// Returns the rules of a level on a grid with the embedding `e` in the finest grid.
+fn on_level(rules: &Rules, level: usize, e: &Embedding) -> Rules {
+    Rules { level: level as i32, x0: e.x0 as i32, y0: e.y0 as i32, step: e.step as i32, ..*rules }
+}
+
+impl Packed {
+    /// Factorizes level by level. All kernels are queued; the findings are read after a wait.
+    pub fn factorize(
+        &mut self,
+        stream: &Stream,
+        source: &mut Source,
+        a: &StencilView,
+        setup: &Setup,
+        components: &Components,
+    ) -> Result<()> {
+        let mut labels = None;
+        if let Some(values) = components.labels_to_refuse(a.grid)? {
+            let memory = Memory::zeroed(stream.device(), stream, 4 * values.len(), "component labels")?;
+            stream.send(memory.address, &values)?;
+            stream.wait()?;
+            labels = Some(memory);
+        }
+        (self.unit, self.zero_row_sum) = (setup.unit, setup.zero_row_sum);
+        self.clear_transient(stream)?;
+        source.findings.forget_factorization();
+        stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
+        // A second factorization of the same matrix, with another format or cycle, recomputes the row sums.
+        if !std::mem::take(&mut source.summed) {
+            source.sum_rows(stream, setup.zero_row_sum)?;
+            source.summed = false;
+        }
+        let rules = Rules {
+            lost: setup.lost(),
+            black_keeps: setup.black_keeps(),
+            fine_nx: a.grid.nx as i32,
+            fine_ny: a.grid.ny as i32,
+            fine: source.g,
+            center: source.m.center,
+            label: labels.as_ref().map_or(0, |m| m.address),
+            findings: source.findings_at,
+            format: self.format(),
+            ..Rules::default()
+        };
+        if self.shape.aggregates {
+            return self.aggregate(stream, source, &rules, components);
+        }
+        if self.aggregated.take().is_some() {
+            self.recorded = None;
+        }
+        self.may_aggregate = matches!(setup.aggregation, Aggregation::IfSlow(_));
+        self.eliminate(stream, source, &rules, setup.compensate)?;
+        if labels.is_none() && !uniform_is("off") {
+            self.find_uniform(stream, source.findings_at)?;
+        }
+        if matches!(self.remainder, Remainder::Inverse) {
+            self.invert_remainder(stream, &rules, setup.levels + 1)?;
+        }
+        self.scalars.per_unit = self.unit.recip();
+        self.scalars.send(stream, size_of::<f64>())?;
+        stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
+        stream.wait()?;
+        if source.findings.bad_pivot != u64::MAX {
+            return Err(self.bad_pivot(stream, source.findings.bad_pivot, a.grid.nx)?);
+        }
+        let of_device = [source.findings.remainder_inverse, source.findings.remainder_pivot].map(f64::from_bits);
+        let of_host = self.factorize_on_host(stream, a, setup, components)?;
+        self.clear_transient(stream)?;
+        let [inverse, pivot] = of_host.unwrap_or(of_device);
+        self.settle(stream, &source.findings, inverse * pivot > MOST_FOR_SHORT, components)?;
+        if !self.prepare_cycle(stream, &setup.cycle)? {
+            self.recorded = None;
+        }
+        // The next solve may use another stream.
+        stream.wait()
+    }
+
+    /// Computes S1 if CG runs on S1, and the aggregation preconditioner of S1 or of A.
+    fn aggregate(
+        &mut self,
+        stream: &Stream,
+        source: &mut Source,
+        rules: &Rules,
+        components: &Components,
+    ) -> Result<()> {
+        if self.shape.schur {
+            self.eliminate_first(stream, source, rules)?;
+        }
+        self.scalars.per_unit = 1.0;
+        self.scalars.send(stream, size_of::<f64>())?;
+        stream.fetch_start(&mut source.findings, source.findings_at, size_of::<Findings>())?;
+        stream.wait()?;
+        if source.findings.bad_pivot != u64::MAX {
+            return Err(self.bad_pivot(stream, source.findings.bad_pivot, source.shape.grid.nx)?);
+        }
+        self.clear_transient(stream)?;
+        self.project(stream, components)?;
+        self.make_aggregated(stream, source)?;
+        // The next solve may use another stream.
+        stream.wait()
+    }
+
+    /// Makes the aggregation multigrid of the matrix that CG works on, in the memory of the previous one.
+    fn make_aggregated(&mut self, stream: &Stream, source: &Source) -> Result<()> {
+        let k = self.grids[0].k;
+        let of = aggregated::Source {
+            g: k.g,
+            nodes: source.shape.grid.nodes(),
+            m: source.m,
+            schur: self.shape.schur.then_some([k.d, k.far]),
+            excess: source.excess,
+            center_max: f64::from_bits(source.findings.center_max),
+        };
+        let before = self.aggregated.take();
+        let (made, same) = Aggregated::new(stream, &of, self.short(), before)?;
+        if !same {
+            self.recorded = None;
+        }
+        self.aggregated = Some(made);
+        Ok(())
+    }
+
+    /// Replaces the levels by aggregation, for a solve that converges slowly with the levels. S1 is recomputed, because
+    /// the later levels have overwritten its row sums.
+    pub fn change_to_aggregation(&mut self, stream: &Stream, source: &mut Source) -> Result<()> {
+        let rules = Rules {
+            fine_nx: source.g.nx,
+            fine_ny: source.g.ny,
+            fine: source.g,
+            center: source.m.center,
+            findings: source.findings_at,
+            format: self.format(),
+            ..Rules::default()
+        };
+        source.sum_rows(stream, self.zero_row_sum)?;
+        source.summed = false;
+        if self.shape.schur {
+            self.eliminate_first(stream, source, &rules)?;
+        }
+        self.make_aggregated(stream, source)?;
+        self.recorded = None;
+        self.record(stream, source)
+    }
+
+    /// Eliminates the first odd level and computes S1.
+    fn eliminate_first(&self, stream: &Stream, source: &Source, rules: &Rules) -> Result<()> {
+        let level = &self.grids[0];
+        let rules = Rules { level: 1, ..on_level(rules, 1, &level.embedding) };
+        let odd = LevelArgs { k: level.k, rules, exact: source.m.center, corners: 0, black: 0 };
+        launch::eliminate_reds(stream, &odd)?;
+        launch::form_skew(stream, &odd)?;
+        let schur = SchurCenterArgs { k: level.k, center: source.m.center, schur: self.first.center };
+        launch::schur_center(stream, &schur)
+    }
+
+    /// Eliminates the levels of all grids.
+    fn eliminate(&self, stream: &Stream, source: &Source, rules: &Rules, compensate: bool) -> Result<()> {
+        let (schur, m, nine_points) = (self.shape.schur, source.m, source.shape.nine_points);
+        if !schur {
+            let (k, format) = (self.grids[0].k, rules.format);
+            let (nine_points, compensate) = (i32::from(nine_points), i32::from(compensate));
+            launch::start_couplings(stream, &CouplingArgs { k, m, format, nine_points, compensate })?;
+        }
+        for (q, level) in self.grids.iter().enumerate() {
+            // The first elimination of a 5-point matrix drops nothing, so couplings and centers are those of A.
+            let exact = if q == 0 && schur { m.center } else { 0 };
+            let black = i32::from(q > 0 || nine_points);
+            let (k, even) = (level.k, on_level(rules, 2 * q + 2, &level.embedding));
+            let odd = LevelArgs { k, rules: Rules { level: even.level - 1, ..even }, exact, corners: black, black };
+            launch::eliminate_reds(stream, &odd)?;
+            launch::form_skew(stream, &odd)?;
+            launch::eliminate_dropped(stream, &LevelArgs { rules: even, ..odd })?;
+            let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
+            let natural = if q + 1 < self.grids.len() { 0 } else { self.rest.natural };
+            let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
+            let weigh = if self.may_end_after(q) { q as i32 } else { -1 };
+            launch::form_coarse(stream, &CoarseArgs { k, rules: even, next, natural, nx, ny, weigh })?;
+        }
+        if schur {
+            let (k, center, schur) = (self.grids[0].k, m.center, self.first.center);
+            launch::schur_center(stream, &SchurCenterArgs { k, center, schur })?;
+        }
+        Ok(())
+    }
+
+    /// Computes the inverse of the coarsest system. Its pivots are reported as those of `level`.
+    fn invert_remainder(&self, stream: &Stream, rules: &Rules, level: usize) -> Result<()> {
+        let (grid, last) = (self.rest_grid, &self.grids[self.grids.len() - 1]);
+        let rules = on_level(rules, level, &last.embedding.coarse(last.layout.grid));
+        // The pivots of the coarsest system remain in double precision.
+        let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules };
+        let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
+        let RemainderPlaces { natural, lines, .. } = self.rest;
+        let arguments = LinesArgs { rules, natural, nx, ny, n, step: 1, arrays: lines, unit: self.unit };
+        let steps = 0..=arguments.lines().ilog2();
+        let with = |k: u32| LinesArgs { step: 1 << k, ..arguments };
+        steps.clone().try_for_each(|k| launch::eliminate_lines(stream, &with(k)))?;
+        steps.rev().try_for_each(|k| launch::invert_lines(stream, &with(k)))
+    }
+
+    /// Decides what solves do, from the findings of the eliminations. `large`: whether the inverse of the coarsest
+    /// system is too large for f32 (`MOST_FOR_SHORT`).
+    fn settle(&mut self, stream: &Stream, found: &Findings, large: bool, components: &Components) -> Result<()> {
+        if self.use_uniform(found) {
+            self.recorded = None;
+        }
+        let wide = self.short() && large;
+        let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(found.coupling[*q]) <= WEAK;
+        let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
+        let projects = self.projects(components);
+        // The grouping of the steps into kernels depends on these values.
+        if wide != self.wide_remainder || used != self.used || projects {
+            self.recorded = None;
+            self.programs = Programs::default();
+        }
+        (self.wide_remainder, self.used) = (wide, used);
+        self.project(stream, components)
+    }
+
+    /// Returns whether means were computed for the previous matrix or are needed for this one.
+    fn projects(&self, components: &Components) -> bool {
+        !(self.projection.is_empty() && components.singular() == 0)
+    }
+
+    /// Prepares the means of singular components.
+    fn project(&mut self, stream: &Stream, components: &Components) -> Result<()> {
+        if self.projects(components) {
+            // Recorded launches contain the addresses of the old means.
+            self.recorded = None;
+            let (layout, g) = (&self.grids[0].layout, self.grids[0].k.g);
+            self.projection = Projection::default();
+            self.projection = Projection::new(stream, layout, g, components, self.shape.schur)?;
+        }
+        Ok(())
+    }
+
+    /// Finds the tiles whose rows are equal. Not called if pivots depend on component labels.
+    fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
+        let looked_at = self.grids.iter().take(MOST_LEFT).take_while(|level| level.may_be_uniform()).count();
+        let grids = &self.grids[..looked_at];
+        for (q, level) in grids.iter().enumerate() {
+            let (next, next_same) = grids.get(q + 1).map_or((Geometry::default(), 0), |l| (l.k.g, l.same));
+            let count = findings + (offset_of!(Findings, uniform) + q * size_of::<u64>()) as u64;
+            let Level { same, uniform, k, .. } = *level;
+            launch::uniform(stream, &UniformArgs { g: k.g, same, uniform, count, next, next_same })?;
+        }
+        Ok(())
+    }
+
+    /// Enables the reading of one row per tile where this is faster. Returns whether a grid's setting has changed.
+    fn use_uniform(&mut self, findings: &Findings) -> bool {
+        let mut news = false;
+        for (q, level) in self.grids.iter_mut().enumerate() {
+            let (tiles, found) = (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
+            let worth = if uniform_is("all") { 0.0 } else { WORTH_UNIFORM };
+            let address = if found > 0 && found as f64 >= worth * tiles as f64 { level.uniform } else { 0 };
+            news |= level.k.g.uniform != address;
+            (level.k.g.uniform, level.sweep.g.uniform) = (address, address);
+        }
+        self.first.g.uniform = self.grids[0].k.g.uniform;
+        news
+    }
+
+    /// Factorizes the coarsest system on the host if the host solves or inverts it. Returns the largest entries of the
+    /// inverse and of the matrix's diagonal.
+    fn factorize_on_host(
+        &mut self,
+        stream: &Stream,
+        a: &StencilView,
+        setup: &Setup,
+        components: &Components,
+    ) -> Result<Option<[f64; 2]>> {
+        let (grid, places) = (self.rest_grid, self.rest);
+        let (natural, invert) = match &mut self.remainder {
+            Remainder::Inverse => return Ok(None),
+            Remainder::InverseFromHost(natural) => (natural, true),
+            Remainder::Host(natural) => (natural, false),
+        };
+        let n = grid.nodes();
+        let mut values: Vec<f64> = zeroed(5 * n, "the coarsest system")?;
+        stream.fetch(&mut values, places.natural)?;
+        stream.wait()?;
+        let input = natural.input();
+        let targets =
+            [&mut input.diagonal, &mut input.east, &mut input.north, &mut input.northeast, &mut input.northwest];
+        for (target, values) in targets.into_iter().zip(values.chunks_exact(n)) {
+            for (j, row) in values.chunks_exact(grid.nx).enumerate() {
+                target[ring_index(grid.nx, 0, j)..][..grid.nx].copy_from_slice(row);
+            }
+        }
+        // Largest center c_i = s_i - sum_j a_ij; the fetched diagonal contains the row sums s_i.
+        let (mut largest, mut center) = (0.0f64, 0.0f64);
+        for (i, j) in (0..n).map(|k| (k % grid.nx, k / grid.nx)) {
+            let (c, up) = (ring_index(grid.nx, i, j), ring_stride(grid.nx));
+            let straight = (input.east[c] + input.east[c - 1]) + (input.north[c] + input.north[c - up]);
+            let up_right = input.northeast[c] + input.northeast[c - up - 1];
+            let up_left = input.northwest[c] + input.northwest[c - up + 1];
+            center = center.max(input.diagonal[c] - straight - (up_right + up_left));
+        }
+        let fetched = Fetched::new(stream, a)?;
+        let host = fetched.as_ref().map(|f| f.view(a));
+        let context = PivotContext::new(host.as_ref().unwrap_or(a), components);
+        natural.factorize(setup, &context, None)?;
+        if invert {
+            let mut inverse: Vec<f64> = zeroed(n * n, "the inverse of the coarsest system")?;
+            // Column k is the solution for unit vector k. The largest entry of a definite matrix is on the diagonal.
+            for (k, column) in inverse.chunks_exact_mut(n).enumerate() {
+                let z = &mut natural.grids[0].z;
+                z.fill(0.0);
+                z[ring_index(grid.nx, k % grid.nx, k / grid.nx)] = 1.0;
+                natural.apply();
+                gather(&natural.grids[0].z, grid.nx, column);
+                largest = largest.max(column[k]);
+                column.iter_mut().for_each(|v| *v *= setup.unit);
+            }
+            // The rows of the transpose are equal to the columns, because M^-1 is symmetric.
+            stream.send(places.lines.inverse, &inverse)?;
+            if places.lines.narrow != 0 {
+                let narrow = collected(inverse.iter().map(|v| *v as f32), "the inverse of the coarsest system")?;
+                stream.send(places.lines.narrow, &narrow)?;
+                stream.wait()?;
+            }
+            stream.wait()?;
+        }
+        Ok(Some([largest, center]))
+    }
+
+    /// Returns the error message for the first refused pivot. The kernels have stored the pivot and its center in place
+    /// of its inverse and row sum (kernels/rrb/setup.cuh).
+    fn bad_pivot(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
+        let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
+        let (i, j) = (node % nx, node / nx);
+        let (mut d, mut center) = ([f64::NAN], [f64::NAN]);
+        if let Some(at) = self.grids.get((level - 1) / 2) {
+            let (colour, place) = at.place_of(i, j);
+            let entry = 8 * (colour as usize * at.k.g.plane as usize + place) as u64;
+            stream.fetch(&mut d, at.k.h + entry)?;
+            stream.fetch(&mut center, at.k.excess + entry)?;
+            stream.wait()?;
+        } else {
+            let last = &self.grids[self.grids.len() - 1];
+            let e = last.embedding.coarse(last.layout.grid);
+            let (ci, cj) = ((i - e.x0) / e.step, (j - e.y0) / e.step);
+            let grid = self.rest_grid;
+            let k = if grid.nx <= grid.ny { cj * grid.nx + ci } else { ci * grid.ny + cj };
+            stream.fetch(&mut d, self.rest.lines.inverse_pivot + 8 * k as u64)?;
+            stream.wait()?;
+            center = d;
+        }
+        if self.short() && d[0] > f64::EPSILON * center[0] && d[0].is_finite() {
+            return Ok(crate::rrb::backend::lost_pivot(d[0], self.unit, level, i, j));
+        }
+        Ok(crate::rrb::backend::refused_pivot(d[0], center[0], level, i, j))
+    }
+}
+
+impl Level {
+    /// Returns whether tiles with equal rows are searched on this grid. With at most one tile per block there is
+    /// nothing to gain.
+    fn may_be_uniform(&self) -> bool {
+        self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_is("all")
+    }
+
+    /// Returns colour and index in its plane of the node (i, j) of the finest grid, which must be on this grid.
+    fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
+        let e = &self.embedding;
+        place_in(&self.layout, self.k.g.stride as usize, (i - e.x0) / e.step, (j - e.y0) / e.step)
+    }
+}
+
+/// Returns colour and index in its plane of node (i, j), for rows `stride` values apart.
+pub fn place_in(l: &Layout, stride: usize, i: usize, j: usize) -> (Colour, usize) {
+    let (ii, jj) = (i + l.shift_x, j + l.shift_y);
+    let colour = match (ii % 2, jj % 2) {
+        (1, 1) => Colour::B2,
+        (0, 1) => Colour::R1,
+        (1, 0) => Colour::R2,
+        _ => Colour::B1,
+    };
+    (colour, (jj / 2 + 1) * stride + l.block + ii / 2)
+}
+
+/// Copies values stored with a ring of zeros to a contiguous array, row by row.
+fn gather(ringed: &[f64], nx: usize, values: &mut [f64]) {
+    for (j, row) in values.chunks_exact_mut(nx).enumerate() {
+        row.copy_from_slice(&ringed[ring_index(nx, 0, j)..][..nx]);
+    }
+}

@@ -1,0 +1,92 @@
+//! The matrix A on the device.
+
+use super::division::Division;
+use crate::cuda::driver::{Memory, Pinned, Stream};
+use crate::cuda::launch::{Address, Findings, Geometry, Matrix};
+use crate::cuda::plan::{Plan, Rows};
+use crate::error::Result;
+use crate::rrb::layout::Layout;
+use crate::stencil::levels;
+use crate::stencil::matrix::StencilView;
+
+/// Device buffers for b and x of a caller whose arrays are on the host, row by row.
+pub struct Staging {
+    pub memory: Memory,
+    /// Addresses of the buffers of b and x.
+    pub arrays: [Address; 2],
+}
+
+impl Staging {
+    /// Allocates the buffers.
+    pub fn new(stream: &Stream, division: &Division, g: &Geometry) -> Result<Self> {
+        let rows = Rows::natural(g);
+        let place = |base| {
+            let mut plan = Plan::new(base);
+            let arrays = [plan.planes(&rows, 1, 8)?, plan.planes(&rows, 1, 8)?];
+            // The buffer must also hold one row of each of the five arrays of a matrix.
+            plan.used = plan.used.max(40 * g.nx as usize);
+            Ok((plan, arrays))
+        };
+        let memory = division.memory(stream, &place(0)?.0, "arrays that are on the host")?;
+        let arrays = place(memory.address)?.1;
+        Ok(Self { memory, arrays })
+    }
+}
+
+/// Properties that determine the storage of A. They are known before the preconditioner is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceShape {
+    pub grid: levels::Grid,
+    pub block: usize,
+    pub nine_points: bool,
+    pub division: Division,
+}
+
+impl SourceShape {
+    pub fn new(a: &StencilView, block: usize, division: Division) -> Self {
+        Self { grid: a.grid, block, nine_points: a.corners.is_some(), division }
+    }
+}
+
+/// A and its row sums, stored by colour.
+pub struct Source {
+    pub shape: SourceShape,
+    pub layout: Layout,
+    pub g: Geometry,
+    pub m: Matrix,
+    /// Address of the row sums.
+    pub excess: Address,
+    /// Address of a flag per patch: 1 if its rows are equal (kernels/rrb/uniform.cuh).
+    pub same: Address,
+    /// Address of a flag per tile: 1 if all rows in the tile and around it are equal.
+    pub uniform: Address,
+    /// Whether `excess` still contains the row sums of A; eliminations overwrite them.
+    pub summed: bool,
+    pub findings_at: Address,
+    pub findings: Pinned<Findings>,
+    pub memory: Memory,
+}
+
+impl Source {
+    /// Allocates the memory of a matrix.
+    pub fn new(stream: &Stream, shape: SourceShape) -> Result<Self> {
+        let layout = Layout::new(shape.grid, shape.block);
+        let (g, rows) = shape.division.geometry(&layout);
+        let (tiles, patches) = g.tiles_and_patches();
+        let place = |base| {
+            let mut plan = Plan::new(base);
+            let m = Matrix {
+                center: plan.planes(&rows, 4, 8)?,
+                straight: plan.planes(&rows, 8, 8)?,
+                red: if shape.nine_points { plan.planes(&rows, 4, 8)? } else { 0 },
+                black: if shape.nine_points { plan.planes(&rows, 4, 8)? } else { 0 },
+            };
+            let (excess, findings) = (plan.planes(&rows, 4, 8)?, plan.take(size_of::<Findings>() / 8));
+            Ok((m, excess, findings, plan.bytes(tiles), plan.bytes(patches), plan))
+        };
+        let memory = shape.division.memory(stream, &place(0)?.5, "the matrix")?;
+        let (m, excess, findings_at, uniform, same, _) = place(memory.address)?;
+        let findings = Pinned::new(stream.device(), Findings::NONE)?;
+        Ok(Self { shape, layout, g, m, excess, same, uniform, summed: false, findings_at, findings, memory })
+    }
+}

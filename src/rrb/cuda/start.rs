@@ -1,0 +1,164 @@
+//! Start of a solve. In general, a kernel inspects the caller's arrays first. In fused stages, the start and the loop
+//! are queued at once, with b scaled as in the last solve.
+
+use super::run::{Begun, Origin, Run, Stage, Start, Way};
+use crate::cuda::launch;
+use crate::cuda::launch::{
+    Address, CellArray, EndArgs, How, InspectArgs, ReduceArgs, Scalars, SetOutArgs, TransferArgs,
+};
+use crate::cuda::looped::Looped;
+use crate::error::Result;
+use crate::krylov::solve_steps::Inputs;
+use crate::krylov::state::Code;
+
+/// If max |x| is below this value, or if `Criterion::lost` requires a check, the host decides whether x is returned.
+/// Values of x may then be subnormal.
+const FAR_FROM_SUBNORMAL: f64 = 1e-200;
+
+/// Magnitudes whose squares, and sums of squares, neither underflow nor overflow.
+const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
+
+impl Run<'_> {
+    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, the start is queued too.
+    pub fn see_inputs(&mut self, guess: bool) -> Result<Inputs> {
+        self.call.send_arrays(guess)?;
+        match self.expected.filter(|_| self.way == Way::Fused) {
+            Some(scale) => self.begin_at(scale)?,
+            None => self.look(guess)?,
+        }
+        self.call.inputs(&self.k.scalars)
+    }
+
+    /// Finds the largest magnitudes of the caller's arrays, their first non-finite entry, and <b, b>.
+    fn look(&mut self, guess: bool) -> Result<()> {
+        let grid = self.source.shape.grid;
+        let look = |input, output, ld| InspectArgs {
+            input,
+            output,
+            ld,
+            nx: grid.nx as i32,
+            rows: grid.ny as i32,
+            first_row: 0,
+            scalars: self.k.scalars.at,
+            partial: self.k.partial,
+        };
+        let (input, output) = (self.call.input, self.call.output);
+        let at_once = input.ld == output.ld;
+        let with = if guess && at_once { output.values } else { 0 };
+        launch::inspect(self.stream, &look(input.values, with, input.ld))?;
+        if guess && !at_once {
+            // Leading dimensions differ, since one array is on the host and the other on the device: two launches.
+            launch::inspect(self.stream, &InspectArgs { partial: 0, ..look(0, output.values, output.ld) })?;
+        }
+        let &Scalars { largest, b_norm2, .. } = self.fetch()?;
+        self.stage = Stage::Inspected(SQUARES_FIT.contains(&f64::from_bits(largest)).then_some(b_norm2));
+        Ok(())
+    }
+
+    /// Implements `load` if the start and the end of a solve are fused. Returns <b, b>.
+    pub fn load_fused(&mut self, scale: f64, guess: bool) -> Result<f64> {
+        *self.expected = Some(scale);
+        let begun = match self.stage {
+            Stage::Started(start) => start.begun.filter(|begun| begun.scale == scale),
+            _ => None,
+        };
+        if begun.is_none() {
+            if matches!(self.stage, Stage::Started(start) if !start.is_finite()) {
+                // Values of the other scale may have reached the padding.
+                self.k.clear_vectors(self.stream)?;
+            }
+            self.begin_at(scale)?;
+        }
+        let b_norm2 = self.k.scalars.b_norm2;
+        if !guess && !matches!(self.stage, Stage::Started(Start { origin: Origin::Rhs, .. })) {
+            self.stage = Stage::Idle;
+            self.fill(self.k.x)?;
+        }
+        Ok(b_norm2)
+    }
+
+    /// Computes everything from the caller's arrays to p and q of the start, with factor `scale`. Waits once.
+    fn begin_at(&mut self, scale: f64) -> Result<()> {
+        launch::begin(self.stream, &self.end_args(scale, How::Start, true))?;
+        self.k.start(self.stream, self.source)?;
+        let looping = self.set_out(scale)?;
+        let &Scalars { whole_norm2, norm2, rho, sigma, largest_guess, .. } = &*self.k.scalars;
+        let origin = if largest_guess == 0 { Origin::Rhs } else { Origin::Solution };
+        let begun = Some(Begun { scale, whole_norm2 });
+        self.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun, looping });
+        Ok(())
+    }
+
+    /// Repeats the start from the caller's arrays, which are unchanged. A loop with other limits has overwritten the
+    /// results of the previous start.
+    pub fn begin_again(&mut self) -> Result<()> {
+        self.stream.wait()?;
+        let criterion = self.criterion.take();
+        let begun = self.begin_at(self.scale);
+        self.criterion = criterion;
+        begun
+    }
+
+    /// Waits for a start, and launches the loop behind it if the device can decide about the loop (kernel
+    /// `rrb_set_out`). Returns whether the loop has begun. Must not be used by a later load in which the guess is
+    /// completed (`complete_guess` of solver/rrb/returned.rs). Such a load occurs only in the preconditioned norm, in
+    /// which no loop begins from a guess.
+    fn set_out(&mut self, scale: f64) -> Result<bool> {
+        let Some(c) = self.criterion.filter(|_| self.runs_by_itself()) else {
+            return self.fetch().map(|_| false);
+        };
+        let arguments = SetOutArgs {
+            scalars: self.k.scalars.at,
+            found: self.k.scalars.copy_at(),
+            scale,
+            rel_tol: c.rel_tol,
+            abs_tol: c.abs_tol * scale,
+            futile: c.futile,
+            vanishing: c.vanishing,
+            baseless: c.baseless,
+            max_iter: c.max_iter as i64,
+            pause_at: self.lag(),
+            preconditioned: i32::from(c.preconditioned),
+            of_initial: i32::from(c.of_initial),
+        };
+        launch::set_out(self.stream, &arguments)?;
+        self.k.started.note(self.stream)?;
+        self.launch()?;
+        self.k.started.wait()?;
+        Ok(self.k.scalars.code == Code::Running as i32)
+    }
+
+    /// Returns the arguments of the start and end kernels. `delivers`: x may be returned without a check by the host.
+    pub fn end_args(&self, scale: f64, how: How, delivers: bool) -> EndArgs {
+        let ReduceArgs { k, b, x, r_b1, r_b2, scalars } = self.k.reduce_args();
+        EndArgs {
+            k,
+            center: self.source.m.center,
+            b,
+            x,
+            r_b1,
+            r_b2,
+            input: self.call.input.values,
+            output: self.call.output.values,
+            input_ld: self.call.input.ld,
+            output_ld: self.call.output.ld,
+            scale,
+            least: if delivers { FAR_FROM_SUBNORMAL * scale } else { f64::INFINITY },
+            limit: f64::MAX * scale.min(1.0),
+            how: how as i32,
+            partial: self.k.partial,
+            whole_partial: self.k.norm_partial,
+            scalars,
+        }
+    }
+
+    /// Zeros four planes and their padding. Sums include the padding, in which diverging iterations leave values.
+    pub fn fill(&self, planes: Address) -> Result<()> {
+        self.stream.fill(planes, 0, 32 * self.source.g.plane as usize)
+    }
+
+    /// Returns the arguments of a copy between the storage by colour and a caller's array.
+    pub fn transfer(&self, colours: Address, natural: CellArray, scale: f64) -> TransferArgs {
+        TransferArgs { g: self.source.g, colours, natural: natural.values, ld: natural.ld, scale, guard: 0 }
+    }
+}

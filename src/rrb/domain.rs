@@ -1,0 +1,127 @@
+//! One rank of a grid that is distributed by strips of rows: its rows, and the collective exchange of errors and of
+//! matrix properties.
+
+use crate::base::heap::Counted;
+use crate::distributed::strips::Strips;
+use crate::distributed::{Comm, Gather};
+use crate::error::{Error, Result, collected, push};
+use crate::rrb::layout::Layout;
+use crate::stencil::inspection::Found;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Allocation named in error messages.
+const HALOS: &str = "rows of other ranks";
+
+/// Number of halo rows J on each side for which a rank has the matrix. The elimination of the red nodes of two rows
+/// needs three.
+pub const REACH: usize = 3;
+/// Number of halo rows J on each side that are stored. Scattering the natural rows also writes the row above.
+pub const STORED: usize = REACH + 1;
+/// Numbers of natural rows below and above the own rows from which the halo is built. The lowest row below stores the
+/// couplings to the south of the next row.
+pub const BELOW: usize = 2 * REACH + 1;
+pub const ABOVE: usize = 2 * REACH;
+
+/// One rank of a distributed grid.
+#[derive(Clone)]
+pub struct Domain {
+    pub comm: Counted<Comm>,
+    pub strips: Counted<Strips>,
+    /// Whether sums are bitwise identical to the sums on one rank.
+    pub reproducible: bool,
+    /// Largest center of the last matrix, as the bits of a double.
+    center: Counted<AtomicU64>,
+}
+
+impl Domain {
+    pub fn new(comm: &Counted<Comm>, strips: &Counted<Strips>, reproducible: bool) -> Result<Self> {
+        let center = Counted::new(AtomicU64::new(0), HALOS)?;
+        Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
+    }
+
+    /// Returns the largest center of the last matrix, which is the scale for pivots.
+    pub fn center(&self) -> f64 {
+        f64::from_bits(self.center.load(Ordering::Relaxed))
+    }
+
+    pub fn set_center(&self, center: f64) {
+        self.center.store(center.to_bits(), Ordering::Relaxed);
+    }
+
+    /// Returns the rows J of grid q that this rank owns.
+    pub fn rows(&self, q: usize) -> Range<usize> {
+        self.strips.rows(q, self.comm.rank())
+    }
+
+    /// Returns whether grid q is distributed; the coarser grids are stored completely on every rank.
+    pub fn shares(&self, q: usize) -> bool {
+        q < self.strips.depth
+    }
+
+    /// Returns the layout of the part of grid q that this rank stores.
+    pub fn layout(&self, q: usize, layout: Layout) -> Layout {
+        if !self.shares(q) {
+            return layout;
+        }
+        let rows = self.rows(q);
+        if rows.is_empty() {
+            return layout.strip(0, 0);
+        }
+        layout.strip(rows.start.saturating_sub(STORED), (rows.end + STORED).min(layout.cy))
+    }
+
+    /// Returns the natural rows of the caller's arrays that a rank needs, including its halo.
+    pub fn slab(strips: &Strips, rank: usize) -> Range<usize> {
+        let rows = strips.natural(rank);
+        if rows.is_empty() {
+            return rows;
+        }
+        rows.start.saturating_sub(BELOW)..(rows.end + ABOVE).min(strips.grid.ny)
+    }
+
+    /// Returns the first failure of all ranks, ordered by level and then by node. The rank on which it occurred returns
+    /// its own error; the others return [`Error::Elsewhere`]. Collective.
+    pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
+        self.first_of(own).unwrap_or_else(Some)
+    }
+
+    /// Fails on all ranks if any rank has an error. Collective.
+    pub fn agree(&self, own: Option<Error>) -> Result<()> {
+        self.first_of(own)?.map_or(Ok(()), Err)
+    }
+
+    fn first_of(&self, own: Option<Error>) -> Result<Option<Error>> {
+        const WORDS: usize = 4;
+        let place = own.as_ref().and_then(Error::matrix_place).and_then(|place| place.of_node());
+        let (level, i, j) = place.unwrap_or((0, 0, 0));
+        let status = own.as_ref().map_or(0, Error::status);
+        let mut gather = Gather::new(&self.comm, &collected((0..self.comm.size()).map(|_| WORDS), HALOS)?)?;
+        let words = [f64::from(status), level as f64, j as f64, i as f64];
+        let all = gather.run(|to| to.copy_from_slice(&words))?;
+        let failures = all.chunks_exact(WORDS).enumerate().filter(|(_, words)| words[0] != 0.0);
+        let order = |words: &[f64]| [words[1], words[2], words[3]].map(f64::to_bits);
+        let first = failures.min_by_key(|(rank, words)| (order(words), *rank));
+        Ok(first.map(|(rank, words)| match own {
+            Some(error) if rank == self.comm.rank() => error,
+            _ => Error::elsewhere(rank, words[0] as i32),
+        }))
+    }
+
+    /// Gathers the properties that each rank found in its rows of a matrix, in the order of the ranks. Collective.
+    pub fn gather_found(&self, own: &Found) -> Result<Vec<Found>> {
+        let words = own.to_words()?;
+        let size = self.comm.size();
+        let mut lengths = Gather::new(&self.comm, &collected((0..size).map(|_| 1), HALOS)?)?;
+        let lengths = collected(lengths.run(|to| to[0] = words.len() as f64)?.iter().map(|&n| n as usize), HALOS)?;
+        let mut gather = Gather::new(&self.comm, &lengths)?;
+        let mut all = gather.run(|to| to.copy_from_slice(&words))?;
+        let mut found = Vec::new();
+        for length in lengths {
+            let words;
+            (words, all) = all.split_at(length);
+            push(&mut found, Found::from_words(words)?, HALOS)?;
+        }
+        Ok(found)
+    }
+}

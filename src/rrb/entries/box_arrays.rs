@@ -1,0 +1,217 @@
+//! Checks and staging of the caller's arrays for the boxes of a rank.
+
+use crate::abi::spaces::{Extent, Primary, Rows, check_apart, check_array, check_on_host, list_of, ordinal_of};
+use crate::distributed::box_transfer::{Given, Taken};
+use crate::distributed::boxes::GridBox;
+use crate::error::{Error, Result, collected, push, zeroed};
+use crate::options::Memory;
+use crate::stencil::levels::Grid;
+use std::sync::Arc;
+
+/// Name of the memory in error messages.
+const BOXES: &str = "boxes of ranks";
+
+/// One argument of a call: one array per box of this rank.
+pub struct BoxArrays {
+    pub name: &'static str,
+    pub arrays: Vec<*mut f64>,
+    /// Whether the call writes the arrays.
+    pub written: bool,
+}
+
+impl BoxArrays {
+    /// Reads a list with one array pointer for each of `count` boxes.
+    ///
+    /// # Safety
+    /// The list must be NULL or hold `count` pointers.
+    pub unsafe fn of_list(name: &'static str, list: *const *mut f64, count: usize, written: bool) -> Result<Self> {
+        if count > 0 {
+            check_array(name, list)?;
+        }
+        // SAFETY: guaranteed by the caller; not NULL if `count` > 0, as just checked.
+        let arrays = unsafe { list_of(name, (count > 0).then_some(list), count)? };
+        Ok(Self { name, arrays: collected(arrays.iter().copied(), BOXES)?, written })
+    }
+}
+
+/// Memory spaces in which the arrays of boxes may reside: the host, and also devices if the system is solved on one.
+#[derive(Clone, Copy)]
+pub struct Places {
+    /// The option `memory`; none if only host memory is allowed.
+    pub memory: Option<Memory>,
+    /// Stream of the caller on which work that writes the arrays may still run.
+    pub stream: usize,
+}
+
+impl Places {
+    /// Returns the ordinal of the device that stores an array; none for host memory.
+    fn ordinal_of(&self, name: &'static str, address: usize) -> Result<Option<i32>> {
+        self.memory.map_or(Ok(None), |memory| ordinal_of(name, address, memory))
+    }
+}
+
+/// Layout of the array of one box, which has (ny - 1) * ld + nx values.
+#[derive(Clone, Copy)]
+pub struct Placed {
+    grid: Grid,
+    pub ld: usize,
+}
+
+impl Placed {
+    /// Checks the leading dimension `given` of box `k`; none means nx.
+    fn new(grid: Grid, given: Option<i64>, k: usize) -> Result<Self> {
+        let Grid { nx, ny } = grid;
+        let ld = given.unwrap_or(nx as i64);
+        if ld < nx as i64 {
+            return Err(Error::Argument(format!("leading_dimensions[{k}] must be at least nx = {nx}, got {ld}")));
+        }
+        let len = (ny as i64 - 1).checked_mul(ld).and_then(|n| n.checked_add(nx as i64));
+        if len.is_none_or(|len| len > isize::MAX as i64 / size_of::<f64>() as i64) {
+            return Err(Error::Dimension(format!("(ny - 1) * leading_dimensions[{k}] + nx overflows")));
+        }
+        Ok(Self { grid, ld: ld as usize })
+    }
+
+    fn len(&self) -> usize {
+        (self.grid.ny - 1) * self.ld + self.grid.nx
+    }
+
+    /// Copies the values between an array on a device and one on the host, row by row.
+    ///
+    /// # Safety
+    /// Both arrays must hold the values, and no other thread may use the array that is written.
+    unsafe fn copy(&self, primary: &Primary, array: *mut f64, host: *mut f64, to_host: bool) -> Result<()> {
+        let Grid { nx, ny } = self.grid;
+        let (host, device) = (Rows { address: host as u64, ld: nx }, Rows { address: array as u64, ld: self.ld });
+        let (to, from) = if to_host { (host, device) } else { (device, host) };
+        // SAFETY: guaranteed by the caller; the copy has nx values in each of ny rows.
+        unsafe { primary.copy_rows(to, from, nx, ny)? };
+        primary.wait()
+    }
+}
+
+/// All arrays of a call.
+pub struct CallArrays {
+    pub boxes: Vec<Placed>,
+    pub arguments: Vec<BoxArrays>,
+    places: Places,
+    /// For each argument, host copies of those arrays that reside on a device.
+    copies: Vec<Vec<Option<Vec<f64>>>>,
+}
+
+impl CallArrays {
+    /// Checks the arrays of a call: alignment, memory space, and no overlap of a written array with another array.
+    pub fn new(boxes: &[GridBox], ld: &[i64], arguments: Vec<BoxArrays>, places: Places) -> Result<Self> {
+        let mut placed = Vec::new();
+        for (k, b) in boxes.iter().enumerate() {
+            push(&mut placed, Placed::new(b.extents(), ld.get(k).copied(), k)?, BOXES)?;
+        }
+        let mut extents = Vec::new();
+        for BoxArrays { name, arrays, written } in &arguments {
+            for (&array, b) in arrays.iter().zip(&placed) {
+                match places.memory {
+                    None => check_on_host(*name, array as usize)?,
+                    Some(_) => drop(places.ordinal_of(name, array as usize)?),
+                }
+                push(&mut extents, Extent::new(*name, array, b.len(), *written)?, BOXES)?;
+            }
+        }
+        if arguments.iter().any(|argument| argument.written) {
+            check_apart(&mut extents)?;
+        }
+        Ok(Self { boxes: placed, arguments, places, copies: Vec::new() })
+    }
+
+    /// Device that stores the array of an argument; none: the array is in host memory.
+    fn device(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
+        let ordinal = self.places.ordinal_of(self.arguments[argument].name, array as usize)?;
+        ordinal.map(Primary::of).transpose()
+    }
+
+    /// Returns the device that stores an array, after waiting for the work on the caller's stream.
+    pub fn settled(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
+        let device = self.device(argument, array)?;
+        device.iter().try_for_each(|primary| primary.settle(self.places.stream))?;
+        Ok(device)
+    }
+
+    /// Copies arrays from devices to the host: all arrays that are read, and with `guess` also the output array.
+    ///
+    /// # Safety
+    /// The arrays must hold the values of their boxes.
+    pub unsafe fn stage(&mut self, guess: bool) -> Result<()> {
+        for (k, argument) in self.arguments.iter().enumerate() {
+            let mut copies = Vec::new();
+            for (&array, b) in argument.arrays.iter().zip(&self.boxes) {
+                let Some(primary) = self.settled(k, array)? else {
+                    push(&mut copies, None, BOXES)?;
+                    continue;
+                };
+                let mut values: Vec<f64> = zeroed(b.grid.nodes(), BOXES)?;
+                if guess || !argument.written {
+                    // SAFETY: guaranteed by the caller; the copy has one value per node.
+                    unsafe { b.copy(&primary, array, values.as_mut_ptr(), true)? };
+                }
+                push(&mut copies, Some(values), BOXES)?;
+            }
+            push(&mut self.copies, copies, BOXES)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the values of all arguments, which are read. Call `stage` first.
+    ///
+    /// # Safety
+    /// The arrays must hold the values of their boxes while the result is in use.
+    pub unsafe fn given(&self) -> Result<Vec<Vec<Given<'_>>>> {
+        let all = self.arguments.iter().zip(&self.copies);
+        // SAFETY: guaranteed by the caller.
+        all.map(|(argument, copies)| unsafe { given(argument, &self.boxes, copies) }).collect()
+    }
+
+    /// Returns the values of the first argument, which is read, and of the second, which is written. Call `stage`
+    /// first.
+    ///
+    /// # Safety
+    /// The requirements of `given` hold, and no other thread may use the arrays of the second list.
+    pub unsafe fn lists(&mut self) -> Result<(Vec<Given<'_>>, Vec<Taken<'_>>)> {
+        let (read, written) = self.copies.split_at_mut(1);
+        let mut output = Vec::new();
+        for ((&array, b), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut written[0]) {
+            let taken = match copy {
+                Some(values) => Taken { values, ld: b.grid.nx },
+                // SAFETY: as in `given`; `new` checked that the array overlaps no other.
+                None => Taken { values: unsafe { std::slice::from_raw_parts_mut(array, b.len()) }, ld: b.ld },
+            };
+            push(&mut output, taken, BOXES)?;
+        }
+        // SAFETY: guaranteed by the caller.
+        Ok((unsafe { given(&self.arguments[0], &self.boxes, &read[0])? }, output))
+    }
+
+    /// Copies the values of the second argument from their host copies to arrays on devices.
+    ///
+    /// # Safety
+    /// As for `lists`.
+    pub unsafe fn write_back(&mut self) -> Result<()> {
+        let mut copies = self.copies.pop().unwrap_or_default();
+        for ((&array, b), values) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut copies) {
+            if let (Some(primary), Some(values)) = (self.device(1, array)?, values) {
+                // SAFETY: guaranteed by the caller; the copy has one value per node.
+                unsafe { b.copy(&primary, array, values.as_mut_ptr(), false)? };
+            }
+        }
+        Ok(())
+    }
+}
+
+/// # Safety
+/// As for [`CallArrays::given`].
+unsafe fn given<'a>(argument: &BoxArrays, boxes: &[Placed], copies: &'a [Option<Vec<f64>>]) -> Result<Vec<Given<'a>>> {
+    let of = |((&array, b), copy): ((&*mut f64, &Placed), &'a Option<Vec<f64>>)| match copy {
+        Some(values) => Given { values, ld: b.grid.nx },
+        // SAFETY: not NULL, aligned and on the host, as checked; the caller guarantees the number of values.
+        None => Given { values: unsafe { std::slice::from_raw_parts(array, b.len()) }, ld: b.ld },
+    };
+    collected(argument.arrays.iter().zip(boxes).zip(copies).map(of), BOXES)
+}

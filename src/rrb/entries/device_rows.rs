@@ -1,0 +1,242 @@
+//! Gathering of device arrays of all ranks of a host into a whole grid on a device of rank 0, and scattering back.
+//!
+//! Ranks export their memory with CUDA IPC. Rank 0 opens it, copies, and closes it in the same call. Programs may
+//! therefore free their arrays after the call.
+
+use crate::abi::spaces::{HANDLE, Handed, Opened, Plain, Primary, Rows};
+use crate::base::heap::Counted;
+use crate::base::processes::{host_number, own_number};
+use crate::distributed::Gather;
+use crate::distributed::box_transfer::{Boxes, NAMES};
+use crate::distributed::boxes::GridBox;
+use crate::error::{Error, Result, collected, extend, push};
+use crate::rrb::entries::box_arrays::CallArrays;
+use crate::rrb::ranks::{FIRST, Ranks};
+use crate::stencil::matrix::{StencilView, View};
+use std::sync::Arc;
+
+/// Name of the memory in error messages.
+const ROWS: &str = "rows of all ranks on a device";
+
+/// Kind of arrays: those of a matrix, or input and output vectors.
+pub const MATRIX: usize = 0;
+pub const VECTORS: usize = 1;
+
+/// Words at the start of a rank's message: array state, process number and host number.
+const HEAD: usize = 3;
+const NO_ARRAYS: u64 = 0;
+const KEEPS: u64 = 1;
+const HANDS_OVER: u64 = 2;
+
+/// Words per array of a box: leading dimension, address, offset, and IPC handle.
+const ARRAY: usize = 3 + HANDLE / 8;
+
+/// Grids on a device of rank 0 that hold the arrays of all ranks.
+pub struct DeviceRows {
+    boxes: Counted<Boxes>,
+    rank: usize,
+    offers: [Gather; 2],
+    /// Number of arrays per box, for a matrix and for vectors.
+    counts: [usize; 2],
+    primary: Option<Arc<Primary>>,
+    rows: [Vec<Plain>; 2],
+    opened: Vec<OpenBox>,
+}
+
+/// A box of a rank during a call: address and leading dimension of its arrays.
+struct OpenBox {
+    place: GridBox,
+    arrays: Vec<Rows>,
+    _memory: Vec<Opened>,
+}
+
+impl DeviceRows {
+    /// Creates the gather plans for matrices of `arrays` arrays. Collective.
+    pub fn new(ranks: &Ranks, arrays: usize) -> Result<Self> {
+        let (comm, boxes) = ranks.parts();
+        let counts = [arrays, 2];
+        let plan = |count: usize| {
+            let words = (0..comm.size()).map(|rank| HEAD + boxes.of(rank).len() * count * ARRAY);
+            Gather::new(comm, &collected(words, ROWS)?)
+        };
+        Ok(Self {
+            boxes: boxes.clone(),
+            rank: comm.rank(),
+            offers: [plan(counts[MATRIX])?, plan(counts[VECTORS])?],
+            counts,
+            primary: None,
+            rows: [Vec::new(), Vec::new()],
+            opened: Vec::new(),
+        })
+    }
+
+    /// Tries to open the arrays of all ranks on rank 0, for grids on the device `ordinal`. Collective.
+    ///
+    /// Returns false if some array is not on a device whose memory rank 0 can open. The arrays are then transferred
+    /// through the host.
+    pub fn offer(&mut self, what: usize, own: &CallArrays, ordinal: i64, ranks: &mut Ranks) -> Result<bool> {
+        // If the boxes do not cover the grid, the missing nodes are filled in on the host.
+        if what == MATRIX && !self.boxes.is_whole() {
+            return Ok(false);
+        }
+        let words = self.words_of(what, own)?;
+        let all = self.offers[what].run(|to| to.iter_mut().zip(&words).for_each(|(to, &w)| *to = f64::from_bits(w)))?;
+        let all = collected(all.iter().map(|word| word.to_bits()), ROWS)?;
+        let heads = self.heads(what);
+        // Without any array on any rank, there is nothing to open.
+        let with_arrays = heads.iter().map(|&start| &all[start..][..HEAD]).filter(|head| head[0] != NO_ARRAYS);
+        let here = all[heads[FIRST] + 2];
+        if here == 0
+            || with_arrays.clone().next().is_none()
+            || !with_arrays.clone().all(|head| head[0] == HANDS_OVER && head[2] == here)
+        {
+            return Ok(false);
+        }
+        let opened = if self.rank == FIRST { self.open(what, ordinal, &all, &heads) } else { Ok(()) };
+        let refused = ranks.any(opened.is_err())?;
+        if refused {
+            self.close();
+            self.rows[what].clear();
+        }
+        Ok(!refused)
+    }
+
+    /// Returns the index of each rank's first word.
+    fn heads(&self, what: usize) -> Vec<usize> {
+        let ranks = self.boxes.ranks();
+        let words = |rank: usize| HEAD + self.boxes.of(rank).len() * self.counts[what] * ARRAY;
+        (0..ranks)
+            .scan(0, |at, rank| {
+                let start = *at;
+                *at += words(rank);
+                Some(start)
+            })
+            .collect()
+    }
+
+    fn words_of(&self, what: usize, own: &CallArrays) -> Result<Vec<u64>> {
+        let boxes = self.boxes.of(self.rank).len();
+        let mut words = collected([NO_ARRAYS, own_number(), host_number()], ROWS)?;
+        if boxes == 0 {
+            return Ok(words);
+        }
+        match handed(own) {
+            // The number of arrays is that of the matrix: a rank with another number has already returned an error.
+            Ok(arrays) if arrays.len() == boxes * self.counts[what] * ARRAY => {
+                words[0] = HANDS_OVER;
+                extend(&mut words, arrays, ROWS)?;
+            }
+            _ => words[0] = KEEPS,
+        }
+        Ok(words)
+    }
+
+    /// Allocates the grids on the device and opens the arrays of all ranks.
+    fn open(&mut self, what: usize, ordinal: i64, all: &[u64], heads: &[usize]) -> Result<()> {
+        self.close();
+        let is_same = |primary: &Arc<Primary>| i64::from(primary.ordinal()) == ordinal && !primary.was_reset();
+        let known = self.primary.take().filter(is_same);
+        if known.is_none() {
+            self.rows = [Vec::new(), Vec::new()];
+        }
+        let primary = known.map_or_else(|| Primary::of(ordinal as i32), Ok)?;
+        self.primary = Some(primary.clone());
+        while self.rows[what].len() < self.counts[what] {
+            let rows = primary.zeros(self.boxes.grid.nodes())?;
+            push(&mut self.rows[what], rows, ROWS)?;
+        }
+        for (rank, &start) in heads.iter().enumerate() {
+            let is_here = all[start + 1] == own_number();
+            let mut words = all[start + HEAD..].chunks_exact(ARRAY);
+            // The order of the words: all boxes of the first array, then of the second.
+            let mut lists = Vec::new();
+            for _ in 0..self.counts[what] {
+                push(&mut lists, collected(words.by_ref().take(self.boxes.of(rank).len()), ROWS)?, ROWS)?;
+            }
+            for (k, &place) in self.boxes.of(rank).iter().enumerate() {
+                let (mut arrays, mut memory) = (Vec::new(), Vec::new());
+                for list in &lists {
+                    let word = list[k];
+                    let mut address = word[1];
+                    if !is_here {
+                        let bytes: Vec<u8> = word[3..].iter().flat_map(|word| word.to_le_bytes()).collect();
+                        let handle = bytes.try_into().map_err(|_| Error::Internal("another handle".to_owned()))?;
+                        let opened = primary.open(&Handed { handle, offset: word[2] })?;
+                        address = opened.address;
+                        push(&mut memory, opened, ROWS)?;
+                    }
+                    push(&mut arrays, Rows { address, ld: word[0] as usize }, ROWS)?;
+                }
+                push(&mut self.opened, OpenBox { place, arrays, _memory: memory }, ROWS)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the device address of a gathered array.
+    pub fn address(&self, what: usize, array: usize) -> u64 {
+        self.rows[what][array].address
+    }
+
+    /// Gathers the matrix of all boxes and passes it to `work`. Only for rank 0.
+    pub fn matrix<T>(&mut self, arrays: usize, work: impl FnOnce(&StencilView) -> Result<T>) -> Result<T> {
+        let brought = self.bring(MATRIX, arrays);
+        self.close();
+        brought?;
+        let grid = self.boxes.grid;
+        let view = |k: usize| View::on_device(NAMES[k], self.address(MATRIX, k), grid, grid.nx, grid.nodes());
+        let corners = (arrays > 3).then(|| (view(3), view(4)));
+        work(&StencilView { grid, center: view(0), east: view(1), north: view(2), corners })
+    }
+
+    /// Copies the arrays of all boxes to the gathered arrays. Only for rank 0.
+    pub fn bring(&self, what: usize, arrays: usize) -> Result<()> {
+        (0..arrays).try_for_each(|array| self.copy(what, array, true))
+    }
+
+    /// Copies a gathered array to the arrays of all boxes. Only for rank 0.
+    pub fn bring_back(&self, what: usize, array: usize) -> Result<()> {
+        self.copy(what, array, false)
+    }
+
+    fn copy(&self, what: usize, array: usize, to_rows: bool) -> Result<()> {
+        let Some(primary) = &self.primary else { return Ok(()) };
+        let nx = self.boxes.grid.nx;
+        let copied = self.opened.iter().try_for_each(|open| {
+            let [x, y] = open.place.lower;
+            let rows = Rows { address: self.address(what, array) + 8 * (y * nx + x) as u64, ld: nx };
+            let (to, from) = if to_rows { (rows, open.arrays[array]) } else { (open.arrays[array], rows) };
+            let extents = open.place.extents();
+            // SAFETY: the boxes are inside the grid. Their owners guarantee arrays with these values, exported them for
+            // this call, and wait until it ends.
+            unsafe { primary.copy_rows(to, from, extents.nx, extents.ny) }
+        });
+        // If one copy failed, also wait for those that had started.
+        copied.and(primary.wait())
+    }
+
+    /// Closes the arrays of the other ranks.
+    pub fn close(&mut self) {
+        self.opened.clear();
+    }
+
+    /// Returns the size of the gathered arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        self.rows.iter().flatten().map(|rows| rows.bytes).sum()
+    }
+}
+
+/// Exports the arrays of this rank, after waiting for the work on the caller's stream.
+fn handed(own: &CallArrays) -> Result<Vec<u64>> {
+    let mut words = Vec::new();
+    for (k, argument) in own.arguments.iter().enumerate() {
+        for (&array, b) in argument.arrays.iter().zip(&own.boxes) {
+            let keeps = || Error::Internal("an array of the host".to_owned());
+            let Handed { handle, offset } = own.settled(k, array)?.ok_or_else(keeps)?.hand_over(array as u64)?;
+            extend(&mut words, [b.ld as u64, array as u64, offset], ROWS)?;
+            let handle = handle.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
+            extend(&mut words, handle, ROWS)?;
+        }
+    }
+    Ok(words)
+}

@@ -1,0 +1,164 @@
+//! The handle of family `rrb_`, and its factorization.
+
+use crate::abi::handle::{Base, Family, Handle};
+use crate::abi::shape::{Layout, Shape};
+use crate::abi::system::{Located, Solving};
+use crate::base::heap::boxed;
+use crate::base::machine::Machine;
+use crate::distributed::box_transfer::NAMES;
+use crate::error::{Result, collected};
+use crate::krylov::solve::Function;
+use crate::krylov::solve_steps::Arrays;
+use crate::options::{self, Backend, Choice, Devices, Options, ResultEntry, info};
+use crate::report::{Observer, Outcome};
+use crate::rrb::backend::{Prediction, RrbBackend};
+use crate::rrb::domain::Domain;
+use crate::rrb::entries::device_rows::DeviceRows;
+use crate::rrb::ranks::Ranks;
+use crate::rrb::{MakeBackend, Rrb, idle_beside_aggregation, machine};
+use crate::stencil::matrix::{StencilView, View};
+
+/// Handle of a solver for 2D systems with a 5-point or 9-point stencil. The handle contains the options, the
+/// factorization and the workspace. Only one thread at a time may use a handle.
+#[allow(non_camel_case_types)]
+pub struct rrb_handle(());
+
+/// Parts of a handle that only this family has.
+#[derive(Default)]
+pub struct Own {
+    /// Whether the log has reported options without effect.
+    pub(super) idle_told: bool,
+    /// The ranks that share the domain, if it is distributed.
+    pub(super) ranks: Option<Box<Ranks>>,
+    /// Gathered device arrays, if rank 0 solves on devices.
+    pub(super) device_rows: Option<DeviceRows>,
+}
+
+impl Family for rrb_handle {
+    const FAMILY: options::Family = options::Family::Rrb;
+    type Core = Rrb;
+    type Own = Own;
+
+    fn bytes(own: &Own) -> [usize; 2] {
+        let host = own.ranks.as_ref().map_or(0, |ranks| ranks.bytes());
+        [host, own.device_rows.as_ref().map_or(0, DeviceRows::bytes)]
+    }
+
+    fn result(h: &Handle<Self>, entry: &ResultEntry) -> Result<Option<f64>> {
+        let sent = |k: usize| h.own.ranks.as_ref().map_or(0.0, |ranks| ranks.sent()[k] as f64);
+        Ok(match entry.key {
+            info::MESSAGES_SENT => Some(sent(0)),
+            info::BYTES_SENT => Some(sent(1)),
+            _ => None,
+        })
+    }
+}
+
+impl Solving for rrb_handle {
+    fn run(
+        core: &mut Rrb,
+        _: &Own,
+        what: Function,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        core.call(what, arrays, options, observer)
+    }
+}
+
+pub(super) fn new(nx: i64, ny: i64) -> Result<Handle<rrb_handle>> {
+    Handle::new(Shape::grid(&[("nx", nx), ("ny", ny)])?, Own::default())
+}
+
+impl Handle<rrb_handle> {
+    /// Factorizes the matrix with the arrays center, east, north, northeast and northwest.
+    ///
+    /// # Safety
+    /// The arrays must be NULL or hold the values of the layout.
+    pub(super) unsafe fn factorize(&mut self, arrays: [*const f64; 5]) -> Result<()> {
+        self.base.begin_setup();
+        if self.own.ranks.is_some() {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { self.factorize_box(arrays) };
+        }
+        let Self { base, own } = self;
+        let layout = base.layout()?;
+        let Layout { ld, len, .. } = layout;
+        let grid = base.shape.plane();
+        let machine = machine(&base.options, grid, base.threads(), crate::cuda::driver::device_count());
+        let view = |k: usize| {
+            let (name, array) = (NAMES[k], arrays[k]);
+            // SAFETY: guaranteed by the caller.
+            Ok(match unsafe { base.located((name, array), &layout, machine)? } {
+                Located::Host(values) => View::new(name, values, grid, ld),
+                Located::Device(address) => View::on_device(name, address, grid, ld, len),
+            })
+        };
+        let corners = match (arrays[3].is_null(), arrays[4].is_null()) {
+            (true, true) => None,
+            _ => Some((view(3)?, view(4)?)),
+        };
+        let a = StencilView { grid, center: view(0)?, east: view(1)?, north: view(2)?, corners };
+        factorize(base, &mut own.idle_told, &a, machine, &make_backend)
+    }
+}
+
+/// Factorizes locally and logs the choices.
+pub(super) fn factorize(
+    base: &mut Base<Rrb>,
+    idle_told: &mut bool,
+    a: &StencilView,
+    machine: Machine,
+    make: MakeBackend,
+) -> Result<()> {
+    let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make);
+    base.factorize(make, |core| core.outward(a))?;
+    let Some(done) = base.core.as_ref().map(|core| core.done) else { return Ok(()) };
+    if done.went_without {
+        let what = "not enough memory for aggregation, the choice of cycle=auto";
+        base.say(0, format_args!("{what}: uses levels until an option changes"));
+    }
+    if let Some(Prediction { anisotropy, reduction, levels, aggregation }) = done.prediction {
+        let sentence = format_args!(
+            "cycle {}: anisotropy {anisotropy:.1}; expected for a reduction by {reduction:.0e}: levels {:.0} \
+             iterations, cost {:.0}; aggregation {:.0} iterations, cost {:.0} (unit: one iteration with levels)",
+            done.cycle.name(),
+            levels.iterations,
+            levels.cost,
+            aggregation.iterations,
+            aggregation.cost
+        );
+        base.say(1, sentence);
+    }
+    let idle = idle_beside_aggregation(&base.options);
+    if !idle.is_empty() && !std::mem::replace(idle_told, true) {
+        let names = idle.join(", ");
+        base.say(0, format_args!("no effect with cycle=aggregation, which has no levels: {names}"));
+    }
+    Ok(())
+}
+
+const BACKEND: &str = "a backend";
+
+/// Creates a backend; this function and `on_rank` are the only places in this family that name concrete backends.
+#[doc(hidden)]
+pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
+    let Machine { backend, threads, device, devices } = machine;
+    Ok(match backend {
+        Backend::Reference => boxed(crate::rrb::reference::Reference::default(), BACKEND)?,
+        Backend::Cuda if devices == Devices::default() => {
+            boxed(crate::rrb::cuda::Cuda::new(device, threads)?, BACKEND)?
+        }
+        Backend::Cuda => {
+            let ordinals = collected(devices.ordinals(), "devices")?;
+            boxed(crate::rrb::cuda::Cuda::on_all(&ordinals, threads)?, BACKEND)?
+        }
+        Backend::Cpu | Backend::Auto => boxed(crate::rrb::cpu::Cpu::new(threads), BACKEND)?,
+    })
+}
+
+/// Creates the backend of one of the ranks that share a grid.
+pub(super) fn on_rank(threads: usize, domain: &Domain) -> Result<Box<dyn RrbBackend>> {
+    Ok(boxed(crate::rrb::cpu::Cpu::over(threads, domain.clone()), BACKEND)?)
+}

@@ -1,0 +1,234 @@
+//! A domain of several ranks whose systems rank 0 solves on its devices. Rank 0 sends its events and results to the
+//! other ranks, so that monitors, histories and results are the same on all ranks.
+
+use super::{Done, Rrb};
+use crate::base::heap::{Counted, boxed};
+use crate::base::machine::{Core, Machine};
+use crate::distributed::{Comm, Gather, Largest};
+use crate::error::{Error, Result, zeroed};
+use crate::options::{Backend, Choice, Devices, StopReason};
+use crate::report::{Event, Observer, Outcome};
+use crate::rrb::remote::Elsewhere;
+
+/// Name of the data in error messages.
+const TELLING: &str = "events for other ranks";
+
+/// The root rank, which computes.
+pub const FIRST: usize = 0;
+
+/// Number of words per event: its kind, one of the constants below, and up to three values.
+const EVENT: usize = 4;
+const ITERATION: f64 = 1.0;
+const PASSED: f64 = 2.0;
+const CHANGED: f64 = 3.0;
+const COEFFICIENTS: f64 = 4.0;
+const WIDENED: f64 = 5.0;
+const ENDED: [f64; EVENT] = [0.0; EVENT];
+
+fn words_of(event: Event) -> [f64; EVENT] {
+    match event {
+        Event::Iteration(iteration, residual) => [ITERATION, iteration as f64, residual, 0.0],
+        Event::Passed(iteration, residual) => [PASSED, iteration as f64, residual, 0.0],
+        Event::Changed(iterations, left, expected) => [CHANGED, iterations as f64, left, expected],
+        Event::Coefficients(alpha, beta) => [COEFFICIENTS, alpha, beta, 0.0],
+        Event::Widened(iterations) => [WIDENED, iterations as f64, 0.0, 0.0],
+    }
+}
+
+/// Decodes an event; `None` marks the end of the events.
+fn event_of(words: &[f64]) -> Option<Event> {
+    let count = words[1] as usize;
+    let kind = words[0];
+    Some(if kind == ITERATION {
+        Event::Iteration(count, words[2])
+    } else if kind == PASSED {
+        Event::Passed(count, words[2])
+    } else if kind == CHANGED {
+        Event::Changed(count, words[2], words[3])
+    } else if kind == COEFFICIENTS {
+        Event::Coefficients(words[1], words[2])
+    } else if kind == WIDENED {
+        Event::Widened(count)
+    } else {
+        return None;
+    })
+}
+
+/// Number of events per block. A block begins with its number of events.
+const EVENTS: usize = 64;
+const BLOCK: usize = 1 + EVENTS * EVENT;
+
+/// Number of words for the result of a solve: the status and the five fields of the outcome. The factorization's
+/// results, the number of grids and the number of threads follow.
+const SOLVE: usize = 6;
+const RESULTS: usize = SOLVE + Done::WORDS + 2;
+
+/// Communication plans from rank 0 to the other ranks.
+pub struct Led {
+    rank: usize,
+    events: Gather,
+    block: [f64; BLOCK],
+    results: Gather,
+}
+
+impl Led {
+    /// Creates the plans. Collective.
+    pub fn new(comm: &Counted<Comm>) -> Result<Self> {
+        let from_first = |count: usize| {
+            let mut counts = zeroed(comm.size(), TELLING)?;
+            counts[FIRST] = count;
+            Gather::new(comm, &counts)
+        };
+        Ok(Self { rank: comm.rank(), events: from_first(BLOCK)?, block: [0.0; BLOCK], results: from_first(RESULTS)? })
+    }
+
+    /// Returns whether this rank is the root rank.
+    pub fn works(&self) -> bool {
+        self.rank == FIRST
+    }
+
+    /// Runs `solve` on rank 0; on the other ranks, repeats the reported events. `stop` is set if any rank has a
+    /// monitor.
+    pub fn solve(
+        &mut self,
+        core: &mut Rrb,
+        observer: &mut dyn Observer,
+        stop: Option<&mut Largest>,
+        solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
+    ) -> Result<Outcome> {
+        if !self.works() {
+            self.follow(observer, stop)?;
+            return self.hear_results(core);
+        }
+        let mut telling = Telling { observer, led: self, stop, failed: None };
+        let outcome = solve(core, &mut telling);
+        telling.tell(ENDED);
+        telling.flush();
+        telling.failed.map_or(Ok(()), Err)?;
+        self.tell_results(core, &outcome)?;
+        outcome
+    }
+
+    /// Receives the events of rank 0 until their end and passes them to the observer of this rank.
+    fn follow(&mut self, observer: &mut dyn Observer, mut stop: Option<&mut Largest>) -> Result<()> {
+        loop {
+            let block = self.events.run(|_| {})?;
+            for words in block[1..].chunks_exact(EVENT).take(block[0] as usize) {
+                let Some(event) = event_of(words) else { return Ok(()) };
+                let own = observer.see(event);
+                if let (Event::Iteration(..), Some(stop)) = (event, &mut stop) {
+                    stop.run(&[f64::from(u8::from(own))])?;
+                }
+            }
+        }
+    }
+
+    fn tell_results(&mut self, core: &Rrb, outcome: &Result<Outcome>) -> Result<()> {
+        let told = outcome.as_ref().copied().unwrap_or_default();
+        let solve: [f64; SOLVE] = [
+            outcome.as_ref().err().map_or(0, Error::status).into(),
+            told.iterations as f64,
+            told.reason.number() as f64,
+            told.initial_residual,
+            told.final_residual,
+            told.reference,
+        ];
+        self.results.run(|to| {
+            to[..SOLVE].copy_from_slice(&solve);
+            to[SOLVE..][..Done::WORDS].copy_from_slice(&core.done.to_words());
+            to[SOLVE + Done::WORDS..].copy_from_slice(&[core.grids() as f64, core.engine().threads() as f64]);
+        })?;
+        Ok(())
+    }
+
+    /// Receives the result of a solve, which may have switched to another preconditioner.
+    fn hear_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
+        let words = self.results.run(|_| {})?;
+        *core = core_of(words)?;
+        match words[0] as i32 {
+            0 => Ok(Outcome {
+                iterations: words[1] as usize,
+                reason: StopReason::of(words[2] as i64).unwrap_or_default(),
+                initial_residual: words[3],
+                final_residual: words[4],
+                reference: words[5],
+            }),
+            status => Err(Error::elsewhere(FIRST, status)),
+        }
+    }
+
+    /// Sends the results of a factorization, which succeeded on rank 0.
+    pub fn tell_factorized(&mut self, core: &Rrb) -> Result<()> {
+        self.tell_results(core, &Ok(Outcome::default()))
+    }
+
+    /// Receives the results of a factorization of rank 0.
+    pub fn hear_factorized(&mut self) -> Result<Rrb> {
+        core_of(self.results.run(|_| {})?)
+    }
+}
+
+/// Creates the object that represents the core of rank 0 on another rank.
+fn core_of(words: &[f64]) -> Result<Rrb> {
+    let done = words[SOLVE..][..Done::WORDS].try_into().expect("as many as were given");
+    let [grids, threads] = [0, 1].map(|k| words[SOLVE + Done::WORDS + k] as usize);
+    let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
+    Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, TELLING)?, Done::of_words(done)))
+}
+
+/// Returns whether the monitor of any rank requests a stop. If the communication fails, stores the error in `failed`
+/// and returns `true`.
+pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> bool {
+    match stop.run(&[f64::from(u8::from(own))]) {
+        Ok(all) => all[0] > 0.0,
+        Err(error) => {
+            *failed = Some(error);
+            true
+        }
+    }
+}
+
+/// Observer of rank 0, which also sends the events to the other ranks.
+struct Telling<'a> {
+    observer: &'a mut dyn Observer,
+    led: &'a mut Led,
+    stop: Option<&'a mut Largest>,
+    /// Error of a failed communication with the other ranks.
+    failed: Option<Error>,
+}
+
+impl Telling<'_> {
+    fn tell(&mut self, event: [f64; EVENT]) {
+        let count = self.led.block[0] as usize;
+        self.led.block[1 + count * EVENT..][..EVENT].copy_from_slice(&event);
+        self.led.block[0] += 1.0;
+        if count + 1 == EVENTS {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let Led { events, block, .. } = &mut *self.led;
+        if block[0] > 0.0 && self.failed.is_none() {
+            self.failed = events.run(|to| to.copy_from_slice(block)).err();
+        }
+        block[0] = 0.0;
+    }
+}
+
+impl Observer for Telling<'_> {
+    fn see(&mut self, event: Event) -> bool {
+        let own = self.observer.see(event);
+        self.tell(words_of(event));
+        if self.stop.is_none() || !matches!(event, Event::Iteration(..)) {
+            return own || self.failed.is_some();
+        }
+        self.flush();
+        let Some(stop) = self.stop.as_mut().filter(|_| self.failed.is_none()) else { return true };
+        any_stops(stop, own, &mut self.failed)
+    }
+
+    fn may_stop(&self) -> bool {
+        self.stop.is_some()
+    }
+}

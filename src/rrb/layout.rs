@@ -1,0 +1,152 @@
+//! Storage of one grid by the colours r1, r2, b1 and b2 (report 16-06, section 3.2, figures 8 and 9).
+//!
+//! Columns and rows are counted such that the kept nodes have odd indices: i' = i + shift_x, where shift_x = 0 for nx
+//! >= 2 and 1 for nx = 1. The same holds for y. With I = i' / 2 and J = j' / 2:
+//!
+//! ```text
+//!     j' odd :  r1(I,J) b2(I,J) r1(I+1,J) b2(I+1,J) ...
+//!     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...
+//! ```
+//!
+//! Each colour is an array of (cy + 2) rows. All four arrays have the same compute area cx x cy, where cx is a multiple
+//! of the block. A border of zeros surrounds the compute area, so that loops need no conditions at the edges. The
+//! border has one row below and above, and `block` columns on either side. On the host, consecutive rows share these
+//! columns: a row has cx + block values. On a device, a row has cx + 2 block values.
+//!
+//! The report allows rectangular compute blocks. Here the blocks are `block` wide and one row high, so that only rows
+//! are padded, as alignment requires.
+
+use crate::stencil::levels::Grid;
+
+/// Colours of the nodes of a grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// Red, between two kept nodes of a row.
+    R1,
+    /// Red, between two kept nodes of a column.
+    R2,
+    /// Black, eliminated by the even level.
+    B1,
+    /// Black, kept: the nodes of the next grid.
+    B2,
+}
+
+impl Colour {
+    /// All colours in the order of storage.
+    pub const ALL: [Self; 4] = [Self::R1, Self::R2, Self::B1, Self::B2];
+}
+
+/// Sizes and index rules of the four arrays of one grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The grid.
+    pub grid: Grid,
+    /// Shift of the columns, i' - i.
+    pub shift_x: usize,
+    /// Shift of the rows, j' - j.
+    pub shift_y: usize,
+    /// Width of the compute area, in values.
+    pub cx: usize,
+    /// Height of the compute area, in rows.
+    pub cy: usize,
+    /// Width of the left and right border, in values.
+    pub block: usize,
+    /// First stored row, and the end; a part of the rows if other ranks have the rest.
+    pub from: usize,
+    pub to: usize,
+}
+
+impl Layout {
+    /// Returns the layout of `grid` with rows padded to a multiple of `block`.
+    pub fn new(grid: Grid, block: usize) -> Self {
+        let (shift_x, shift_y) = (1 - grid.ox(), 1 - grid.oy());
+        let cx = (grid.nx + shift_x).div_ceil(2).next_multiple_of(block);
+        let cy = (grid.ny + shift_y).div_ceil(2);
+        Self { grid, shift_x, shift_y, cx, cy, block, from: 0, to: cy }
+    }
+
+    /// Returns this layout with storage for the rows `from` .. `to` only.
+    pub fn strip(self, from: usize, to: usize) -> Self {
+        Self { from, to, ..self }
+    }
+
+    /// Returns the distance between rows, in values.
+    pub fn stride(&self) -> usize {
+        self.cx + 2 * self.block
+    }
+
+    /// Returns the number of values of one array.
+    pub fn len(&self) -> usize {
+        (self.cy + 2) * self.stride()
+    }
+
+    /// Returns the columns I of a colour that are nodes: odd columns i' for b2 and r2, even columns for r1 and b1.
+    pub fn columns(&self, colour: Colour) -> std::ops::Range<usize> {
+        half(self.shift_x, self.grid.nx, matches!(colour, Colour::B2 | Colour::R2))
+    }
+
+    /// Returns the rows J of a colour that are nodes: odd rows j' for b2 and r1, even rows for r2 and b1.
+    pub fn rows(&self, colour: Colour) -> std::ops::Range<usize> {
+        half(self.shift_y, self.grid.ny, matches!(colour, Colour::B2 | Colour::R1))
+    }
+
+    /// Returns the node (i, j) of entry (I, J).
+    pub fn node(&self, colour: Colour, col: usize, row: usize) -> (usize, usize) {
+        let odd_x = usize::from(matches!(colour, Colour::B2 | Colour::R2));
+        let odd_y = usize::from(matches!(colour, Colour::B2 | Colour::R1));
+        (2 * col + odd_x - self.shift_x, 2 * row + odd_y - self.shift_y)
+    }
+}
+
+/// Returns the range of I for which i' = 2 I + odd is in [shift, shift + n).
+fn half(shift: usize, n: usize, odd: bool) -> std::ops::Range<usize> {
+    if odd { shift / 2..(shift + n) / 2 } else { shift.div_ceil(2)..(shift + n).div_ceil(2) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Figure 9 of the report. Its caption states 40 x 75 nodes; its text states 20 x 33 and 20 x 32 red nodes, which
+    /// correspond to 40 x 65. The 75 rows give 38 and 37. Both sizes are checked: columns of twenty, rows that differ
+    /// by one, and equal compute areas.
+    #[test]
+    fn figure_9() {
+        for (ny, odd_rows, even_rows) in [(65, 32, 33), (75, 37, 38)] {
+            let l = Layout::new(Grid { nx: 40, ny }, 16);
+            for c in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
+                assert_eq!(l.columns(c).len(), 20);
+            }
+            assert_eq!(l.rows(Colour::R2).len(), even_rows);
+            assert_eq!(l.rows(Colour::B1).len(), even_rows);
+            assert_eq!(l.rows(Colour::R1).len(), odd_rows);
+            assert_eq!(l.rows(Colour::B2).len(), odd_rows);
+            assert_eq!((l.cx, l.cy, l.stride()), (32, even_rows, 64));
+        }
+    }
+
+    #[test]
+    fn every_node_has_one_place() {
+        for nx in 1..12 {
+            for ny in 1..12 {
+                let grid = Grid { nx, ny };
+                let l = Layout::new(grid, 8);
+                let mut seen = vec![0; grid.nodes()];
+                for c in [Colour::R1, Colour::R2, Colour::B1, Colour::B2] {
+                    for row in l.rows(c) {
+                        for col in l.columns(c) {
+                            let (i, j) = l.node(c, col, row);
+                            seen[j * nx + i] += 1;
+                            assert!(col < l.cx && row < l.cy);
+                            let black = (i + j) % 2 == (grid.ox() + grid.oy()) % 2;
+                            assert_eq!(black, matches!(c, Colour::B1 | Colour::B2));
+                        }
+                    }
+                }
+                assert!(seen.iter().all(|&s| s == 1));
+                let kept = grid.coarse();
+                assert_eq!((l.columns(Colour::B2).len(), l.rows(Colour::B2).len()), (kept.nx, kept.ny));
+            }
+        }
+    }
+}

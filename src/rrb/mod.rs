@@ -1,0 +1,531 @@
+//! RRB-PCG for one matrix: the factorization and the calls that use it. `plan` contains the choices for a matrix,
+//! `solve` the solution process.
+
+pub mod anisotropy;
+pub mod backend;
+pub mod coarsest;
+pub mod cpu;
+pub mod cuda;
+pub mod domain;
+pub mod entries;
+pub mod gathered;
+pub mod layout;
+pub mod natural;
+mod plan;
+pub mod ranks;
+pub mod recursion;
+pub mod reference;
+pub mod remote;
+pub mod storage;
+
+pub use plan::{SPACING, grids_to_share, idle_beside_aggregation, machine};
+
+use crate::base::engine::Engine;
+use crate::base::machine::{Core, Machine};
+use crate::error::{Error, Place, RRB_ERR_COMMUNICATION, RRB_ERR_MATRIX, Result};
+use crate::krylov::done_before;
+use crate::krylov::solve::{Control, Function, Places, Seen};
+use crate::krylov::solve_steps::{Arrays, Program, SolveSteps};
+use crate::options::{self, Choice, Options, Precision, info, opt};
+use crate::report::{Event, Observer, Outcome, StopReason};
+use crate::rrb::backend::{Aggregation, Look, Prediction, Report, RrbBackend, Setup};
+use crate::rrb::recursion::Kind;
+use crate::rrb::storage::Storage;
+use crate::stencil::components::Components;
+use crate::stencil::inspection::Inspection;
+use crate::stencil::matrix::{StencilView, View};
+use crate::stencil::outward::Outward;
+use plan::{Circumstances, Plan, look};
+
+/// Factorized matrix of a handle.
+pub struct Rrb {
+    backend: Box<dyn RrbBackend>,
+    machine: Machine,
+    /// Result of the inspection of the matrix.
+    inspection: Inspection,
+    /// Results of the last factorization.
+    pub done: Done,
+    found: Found,
+    /// Parameters of the last factorization; `None` if there is none.
+    last: Option<Last>,
+    /// Number of factorizations until the next speculation on an unchanged structure.
+    doubts: usize,
+}
+
+/// Parameters of a factorization and of the inspection of its matrix.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Last {
+    asked: Asked,
+    look: Look,
+    setup: Setup,
+}
+
+/// Number of factorizations without speculation after a failed one. A failed speculation factorizes the matrix twice.
+const DOUBTS: usize = 8;
+
+/// Decisions of `auto`, valid while the relevant options are unchanged. Later matrices are then factorized only once,
+/// in the memory that is already allocated.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    asked: Asked,
+    /// A matrix needed f64.
+    double: bool,
+    /// The V-cycle was selected, for regular and for singular matrices.
+    plain: [bool; 2],
+    /// A solve converged slowly and switched to aggregation.
+    slow: bool,
+    /// The memory for aggregation could not be allocated.
+    too_much: bool,
+    /// Over ranks, CG in single precision stagnated; CG in double precision replaces it.
+    stagnates: bool,
+    /// CG in double precision did not reduce the residual further.
+    futile: bool,
+}
+
+/// Result of a planned factorization.
+struct Made {
+    setup: Setup,
+    /// The estimates selected the V-cycle instead of AMLI.
+    plain: bool,
+}
+
+/// Options on which the choices of `auto` depend.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Asked {
+    whole: [i64; 9],
+    relaxation: f64,
+}
+
+impl Asked {
+    fn of(options: &Options) -> Self {
+        let keys = [
+            opt::PRECISION,
+            opt::CYCLE,
+            opt::CYCLE_SPACING,
+            opt::CYCLE_STEPS,
+            opt::LEVELS,
+            opt::GRIDS,
+            opt::LUMPING,
+            opt::COARSE_MEMORY,
+            opt::SWITCH_MEMORY,
+        ];
+        Self { whole: keys.map(|key| options.int(key)), relaxation: options.real(opt::RELAXATION) }
+    }
+}
+
+/// Results of a factorization.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Number of levels.
+    pub levels: usize,
+    /// Number of connected components of two nodes or more.
+    pub components: usize,
+    /// Number of singular components.
+    pub singular_components: usize,
+    /// Number of positive couplings that are added to the diagonals in M.
+    pub compensated_couplings: usize,
+    /// Number of aggregates reused from the previous matrix.
+    pub aggregates_kept: usize,
+    /// Precision in use.
+    pub precision: Precision,
+    /// Cycle in use.
+    pub cycle: options::Cycle,
+    /// Predicted costs from which `auto` selected levels or aggregation.
+    pub prediction: Option<Prediction>,
+    /// `auto` selected aggregation, but its memory could not be allocated.
+    pub went_without: bool,
+}
+
+impl Done {
+    /// Number of values that another rank receives.
+    pub const WORDS: usize = 7;
+
+    /// Encodes the results for another rank, without the fields that only the log uses.
+    pub fn to_words(self) -> [f64; Self::WORDS] {
+        [
+            self.levels as f64,
+            self.components as f64,
+            self.singular_components as f64,
+            self.compensated_couplings as f64,
+            self.aggregates_kept as f64,
+            self.precision.number() as f64,
+            self.cycle.number() as f64,
+        ]
+    }
+
+    /// Decodes the result of [`Done::to_words`].
+    pub fn of_words(words: [f64; Self::WORDS]) -> Self {
+        let [levels, components, singular_components, compensated_couplings, aggregates_kept] =
+            std::array::from_fn(|k| words[k] as usize);
+        Self {
+            levels,
+            components,
+            singular_components,
+            compensated_couplings,
+            aggregates_kept,
+            precision: Precision::of(words[5] as i64).unwrap_or_default(),
+            cycle: options::Cycle::of(words[6] as i64).unwrap_or_default(),
+            prediction: None,
+            went_without: false,
+        }
+    }
+}
+
+/// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
+pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
+
+/// Runs a program on the given steps, or on a wrapper that forwards and times them (for benchmarks). Every thread of a
+/// team calls this function.
+pub type Around<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
+
+impl Rrb {
+    /// Factorizes `a` and reuses the memory of `previous` if it fits. After an error, the handle has no factorization.
+    pub fn factorize(
+        previous: Option<Self>,
+        a: &StencilView,
+        options: &Options,
+        machine: Machine,
+        stream: usize,
+        make: MakeBackend,
+    ) -> Result<Self> {
+        // A backend for another machine is dropped first, which frees its memory.
+        let mut rrb = match previous.filter(|rrb| rrb.machine == machine) {
+            Some(rrb) => rrb,
+            None => Self::new(machine, make(machine)?),
+        };
+        rrb.backend.use_stream(stream)?;
+        rrb.factorize_as_asked(a, options)?;
+        Ok(rrb)
+    }
+
+    fn new(machine: Machine, backend: Box<dyn RrbBackend>) -> Self {
+        let (inspection, done, found) = (Inspection::default(), Done::default(), Found::default());
+        Self { backend, machine, inspection, done, found, last: None, doubts: 0 }
+    }
+
+    /// Creates the object that represents the factorization of another rank and only reports its results.
+    pub fn elsewhere(machine: Machine, backend: Box<dyn RrbBackend>, done: Done) -> Self {
+        Self { done, ..Self::new(machine, backend) }
+    }
+
+    fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
+        let asked = Asked::of(options);
+        let look = look(options, self.machine.threads);
+        // In a simulation, the next matrix usually has the same structure; speculation reads it only once. There is no
+        // speculation if a solve has switched to aggregation since.
+        let is_hoped = |last: &Last| {
+            let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
+            self.doubts == 0 && (last.asked, last.look) == (asked, look) && !goes_over
+        };
+        let hope = self.last.take().filter(is_hoped);
+        self.doubts = self.doubts.saturating_sub(1);
+        let again = match hope {
+            Some(last) if self.backend.factorize_again(a, &look, &last.setup, &mut self.inspection)? => {
+                Some(last.setup)
+            }
+            _ => None,
+        };
+        if again.is_none() {
+            self.backend.examine(a, &look, &mut self.inspection)?;
+        }
+        let known = if self.found.asked == asked {
+            self.found
+        } else {
+            self.backend.forget();
+            Found { asked, ..Found::default() }
+        };
+        let (machine, shared) = (self.machine, self.backend.shares_grids());
+        let stagnates = known.stagnates;
+        let plan_for = |inspection: &Inspection, slow| {
+            Plan::new(a, options, machine, &look, inspection, Circumstances { slow, shared, stagnates })
+        };
+        let mut plan = plan_for(&self.inspection, known.slow && !known.too_much)?;
+        let prediction = plan.predict(&*self.backend).filter(|_| !known.too_much);
+        if prediction.is_some_and(|p| p.aggregates()) {
+            plan = plan_for(&self.inspection, true)?;
+        }
+        let hope = (hope.is_some(), again);
+        let mut too_much = known.too_much;
+        let Made { setup, plain } = match self.factorize_planned(&plan, &known, hope) {
+            Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
+                too_much = true;
+                plan = plan_for(&self.inspection, false)?;
+                self.factorize_planned(&plan, &known, (false, None))?
+            }
+            other => other?,
+        };
+        let mut found_plain = known.plain;
+        found_plain[usize::from(self.inspection.components.singular() > 0)] |= plain;
+        self.found = Found {
+            asked,
+            double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
+            plain: found_plain,
+            slow: known.slow,
+            too_much,
+            stagnates,
+            futile: known.futile,
+        };
+        self.last = Some(Last { asked, look, setup });
+        let went_without = too_much && !known.too_much;
+        self.done = Done { prediction, went_without, ..self.tell(&setup, plan.positive) };
+        Ok(())
+    }
+
+    /// Factorizes according to the plan and to the decisions for previous matrices. `hope`: whether the factorization
+    /// speculated on an unchanged structure, and the parameters of the existing factorization if the speculation
+    /// succeeded.
+    fn factorize_planned(&mut self, plan: &Plan, known: &Found, hope: (bool, Option<Setup>)) -> Result<Made> {
+        let singular = usize::from(self.inspection.components.singular() > 0);
+        let mut setup = plan.setup(
+            if known.double { Storage::F64 } else { plan.storage },
+            if known.plain[singular] { plan.plain() } else { plan.cycle },
+        )?;
+        if hope.1 != Some(setup) {
+            self.factorize_by(plan, &mut setup)?;
+            if hope.0 {
+                self.doubts = DOUBTS;
+            }
+        }
+        // A factorization that ended after fewer levels gives no information about other matrices. It also has few
+        // levels already.
+        let Report { levels, kind, .. } = self.backend.report();
+        let ended = levels.is_some_and(|levels| levels < setup.levels);
+        if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
+            // The V-cycle has its own number of levels, which is smaller.
+            setup = plan.setup(setup.storage, plan.plain())?;
+            self.factorize_by(plan, &mut setup)?;
+        }
+        // Recorded only if the estimates had a choice.
+        let plain = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
+        Ok(Made { setup, plain })
+    }
+
+    /// Factorizes with `setup`. If a pivot underflows in f32 or bf16 and `auto` selects the format, repeats the
+    /// factorization with f64.
+    fn factorize_by(&mut self, plan: &Plan, setup: &mut Setup) -> Result<()> {
+        let components = &self.inspection.components;
+        match self.backend.factorize(plan.a, setup, components) {
+            // Compares the status, because the error may come from another rank.
+            Err(error) if error.status() == RRB_ERR_MATRIX && plan.automatic() && setup.storage != Storage::F64 => {
+                *setup = plan.setup(Storage::F64, setup.cycle)?;
+                self.backend.factorize(plan.a, setup, components)
+            }
+            other => other,
+        }
+    }
+
+    fn tell(&self, setup: &Setup, positive: usize) -> Done {
+        let (components, report) = (&self.inspection.components, self.backend.report());
+        Done {
+            levels: report.levels.unwrap_or(setup.levels),
+            components: components.count,
+            singular_components: components.singular(),
+            compensated_couplings: positive,
+            aggregates_kept: report.aggregates_kept,
+            precision: match setup.storage {
+                Storage::F64 => Precision::F64,
+                Storage::F32 => Precision::F32,
+                Storage::Bf16 if setup.single => Precision::Mixed,
+                Storage::Bf16 => Precision::Bf16,
+            },
+            cycle: cycle_of(&report),
+            prediction: None,
+            went_without: false,
+        }
+    }
+
+    /// Updates the results after a solve has switched to aggregation.
+    fn tell_change(&mut self) {
+        let Some(Last { setup, .. }) = &self.last else { return };
+        self.done.levels = self.backend.report().levels.unwrap_or(setup.levels);
+        self.done.compensated_couplings = 0;
+        self.done.precision = match setup.aggregation {
+            Aggregation::IfSlow(Storage::F64) => Precision::F64,
+            _ => Precision::F32,
+        };
+    }
+
+    /// Returns the nonzero couplings of the last matrix `a` that point out of the grid.
+    pub fn outward(&mut self, a: &StencilView) -> Result<Outward> {
+        self.backend.outward(a)
+    }
+
+    /// Solves A x = b to the tolerance of `options`, or applies M^-1 or A on the whole grid.
+    pub fn call(
+        &mut self,
+        what: Function,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        if what == Function::Solve {
+            return self.solve_around(arrays, options, observer, &|s, text| text(s));
+        }
+        let control = Control::new(options, seen(&self.inspection), false, false, arrays.len);
+        self.backend.run(arrays, observer, &|s| what.run(s, &control))
+    }
+
+    /// Solves over ranks. If CG in single precision stagnates, the solve continues with CG in double precision. `a`
+    /// contains the rows of the matrix that this rank received; `None` if this rank alone has all rows, in its
+    /// factorization.
+    pub fn solve_over_ranks(
+        &mut self,
+        mut arrays: Arrays,
+        a: Option<&StencilView>,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        let first = self.call(Function::Solve, arrays.again(), options, observer)?;
+        let chosen = options.is(opt::PRECISION, Precision::Auto) && self.backend.shares_grids();
+        let stagnates = self.done.precision == Precision::Mixed && first.reason == StopReason::Stagnated;
+        let may_go_on = !self.found.futile && (first.iterations as i64) < options.int(opt::MAX_ITER);
+        if !(chosen && stagnates && may_go_on) {
+            return Ok(first);
+        }
+        match self.widen(a) {
+            Err(error) if error.status() == RRB_ERR_COMMUNICATION => return Err(error),
+            // The output contains the x of the first run. If the factorization is lost, the next call reports an error.
+            Err(_) => return Ok(first),
+            Ok(()) => {
+                observer.see(Event::Widened(first.iterations));
+            }
+        }
+        let second = match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
+            Err(Error::Breakdown { quantity, iteration, .. }) => {
+                Outcome { iterations: done_before(quantity, iteration), ..first }
+            }
+            other => other?,
+        };
+        if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
+            // The residual stagnates because of rounding in A itself.
+            (self.found.stagnates, self.found.futile) = (false, true);
+        }
+        Ok(Outcome { initial_residual: first.initial_residual, ..second })
+    }
+
+    /// Factorizes the last matrix again, for CG in double precision.
+    fn widen(&mut self, a: Option<&StencilView>) -> Result<()> {
+        let nowhere = || Error::Internal("no rank has the whole matrix to factorize it again".to_owned());
+        let last = self.last.ok_or_else(nowhere)?;
+        let own = if a.is_none() { Some(self.backend.matrix()?.ok_or_else(nowhere)?) } else { None };
+        let view = own.as_ref().map(|(grid, [center, east, north])| {
+            let view = |name, values| View::new(name, values, *grid, grid.nx);
+            let (center, east, north) = (view("center", center), view("east", east), view("north", north));
+            StencilView { grid: *grid, center, east, north, corners: None }
+        });
+        let a = a.or(view.as_ref()).ok_or_else(nowhere)?;
+        let setup = Setup { single: false, ..last.setup };
+        // Frees the memory of the old factorization first.
+        self.last = None;
+        self.backend.release();
+        self.backend.factorize(a, &setup, &self.inspection.components)?;
+        self.last = Some(Last { setup, ..last });
+        self.found.stagnates = true;
+        self.done = self.tell(&setup, self.done.compensated_couplings);
+        Ok(())
+    }
+
+    /// Returns whether a failed call has left no factorization.
+    pub fn is_lost(&self) -> bool {
+        self.last.is_none()
+    }
+
+    /// Solves with `around` between the steps and the program that uses them.
+    pub fn solve_around(
+        &mut self,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+        around: Around,
+    ) -> Result<Outcome> {
+        self.run(arrays, options, observer, None, around)
+    }
+
+    /// Runs a solve. `before` is the outcome of a previous run from whose x this run continues.
+    fn run(
+        &mut self,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+        before: Option<Outcome>,
+        around: Around,
+    ) -> Result<Outcome> {
+        let short = self.done.precision != Precision::F64;
+        let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
+        let control = Control { before, ..Control::new(options, seen(&self.inspection), short, definite, arrays.len) };
+        let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| Function::Solve.run(s, &control)));
+        let before = std::mem::replace(&mut self.done.cycle, cycle_of(&self.backend.report()));
+        if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
+            self.found.slow = true;
+            self.tell_change();
+        }
+        outcome
+    }
+
+    /// Returns the number of grids with separate arrays for r1, r2, b1, b2.
+    pub fn grids(&self) -> usize {
+        self.backend.report().grids
+    }
+}
+
+impl Core for Rrb {
+    fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        &*self.backend
+    }
+
+    fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.backend
+    }
+
+    fn own_bytes(&self) -> usize {
+        self.inspection.bytes()
+    }
+
+    fn in_use(&self) -> [&'static str; 2] {
+        [self.done.precision.name(), self.done.cycle.name()]
+    }
+
+    fn result(&self, key: i32) -> f64 {
+        let done = &self.done;
+        match key {
+            info::LEVELS => done.levels as f64,
+            info::PRECISION => done.precision.number() as f64,
+            info::CYCLE => done.cycle.number() as f64,
+            info::COMPONENTS => done.components as f64,
+            info::SINGULAR_COMPONENTS => done.singular_components as f64,
+            info::COMPENSATED_COUPLINGS => done.compensated_couplings as f64,
+            info::AGGREGATES_KEPT => done.aggregates_kept as f64,
+            info::GRIDS => self.grids() as f64,
+            _ => 0.0,
+        }
+    }
+}
+
+fn seen(inspection: &Inspection) -> Seen<'_> {
+    let Inspection { components, findings, .. } = inspection;
+    Seen { center_max: findings.center_max, singular: components.singular(), places: components }
+}
+
+impl Places for Components {
+    fn node(&self, i: usize, row: usize) -> Place {
+        Place::node(0, i, row)
+    }
+
+    fn component(&self, component: usize) -> Place {
+        let (i, j) = self.first_node[component];
+        Place::node(0, i, j)
+    }
+}
+
+fn cycle_of(report: &Report) -> options::Cycle {
+    match report.kind {
+        _ if report.aggregates => options::Cycle::Aggregation,
+        Kind::V => options::Cycle::V,
+        Kind::Amli => options::Cycle::Amli,
+        Kind::K => options::Cycle::K,
+    }
+}

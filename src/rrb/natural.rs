@@ -1,0 +1,546 @@
+//! Levels of the RRB factorization in natural storage, with one loop per formula (report 16-06, section 2.2;
+//! docs/theory/rrb.md, row-sum form).
+//!
+//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1 lumps and eliminates the red nodes
+//! of this grid. The remaining matrix couples black nodes along the diagonals and at distance two (`skew`).
+//! Level 2q + 2 lumps and eliminates the black nodes that are not in grid q + 1. The remaining matrix is the half
+//! stencil of grid q + 1.
+//!
+//! For an eliminated node k with the row sum s_k, a level computes
+//!
+//! ```text
+//! s~_k = s_k - (1 - omega) sum_l a_kl (dropped l),   d_k = s~_k - sum_l a_kl (kept l),
+//! a_bb' -= a_bk a_kb' / d_k,   s_b -= a_bk s~_k / d_k   for the neighbours b, b' that remain.
+//! ```
+
+use crate::base::reduce::dot;
+use crate::error::{Result, push, reserve, zeroed};
+use crate::rrb::backend::{Pivot, PivotContext, Setup};
+use crate::rrb::coarsest::Band;
+use crate::rrb::recursion;
+use crate::rrb::recursion::{Cycle, CycleSteps, Inner, Kind, Recursion};
+use crate::rrb::storage::Storage;
+use crate::stencil::levels::{Embedding, Grid, Remainder};
+use crate::stencil::matrix::{HalfStencil, ring_index, ring_len, ring_stride};
+use std::ops::Range;
+
+/// One grid and the two levels that eliminate its nodes.
+pub struct NaturalGrid {
+    grid: Grid,
+    embedding: Embedding,
+    /// Matrix on all nodes in row-sum form; `diagonal` contains the row sums.
+    pub straight: HalfStencil,
+    /// Matrix on the black nodes after the odd level: couplings to (i + 2, j), (i, j + 2) and the diagonal neighbours.
+    pub skew: HalfStencil,
+    /// 1 / d_k of the eliminated nodes.
+    pub inverse_pivot: Vec<f64>,
+    /// s~_k / d_k of the eliminated nodes.
+    handed_on: Vec<f64>,
+    /// Right-hand side before a sweep, solution after the sweep.
+    pub z: Vec<f64>,
+}
+
+/// Levels `first_level + 1` to `levels`, and the exact factor of the coarsest system.
+pub struct NaturalLevels {
+    /// Grids from the finest one to the grid of the coarsest system.
+    pub grids: Vec<NaturalGrid>,
+    first_level: usize,
+    levels: usize,
+    remainder: Remainder,
+    band: Band,
+    /// Sections of the cycle.
+    sections: Vec<Section>,
+    /// First section that begins with a recursion: 0 if the first grid is a recursion grid, else 1.
+    first_recursion: usize,
+    recursion: Recursion,
+    /// The cycle was selected automatically.
+    chosen: bool,
+    /// Storage format of M, and the power of two that scales the stored values.
+    stored: (Storage, f64),
+    /// The sweeps begin with the second level, on the black nodes of the first grid.
+    schur: bool,
+}
+
+/// Section of the cycle: its first grid, and four vectors on this grid if it is a recursion grid.
+struct Section {
+    start: usize,
+    vectors: [Vec<f64>; 4],
+}
+
+/// Indices in `Section::vectors`. The vector z is `NaturalGrid::z`.
+const R: usize = 0;
+const D: usize = 1;
+const Q: usize = 2;
+const U: usize = 3;
+
+fn black_parity(grid: Grid) -> usize {
+    (grid.ox() + grid.oy()) % 2
+}
+
+/// Returns the red nodes (i, j), which the odd level eliminates.
+pub fn red_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
+    let black = black_parity(grid);
+    (0..grid.ny).flat_map(move |j| ((j + black + 1) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
+}
+
+/// Returns the black nodes (i, j), which remain after the odd level.
+pub fn black_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> + Clone {
+    let black = black_parity(grid);
+    (0..grid.ny).flat_map(move |j| ((j + black) % 2..grid.nx).step_by(2).map(move |i| (i, j)))
+}
+
+/// Returns the black nodes that the even level eliminates.
+fn dropped_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
+    (1 - grid.oy()..grid.ny).step_by(2).flat_map(move |j| (1 - grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
+}
+
+/// Returns the nodes of the next grid.
+fn kept_nodes(grid: Grid) -> impl Iterator<Item = (usize, usize)> {
+    (grid.oy()..grid.ny).step_by(2).flat_map(move |j| (grid.ox()..grid.nx).step_by(2).map(move |i| (i, j)))
+}
+
+impl NaturalGrid {
+    fn new(grid: Grid, embedding: Embedding) -> Result<Self> {
+        let array = || zeroed(ring_len(grid), "a level of the preconditioner");
+        Ok(Self {
+            grid,
+            embedding,
+            straight: HalfStencil::zeroed(grid)?,
+            skew: HalfStencil::zeroed(grid)?,
+            inverse_pivot: array()?,
+            handed_on: array()?,
+            z: array()?,
+        })
+    }
+
+    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the caller's centers, which are the
+    /// pivots of the first level of a 5-point matrix. This level drops no couplings.
+    fn eliminate_red(
+        &mut self,
+        level: usize,
+        setup: &Setup,
+        context: &PivotContext,
+        exact_center: Option<&[f64]>,
+    ) -> Result<()> {
+        let (grid, n) = (self.grid, ring_stride(self.grid.nx));
+        let (a, s) = (&self.straight, &mut self.skew);
+        let corners = |c: usize| (a.northeast[c] + a.northeast[c - n - 1]) + (a.northwest[c] + a.northwest[c - n + 1]);
+
+        for (i, j) in red_nodes(grid) {
+            let c = ring_index(grid.nx, i, j);
+            let kept = [a.east[c - 1], a.east[c], a.north[c - n], a.north[c]];
+            let pivot = Pivot::new(a.diagonal[c], kept, corners(c), setup.lost());
+            let center = pivot_center(a.diagonal[c], kept, corners(c));
+            let d = match exact_center {
+                Some(centers) => centers[c],
+                None => {
+                    let node = || context.node(level, self.embedding.fine(i, j));
+                    pivot.checked(center, kept == [0.0; 4], setup, node)?.d
+                }
+            };
+            self.inverse_pivot[c] = 1.0 / d;
+            self.handed_on[c] = pivot.excess * self.inverse_pivot[c];
+        }
+        let (h, t) = (&self.inverse_pivot, &self.handed_on);
+        for (i, j) in black_nodes(grid) {
+            let c = ring_index(grid.nx, i, j);
+            let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
+            let handed =
+                (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
+            let lumped = (1.0 - setup.black_keeps()) * setup.lost() * corners(c);
+            s.diagonal[c] = a.diagonal[c] - lumped - handed;
+            // a_bb' - sum_r a_br a_rb' / d_r over the common red neighbours r. Products are computed as (a / d) a, so
+            // that they do not overflow for any scaling of A.
+            s.northeast[c] = setup.black_keeps() * a.northeast[c]
+                - (a.east[c] * h[east]) * a.north[east]
+                - (a.north[c] * h[north]) * a.east[north];
+            s.northwest[c] = setup.black_keeps() * a.northwest[c]
+                - (a.east[west] * h[west]) * a.north[west]
+                - (a.north[c] * h[north]) * a.east[north - 1];
+            s.east[c] = -(a.east[c] * h[east]) * a.east[east];
+            s.north[c] = -(a.north[c] * h[north]) * a.north[north];
+        }
+        Ok(())
+    }
+
+    /// Lumps and eliminates the black nodes that are not in the next grid; computes the half stencil of the next grid.
+    fn eliminate_dropped(
+        &mut self,
+        level: usize,
+        setup: &Setup,
+        context: &PivotContext,
+        coarse: &mut HalfStencil,
+    ) -> Result<()> {
+        let (grid, n) = (self.grid, ring_stride(self.grid.nx));
+        for c in black_nodes(grid).map(|(i, j)| ring_index(grid.nx, i, j)) {
+            self.skew.northeast[c] = setup.kept(self.skew.northeast[c]);
+            self.skew.northwest[c] = setup.kept(self.skew.northwest[c]);
+        }
+        let a = &self.skew;
+        let distant = |c: usize| (a.east[c] + a.east[c - 2]) + (a.north[c] + a.north[c - 2 * n]);
+
+        for (i, j) in dropped_nodes(grid) {
+            let c = ring_index(grid.nx, i, j);
+            let kept = [a.northeast[c - n - 1], a.northwest[c - n + 1], a.northwest[c], a.northeast[c]];
+            let pivot = Pivot::new(a.diagonal[c], kept, distant(c), setup.lost());
+            let center = pivot_center(a.diagonal[c], kept, distant(c));
+            let node = || context.node(level, self.embedding.fine(i, j));
+            let d = pivot.checked(center, kept == [0.0; 4], setup, node)?.d;
+            self.inverse_pivot[c] = 1.0 / d;
+            self.handed_on[c] = pivot.excess * self.inverse_pivot[c];
+        }
+        let (h, t) = (&self.inverse_pivot, &self.handed_on);
+        for (i, j) in kept_nodes(grid) {
+            let c = ring_index(grid.nx, i, j);
+            let k = ring_index(coarse.nx, i / 2, j / 2);
+            let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
+            let handed =
+                (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
+            let lumped = (1.0 - setup.black_keeps()) * setup.lost() * distant(c);
+            coarse.diagonal[k] = a.diagonal[c] - lumped - handed;
+            let east = setup.black_keeps() * a.east[c]
+                - (a.northeast[c] * h[ne]) * a.northwest[ne - n + 1]
+                - (a.northwest[se] * h[se]) * a.northeast[se];
+            let north = setup.black_keeps() * a.north[c]
+                - (a.northeast[c] * h[ne]) * a.northwest[ne]
+                - (a.northwest[c] * h[nw]) * a.northeast[nw];
+            coarse.east[k] = setup.kept(east);
+            coarse.north[k] = setup.kept(north);
+            coarse.northeast[k] = -(a.northeast[c] * h[ne]) * a.northeast[ne];
+            coarse.northwest[k] = -(a.northwest[c] * h[nw]) * a.northwest[nw];
+        }
+        Ok(())
+    }
+
+    /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is the matrix before the levels of this grid.
+    /// `kept` rounds its entries to the storage format.
+    fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
+        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+        for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
+            let c = ring_index(self.grid.nx, i, j);
+            let to = |coupling: f64, other: usize| kept(coupling) * (d[other] - d[c]);
+            let straight =
+                (to(a.east[c - 1], c - 1) + to(a.east[c], c + 1)) + (to(a.north[c - n], c - n) + to(a.north[c], c + n));
+            let corners = (to(a.northeast[c - n - 1], c - n - 1) + to(a.northwest[c - n + 1], c - n + 1))
+                + (to(a.northwest[c], c + n - 1) + to(a.northeast[c], c + n + 1));
+            q[c] = kept(a.diagonal[c]) * d[c] + (straight + corners);
+        }
+    }
+
+    /// Returns the center s_i - sum_j a_ij of the matrix before the levels of this grid. `kept` rounds its entries to
+    /// the storage format.
+    fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
+        let (a, n) = (&self.straight, ring_stride(self.grid.nx));
+        let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
+        let below = kept(a.northeast[c - n - 1]) + kept(a.northwest[c - n + 1]);
+        kept(a.diagonal[c]) - (straight + (below + (kept(a.northwest[c]) + kept(a.northeast[c]))))
+    }
+
+    /// Computes y_r = D_r^-1 z_r and z_b = z_b - A_br y_r for red nodes r and black nodes b.
+    fn forward_red(&mut self) {
+        let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in red_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            z[c] *= self.inverse_pivot[c];
+        }
+        for (i, j) in black_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            z[c] -=
+                (a.east[c - 1] * z[c - 1] + a.east[c] * z[c + 1]) + (a.north[c - n] * z[c - n] + a.north[c] * z[c + n]);
+        }
+    }
+
+    /// Computes z_r = y_r - D_r^-1 A_rb z_b.
+    fn backward_red(&mut self) {
+        let (a, z, n) = (&self.straight, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in red_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            let sum =
+                (a.east[c - 1] * z[c - 1] + a.east[c] * z[c + 1]) + (a.north[c - n] * z[c - n] + a.north[c] * z[c + n]);
+            z[c] -= self.inverse_pivot[c] * sum;
+        }
+    }
+
+    /// Computes y_e = D_e^-1 z_e and z_k = z_k - A_ke y_e for nodes e of the even level and nodes k of the next grid.
+    fn forward_dropped(&mut self) {
+        let (a, z, n) = (&self.skew, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in dropped_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            z[c] *= self.inverse_pivot[c];
+        }
+        for (i, j) in kept_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            z[c] -= diagonal_sum(a, z, c, n);
+        }
+    }
+
+    fn backward_dropped(&mut self) {
+        let (a, z, n) = (&self.skew, &mut self.z, ring_stride(self.grid.nx));
+        for (i, j) in dropped_nodes(self.grid) {
+            let c = ring_index(self.grid.nx, i, j);
+            let sum = diagonal_sum(a, z, c, n);
+            z[c] -= self.inverse_pivot[c] * sum;
+        }
+    }
+}
+
+/// Returns sum_j a_cj z_j over the four diagonal neighbours j of c.
+fn diagonal_sum(a: &HalfStencil, z: &[f64], c: usize, n: usize) -> f64 {
+    let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
+    (a.northeast[sw] * z[sw] + a.northwest[se] * z[se]) + (a.northwest[c] * z[nw] + a.northeast[c] * z[ne])
+}
+
+/// Returns the center before lumping: row sum minus couplings.
+fn pivot_center(excess: f64, kept: [f64; 4], lumped: f64) -> f64 {
+    excess - ((kept[0] + kept[1]) + (kept[2] + kept[3])) - lumped
+}
+
+impl NaturalLevels {
+    /// Allocates levels `first_level + 1 ..= levels`, beginning with `grid`. `embedding` maps nodes of `grid` to the
+    /// caller's grid. With `schur`, sweeps begin with the second level, on black nodes only.
+    pub fn new(
+        grid: Grid,
+        embedding: Embedding,
+        first_level: usize,
+        levels: usize,
+        cycle: &Cycle,
+        schur: bool,
+    ) -> Result<Self> {
+        let local = levels - first_level;
+        let mut grids = Vec::new();
+        reserve(&mut grids, local / 2 + 1, "the list of levels")?;
+        let (mut g, mut e) = (grid, embedding);
+        for _ in 0..=local / 2 {
+            grids.push(NaturalGrid::new(g, e)?);
+            e = e.coarse(g);
+            g = g.coarse();
+        }
+        let first_grid = first_level / 2;
+        let starts = || cycle.grids(levels).filter_map(|q| q.checked_sub(first_grid));
+        let first_recursion = usize::from(starts().next() != Some(0));
+        let mut sections = Vec::new();
+        for (start, recurses) in (0..first_recursion).map(|_| (0, false)).chain(starts().map(|q| (q, true))) {
+            let len = if recurses { grids[start].z.len() } else { 0 };
+            let vector = || zeroed(len, "a vector of the cycle");
+            let section = Section { start, vectors: [vector()?, vector()?, vector()?, vector()?] };
+            push(&mut sections, section, "sections of the cycle")?;
+        }
+        Ok(Self {
+            grids,
+            first_level,
+            levels,
+            remainder: grid.remainder(local),
+            band: Band::new(grid.remainder(local))?,
+            sections,
+            first_recursion,
+            recursion: Recursion::V,
+            chosen: cycle.kind.is_none(),
+            stored: (Storage::F64, 1.0),
+            schur,
+        })
+    }
+
+    /// Returns the half stencil (row-sum form) to fill before `factorize`.
+    pub fn input(&mut self) -> &mut HalfStencil {
+        &mut self.grids[0].straight
+    }
+
+    /// Factorizes level by level, then factorizes the coarsest system. `exact` contains the centers of A for the first
+    /// level (see [`NaturalGrid::eliminate_red`]) and receives S1 before the couplings of M are rounded.
+    pub fn factorize(
+        &mut self,
+        setup: &Setup,
+        context: &PivotContext,
+        exact: Option<(&[f64], &mut HalfStencil)>,
+    ) -> Result<()> {
+        let (centers, mut schur) = exact.unzip();
+        for q in 0..self.grids.len() {
+            let level = self.first_level + 2 * q + 1;
+            if level <= self.levels {
+                self.grids[q].eliminate_red(level, setup, context, centers.filter(|_| q == 0))?;
+            }
+            if let Some(schur) = schur.take() {
+                schur.copy_from(&self.grids[q].skew);
+            }
+            if level < self.levels {
+                let (fine, coarse) = self.grids.split_at_mut(q + 1);
+                fine[q].eliminate_dropped(level + 1, setup, context, &mut coarse[0].straight)?;
+            }
+        }
+        let last = self.grids.last().expect("there is always the grid of the coarsest system");
+        let (level, embedding) = (self.levels + 1, last.embedding);
+        let a = if self.remainder.skew { &last.skew } else { &last.straight };
+        self.band.factorize(a, |i, j| context.node(level, embedding.fine(i, j)))?;
+        self.stored = (setup.storage, setup.unit);
+        self.recursion = recursion::prepare(self, &setup.cycle, 1.0);
+        Ok(())
+    }
+
+    /// Solves M u = z in place in `grids[0].z`.
+    pub fn apply(&mut self) {
+        let recursion = self.recursion;
+        if self.first_recursion == 0 {
+            recursion::solve_section(self, 0, &recursion);
+        } else {
+            recursion::apply_section(self, 0, &recursion);
+        }
+    }
+
+    /// Returns the current cycle and its eigenvalue bounds.
+    pub fn recursion(&self) -> &Recursion {
+        &self.recursion
+    }
+
+    /// Sets the cycle that was selected on finer grids.
+    pub fn set_kind(&mut self, kind: Kind) {
+        self.recursion.kind = kind;
+    }
+
+    /// Switches to the V-cycle if the cycle was selected automatically. Returns whether the cycle changes.
+    pub fn fall_back(&mut self) -> bool {
+        let changes = self.chosen && self.recursion.kind != Kind::V;
+        if changes {
+            self.recursion = Recursion::V;
+        }
+        changes
+    }
+
+    /// Sets all vectors to zero. Needed after an overflow, because infinities would remain in the vectors.
+    pub fn clear_vectors(&mut self) {
+        for grid in &mut self.grids {
+            grid.z.fill(0.0);
+        }
+        for vector in self.sections.iter_mut().flat_map(|s| &mut s.vectors) {
+            vector.fill(0.0);
+        }
+    }
+
+    /// Returns the grids of section k, without the first grid of the next section.
+    fn section(&self, k: usize) -> Range<usize> {
+        self.sections[k].start..self.sections.get(k + 1).map_or(self.grids.len(), |next| next.start)
+    }
+
+    /// Returns the first grid of section k and the vectors of the recursion.
+    fn inner(&mut self, k: usize) -> (&mut NaturalGrid, &mut [Vec<f64>; 4]) {
+        let section = &mut self.sections[k];
+        (&mut self.grids[section.start], &mut section.vectors)
+    }
+
+    /// Returns the size of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        self.grids.iter().map(|g| 13 * 8 * g.z.len()).sum::<usize>()
+            + self.sections.iter().map(|s| 4 * 8 * s.vectors[R].len()).sum::<usize>()
+            + self.band.bytes()
+    }
+}
+
+impl CycleSteps for NaturalLevels {
+    fn recursions(&self) -> Range<usize> {
+        self.first_recursion..self.sections.len()
+    }
+
+    fn takes_part(&self, _: usize) -> bool {
+        true
+    }
+
+    fn sweep_down(&mut self, k: usize) {
+        let local = self.levels - self.first_level;
+        for q in self.section(k) {
+            if 2 * q < local && !(self.schur && q == 0) {
+                self.grids[q].forward_red();
+            }
+            if 2 * q + 1 < local {
+                self.grids[q].forward_dropped();
+                let (fine, coarse) = self.grids.split_at_mut(q + 1);
+                copy_kept(fine[q].grid, |k, c| coarse[0].z[c] = fine[q].z[k]);
+            }
+        }
+    }
+
+    fn solve_remainder(&mut self) {
+        let last = self.grids.last_mut().expect("there is always the grid of the coarsest system");
+        self.band.solve(&mut last.z);
+    }
+
+    fn sweep_up(&mut self, k: usize) {
+        let local = self.levels - self.first_level;
+        for q in self.section(k).rev() {
+            if 2 * q + 1 < local {
+                let (fine, coarse) = self.grids.split_at_mut(q + 1);
+                let (grid, z) = (fine[q].grid, &mut fine[q].z);
+                copy_kept(grid, |k, c| z[k] = coarse[0].z[c]);
+                fine[q].backward_dropped();
+            }
+            if 2 * q < local && !(self.schur && q == 0) {
+                self.grids[q].backward_red();
+            }
+        }
+    }
+
+    fn keep_rhs(&mut self, k: usize) {
+        let (grid, vectors) = self.inner(k);
+        vectors[R].copy_from_slice(&grid.z);
+    }
+
+    fn direct(&mut self, k: usize, beta: Option<f64>) {
+        let (grid, vectors) = self.inner(k);
+        for (d, z) in vectors[D].iter_mut().zip(&grid.z) {
+            *d = beta.map_or(*z, |beta| z + beta * *d);
+        }
+    }
+
+    fn multiply_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
+        let (grid, vectors) = self.inner(k);
+        let (d, q) = vectors.split_at_mut(Q);
+        grid.multiply(&d[D], &mut q[0], |coupling| storage.round(coupling / unit) * unit);
+    }
+
+    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+        let (grid, vectors) = self.inner(k);
+        let of = |which| match which {
+            Inner::R => &vectors[R],
+            Inner::D => &vectors[D],
+            Inner::Q => &vectors[Q],
+            Inner::Z => &grid.z,
+        };
+        dot(of(a), of(b))
+    }
+
+    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+        let (grid, [r, d, q, u]) = self.inner(k);
+        for (u, d) in u.iter_mut().zip(d) {
+            *u = if first { alpha * *d } else { *u + alpha * *d };
+        }
+        if go_on {
+            for ((r, q), z) in r.iter_mut().zip(q).zip(&mut grid.z) {
+                *r -= alpha * *q;
+                *z = *r;
+            }
+        }
+    }
+
+    fn take_solution(&mut self, k: usize) {
+        let (grid, vectors) = self.inner(k);
+        grid.z.copy_from_slice(&vectors[U]);
+    }
+
+    fn draw_direction(&mut self, k: usize) {
+        let (storage, unit) = self.stored;
+        let (grid, vectors) = self.inner(k);
+        vectors[R].fill(0.0);
+        for (i, j) in red_nodes(grid.grid).chain(black_nodes(grid.grid)) {
+            let c = ring_index(grid.grid.nx, i, j);
+            let center = grid.center(c, |coupling| storage.round(coupling / unit));
+            vectors[D][c] = recursion::all_frequencies(i, j, center);
+        }
+    }
+}
+
+/// Calls `copy` for each node of the next grid, with its index on this grid and its index on the next grid.
+fn copy_kept(grid: Grid, mut copy: impl FnMut(usize, usize)) {
+    let coarse = grid.coarse();
+    for (i, j) in kept_nodes(grid) {
+        copy(ring_index(grid.nx, i, j), ring_index(coarse.nx, i / 2, j / 2));
+    }
+}

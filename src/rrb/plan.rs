@@ -1,0 +1,418 @@
+//! Choices for a matrix before its factorization: backend, storage format, cycle, levels and grids
+//! (docs/reference/auto.md).
+
+use crate::base::machine::Machine;
+use crate::base::number::power_of_two_below;
+use crate::error::{Error, Result};
+use crate::krylov::solve::check_all_singular;
+use crate::options::limits::{AMLI_JUMP_NODES, RRB_DEVICE_NODES, SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID};
+use crate::options::{self, NullSpace, Options, Precision, opt};
+use crate::rrb::backend::{Aggregation, Look, Lumping, Prediction, RrbBackend, Setup, bytes_of_aggregation};
+use crate::rrb::recursion::{Cycle, Kind};
+use crate::rrb::storage::Storage;
+use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
+use crate::stencil::inspection::{Inspection, Questions};
+use crate::stencil::levels::Grid;
+use crate::stencil::matrix::StencilView;
+
+/// Selects the backend for the given numbers of threads and devices. `auto` selects the CPU if the device does not
+/// support an option.
+pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
+    Machine::new(options, threads, devices, grid.nodes() >= RRB_DEVICE_NODES && wants_on_host(options).is_none())
+}
+
+/// Returns the parameters of the inspection.
+pub fn look(options: &Options, members: usize) -> Look {
+    let null_space: NullSpace = options.choice(opt::NULL_SPACE);
+    let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
+    let questions = Questions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
+    let block = options.int(opt::COMPUTE_BLOCK) as usize;
+    let short = !options.is(opt::PRECISION, Precision::F64);
+    Look { questions, project: null_space != NullSpace::None, members, block, short }
+}
+
+/// Choices for a matrix.
+pub struct Plan<'a> {
+    pub a: &'a StencilView<'a>,
+    options: &'a Options,
+    look: &'a Look,
+    on_device: bool,
+    /// The backend supports CG in single precision.
+    single: bool,
+    /// Number of compensated positive couplings.
+    pub positive: usize,
+    singular: bool,
+    /// Largest center.
+    largest: f64,
+    /// Storage format; replaced by f64 if a pivot underflows.
+    pub storage: Storage,
+    /// Cycle; replaced by the V-cycle if the estimates of the factorization select it.
+    pub cycle: Cycle,
+    /// Aggregation replaces the levels.
+    aggregates: bool,
+    circumstances: Circumstances,
+}
+
+/// Further inputs of the choices, besides matrix and options.
+#[derive(Clone, Copy, Default)]
+pub struct Circumstances {
+    /// A previous solve with these options converged slowly and switched to aggregation, or aggregation is predicted to
+    /// be cheaper.
+    pub slow: bool,
+    /// Other ranks or devices own rows of the grids.
+    pub shared: bool,
+    /// CG in single precision stagnated in a previous solve with these options.
+    pub stagnates: bool,
+}
+
+impl<'a> Plan<'a> {
+    pub fn new(
+        a: &'a StencilView<'a>,
+        options: &'a Options,
+        machine: Machine,
+        look: &'a Look,
+        Inspection { components, findings, .. }: &Inspection,
+        circumstances: Circumstances,
+    ) -> Result<Self> {
+        if options.is(opt::NULL_SPACE, NullSpace::Constant) {
+            check_all_singular(components.count, components.singular())?;
+        }
+        check_offered(options, machine)?;
+        let aggregates = aggregates(options) || circumstances.slow;
+        let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
+        let (singular, on_device) = (components.singular() > 0, machine.is_device());
+        Ok(Self {
+            a,
+            options,
+            look,
+            on_device,
+            single: machine.backend == options::Backend::Cpu,
+            positive: if compensate { findings.positive_couplings } else { 0 },
+            singular,
+            largest: findings.center_max,
+            storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
+            cycle: choose_cycle(a.grid, options, Kinds { on_device, singular, aggregates })?,
+            aggregates,
+            circumstances,
+        })
+    }
+
+    /// Predicts the cost of a solve if both levels and aggregation are permitted, else returns `None`.
+    pub fn predict(&self, backend: &dyn RrbBackend) -> Option<Prediction> {
+        let (nodes, options, reduction) = (self.a.grid.nodes(), self.options, self.options.real(opt::REL_TOL));
+        let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
+        let chooses =
+            matches!(self.aggregation(), Aggregation::IfSlow(_)) && options.changed(&OF_LEVELS).next().is_none();
+        let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID)?;
+        let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
+        let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
+        let anisotropy = backend.anisotropy(self.a, self.look.questions.zero_row_sum);
+        Some(cost.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), fused))
+    }
+
+    /// Returns whether aggregation is used although the option `cycle` does not request it.
+    pub fn aggregates_unasked(&self) -> bool {
+        self.aggregates && !aggregates(self.options)
+    }
+
+    /// Returns the cycle with V instead of its kind.
+    pub fn plain(&self) -> Cycle {
+        Cycle { kind: Some(Kind::V), ..self.cycle }
+    }
+
+    /// Returns whether `auto` selects the storage format.
+    pub fn automatic(&self) -> bool {
+        self.options.is(opt::PRECISION, Precision::Auto)
+    }
+
+    /// Selects the use of aggregation. Aggregation may replace the levels in a slow solve if no option prescribes the
+    /// levels and `switch_memory` permits the memory.
+    fn aggregation(&self) -> Aggregation {
+        let options = self.options;
+        let storage = match options.choice(opt::PRECISION) {
+            _ if self.aggregates => return Aggregation::Instead,
+            _ if self.circumstances.shared => return Aggregation::Never,
+            // On a device, the vectors stay in their format.
+            Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
+            Precision::Auto | Precision::F32 | Precision::Mixed => Storage::F32,
+            Precision::F64 => Storage::F64,
+            Precision::Bf16 => return Aggregation::Never,
+        };
+        let memory = options.int(opt::SWITCH_MEMORY);
+        let bytes = bytes_of_aggregation(self.a.grid.nodes(), self.a.corners.is_some(), self.on_device);
+        let fits = memory < 0 || bytes as u128 <= memory as u128;
+        if self.is_free() && fits { Aggregation::IfSlow(storage) } else { Aggregation::Never }
+    }
+
+    /// Returns whether `auto` selects the cycle and lumping and relaxation have their default values.
+    fn is_free(&self) -> bool {
+        self.options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(self.options)
+    }
+
+    /// Returns the parameters of a factorization with this storage format and cycle.
+    pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
+        let (a, options, block) = (self.a, self.options, self.look.block);
+        let (levels, grids) = match self.aggregates {
+            // The first level, which leaves S1, and its grid.
+            true => (1, 1),
+            false => {
+                let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
+                check_cost(a.grid, &cycle, levels)?;
+                (levels, choose_grids(a.grid, levels, options.int(opt::GRIDS) as usize, block))
+            }
+        };
+        let amli = options.is(opt::CYCLE, options::Cycle::Amli);
+        let mut setup = Setup {
+            levels,
+            may_end: options.int(opt::LEVELS) == 0 && !amli,
+            lumping: match options.choice(opt::LUMPING) {
+                options::Lumping::M1 => Lumping::Red,
+                options::Lumping::M2 => Lumping::RedAndBlack,
+            },
+            omega: options.real(opt::RELAXATION),
+            compensate: self.positive > 0,
+            grids,
+            block,
+            zero_row_sum: self.look.questions.zero_row_sum,
+            fused: options.is(opt::FUSION, options::Fusion::On),
+            storage,
+            single: false,
+            unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },
+            cycle,
+            aggregation: self.aggregation(),
+        };
+        // CG in single precision requires the CPU, S1 of a regular matrix, and at least two packed grids. `auto`
+        // selects it if a slow solve may switch to aggregation: the iteration counts differ only in solves of hundreds
+        // of iterations. Over ranks, `auto` selects it if a stagnating solve can continue with CG in double precision.
+        let asked = match options.choice(opt::PRECISION) {
+            Precision::Auto => {
+                let Circumstances { shared, stagnates, .. } = self.circumstances;
+                let goes_over = matches!(setup.aggregation, Aggregation::IfSlow(_));
+                let widens = shared && !stagnates && self.is_free();
+                (goes_over || widens) && options.is(opt::NORM, options::Norm::True2)
+            }
+            precision => precision == Precision::Mixed,
+        };
+        let mixed = self.single && asked;
+        setup.single = mixed && storage == Storage::Bf16 && grids > 1 && !self.singular && setup.on_schur_complement(a);
+        Ok(setup)
+    }
+}
+
+/// Returns the names of options that the caller set and that have no effect with aggregation.
+pub fn idle_beside_aggregation(options: &Options) -> Vec<&'static str> {
+    if aggregates(options) { options.changed(&OF_LEVELS).collect() } else { Vec::new() }
+}
+
+/// Options without effect with aggregation. If the caller sets one of them, `auto` does not consider aggregation.
+const OF_LEVELS: [i32; 8] = [
+    opt::LEVELS,
+    opt::COARSE_MEMORY,
+    opt::GRIDS,
+    opt::LUMPING,
+    opt::RELAXATION,
+    opt::COMPENSATION,
+    opt::CYCLE_SPACING,
+    opt::CYCLE_STEPS,
+];
+
+fn aggregates(options: &Options) -> bool {
+    options.is(opt::CYCLE, options::Cycle::Aggregation)
+}
+
+/// Returns an error message for an option that a device does not support.
+fn wants_on_host(options: &Options) -> Option<&'static str> {
+    match options.choice(opt::CYCLE) {
+        options::Cycle::K => Some("cycle=k is not supported on a device: use cycle=amli, or backend=cpu"),
+        _ => None,
+    }
+}
+
+/// Rejects options that the backend does not support.
+fn check_offered(options: &Options, machine: Machine) -> Result<()> {
+    let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
+    let refused = match wants_on_host(options) {
+        sentence if machine.is_device() => sentence,
+        _ if machine.backend == options::Backend::Reference && aggregates(options) => {
+            Some("cycle=aggregation is not available with backend=reference: use backend=cpu")
+        }
+        _ if aggregates(options) && short => {
+            Some("cycle=aggregation does not support precision=bf16 or mixed: use precision=f32 (auto) or f64")
+        }
+        _ => None,
+    };
+    refused.map_or(Ok(()), |sentence| Err(Error::Unsupported(sentence.to_owned())))
+}
+
+/// Selects the storage format of M. `auto` selects bf16, and `Plan::setup` then mixed if possible. bf16 needs a quarter
+/// of the memory traffic of f64, and one or two iterations more.
+///
+/// `auto` selects f64 on small grids, if the ratio of the largest to the smallest center is above a limit, and for
+/// other variants of lumping. On singular systems, sweeps in f32 do not keep constants out. bf16 then needs up to 20 %
+/// more iterations and still 0.7 to 0.95 of the time.
+fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
+    match options.choice(opt::PRECISION) {
+        Precision::F64 => Storage::F64,
+        // The cycle and the sums of CG are both scaled, so f32 needs as many iterations as f64 for all coefficients.
+        Precision::Auto | Precision::Mixed if aggregates => Storage::F32,
+        Precision::F32 => Storage::F32,
+        Precision::Bf16 | Precision::Mixed => Storage::Bf16,
+        Precision::Auto => {
+            let plain = papers_default(options) && grid.nodes() >= SMALL_GRID;
+            let contrast = if singular { SHORT_CONTRAST_SINGULAR } else { SHORT_CONTRAST };
+            if plain && high <= contrast * low { Storage::Bf16 } else { Storage::F64 }
+        }
+    }
+}
+
+/// Returns whether lumping is M1 with omega = 1, the only variant with fast convergence.
+fn papers_default(options: &Options) -> bool {
+    options.is(opt::LUMPING, options::Lumping::M1) && options.real(opt::RELAXATION) == 1.0
+}
+
+/// Number of levels between recursions for `cycle_spacing=0`. The cycle {4, 4, ...} costs 1.28 V-cycles and needs less
+/// than half of the iterations.
+pub const SPACING: usize = 4;
+
+/// Further inputs of the choice of a cycle, besides grid and options.
+#[derive(Clone, Copy, Default)]
+struct Kinds {
+    on_device: bool,
+    singular: bool,
+    aggregates: bool,
+}
+
+/// Selects the cycle; its kind is `None` if the estimates of the factorization select it. Small grids and other
+/// variants of lumping use V. With aggregation, V means that there is no recursion.
+fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
+    let Kinds { on_device, singular, aggregates } = kinds;
+    let spacing = match options.int(opt::CYCLE_SPACING) as usize {
+        0 => SPACING,
+        odd if odd % 2 == 1 => {
+            return Err(Error::range("cycle_spacing", odd, "be even: recursions start on unrotated grids"));
+        }
+        even => even,
+    };
+    let kind = match options.choice(opt::CYCLE) {
+        options::Cycle::V => Some(Kind::V),
+        options::Cycle::Amli => Some(Kind::Amli),
+        options::Cycle::K => Some(Kind::K),
+        options::Cycle::Aggregation => Some(Kind::V),
+        options::Cycle::Auto if aggregates || grid.nodes() < SMALL_GRID || !papers_default(options) => Some(Kind::V),
+        options::Cycle::Auto => None,
+    };
+    let jumps = (on_device || grid.nodes() >= AMLI_JUMP_NODES) && !singular;
+    Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, jumps })
+}
+
+/// Maximum work of one application of M, in V-cycles. More work does not pay: two steps of a contracting recursion
+/// already halve the iterations.
+const MOST_WORK: f64 = 100.0;
+
+/// Checks the work of a cycle. At each recursion, the number of visits grows by the factor `cycle_steps`, while the
+/// number of nodes decreases by a factor of 4 per two levels. The work is unbounded if the visits grow faster.
+fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
+    let cost = cycle.cost(grid, levels);
+    if cost <= MOST_WORK {
+        return Ok(());
+    }
+    let Cycle { spacing, steps, .. } = cycle;
+    let value = format!(
+        "{steps} with cycle_spacing = {spacing}, the work of {cost:.0}: lower cycle_steps or raise cycle_spacing"
+    );
+    Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MOST_WORK} V-cycles")))
+}
+
+/// Returns the number of levels: the option `levels`, at most the maximum of the grid. For 0, the default rule applies;
+/// `coarse_memory` may require more levels.
+fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
+    let limit = options.int(opt::COARSE_MEMORY) as u128;
+    let all = grid.max_levels();
+    let fits = |levels: usize| grid.remainder(levels).band_entries() * 8 <= limit;
+    let wanted = options.int(opt::LEVELS) as usize;
+    if wanted == 0 && on_device {
+        return Ok(grid.default_device_levels());
+    }
+    if wanted == 0 {
+        // A recursive cycle solves the coarsest system several times per iteration.
+        let small = if cycle.kind == Some(Kind::V) { grid.default_levels() } else { grid.recursive_levels() };
+        return Ok((small..=all).find(|&l| fits(l)).unwrap_or(all));
+    }
+    let levels = wanted.min(all);
+    if fits(levels) {
+        return Ok(levels);
+    }
+    let feasible = (levels..=all).find(|&l| fits(l)).unwrap_or(all);
+    Err(Error::Memory(format!(
+        "levels={levels} leaves a coarsest system of {} nodes, whose factor needs {} bytes, more than coarse_memory \
+         = {limit}; the smallest feasible levels is {feasible}",
+        grid.remainder(levels).nodes(),
+        grid.remainder(levels).band_entries() * 8
+    )))
+}
+
+/// Returns the minimum number of grids whose rows ranks can share, over all factorizations with these options. The
+/// V-cycle has the fewest levels, so its grids are counted. 0: the ranks share no grids.
+pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
+    if aggregates(options) {
+        return 0;
+    }
+    let cycle = Cycle { kind: Some(Kind::V), spacing: SPACING, steps: 2, jumps: false };
+    let block = options.int(opt::COMPUTE_BLOCK) as usize;
+    let wanted = options.int(opt::GRIDS) as usize;
+    // Every rank stores the last grid whole.
+    choose_levels(grid, options, &cycle, false).map_or(0, |l| choose_grids(grid, l, wanted, block).saturating_sub(1))
+}
+
+/// Returns the number of packed grids: one per two levels, at most `wanted` if it is not 0.
+fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize {
+    let most = grid.max_packed_grids(block).min(levels / 2);
+    if wanted == 0 { most } else { wanted.min(most) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bounds the cost of the default cycle for all grids and their levels, on a host and on a device.
+    #[test]
+    fn default_cycles_cost_little() {
+        let options = Options::new(options::Family::Rrb);
+        let extents =
+            || (0..=16).flat_map(|k| [(1 << k) - 1, 1 << k, (1 << k) + 1]).filter(|&n| (1..=1 << 16).contains(&n));
+        for nx in extents() {
+            for ny in extents() {
+                let grid = Grid { nx, ny };
+                let default = choose_cycle(grid, &options, Kinds::default()).unwrap();
+                // By default, small grids use V.
+                let cycle = Cycle { kind: Some(Kind::Amli), ..default };
+                for levels in [grid.recursive_levels(), grid.default_device_levels(), grid.max_levels()] {
+                    check_cost(grid, &cycle, levels).unwrap();
+                    // A single line of nodes has a quarter of the nodes at the next recursion and twice the visits.
+                    assert!(
+                        cycle.cost(grid, levels) < 3.0,
+                        "{nx} x {ny}, {levels} levels: {}",
+                        cycle.cost(grid, levels)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn levels_too_few_for_memory_name_the_smallest_feasible() {
+        let mut o = Options::new(options::Family::Rrb);
+        o.set_text("levels=2").unwrap();
+        let grid = Grid { nx: 2047, ny: 2047 };
+        let e = choose_levels(
+            grid,
+            &o,
+            &choose_cycle(grid, &o, Kinds { aggregates: true, ..Kinds::default() }).unwrap(),
+            false,
+        )
+        .unwrap_err();
+        assert_eq!(e.status(), crate::error::RRB_ERR_MEMORY);
+        // 511^2 with a band of 512: 1.07e9 bytes are below 2^30.
+        assert!(e.to_string().ends_with("smallest feasible levels is 4"), "{e}");
+    }
+}

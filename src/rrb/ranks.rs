@@ -1,0 +1,601 @@
+//! Handles whose domain is distributed over several ranks: the boxes of all ranks, and the protocol of collective
+//! calls. A collective call begins with one exchange, in which each rank sends the function, the options, and its
+//! status. Therefore either all ranks compute, or all ranks return the same status.
+
+pub use crate::rrb::gathered::FIRST;
+
+use super::{Rrb, grids_to_share};
+use crate::base::heap::Counted;
+use crate::distributed::box_transfer::{Boxes, Given, NAMES, Slabs, Spread, Taken, rows_of};
+use crate::distributed::boxes::{GridBox, first_overlap};
+use crate::distributed::refusal::of_rank;
+use crate::distributed::rows;
+use crate::distributed::rows::{OfAll, Rows};
+use crate::distributed::strips::Strips;
+use crate::distributed::vtable::rrbsolver_comm;
+use crate::distributed::{Comm, Gather, Largest};
+use crate::error::{Error, Result, collected, extend, push};
+use crate::krylov::solve::Function;
+use crate::krylov::solve_steps::Arrays;
+use crate::options::{Backend, Options, opt};
+use crate::report::{Event, Observer, Outcome};
+use crate::rrb::domain::Domain;
+use crate::rrb::gathered::{Led, any_stops};
+use crate::stencil::levels::Grid;
+use crate::stencil::matrix::{StencilView, View};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Name of the data in error messages.
+const BOXES: &str = "boxes of ranks";
+
+/// Number of a collective factorization; the numbers of other calls are those of [`Function`].
+const FACTORIZE: i32 = 1;
+
+/// Returns the name of a collective call without `_boxes`.
+fn name_of(number: f64) -> &'static str {
+    match number as i32 {
+        FACTORIZE => "rrb_factorize",
+        2 => "rrb_solve",
+        3 => "rrb_apply",
+        _ => "rrb_multiply",
+    }
+}
+
+/// Timeout in seconds for a rank whose options are not available.
+const FIRST_TIMEOUT: f64 = 60.0;
+
+/// Options that may differ between ranks; they do not change results.
+const OWN: [i32; 7] =
+    [opt::THREADS, opt::VERBOSITY, opt::MEMORY, opt::DEVICE, opt::LEADING_DIMENSION, opt::COMM_TIMEOUT, opt::LOG];
+
+/// Number of values that must be equal on all ranks. Each rank sends every value and its negative, and the exchange
+/// returns the maxima. The maximum of the negatives is minus the minimum; the value is equal if minimum = maximum.
+const SAME: usize = 6;
+/// Indices of the values: number of the call, function, two halves of the hash of the options, handle number, corners.
+const FUNCTION: usize = 1;
+const HANDLE: usize = 4;
+const CORNERS: usize = SAME - 1;
+const OPENING: usize = 2 * SAME + 2;
+
+/// Part of a handle for its ranks.
+pub struct Ranks {
+    comm: Counted<Comm>,
+    boxes: Counted<Boxes>,
+    opening: Largest,
+    /// Exchange of the status at the end of a call, or of the rank that reports an error.
+    closing: Largest,
+    stop: Largest,
+    calls: u64,
+    /// Number of the handle: equal on all ranks, and different from the numbers of their other handles.
+    number: f64,
+    spread: Option<Spread>,
+    /// Set if the ranks share the rows of the first grids. Otherwise every rank, or rank 0, has the whole system.
+    domain: Option<Domain>,
+    /// Set if rank 0 solves the whole system.
+    led: Option<Led>,
+    /// Set until arrays pass through the host for the first time: exchange that finds memory shared by all ranks.
+    search: Option<Gather>,
+    /// Number of arrays of the matrix.
+    arrays: usize,
+    /// Rows of the matrix, and of the input and output vectors.
+    matrix: Rows,
+    vectors: Rows,
+    /// A rank has a monitor.
+    monitored: bool,
+    /// Numbers of messages and bytes sent before the last call.
+    before: [u64; 2],
+}
+
+/// Indices of the plans of a [`Spread`].
+const MATRIX: usize = 0;
+const BOTH: usize = 1;
+const INPUT: usize = 2;
+
+impl Ranks {
+    /// Creates the part of this rank. Collective.
+    ///
+    /// `given` contains the grid and the timeout in seconds. `boxes` contains the lower corners and sizes of the boxes
+    /// of this rank, counted from 0, or the error of this rank.
+    pub fn new(table: &rrbsolver_comm, given: Option<(Grid, f64)>, boxes: Result<[&[[i64; 2]]; 2]>) -> Result<Self> {
+        let comm = Comm::new(table)?;
+        let (grid, timeout) = given.unwrap_or((Grid { nx: 1, ny: 1 }, FIRST_TIMEOUT));
+        comm.set_timeout(timeout);
+        let own = boxes.and_then(|[lower, size]| {
+            let mut words = Vec::new();
+            for (number, (&lower, &size)) in lower.iter().zip(size).enumerate() {
+                let GridBox { lower, upper } = GridBox::new(grid, lower, size, number)?;
+                extend(&mut words, [lower, upper].concat().into_iter().map(|v| v as f64), BOXES)?;
+            }
+            Ok(words)
+        });
+        // Each rank sends the extents, which must be equal, the number of its boxes, its status, and a handle number.
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let words = own.as_ref().map_or(0, Vec::len);
+        let status = own.as_ref().err().map_or(0, Error::status);
+        let created = CREATED.fetch_add(1, Ordering::Relaxed);
+        let said = [grid.nx as f64, grid.ny as f64, words as f64, status.into(), created as f64];
+        const WORDS: usize = 5;
+        let mut first = Gather::new(&comm, &collected((0..comm.size()).map(|_| WORDS), BOXES)?)?;
+        let said = first.run(|to| to.copy_from_slice(&said))?;
+        let of = |k: usize| said.iter().skip(k).step_by(WORDS).copied();
+        if let Some(rank) = of(3).position(|status| status != 0.0) {
+            return Err(of_rank(&comm, rank, said[WORDS * rank + 3] as i32, own.as_ref().err())?);
+        }
+        if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (said[0], said[1])) {
+            return Err(Error::Argument(format!(
+                "all ranks must pass the same nx and ny: rank 0 passed {} x {}, rank {rank} passed {} x {}",
+                said[0],
+                said[1],
+                said[WORDS * rank],
+                said[WORDS * rank + 1]
+            )));
+        }
+        let number = said[4];
+        let lengths = collected(of(2).map(|words| words as usize), BOXES)?;
+        let own = own?;
+        let mut second = Gather::new(&comm, &lengths)?;
+        let words = second.run(|to| to.copy_from_slice(&own))?;
+        let node = |words: &[f64]| [words[0] as usize, words[1] as usize];
+        let a_box = |words: &[f64]| GridBox { lower: node(words), upper: node(&words[2..]) };
+        let all = collected(words.chunks_exact(4).map(a_box), BOXES)?;
+        check_boxes(&all, &lengths)?;
+        let counts = collected(lengths.iter().map(|words| words / 4), BOXES)?;
+        Ok(Self {
+            opening: Largest::new(&comm, OPENING)?,
+            closing: Largest::new(&comm, 2)?,
+            stop: Largest::new(&comm, 1)?,
+            boxes: Counted::new(Boxes::new(grid, all, &counts)?, BOXES)?,
+            comm,
+            calls: 0,
+            number,
+            spread: None,
+            domain: None,
+            led: None,
+            search: None,
+            arrays: 0,
+            matrix: Rows::NONE,
+            vectors: Rows::NONE,
+            monitored: false,
+            before: [0; 2],
+        })
+    }
+
+    /// Returns the boxes of this rank.
+    pub fn own(&self) -> &[GridBox] {
+        self.boxes.of(self.comm.rank())
+    }
+
+    /// Returns whether this is the only rank and its single box is the whole grid. Its arrays are then used in place.
+    pub fn is_alone(&self) -> bool {
+        self.comm.size() == 1 && matches!(self.own(), [one] if one.extents() == self.boxes.grid)
+    }
+
+    /// Returns the numbers of messages and bytes that this rank sent in the last call.
+    pub fn sent(&self) -> [u64; 2] {
+        let sent = self.comm.sent();
+        [0, 1].map(|k| sent[k] - self.before[k])
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.matrix.bytes() + self.vectors.bytes() + self.spread.as_ref().map_or(0, Spread::bytes)
+    }
+
+    /// Returns the communicator and the boxes of all ranks.
+    pub fn parts(&self) -> (&Counted<Comm>, &Counted<Boxes>) {
+        (&self.comm, &self.boxes)
+    }
+
+    /// Begins a collective call; a factorization if `what` is `None`. `refused` is the error of this rank. Returns
+    /// whether the matrix has corner couplings, which a rank without boxes does not know.
+    pub fn open(
+        &mut self,
+        what: Option<Function>,
+        options: &Options,
+        corners: Option<bool>,
+        monitored: bool,
+        refused: Option<Error>,
+    ) -> Result<bool> {
+        self.comm.check()?;
+        self.comm.set_timeout(options.real(opt::COMM_TIMEOUT));
+        self.before = self.comm.sent();
+        self.calls += 1;
+        let hash = options.fingerprint(&OWN);
+        let same: [f64; SAME] = [
+            self.calls as f64,
+            f64::from(what.map_or(FACTORIZE, |what| what as i32)),
+            (hash >> 32) as f64,
+            (hash & u64::from(u32::MAX)) as f64,
+            self.number,
+            0.0,
+        ];
+        let mut said = [0.0; OPENING];
+        for (k, value) in same.into_iter().enumerate() {
+            (said[2 * k], said[2 * k + 1]) = (value, -value);
+        }
+        let has = |value: f64| corners.map_or(f64::NEG_INFINITY, |corners| if corners { value } else { 0.0 });
+        (said[2 * CORNERS], said[2 * CORNERS + 1]) = (has(1.0), has(-1.0));
+        said[2 * SAME] = f64::from(u8::from(monitored));
+        said[2 * SAME + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
+        let said: [f64; OPENING] = self.opening.run(&said)?.try_into().expect("as many as were given");
+        self.monitored = said[2 * SAME] > 0.0;
+        let range = |k: usize| (-said[2 * k + 1], said[2 * k]);
+        let differs = |k: usize| range(k).0 != range(k).1;
+        if differs(0) || differs(FUNCTION) || differs(HANDLE) {
+            let (first, last) = range(FUNCTION);
+            let [first, last] = [first, last].map(name_of);
+            let whose = if differs(HANDLE) { " of another handle" } else { "" };
+            return Err(Error::State(format!(
+                "all ranks must make the same calls in the same order: one calls {first}, another calls {last}{whose}"
+            )));
+        }
+        if let Some(status) = Some(-said[2 * SAME + 1] as i32).filter(|&status| status != 0) {
+            return Err(self.whose(status, refused)?);
+        }
+        if differs(2) || differs(3) {
+            let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension, \
+                            memory, device and comm_timeout must be the same on all ranks";
+            return Err(Error::Argument(sentence.to_owned()));
+        }
+        if differs(CORNERS) && said[2 * CORNERS].is_finite() {
+            let sentence = "northeast and northwest are NULL on some ranks only: all ranks must pass them, or none";
+            return Err(Error::Argument(sentence.to_owned()));
+        }
+        Ok(said[2 * CORNERS] > 0.0)
+    }
+
+    /// Returns the error of a failed call on all ranks: the message of the first rank with this status.
+    fn whose(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
+        let mine = own.filter(|error| error.status() == status && !matches!(error, Error::Elsewhere { .. }));
+        let this = self.comm.rank();
+        let candidate = if mine.is_some() { -(this as f64) } else { f64::NEG_INFINITY };
+        let first = self.closing.run(&[candidate, 0.0])?[0];
+        // If no rank has this error, the program has a defect; rank 0 reports it.
+        let rank = if first.is_finite() { -first as usize } else { 0 };
+        of_rank(&self.comm, rank, status, mine.as_ref())
+    }
+
+    /// Ends a collective call. Returns `result` if all ranks succeeded, else an error on all ranks.
+    pub fn close<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.comm.check()?;
+        let status = result.as_ref().err().map_or(0, Error::status);
+        let worst = -self.closing.run(&[-f64::from(status), 0.0])?[0] as i32;
+        if worst == 0 {
+            return result;
+        }
+        Err(self.whose(worst, result.err())?)
+    }
+
+    /// Returns whether `own` is true on any rank. Collective.
+    pub fn any(&mut self, own: bool) -> Result<bool> {
+        Ok(self.closing.run(&[f64::from(u8::from(own)), 0.0])?[0] > 0.0)
+    }
+
+    /// Allocates memory for `arrays` arrays of a matrix, and plans the messages. On devices, rank 0 stores all rows.
+    /// On the CPU, the ranks may share the rows of the first grids; each rank stores the other grids whole. Returns
+    /// whether the distribution of rows has changed.
+    pub fn prepare(&mut self, arrays: usize, options: &Options) -> Result<bool> {
+        let (grid, size) = (self.boxes.grid, self.comm.size());
+        let (grids, reproducible, led) = match options.choice(opt::BACKEND) {
+            Backend::Reference => (0, true, false),
+            Backend::Cuda => (0, true, true),
+            _ => (grids_to_share(options, grid), options.on(opt::REPRODUCIBLE), false),
+        };
+        let strips = Strips::new(grid, size, grids)?;
+        let like = |domain: &Domain| strips.as_ref() == Some(&*domain.strips) && reproducible == domain.reproducible;
+        let same = self.domain.as_ref().map_or(strips.is_none(), like) && led == self.led.is_some();
+        if same && self.arrays == arrays {
+            return Ok(false);
+        }
+        self.forget();
+        if led {
+            self.led = Some(Led::new(&self.comm)?);
+            self.search = Some(rows::search(&self.comm)?);
+            self.arrays = arrays;
+            return Ok(true);
+        }
+        let slabs = match &strips {
+            Some(strips) => Slabs::strips(strips, Domain::slab)?,
+            None => Slabs::whole(grid, size)?,
+        };
+        self.plan_messages(slabs, arrays)?;
+        if let Some(strips) = strips {
+            self.domain = Some(Domain::new(&self.comm, &Counted::new(strips, BOXES)?, reproducible)?);
+        }
+        self.arrays = arrays;
+        Ok(true)
+    }
+
+    /// Discards all plans and their memory.
+    pub fn forget(&mut self) {
+        (self.spread, self.domain, self.arrays) = (None, None, 0);
+        (self.led, self.search) = (None, None);
+        (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
+    }
+
+    fn plan_messages(&mut self, slabs: Slabs, arrays: usize) -> Result<()> {
+        let spread = Spread::new(&self.comm, &self.boxes, &Counted::new(slabs, BOXES)?, &[arrays, 2, 1])?;
+        if !self.is_alone() {
+            self.vectors = Rows::Own(rows_of(&spread, 2)?);
+            self.matrix = Rows::Own(rows_of(&spread, arrays)?);
+        }
+        self.spread = Some(spread);
+        Ok(())
+    }
+
+    /// Prepares the transfer through host memory if rank 0 has all rows. The first call allocates shared memory or
+    /// plans messages. Collective.
+    pub fn prepare_host(&mut self) -> Result<()> {
+        let Some(search) = self.search.as_mut().filter(|_| self.led.is_some()) else { return Ok(()) };
+        let (grid, arrays) = (self.boxes.grid, self.arrays);
+        let is_alone = self.comm.size() == 1;
+        // Ranks on one host share memory and need no messages.
+        let found = if is_alone {
+            None
+        } else {
+            rows::of_all(&self.comm, search, &mut self.closing, [arrays, 2], grid.nodes())?
+        };
+        if let Some([matrix, vectors]) = found {
+            (self.matrix, self.vectors) = (Rows::OfAll(matrix), Rows::OfAll(vectors));
+        } else {
+            let planned = Slabs::first(grid, self.comm.size()).and_then(|slabs| self.plan_messages(slabs, arrays));
+            let planned = self.close(planned);
+            if planned.is_err() {
+                self.spread = None;
+                (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
+                return planned;
+            }
+        }
+        self.search = None;
+        Ok(())
+    }
+
+    /// Returns whether another rank computes for this rank.
+    pub fn follows(&self) -> bool {
+        self.led.as_ref().is_some_and(|led| !led.works())
+    }
+
+    /// Sends the results of a factorization from rank 0 to the other ranks, which create a core from them.
+    pub fn tell_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
+        let Some(led) = &mut self.led else { return Ok(None) };
+        match core {
+            Some(core) if led.works() => led.tell_factorized(core).map(|()| None),
+            _ => led.hear_factorized().map(Some),
+        }
+    }
+
+    /// Returns whether rank 0 has all rows.
+    pub fn is_led(&self) -> bool {
+        self.led.is_some()
+    }
+
+    /// Returns the role of this rank in a call.
+    pub fn role(&mut self) -> Role<'_> {
+        Role { led: self.led.as_mut(), stop: self.monitored.then_some(&mut self.stop) }
+    }
+
+    /// Returns the rows that this rank stores.
+    fn rows(&self) -> Range<usize> {
+        match &self.spread {
+            Some(spread) => spread.rows(),
+            None if self.follows() => 0..0,
+            None => 0..self.boxes.grid.ny,
+        }
+    }
+
+    /// Transfers the matrix from all boxes to rows. `given` contains center, east, north and, with 9 points, both
+    /// corners.
+    pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
+        match (&mut self.spread, &mut self.matrix) {
+            (Some(spread), rows) => spread.bring_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
+            (None, Rows::OfAll(rows)) => put(&self.boxes, self.comm.rank(), given, rows),
+            _ => return Err(no_spread()),
+        }
+        // Land nodes receive the smallest positive center of all ranks. The range of the centers, on which the storage
+        // format depends, then does not change.
+        let own = given[0].iter().zip(self.boxes.of(self.comm.rank()));
+        let centers = own.flat_map(|(given, b)| {
+            let Grid { nx, ny } = b.extents();
+            (0..ny).flat_map(move |j| &given.values[j * given.ld..][..nx])
+        });
+        let smallest = centers.copied().filter(|c| *c > 0.0 && c.is_finite()).fold(f64::INFINITY, f64::min);
+        let smallest = -self.closing.run(&[-smallest, 0.0])?[0];
+        let (own, center) = (self.rows(), if smallest.is_finite() { smallest } else { 1.0 });
+        let land = self.boxes.make_land(own, center, &mut self.matrix.arrays_mut()[..self.arrays]);
+        self.close(land)
+    }
+
+    /// Calls `work` to factorize the rows that this rank received, or the arrays of the only rank.
+    pub fn factorize(
+        &self,
+        values: &[Vec<Given>],
+        work: impl FnOnce(&StencilView, Option<&Domain>) -> Result<()>,
+    ) -> Result<()> {
+        let (grid, first, alone) = (self.boxes.grid, self.rows().start, self.is_alone());
+        let view = |k: usize| match values.get(k).and_then(|boxes| boxes.first()).filter(|_| alone) {
+            Some(given) => View::new(NAMES[k], given.values, grid, given.ld),
+            None => View::of_rows(NAMES[k], self.matrix.array(k), grid, first),
+        };
+        let corners = (values.len() > 3).then(|| (view(3), view(4)));
+        let a = StencilView { grid, center: view(0), east: view(1), north: view(2), corners };
+        work(&a, self.domain.as_ref())
+    }
+
+    /// Copies the values of all boxes to rows and calls `work` with the rows of this rank. If all ranks succeed, copies
+    /// the output to the boxes. `lists`: input and output of the boxes of this rank, if it has memory for them.
+    pub fn call<T>(
+        &mut self,
+        what: Function,
+        input_name: &'static str,
+        lists: Result<(Vec<Given>, Vec<Taken>)>,
+        work: impl FnOnce(Role, Arrays, Option<&StencilView>) -> Result<T>,
+    ) -> Result<T> {
+        let (alone, grid) = (self.is_alone(), self.boxes.grid);
+        if !alone {
+            let own = lists.as_ref().map(|(given, taken)| (&given[..], &taken[..]));
+            self.spread_vectors(own.map_err(Clone::clone), what == Function::Solve)?;
+        }
+        let (given, mut taken) = lists?;
+        let (first_row, follows) = (self.rows().start, self.follows());
+        let Self { vectors, matrix, led, stop, monitored, .. } = &mut *self;
+        let [from, to, ..] = vectors.arrays_mut();
+        let (ld, input, output) = match (&given[..], &mut taken[..]) {
+            ([from], [to]) if alone => (from.ld, from.values, &mut *to.values),
+            _ => (grid.nx, &*from, to),
+        };
+        let (plane, len) = (grid.ny.saturating_mul(ld), grid.nodes());
+        let arrays = Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row };
+        let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, first_row);
+        // A single rank has the matrix in its factorization. Matrices with 9 points are not needed here.
+        let a = (!alone && !follows).then(|| StencilView {
+            grid,
+            center: view(0),
+            east: view(1),
+            north: view(2),
+            corners: None,
+        });
+        let role = Role { led: led.as_mut(), stop: monitored.then_some(stop) };
+        let result = work(role, arrays, a.as_ref());
+        let result = self.close(result)?;
+        if !alone {
+            self.collect(&mut taken)?;
+        }
+        Ok(result)
+    }
+
+    /// Transfers the input of all boxes to rows, with `guess` also the output. Fails on all ranks if a rank could not
+    /// allocate its lists.
+    fn spread_vectors(&mut self, own: Result<(&[Given], &[Taken])>, guess: bool) -> Result<()> {
+        let given = own.and_then(|(input, output)| {
+            let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
+            if guess {
+                let output = output.iter().map(|taken| Given { values: taken.values, ld: taken.ld });
+                push(&mut given, collected(output, BOXES)?, BOXES)?;
+            }
+            Ok(given)
+        });
+        let given = self.close(given)?;
+        let plan = if guess { BOTH } else { INPUT };
+        match (&mut self.spread, &mut self.vectors) {
+            (Some(spread), rows) => spread.bring_rows(plan, &given, &mut rows.arrays_mut()[..given.len()]),
+            (None, Rows::OfAll(rows)) => {
+                put(&self.boxes, self.comm.rank(), &given, rows);
+                // Waits until all ranks have written their values.
+                self.close(Ok(()))
+            }
+            _ => Err(no_spread()),
+        }
+    }
+
+    /// Transfers the output to all boxes. Called after `close`.
+    fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
+        match (&mut self.spread, &self.vectors) {
+            (Some(spread), rows) => spread.bring_boxes(rows.array(1), output),
+            (None, Rows::OfAll(rows)) => {
+                for (b, taken) in self.boxes.of(self.comm.rank()).iter().zip(output) {
+                    let nx = b.columns().len();
+                    for (j, at) in self.boxes.rows_of(b) {
+                        rows.get(1, at, &mut taken.values[j * taken.ld..][..nx]);
+                    }
+                }
+                Ok(())
+            }
+            _ => Err(no_spread()),
+        }
+    }
+}
+
+/// Copies the boxes of this rank into the shared rows. For each array, `given` contains one entry per box.
+fn put(boxes: &Boxes, rank: usize, given: &[Vec<Given>], rows: &OfAll) {
+    for (k, array) in given.iter().enumerate() {
+        for (b, given) in boxes.of(rank).iter().zip(array) {
+            let nx = b.columns().len();
+            for (j, at) in boxes.rows_of(b) {
+                rows.put(k, at, &given.values[j * given.ld..][..nx]);
+            }
+        }
+    }
+}
+
+fn no_spread() -> Error {
+    Error::Internal("rows of a domain that was not factorized".to_owned())
+}
+
+/// Checks that there are boxes and that they do not overlap. `words` contains the number of words of each rank, four
+/// per box.
+fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
+    if all.is_empty() {
+        return Err(Error::Argument("no rank has a box: there is nothing to solve".to_owned()));
+    }
+    let Some((first, second)) = first_overlap(all)? else { return Ok(()) };
+    let told = |number: usize| {
+        let mut left = 4 * number;
+        let mut rank = 0;
+        while left >= words[rank] {
+            left -= words[rank];
+            rank += 1;
+        }
+        format!("box {} of rank {rank}", left / 4)
+    };
+    Err(Error::Argument(format!("{} and {} must not overlap", told(first), told(second))))
+}
+
+/// Role of a rank in a call.
+pub struct Role<'a> {
+    led: Option<&'a mut Led>,
+    /// Set if any rank has a monitor.
+    stop: Option<&'a mut Largest>,
+}
+
+impl Role<'_> {
+    /// Returns whether another rank computes for this rank.
+    pub fn follows(&self) -> bool {
+        self.led.as_ref().is_some_and(|led| !led.works())
+    }
+
+    /// Runs a function of the core on the rows of this rank, whose matrix is `a`. The observers of all ranks agree on
+    /// when a solve stops.
+    pub fn run(
+        self,
+        what: Function,
+        core: &mut Rrb,
+        (arrays, a): (Arrays, Option<&StencilView>),
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        match (what, self.led) {
+            (Function::Solve, Some(led)) => {
+                let solve = |core: &mut Rrb, o: &mut dyn Observer| core.solve_over_ranks(arrays, a, options, o);
+                led.solve(core, observer, self.stop, solve)
+            }
+            (Function::Solve, None) => {
+                let mut agreed = Agreed { observer, stop: self.stop, failed: None };
+                let outcome = core.solve_over_ranks(arrays, a, options, &mut agreed);
+                agreed.failed.map_or(outcome, Err)
+            }
+            (_, Some(led)) if !led.works() => Ok(Outcome::default()),
+            _ => core.call(what, arrays, options, observer),
+        }
+    }
+}
+
+/// Observer that stops if the observer of any rank requests it.
+struct Agreed<'a> {
+    observer: &'a mut dyn Observer,
+    stop: Option<&'a mut Largest>,
+    failed: Option<Error>,
+}
+
+impl Observer for Agreed<'_> {
+    fn see(&mut self, event: Event) -> bool {
+        let own = self.observer.see(event);
+        match (event, &mut self.stop) {
+            (Event::Iteration(..), Some(stop)) => any_stops(stop, own, &mut self.failed),
+            _ => own,
+        }
+    }
+
+    fn may_stop(&self) -> bool {
+        self.stop.is_some()
+    }
+}

@@ -1,0 +1,493 @@
+//! Recursive cycles (`cycle = amli`, `k`), which reduce the number of outer iterations for more work on coarse grids.
+//!
+//! A recursion grid is the grid that every `spacing`-th level leaves. Let A_k be the matrix that the levels above the
+//! k-th recursion grid leave there, before the levels below drop couplings. The V-cycle passes the right-hand side g on
+//! a recursion grid to the levels below and uses M_k^-1 g as the solution of A_k u = g. A recursive cycle instead runs
+//! `steps` inner iterations with the preconditioner M_k (Axelsson and Vassilevski, SIAM J. Numer. Anal. 27, 1990; Notay
+//! and Vassilevski, Numer. Linear Algebra Appl. 15, 2008; docs/theory/rrb.md, recursive cycles).
+//!
+//! Both kinds of inner iteration use the recurrence of conjugate gradients and differ in the coefficients only:
+//!
+//! ```text
+//!     z = M_k^-1 r,   d = z + beta d,   u = u + alpha d,   r = r - alpha A_k d
+//!
+//!     amli  Chebyshev on [low, high], theta = (low + high) / 2, delta = (high - low) / 2:
+//!           alpha = 1 / theta, then beta = (delta alpha / 2)^2 (twice this value in the second iteration),
+//!           alpha = 1 / (theta - beta / alpha): a fixed polynomial, so M is a fixed matrix
+//!     k     beta = -<z, A_k d> / <d, A_k d>, alpha = <d, r> / <d, A_k d>: flexible CG, nonlinear in r
+//! ```
+//!
+//! The factorization estimates the bounds with conjugate gradients on A_k, beginning with the deepest recursion.
+
+use crate::krylov::spectrum::lanczos_extremes;
+use crate::options::limits::{AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_LEAST_CONDITION};
+use crate::stencil::levels::Grid;
+use std::ops::Range;
+
+/// Method for the system on a recursion grid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// One application of M_k^-1, as in the RRB method of the report.
+    #[default]
+    V,
+    /// Chebyshev iterations.
+    Amli,
+    /// Flexible conjugate gradients.
+    K,
+}
+
+/// Parameters of the recursion for `factorize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cycle {
+    /// `None`: [`choose`] selects V or AMLI.
+    pub kind: Option<Kind>,
+    /// Number of levels between two recursions; even.
+    pub spacing: usize,
+    /// Number of inner iterations per recursion.
+    pub steps: usize,
+    /// [`choose`] may also select AMLI for coefficients with jumps.
+    pub jumps: bool,
+}
+
+impl Cycle {
+    /// Returns the recursion grids, by their numbers: the grids that every `spacing`-th level leaves, if levels remain
+    /// below.
+    pub fn grids(&self, levels: usize) -> impl Iterator<Item = usize> + use<> {
+        let grids_apart = self.spacing / 2;
+        let any = self.kind != Some(Kind::V) && self.steps > 1 && grids_apart > 0;
+        (1..).map(move |k| k * grids_apart).take_while(move |q| any && 2 * q < levels)
+    }
+
+    /// Returns the work of one application of M relative to the V-cycle, sum_q v_q n_q / sum_q n_q.
+    ///
+    /// The sums include all grids and the coarsest system. n_q is the number of nodes of grid q, and v_q the number of
+    /// visits per application. Each recursion multiplies v_q by `steps`.
+    pub fn cost(&self, finest: Grid, levels: usize) -> f64 {
+        let mut starts = self.grids(levels).peekable();
+        let (mut visits, mut work, mut once) = (1.0, 0.0, 0.0);
+        for (q, grid) in finest.chain().take(levels.div_ceil(2)).enumerate() {
+            if starts.next_if_eq(&q).is_some() {
+                visits *= self.steps as f64;
+            }
+            work += visits * grid.nodes() as f64;
+            once += grid.nodes() as f64;
+        }
+        let remainder = finest.remainder(levels).nodes() as f64;
+        (work + visits * remainder) / (once + remainder)
+    }
+}
+
+/// Interval that contains the eigenvalues of M_k^-1 A_k.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Lower bound.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+}
+
+impl Bounds {
+    /// Returns high / low, which bounds the condition number of M_k^-1 A_k.
+    pub fn condition(&self) -> f64 {
+        self.high / self.low
+    }
+}
+
+/// Maximum number of sections. A grid of 2^31 nodes has fewer than 64 levels, and recursions are at least two levels
+/// apart.
+pub const SECTIONS: usize = 33;
+
+/// Recursion of a factorization.
+#[derive(Clone, Copy, Debug)]
+pub struct Recursion {
+    /// Method on the recursion grids.
+    pub kind: Kind,
+    /// Number of inner iterations per recursion.
+    pub steps: usize,
+    /// Eigenvalue bounds of each section that begins with a recursion; only AMLI uses them.
+    pub bounds: [Bounds; SECTIONS],
+}
+
+impl Recursion {
+    /// V-cycle: no recursion.
+    pub const V: Self = Self { kind: Kind::V, steps: 1, bounds: [EXACT; SECTIONS] };
+}
+
+/// Bounds for A_k = M_k, with the usual margin.
+const EXACT: Bounds = Bounds { low: 1.0, high: ABOVE };
+
+/// Vectors of a recursion grid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inner {
+    /// Residual r.
+    R,
+    /// Vector z that the sweeps overwrite: right-hand side before, solution after them.
+    Z,
+    /// Search direction d.
+    D,
+    /// q = A_k d.
+    Q,
+}
+
+/// Steps of a cycle. Section 0 consists of the levels above the first recursion grid. Section k consists of the levels
+/// from the k-th recursion grid to the next one, or to the coarsest system.
+pub trait CycleSteps {
+    /// Returns the sections that begin with a recursion; they are the last sections.
+    fn recursions(&self) -> Range<usize>;
+    /// Returns whether this thread works on section k. A thread that does not must skip the steps of the section.
+    fn takes_part(&self, k: usize) -> bool;
+    /// Solves L y = z on the levels of section k. Stores z on the first grid of the next section, or on the coarsest
+    /// grid.
+    fn sweep_down(&mut self, k: usize);
+    /// Solves the coarsest system exactly.
+    fn solve_remainder(&mut self);
+    /// Solves D L^T z = y on the levels of section k.
+    fn sweep_up(&mut self, k: usize);
+    /// Sets r = z.
+    fn keep_rhs(&mut self, k: usize);
+    /// Sets d = z, or d = z + beta d.
+    fn direct(&mut self, k: usize, beta: Option<f64>);
+    /// Computes q = A_k d.
+    fn multiply_direction(&mut self, k: usize);
+    /// Returns whether `mine` is true on any thread that works on section k. All these threads call it and receive the
+    /// same result.
+    fn any(&mut self, _k: usize, mine: bool) -> bool {
+        mine
+    }
+    /// Returns <a, b> on the k-th recursion grid.
+    fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64;
+    /// Sets u = alpha d (`first`) or u = u + alpha d. With `go_on`, also sets r = r - alpha q and z = r.
+    fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool);
+    /// Sets z = u.
+    fn take_solution(&mut self, k: usize);
+    /// Computes the last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. The values of d and u
+    /// are undefined afterwards.
+    fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        self.textbook_finish(k, alpha, beta);
+    }
+    /// Reference formulation of `finish`.
+    fn textbook_finish(&mut self, k: usize, alpha: f64, beta: f64) {
+        self.direct(k, Some(beta));
+        self.advance(k, alpha, false, false);
+        self.take_solution(k);
+    }
+    /// Sets d to a vector that contains all frequencies, the same vector in every call, and r = 0.
+    fn draw_direction(&mut self, k: usize);
+}
+
+/// Returns entry (i, j) of a vector that contains all frequencies: a hash of (i, j) in [-1, 1), divided by
+/// sqrt(center). The hash makes the vectors of all backends equal. The scaling gives regions with different
+/// coefficients equal weight in <v, A_k v>.
+pub fn all_frequencies(i: usize, j: usize, center: f64) -> f64 {
+    let mut h = (i as u32).wrapping_mul(73_856_093) ^ (j as u32).wrapping_mul(19_349_663);
+    h = (h ^ (h >> 13) ^ 0x9e37_79b9).wrapping_mul(0x5bd1_e995);
+    h = (h ^ (h >> 15)).wrapping_mul(0x27d4_eb2d);
+    let v = f64::from(h ^ (h >> 16)) / f64::from(1u32 << 31) - 1.0;
+    if center > 0.0 { v / center.sqrt() } else { v }
+}
+
+/// Computes z = M_k^-1 z on the first grid of section k.
+pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
+    s.sweep_down(k);
+    if k + 1 == s.recursions().end {
+        s.solve_remainder();
+    } else if s.takes_part(k + 1) {
+        solve_section(s, k + 1, recursion);
+    }
+    s.sweep_up(k);
+}
+
+/// The inner iterations end when <r, M_k^-1 r> has fallen to this fraction of its first value. The rest of r is
+/// rounding error of sweeps in f32. If A_k is singular, this rest may be outside the range of A_k.
+const SPENT: f64 = 1e-10;
+/// Largest alpha of an inner iteration. alpha is at most 1 / lambda_min(M_k^-1 A_k), and lambda_min is about 1, or a
+/// few hundredths with compensation. A larger alpha belongs to the constant vector, which rounding adds in a singular
+/// system and for which A_k d is zero up to rounding.
+const NO_STEP: f64 = 100.0;
+
+/// Computes z = B_k z with an approximation B_k of A_k^-1 on the k-th recursion grid.
+pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
+    if recursion.kind == Kind::V {
+        return apply_section(s, k, recursion);
+    }
+    s.keep_rhs(k);
+    let (mut alpha, mut sigma, mut first_product) = (0.0, 0.0, 0.0);
+    for step in 0..recursion.steps {
+        let last = step + 1 == recursion.steps;
+        apply_section(s, k, recursion);
+        match recursion.kind {
+            Kind::K => {
+                // sigma is 0 if the right-hand side is zero; beta is then 0.
+                let beta = if sigma > 0.0 { -s.inner_product(k, Inner::Z, Inner::Q) / sigma } else { 0.0 };
+                s.direct(k, (step > 0).then_some(beta));
+                s.multiply_direction(k);
+                sigma = s.inner_product(k, Inner::D, Inner::Q);
+                let product = s.inner_product(k, Inner::D, Inner::R);
+                if step == 0 {
+                    first_product = product;
+                } else if product <= SPENT * first_product {
+                    break;
+                }
+                if product.abs() > NO_STEP * sigma {
+                    if step == 0 {
+                        s.advance(k, 1.0, true, false);
+                    }
+                    break;
+                }
+                alpha = if sigma > 0.0 { product / sigma } else { 0.0 };
+            }
+            _ => {
+                let Bounds { low, high } = recursion.bounds[k];
+                let (theta, delta) = (0.5 * (low + high), 0.5 * (high - low));
+                let half = 0.5 * delta * alpha;
+                let beta = if step == 1 { 2.0 * half * half } else { half * half };
+                alpha = if step == 0 { 1.0 / theta } else { 1.0 / (theta - beta / alpha) };
+                if last && step > 0 {
+                    return s.finish(k, alpha, beta);
+                }
+                s.direct(k, (step > 0).then_some(beta));
+                if !last {
+                    s.multiply_direction(k);
+                }
+            }
+        }
+        s.advance(k, alpha, step == 0, !last);
+    }
+    s.take_solution(k);
+}
+
+/// Minimum and maximum number of CG steps of an estimate. The estimate ends when a step increases the largest Ritz
+/// value by a factor of at most `SETTLED`. Coefficient jumps of 1e3 and more cause a few isolated large eigenvalues,
+/// which appear only after several steps. No tested problem needed more than ten steps.
+const ESTIMATE_STEPS: usize = 6;
+const ESTIMATE_STEPS_AT_MOST: usize = 16;
+const SETTLED: f64 = 1.02;
+/// Margins of the bounds: Ritz values are inside the spectrum. With two inner iterations, M is definite if no
+/// eigenvalue exceeds low + high.
+const ABOVE: f64 = 1.08;
+const BELOW: f64 = 0.95;
+
+/// Estimates the bounds of the eigenvalues of M_k^-1 A_k with CG on A_k u = A_k v, where v contains all frequencies.
+/// Ritz values only move apart. The estimate therefore ends once the condition number exceeds `enough`.
+pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough: f64) -> Bounds {
+    let mut coefficients = [(0.0, 0.0); ESTIMATE_STEPS_AT_MOST];
+    let (mut done, mut largest) = (0, 0.0);
+    s.draw_direction(k);
+    s.multiply_direction(k);
+    s.advance(k, -1.0, true, true); // r = A v
+    let (mut rho, mut first_rho) = (0.0, 0.0);
+    for step in 0..ESTIMATE_STEPS_AT_MOST {
+        apply_section(s, k, recursion);
+        let rho_new = s.inner_product(k, Inner::R, Inner::Z);
+        let beta = if step > 0 { rho_new / rho } else { 0.0 };
+        rho = rho_new;
+        if step == 0 {
+            first_rho = rho;
+        }
+        if !(rho > SPENT * first_rho && rho.is_finite()) {
+            break;
+        }
+        s.direct(k, (step > 0).then_some(beta));
+        s.multiply_direction(k);
+        let sigma = s.inner_product(k, Inner::D, Inner::Q);
+        if !(NO_STEP * sigma > rho && sigma.is_finite()) {
+            break;
+        }
+        let alpha = rho / sigma;
+        coefficients[done] = (alpha, beta);
+        done += 1;
+        let (low, high) = lanczos_extremes(&coefficients[..done]).unwrap_or((1.0, 0.0));
+        let settled = done >= ESTIMATE_STEPS && high <= SETTLED * largest;
+        if settled || (low > 0.0 && bounds_of(low, high).condition() > enough) {
+            break;
+        }
+        largest = high;
+        s.advance(k, alpha, false, true);
+    }
+    match lanczos_extremes(&coefficients[..done]) {
+        Some((low, high)) if low > 0.0 && high.is_finite() => bounds_of(low, high),
+        // Fewer than two steps: a single node, or no level drops couplings.
+        _ => EXACT,
+    }
+}
+
+/// Returns the bounds for the extreme Ritz values.
+fn bounds_of(low: f64, high: f64) -> Bounds {
+    Bounds { low: f64::min(1.0, BELOW * low), high: ABOVE * high }
+}
+
+/// Selects V or AMLI from the condition number at the first recursion grid and the largest one at deeper recursions.
+///
+/// If M_k approximates A_k poorly in a deeper section, its Chebyshev steps reduce the error too little, and finer
+/// sections receive a poor coarse correction. The nonlinear K-cycle is never selected.
+pub fn choose(first: f64, deeper: f64, jumps: bool) -> Kind {
+    let contracts = first.max(deeper) <= AMLI_CONDITION
+        || jumps && first <= AMLI_GROWTH * deeper && first.max(deeper) <= AMLI_JUMP_CONDITION;
+    if first >= AMLI_LEAST_CONDITION && contracts { Kind::Amli } else { Kind::V }
+}
+
+impl Recursion {
+    /// Returns high / low on the k-th recursion grid.
+    pub fn condition(&self, k: usize) -> f64 {
+        self.bounds[k].condition()
+    }
+
+    /// Returns the largest condition number of all recursions.
+    pub fn worst_condition(&self) -> f64 {
+        (0..SECTIONS).map(|k| self.condition(k)).fold(1.0, f64::max)
+    }
+}
+
+/// Estimates the bounds at every recursion, deepest first, and selects the kind if `cycle.kind` is `None`.
+///
+/// A thread that does not work on a section has no bounds for the section and never reads them. `below` is the largest
+/// condition number at the recursions below these sections.
+pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
+    let recursions = s.recursions();
+    let kind = cycle.kind.unwrap_or(Kind::Amli);
+    if recursions.is_empty() || kind == Kind::V {
+        return Recursion::V;
+    }
+    let mut recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
+    let enough = match cycle.kind {
+        Some(_) => f64::INFINITY,
+        None if cycle.jumps => AMLI_JUMP_CONDITION,
+        None => AMLI_CONDITION,
+    };
+    let first = recursions.start;
+    let mut deeper = below;
+    for k in recursions.clone().rev() {
+        if kind != Kind::Amli || !s.takes_part(k) {
+            continue;
+        }
+        // Once a section selects V, finer sections need no bounds. Only the threads of the deeper section know this,
+        // hence `any`.
+        if cycle.kind.is_none() && s.any(k, deeper > enough) {
+            deeper = f64::INFINITY;
+            continue;
+        }
+        recursion.bounds[k] = estimate(s, k, &recursion, enough);
+        if k > first {
+            deeper = deeper.max(recursion.condition(k));
+        }
+    }
+    if cycle.kind.is_none() && s.takes_part(first) {
+        recursion.kind = choose(recursion.condition(first), deeper, cycle.jumps);
+    }
+    recursion
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grids_of_recursion() {
+        let grids =
+            |kind, spacing, levels| Cycle { kind, spacing, steps: 2, jumps: false }.grids(levels).collect::<Vec<_>>();
+        assert_eq!(grids(Some(Kind::Amli), 4, 12), [2, 4]);
+        assert_eq!(grids(None, 6, 13), [3, 6]);
+        assert_eq!(grids(Some(Kind::K), 4, 4), [0; 0]);
+        assert_eq!(grids(Some(Kind::V), 4, 12), [0; 0]);
+    }
+
+    #[test]
+    fn work_of_recursions() {
+        let cost = |kind, spacing, steps, n, levels| {
+            Cycle { kind: Some(kind), spacing, steps, jumps: false }.cost(Grid { nx: n, ny: n }, levels)
+        };
+        // Grids of 31^2, 15^2, 7^2 and 3^2 nodes, and one node.
+        let nodes = f64::from(961 + 225 + 49 + 9 + 1);
+        assert_eq!(cost(Kind::V, 2, 8, 31, 8), 1.0);
+        assert_eq!(cost(Kind::Amli, 2, 3, 31, 8), f64::from(961 + 3 * 225 + 9 * 49 + 27 * (9 + 1)) / nodes);
+        assert_eq!(cost(Kind::K, 4, 5, 31, 8), f64::from(961 + 225 + 5 * (49 + 9 + 1)) / nodes);
+        // An odd number of levels leaves the black nodes of the last grid: 5 of 3^2.
+        assert_eq!(cost(Kind::Amli, 2, 2, 7, 3), f64::from(49 + 2 * (9 + 5)) / f64::from(49 + 9 + 5));
+    }
+
+    /// Sections of four unknowns with M = I and a diagonal A. Applying a section leaves z unchanged; z is zero in
+    /// deeper sections.
+    struct Diagonals {
+        of: [[f64; 4]; 4],
+        vectors: [[[f64; 4]; 5]; 4],
+        applications: Vec<usize>,
+    }
+
+    const U: usize = 4;
+
+    impl CycleSteps for Diagonals {
+        fn recursions(&self) -> Range<usize> {
+            1..self.of.len()
+        }
+        fn takes_part(&self, _: usize) -> bool {
+            true
+        }
+        fn sweep_down(&mut self, k: usize) {
+            self.applications[k] += 1;
+        }
+        fn solve_remainder(&mut self) {}
+        fn sweep_up(&mut self, _: usize) {}
+        fn keep_rhs(&mut self, _: usize) {}
+        fn direct(&mut self, k: usize, beta: Option<f64>) {
+            let (z, d) = (self.vectors[k][Inner::Z as usize], &mut self.vectors[k][Inner::D as usize]);
+            *d = std::array::from_fn(|i| z[i] + beta.unwrap_or(0.0) * d[i]);
+        }
+        fn multiply_direction(&mut self, k: usize) {
+            let d = self.vectors[k][Inner::D as usize];
+            self.vectors[k][Inner::Q as usize] = std::array::from_fn(|i| self.of[k][i] * d[i]);
+        }
+        fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
+            (0..4).map(|i| self.vectors[k][a as usize][i] * self.vectors[k][b as usize][i]).sum()
+        }
+        fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
+            let [mut r, _, d, q, mut u] = self.vectors[k];
+            for i in 0..4 {
+                u[i] = alpha * d[i] + if first { 0.0 } else { u[i] };
+                r[i] -= alpha * q[i];
+            }
+            self.vectors[k][U] = u;
+            if go_on {
+                (self.vectors[k][Inner::R as usize], self.vectors[k][Inner::Z as usize]) = (r, r);
+            }
+        }
+        fn take_solution(&mut self, k: usize) {
+            self.vectors[k][Inner::Z as usize] = self.vectors[k][U];
+        }
+        fn draw_direction(&mut self, k: usize) {
+            self.vectors[k] = [[0.0; 4]; 5];
+            self.vectors[k][Inner::D as usize] = [1.0, -0.5, 0.25, 0.75];
+        }
+    }
+
+    /// If the condition number of a deep section is too large, finer sections are not estimated, and the kind is V.
+    #[test]
+    fn a_hard_section_ends_the_estimates() {
+        let prepared = |of: [[f64; 4]; 4], below: f64, jumps: bool| {
+            let cycle = Cycle { kind: None, spacing: 4, steps: 2, jumps };
+            let mut s = Diagonals { of, vectors: [[[0.0; 4]; 5]; 4], applications: vec![0; 4] };
+            (prepare(&mut s, &cycle, below).kind, s.applications)
+        };
+        let (mild, hard) = ([1.0, 1.5, 2.0, 2.5], [1.0, 5.0, 20.0, 50.0]);
+        let (kind, applications) = prepared([mild; 4], 1.0, false);
+        assert!(kind == Kind::Amli && applications[1] > 0, "{applications:?}");
+        let (kind, applications) = prepared([mild, mild, mild, hard], 1.0, false);
+        assert!(kind == Kind::V && applications[1..3] == [0, 0] && applications[3] > 0, "{applications:?}");
+        assert_eq!(prepared([mild; 4], 10.0, false), (Kind::V, vec![0; 4]));
+        assert_eq!(prepared([mild, hard, mild, mild], 1.0, false).0, Kind::V);
+        assert_eq!(prepared([mild, hard, mild, mild], 1.0, true).0, Kind::V);
+        let (kind, applications) = prepared([mild, mild, mild, hard], 1.0, true);
+        assert!(kind == Kind::Amli && applications[1] > 0, "{applications:?}");
+    }
+
+    #[test]
+    fn strong_anisotropy_and_strong_diagonals_stay_with_v() {
+        for (jumps, of_jumps) in [(false, Kind::V), (true, Kind::Amli)] {
+            assert_eq!(choose(2.4, 2.4, jumps), Kind::Amli);
+            assert_eq!(choose(26.0, 12.0, jumps), Kind::V);
+            assert_eq!(choose(1.1, 1.1, jumps), Kind::V);
+            assert_eq!(choose(2.4, 7e5, jumps), Kind::V);
+            assert_eq!(choose(8.8, 9.4, jumps), of_jumps);
+            assert_eq!(choose(36.0, 62.0, jumps), of_jumps);
+        }
+    }
+}

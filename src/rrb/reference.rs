@@ -1,0 +1,353 @@
+//! Reference implementation of RRB-PCG over natural storage.
+
+use crate::base::engine::Engine;
+use crate::error::{Error, Result, zeroed};
+use crate::krylov::pcg::Properties;
+use crate::krylov::plain::{Run, System};
+use crate::krylov::solve_steps::{Arrays, Eliminated, Program};
+use crate::krylov::vectors::Iterate;
+use crate::report::{Observer, Outcome};
+use crate::rrb::backend::{PivotContext, Report, RrbBackend, Setup};
+use crate::rrb::natural::{NaturalLevels, black_nodes, red_nodes};
+use crate::rrb::recursion::{Cycle, Kind};
+use crate::stencil::cells::Cells;
+use crate::stencil::components::Components;
+use crate::stencil::levels::{Embedding, Grid};
+use crate::stencil::matrix::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
+use crate::stencil::means::Singular;
+use crate::stencil::residual::residual_of_row;
+
+/// Backend `reference` of the family `rrb_`.
+#[derive(Default)]
+pub struct Reference {
+    state: Option<State>,
+}
+
+/// Matrix, factorization and vectors. All arrays have a ring of zeros around the grid.
+struct State {
+    grid: Grid,
+    /// Number of levels, whether CG runs on S1, and the cycle. They determine the sizes of the arrays.
+    shape: (usize, bool, Cycle),
+    /// Indices of all nodes, of the red nodes, and of the nodes on which CG works (black nodes with S1, else all).
+    everywhere: Vec<usize>,
+    red: Vec<usize>,
+    system: Vec<usize>,
+    /// A, with the diagonal in `diagonal`.
+    matrix: HalfStencil,
+    /// S1 on black nodes. `northeast` and `northwest`: couplings along the grid diagonals; `east` and `north`:
+    /// couplings at distance two.
+    schur: HalfStencil,
+    levels: NaturalLevels,
+    singular: Singular,
+    b: Vec<f64>,
+    x: Vec<f64>,
+    r: Vec<f64>,
+    p: Vec<f64>,
+    q: Vec<f64>,
+}
+
+/// Returns the indices of nodes in arrays with a ring.
+fn places(grid: Grid, nodes: impl Iterator<Item = (usize, usize)> + Clone) -> Result<Vec<usize>> {
+    let mut places = zeroed(nodes.clone().count(), "node indices")?;
+    for (place, (i, j)) in places.iter_mut().zip(nodes) {
+        *place = ring_index(grid.nx, i, j);
+    }
+    Ok(places)
+}
+
+impl State {
+    fn new(grid: Grid, shape: (usize, bool, Cycle)) -> Result<Self> {
+        let (levels, schur, cycle) = shape;
+        let array = || zeroed(ring_len(grid), "a vector");
+        let red = places(grid, red_nodes(grid))?;
+        let everywhere = places(grid, black_nodes(grid).chain(red_nodes(grid)))?;
+        let system = if schur {
+            places(grid, black_nodes(grid))?
+        } else {
+            places(grid, black_nodes(grid).chain(red_nodes(grid)))?
+        };
+        Ok(Self {
+            grid,
+            shape,
+            everywhere,
+            red,
+            system,
+            matrix: HalfStencil::zeroed(grid)?,
+            schur: HalfStencil::zeroed(grid)?,
+            levels: NaturalLevels::new(grid, Embedding::FINEST, 0, levels, &cycle, schur)?,
+            singular: Singular::default(),
+            b: array()?,
+            x: array()?,
+            r: array()?,
+            p: array()?,
+            q: array()?,
+        })
+    }
+
+    fn schur(&self) -> bool {
+        self.shape.1
+    }
+
+    fn copy_matrix(&mut self, a: &StencilView) {
+        for j in 0..self.grid.ny {
+            let first = ring_index(self.grid.nx, 0, j);
+            let m = &mut self.matrix;
+            let rows = [&mut m.diagonal, &mut m.east, &mut m.north, &mut m.northeast, &mut m.northwest];
+            for (target, (_, start, values)) in rows.into_iter().zip(a.entries(j)) {
+                target[first + start..][..values.len()].copy_from_slice(values);
+                // Clears the corners of a previous matrix that had corners.
+                target[first + start + values.len()..first + self.grid.nx].fill(0.0);
+            }
+        }
+    }
+
+    /// Initializes the levels with A. With `compensate`, positive couplings are moved to the diagonal, which leaves the
+    /// row sums unchanged. Straight couplings are rounded as they are stored, except with S1.
+    fn start_levels(&mut self, setup: &Setup) {
+        let schur = self.schur();
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        let m = self.levels.input();
+        for (target, source, stored) in [
+            (&mut m.east, &a.east, !schur),
+            (&mut m.north, &a.north, !schur),
+            (&mut m.northeast, &a.northeast, false),
+            (&mut m.northwest, &a.northwest, false),
+        ] {
+            for (t, &s) in target.iter_mut().zip(source) {
+                let coupling = if setup.compensate { s.min(0.0) } else { s };
+                *t = if stored { setup.kept(coupling) } else { coupling };
+            }
+        }
+        for j in 0..self.grid.ny {
+            for i in 0..self.grid.nx {
+                let c = ring_index(self.grid.nx, i, j);
+                let sum = (a.east[c - 1] + a.east[c]) + (a.north[c - n] + a.north[c]);
+                let corners = (a.northeast[c] + a.northeast[c - n - 1]) + (a.northwest[c] + a.northwest[c - n + 1]);
+                m.diagonal[c] = setup.excess(a.diagonal[c], sum + corners);
+            }
+        }
+    }
+
+    /// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 2.9). Its couplings are the skew stencil of the
+    /// first level.
+    fn form_schur_center(&mut self) {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        let h = &self.levels.grids[0].inverse_pivot;
+        for &c in &self.system {
+            let term = |coupling: f64, red: usize| coupling * (coupling * h[red]);
+            let along = term(a.east[c - 1], c - 1) + term(a.east[c], c + 1);
+            let across = term(a.north[c - n], c - n) + term(a.north[c], c + n);
+            self.schur.diagonal[c] = a.diagonal[c] - (along + across);
+        }
+    }
+
+    /// Returns row c of A v.
+    fn row_of_a(&self, v: &[f64], c: usize) -> f64 {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        let straight =
+            (a.east[c - 1] * v[c - 1] + a.east[c] * v[c + 1]) + (a.north[c - n] * v[c - n] + a.north[c] * v[c + n]);
+        a.diagonal[c] * v[c] + (straight + corner_sum(a, v, c, n))
+    }
+
+    /// Returns row c of b - A x.
+    fn residual_of_row(&self, c: usize) -> f64 {
+        let (a, v, n) = (&self.matrix, &self.x, ring_stride(self.grid.nx));
+        let (northeast, northwest) = (&a.northeast, &a.northwest);
+        let around = [
+            (a.east[c - 1], v[c - 1]),
+            (a.east[c], v[c + 1]),
+            (a.north[c - n], v[c - n]),
+            (a.north[c], v[c + n]),
+            (northeast[c - n - 1], v[c - n - 1]),
+            (northeast[c], v[c + n + 1]),
+            (northwest[c - n + 1], v[c - n + 1]),
+            (northwest[c], v[c + n - 1]),
+        ];
+        residual_of_row(self.b[c], a.diagonal[c], v[c], around.map(|near| near.0), around.map(|near| near.1))
+    }
+
+    /// Returns row c of S1 v or A v, depending on the matrix on which CG works.
+    fn row_of_system(&self, v: &[f64], c: usize) -> f64 {
+        if !self.schur() {
+            return self.row_of_a(v, c);
+        }
+        let (s, n) = (&self.schur, ring_stride(self.grid.nx));
+        let distant = (s.east[c - 2] * v[c - 2] + s.east[c] * v[c + 2])
+            + (s.north[c - 2 * n] * v[c - 2 * n] + s.north[c] * v[c + 2 * n]);
+        s.diagonal[c] * v[c] + (distant + corner_sum(s, v, c, n))
+    }
+
+    /// Returns row c of A_rb v_b for a red node c.
+    fn straight_sum(&self, v: &[f64], c: usize) -> f64 {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
+        (a.east[c - 1] * v[c - 1] + a.east[c] * v[c + 1]) + (a.north[c - n] * v[c - n] + a.north[c] * v[c + n])
+    }
+}
+
+fn corner_sum(a: &HalfStencil, v: &[f64], c: usize, n: usize) -> f64 {
+    (a.northeast[c - n - 1] * v[c - n - 1] + a.northeast[c] * v[c + n + 1])
+        + (a.northwest[c - n + 1] * v[c - n + 1] + a.northwest[c] * v[c + n - 1])
+}
+
+impl RrbBackend for Reference {
+    fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
+        let shape = (setup.levels, setup.on_schur_complement(a), setup.cycle);
+        let mut state = match self.state.take() {
+            Some(state) if state.shape == shape => state,
+            _ => State::new(a.grid, shape)?,
+        };
+        state.copy_matrix(a);
+        let labels = state.singular.reset(components.singular(), ring_len(a.grid))?;
+        for j in 0..if components.singular() > 0 { a.grid.ny } else { 0 } {
+            for (columns, component) in components.singular_runs(j) {
+                labels[ring_index(a.grid.nx, columns.start, j)..][..columns.len()].fill(component as u32 + 1);
+            }
+        }
+        state.start_levels(setup);
+        let context = PivotContext::new(a, components);
+        let schur = state.schur();
+        let exact = schur.then_some((&state.matrix.diagonal[..], &mut state.schur));
+        let result = state.levels.factorize(setup, &context, exact);
+        if result.is_ok() && state.schur() {
+            state.form_schur_center();
+        }
+        self.state = Some(state);
+        result
+    }
+
+    fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let Some(state) = self.state.as_mut() else {
+            return Err(Error::State("factorize must come before solve".to_owned()));
+        };
+        let result = program(&mut Run { k: state, arrays, observer });
+        if Outcome::went_astray(&result) {
+            // The recursions multiply ring values by zero. Since 0 * inf is NaN, an infinity would spread in the next
+            // run.
+            state.levels.clear_vectors();
+        }
+        result
+    }
+
+    fn report(&self) -> Report {
+        Report { kind: self.state.as_ref().map_or(Kind::V, |s| s.levels.recursion().kind), ..Report::PLAIN }
+    }
+}
+
+impl Engine for Reference {
+    fn bytes(&self) -> [usize; 2] {
+        let of_state = |s: &State| {
+            8 * (15 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len())
+                + s.singular.bytes()
+                + s.levels.bytes()
+        };
+        [self.state.as_ref().map_or(0, of_state), 0]
+    }
+}
+
+impl System for State {
+    fn cells(&self) -> Cells {
+        Cells { nx: self.grid.nx, ny: self.grid.ny, nz: 1 }
+    }
+
+    fn index(&self, i: usize, row: usize) -> usize {
+        ring_index(self.grid.nx, i, row)
+    }
+
+    fn place(&self, whole: bool, k: usize) -> Option<usize> {
+        if whole { &self.everywhere } else { &self.system }.get(k).copied()
+    }
+
+    fn vectors(&self) -> [&Vec<f64>; 6] {
+        [&self.x, &self.b, &self.r, &self.p, &self.q, &self.levels.grids[0].z]
+    }
+
+    fn vectors_mut(&mut self) -> [&mut Vec<f64>; 6] {
+        [&mut self.x, &mut self.b, &mut self.r, &mut self.p, &mut self.q, &mut self.levels.grids[0].z]
+    }
+
+    fn singular(&mut self) -> &mut Singular {
+        &mut self.singular
+    }
+
+    fn center(&self) -> &[f64] {
+        &self.matrix.diagonal
+    }
+
+    fn properties(&self) -> Properties {
+        Properties { eliminates: self.schur(), ..Properties::default() }
+    }
+
+    fn residual(&mut self, of: Iterate) {
+        for k in 0..self.system.len() {
+            let c = self.system[k];
+            self.r[c] = match of {
+                Iterate::Zero => self.b[c],
+                Iterate::X if self.schur() => self.b[c] - self.row_of_system(&self.x, c),
+                Iterate::X => self.residual_of_row(c),
+            };
+        }
+    }
+
+    fn precondition(&mut self) {
+        for &c in &self.system {
+            self.levels.grids[0].z[c] = self.r[c];
+        }
+        self.singular.shift(self.system.iter().copied(), &mut self.levels.grids[0].z, false);
+        self.levels.apply();
+        self.singular.shift(self.system.iter().copied(), &mut self.levels.grids[0].z, false);
+    }
+
+    fn fall_back(&mut self) -> bool {
+        self.levels.fall_back()
+    }
+
+    fn multiply(&mut self) {
+        for k in 0..self.system.len() {
+            let c = self.system[k];
+            self.q[c] = self.row_of_system(&self.p, c);
+        }
+    }
+
+    fn whole_residual_norm2(&mut self) -> f64 {
+        let square = |&c: &usize| {
+            let r = self.residual_of_row(c);
+            r * r
+        };
+        self.everywhere.iter().map(square).sum()
+    }
+
+    fn reduce(&mut self, what: Eliminated) -> f64 {
+        if !self.schur() {
+            return 0.0;
+        }
+        if what == Eliminated::Residual {
+            for k in 0..self.everywhere.len() {
+                let c = self.everywhere[k];
+                self.b[c] = self.residual_of_row(c);
+            }
+        }
+        for k in 0..self.system.len() {
+            let c = self.system[k];
+            let (a, h, n) = (&self.matrix, &self.levels.grids[0].inverse_pivot, ring_stride(self.grid.nx));
+            let y = |red: usize| h[red] * self.b[red];
+            let along = a.east[c - 1] * y(c - 1) + a.east[c] * y(c + 1);
+            let across = a.north[c - n] * y(c - n) + a.north[c] * y(c + n);
+            self.b[c] -= along + across;
+        }
+        self.red.iter().map(|&c| self.b[c] * self.b[c] / self.matrix.diagonal[c]).sum()
+    }
+
+    fn back_substitute(&mut self) {
+        for k in 0..if self.schur() { self.red.len() } else { 0 } {
+            let c = self.red[k];
+            self.x[c] = (self.b[c] - self.straight_sum(&self.x, c)) / self.matrix.diagonal[c];
+        }
+    }
+
+    fn multiply_rhs(&mut self) {
+        for k in 0..self.everywhere.len() {
+            let c = self.everywhere[k];
+            self.x[c] = self.row_of_a(&self.b, c);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Relaxation of blocks with dense inverses. A batch of blocks uses one matrix-matrix product; a single block uses a
+//! matrix-vector product. See docs/theory/smoother.md, "Dense inverses".
+
+#![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
+
+use super::kernels::{BATCH, Form, Lines, Operator, SCRATCH, Solver, Task, tile_residual, tile_update};
+use crate::base::lanes::Lanes;
+use crate::smoother::block_inverse::Shape;
+
+/// Returns, for each tile row of a block, the index of its first cell in the block, j and k.
+#[inline(always)]
+fn tile_rows([bx, by, bz]: Shape) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..by * bz).map(move |r| (r * bx, r % by, r / by))
+}
+
+/// Relaxes up to `BATCH` blocks with the dense inverse, for the lanes `V`: u_b <- u_b + omega A_b^-1 (f - A u)_b.
+///
+/// # Safety
+/// The conditions of `relax::relax_dense` hold.
+#[inline(always)]
+pub unsafe fn relax_dense_text<V: Lanes>(
+    tasks: &[Task],
+    solver: &Solver,
+    a: &Operator,
+    scratch: &mut [f64],
+    alone: bool,
+) {
+    let Form::Dense(inverse) = &solver.form else { return };
+    let [bx, by, bz] = solver.shape;
+    let n = bx * by * bz;
+    let inverse = &inverse[..n * n];
+    let (r, z) = scratch[..SCRATCH].split_at_mut(SCRATCH / 2);
+    // Value t of block b is stored at r[t] for a single block, and at r[t * BATCH + b] for a batch.
+    let step = if alone { 1 } else { BATCH };
+    for (b, task) in tasks.iter().enumerate() {
+        let lines = Lines::new(task, bx);
+        for (first, j, k) in tile_rows(solver.shape) {
+            let mut values = [0.0; 8];
+            // SAFETY: the caller guarantees that the cells of the tasks may be read; `values` has room for eight
+            // values.
+            unsafe { tile_residual::<V>(&lines, task, j, k, a).store(values.as_mut_ptr()) };
+            for (i, v) in values.into_iter().enumerate().take(bx) {
+                r[(first + i) * step + b] = v;
+            }
+        }
+    }
+    if alone {
+        for (z, row) in z.iter_mut().zip(inverse.chunks_exact(n)) {
+            *z = dense_dot::<V>(row, &r[..n]);
+        }
+    } else {
+        dense_product::<V>(inverse, n, r, z);
+    }
+    for (b, task) in tasks.iter().enumerate() {
+        let lines = Lines::new(task, bx);
+        for (first, j, k) in tile_rows(solver.shape) {
+            let values: [f64; 8] = std::array::from_fn(|i| if i < bx { z[(first + i) * step + b] } else { 0.0 });
+            // SAFETY: the caller guarantees that the cells of the tasks may be written; `values` holds eight values.
+            unsafe { tile_update(&lines, task, j, k, V::load(values.as_ptr())) };
+        }
+    }
+}
+
+/// Computes the dot product sum_t a_t b_t with eight partial sums, which are then added in a fixed order.
+#[inline(always)]
+fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
+    let n = a.len().min(b.len());
+    let mut sum = V::splat(0.0);
+    for t in (0..n).step_by(8) {
+        let here = (n - t).min(8);
+        // SAFETY: t + here <= n.
+        sum = unsafe { V::load_first(a.as_ptr().add(t), here).mul_add(V::load_first(b.as_ptr().add(t), here), sum) };
+    }
+    let mut lanes = [0.0; 8];
+    // SAFETY: `lanes` has room for eight values.
+    unsafe { sum.store(lanes.as_mut_ptr()) };
+    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+}
+
+/// Computes the product z = inverse r for `BATCH` columns. One step multiplies eight rows by two vectors of eight
+/// columns.
+#[inline(always)]
+fn dense_product<V: Lanes>(inverse: &[f64], n: usize, r: &[f64], z: &mut [f64]) {
+    const ROWS: usize = 8;
+    let (r, z) = (&r[..n * BATCH], &mut z[..n * BATCH]);
+    for first in (0..n).step_by(ROWS) {
+        let rows = ROWS.min(n - first);
+        let mut sums = [[V::splat(0.0); 2]; ROWS];
+        if rows == ROWS {
+            let matrix = &inverse[first * n..(first + ROWS) * n];
+            for t in 0..n {
+                // SAFETY: t < n, and r has n rows of two vectors.
+                let columns: [V; 2] =
+                    unsafe { [V::load(r.as_ptr().add(t * BATCH)), V::load(r.as_ptr().add(t * BATCH + 8))] };
+                for (q, sums) in sums.iter_mut().enumerate() {
+                    let entry = V::splat(matrix[q * n + t]);
+                    *sums = [entry.mul_add(columns[0], sums[0]), entry.mul_add(columns[1], sums[1])];
+                }
+            }
+        } else {
+            for (q, sums) in sums.iter_mut().enumerate().take(rows) {
+                for t in 0..n {
+                    let entry = V::splat(inverse[(first + q) * n + t]);
+                    for (h, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: t < n, and r has n rows of two vectors.
+                        *sum = entry.mul_add(unsafe { V::load(r.as_ptr().add(t * BATCH + 8 * h)) }, *sum);
+                    }
+                }
+            }
+        }
+        for (q, sums) in sums.into_iter().enumerate().take(rows) {
+            for (h, sum) in sums.into_iter().enumerate() {
+                // SAFETY: first + q < n, and z has n rows of two vectors.
+                unsafe { sum.store(z.as_mut_ptr().add((first + q) * BATCH + 8 * h)) };
+            }
+        }
+    }
+}

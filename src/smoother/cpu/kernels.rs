@@ -1,0 +1,330 @@
+//! Relaxation of one block, or of several adjacent blocks in x, compiled for each instruction set.
+//!
+//! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
+//! a dense matrix (docs/theory/smoother.md, "Exact block inverses").
+//!
+//! If the CPU has fused operations, each product is fused with the following addition. The last bits therefore depend
+//! on the instruction set. They depend neither on the number of blocks that are relaxed together nor on the thread.
+//!
+//! A tile has up to 64 rows of eight values. Row k*by + j holds the cells (., j, k) of as many blocks as fit in eight
+//! values. The transforms along y and z combine rows. For the transforms along x, groups of eight rows are transposed.
+//! A transform of length 8 takes 28 operations: sums and differences of mirror images, then two transforms of length 4.
+//! The transforms of length 4 use sin 20 + sin 40 = sin 80 (degrees), and all results are divided by sin 60.
+//!
+//! A sweep in place reads u and f and writes u: 24 bytes per cell. With blocks of 8 x 8 x 8 cells and a 7-point
+//! stencil, a sweep takes 6 * 28 / 8 + 2.5 = 23.5 operations per cell. If omega is not 1, it takes two more.
+
+#![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
+
+use crate::base::lanes::Lanes;
+use crate::error::{Result, collected, zeroed};
+use crate::smoother::block_inverse::{SEVEN, Shape, Stencil, sin_pi};
+use crate::smoother::steps::Inverse;
+
+/// Eight values, aligned to a cache line.
+#[repr(align(64))]
+#[derive(Clone, Copy, Default)]
+pub struct Row(pub [f64; 8]);
+
+/// Largest number of blocks to which a dense inverse is applied at once. A batch fills two vectors, so that each matrix
+/// entry is used for 32 flops.
+pub const BATCH: usize = 16;
+
+/// Number of values in the scratch array of a batch: residuals, then corrections, of blocks of up to 512 cells.
+pub const SCRATCH: usize = 2 * 512 * BATCH;
+
+/// Inverse A_b^-1 of the blocks of one shape.
+pub struct Solver {
+    /// Cells of the block in x, y and z.
+    pub shape: Shape,
+    /// Representation of the inverse.
+    pub form: Form,
+}
+
+/// Representation of A_b^-1.
+pub enum Form {
+    /// Dense matrix, stored by rows.
+    Dense(Vec<f64>),
+    /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
+    Diagonal {
+        /// Weighted 1 / Lambda by tile row; the planes are transposed for 8 x 8 x 8 blocks.
+        reciprocals: Vec<Row>,
+        /// Diagonals of D^-1 and D by tile row; `None` where D is the identity.
+        scalings: Option<[Vec<Row>; 2]>,
+    },
+}
+
+/// Returns the index of a shape in a list of all 512 shapes.
+pub fn place_of([x, y, z]: Shape) -> usize {
+    ((z - 1) * 8 + y - 1) * 8 + x - 1
+}
+
+/// Returns whether `relax_cube` handles this shape. Its tile is transposed, plane by plane, between the transforms
+/// along x.
+pub fn is_cube(shape: Shape) -> bool {
+    shape == [8; 3]
+}
+
+impl Solver {
+    /// Converts the inverse that `smoother::block_inverse` computed into the layout of the kernels.
+    pub fn new(shape: Shape, inverse: Inverse) -> Result<Self> {
+        let form = match inverse {
+            Inverse::Dense(values) => Form::Dense(values),
+            Inverse::Diagonal { reciprocals, scalings } => {
+                let scalings = match scalings {
+                    None => None,
+                    Some((before, after)) => Some([rows(shape, &before, false)?, rows(shape, &after, false)?]),
+                };
+                let mut reciprocals = rows(shape, &reciprocals, is_cube(shape))?;
+                // Each transform of length 8 divides by sin 60 (degrees). Two transforms per direction need the factor
+                // sin^2 60 = 0.75.
+                let divided = 0.75f64.powi(shape.iter().filter(|&&b| b == 8).count() as i32);
+                reciprocals.iter_mut().flat_map(|row| &mut row.0).for_each(|v| *v *= divided);
+                Form::Diagonal { reciprocals, scalings }
+            }
+        };
+        Ok(Self { shape, form })
+    }
+
+    /// Returns whether the inverse is dense, so that blocks are processed in batches.
+    pub fn is_dense(&self) -> bool {
+        matches!(self.form, Form::Dense(_))
+    }
+
+    /// Returns the memory use in bytes.
+    pub fn bytes(&self) -> usize {
+        match &self.form {
+            Form::Dense(values) => size_of_val(&values[..]),
+            Form::Diagonal { reciprocals, scalings } => {
+                size_of_val(&reciprocals[..]) * if scalings.is_some() { 3 } else { 1 }
+            }
+        }
+    }
+}
+
+/// Stores the values of a block as tile rows, repeated for each block that fits in a row of eight values.
+fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
+    let [bx, by, bz] = shape;
+    let mut rows: Vec<Row> = zeroed(by * bz, "block inverses")?;
+    for (r, row) in rows.iter_mut().enumerate() {
+        for (l, v) in row.0.iter_mut().enumerate().take(8 / bx * bx) {
+            *v = if turned { values[(r / 8 * by + l) * bx + r % 8] } else { values[r * bx + l % bx] };
+        }
+    }
+    Ok(rows)
+}
+
+/// Stencil entries and matrices of the sine transforms.
+pub struct Operator {
+    /// Negative entries of a 7-point stencil: center, west, east, south, north, bottom, top.
+    pub seven: Option<[f64; 7]>,
+    /// Offsets of the nonzero stencil entries in x, y and z, with the negative of each entry.
+    legs: Vec<([isize; 3], f64)>,
+    /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`, divided by sin 60 (degrees) for b = 8.
+    pub sines: [[f64; 64]; 9],
+}
+
+impl Operator {
+    /// Tabulates the stencil entries and the sines.
+    pub fn new(stencil: &Stencil) -> Result<Self> {
+        let mut sines = [[0.0; 64]; 9];
+        for (b, table) in sines.iter_mut().enumerate().skip(1) {
+            for p in 0..b {
+                for q in 0..b {
+                    let divisor = if b == 8 { sin_pi(3, 9) } else { 1.0 };
+                    table[p * 8 + q] = sin_pi((p + 1) * (q + 1), b + 1) / divisor;
+                }
+            }
+        }
+        let offsets = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
+        let legs = stencil.legs.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
+        let seven = (stencil.points == 7).then(|| SEVEN.map(|place| -stencil.legs[place]));
+        Ok(Self { seven, legs: collected(legs, "legs of the stencil")?, sines })
+    }
+}
+
+/// Blocks of one shape in one row of blocks, which are relaxed together.
+#[derive(Clone, Copy)]
+pub struct Task {
+    /// First cell of the first block in the array that is read. The layer of cells around each block is read, too.
+    pub u: *const f64,
+    /// First cell of the first block in the array that is written.
+    pub out: *mut f64,
+    /// First cell of the first block in f.
+    pub f: *const f64,
+    /// Distances between rows and between planes in u and out, in values.
+    pub strides: (usize, usize),
+    /// Distances between rows and between planes in f, in values.
+    pub f_strides: (usize, usize),
+    /// Number of blocks, at most 8 / bx.
+    pub blocks: usize,
+    /// Distance between the blocks along x in cells: bx, or 2 bx if only one colour is relaxed.
+    pub pitch: usize,
+    /// Relaxation factor, dimensionless.
+    pub omega: f64,
+    /// Cells to prefetch while the task runs.
+    pub ahead: Ahead,
+}
+
+/// Cells to prefetch while a task runs: the values that the next row of blocks reads and writes. The cells are
+/// requested plane by plane in memory order, so that the hardware prefetcher recognizes the sequence and continues it.
+/// A single block is too short for the hardware prefetcher.
+#[derive(Clone, Copy)]
+pub struct Ahead {
+    /// u, f, and the array that is written if it is not u.
+    pub of: [AheadOf; 3],
+}
+
+/// Cells to prefetch in one array.
+#[derive(Clone, Copy)]
+pub struct AheadOf {
+    /// First cell of this task's part. Any address is allowed, since a prefetch never faults.
+    pub first: *const f64,
+    /// Distance between planes, in values.
+    pub plane: usize,
+    /// Cells per plane for each row of the task; 0 disables the prefetch.
+    pub chunk: usize,
+}
+
+impl Ahead {
+    /// Prefetches nothing.
+    pub const NOTHING: Self = Self { of: [AheadOf { first: std::ptr::null(), plane: 0, chunk: 0 }; 3] };
+
+    /// Returns the part of task number `task`, whose blocks have `rows` rows per plane.
+    pub fn of_task(&self, task: usize, rows: usize) -> Self {
+        let of = |a: AheadOf| AheadOf { first: a.first.wrapping_add(task * rows * a.chunk), ..a };
+        Self { of: self.of.map(of) }
+    }
+
+    /// Prefetches quarter `part` of the cells for plane k of a task with `rows` rows per plane. A core has few line
+    /// fill buffers, so the requests are spread over the task.
+    #[inline(always)]
+    pub fn fetch<V: Lanes>(&self, rows: usize, k: usize, part: usize) {
+        for a in &self.of {
+            let lines = (rows * a.chunk).div_ceil(8);
+            let mut line = lines * part / 4;
+            while line < lines * (part + 1) / 4 {
+                V::prefetch(a.first.wrapping_add(k * a.plane + 8 * line));
+                line += 1;
+            }
+        }
+    }
+}
+
+/// Computes r = f - A u for n <= 8 contiguous cells, the first of which is at u and f.
+///
+/// # Safety
+/// These cells, and in u the layer of cells around them, may be read.
+#[inline(always)]
+pub unsafe fn residual<V: Lanes>(
+    u: *const f64,
+    f: *const f64,
+    n: usize,
+    (row, plane): (usize, usize),
+    a: &Operator,
+) -> V {
+    // SAFETY: the caller guarantees that the cells and the layer around them may be read; every offset is a stencil
+    // entry.
+    let at = |q: *const f64| unsafe { if n == 8 { V::load(q) } else { V::load_first(q, n) } };
+    let (row, plane) = (row as isize, plane as isize);
+    let f = at(f);
+    if let Some([c, w, e, s, n, b, t]) = a.seven {
+        // SAFETY: d is the offset of a stencil entry, as above.
+        let u = |d: isize| at(unsafe { u.offset(d) });
+        let first = V::splat(e).mul_add(u(1), V::splat(w).mul_add(u(-1), V::splat(c).mul_add(u(0), f)));
+        let y = V::splat(n).mul_add(u(row), V::splat(s).mul(u(-row)));
+        return first.add(V::splat(t).mul_add(u(plane), V::splat(b).mul_add(u(-plane), y)));
+    }
+    let mut r = f;
+    for &([x, y, z], v) in &a.legs {
+        // SAFETY: the offset is that of a stencil entry, as above.
+        r = V::splat(v).mul_add(at(unsafe { u.offset(x + y * row + z * plane) }), r);
+    }
+    r
+}
+
+/// Positions in x of the cells of a tile row, relative to the first cell.
+pub struct Lines {
+    /// Number of values of the tile row in use.
+    used: usize,
+    /// Number of cells from the first to the last cell in use.
+    span: usize,
+    /// Position of each value.
+    places: [usize; 8],
+}
+
+impl Lines {
+    #[inline(always)]
+    pub fn new(task: &Task, bx: usize) -> Self {
+        Self {
+            used: task.blocks * bx,
+            span: (task.blocks - 1) * task.pitch + bx,
+            places: std::array::from_fn(|l| l / bx * task.pitch + l % bx),
+        }
+    }
+
+    #[inline(always)]
+    fn together(&self) -> bool {
+        self.used == self.span
+    }
+}
+
+/// Computes f - A u for a tile row.
+///
+/// # Safety
+/// The conditions of `relax::relax` hold.
+#[inline(always)]
+pub unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, a: &Operator) -> V {
+    // SAFETY: the caller guarantees access to cell (0, j, k) and to the cells between the blocks.
+    let (u, f) = unsafe {
+        (task.u.add(k * task.strides.1 + j * task.strides.0), task.f.add(k * task.f_strides.1 + j * task.f_strides.0))
+    };
+    if lines.together() {
+        // SAFETY: the cells are contiguous, and the caller guarantees access to them.
+        return unsafe { residual(u, f, lines.used, task.strides, a) };
+    }
+    let mut all = [0.0; 16];
+    let first = lines.span.min(8);
+    // SAFETY: the caller guarantees access; the span is at most 15 cells, and `all` has room for 16.
+    unsafe {
+        residual::<V>(u, f, first, task.strides, a).store(all.as_mut_ptr());
+        if lines.span > 8 {
+            let rest = residual::<V>(u.add(8), f.add(8), lines.span - 8, task.strides, a);
+            rest.store(all.as_mut_ptr().add(8));
+        }
+    }
+    let mut picked = [0.0; 8];
+    for (l, v) in picked.iter_mut().enumerate().take(lines.used) {
+        *v = all[lines.places[l]];
+    }
+    // SAFETY: `picked` holds eight values.
+    unsafe { V::load(picked.as_ptr()) }
+}
+
+/// Computes out = u + omega v for a tile row.
+///
+/// # Safety
+/// The conditions of `relax::relax` hold.
+#[inline(always)]
+pub unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
+    let place = k * task.strides.1 + j * task.strides.0;
+    let omega = V::splat(task.omega);
+    // SAFETY: the caller guarantees access to cell (0, j, k).
+    let (u, out) = unsafe { (task.u.add(place), task.out.add(place)) };
+    if lines.together() {
+        // SAFETY: the first `used` cells are contiguous and belong to the task's blocks.
+        unsafe { omega.mul_add(v, V::load_first(u, lines.used)).store_first(out, lines.used) };
+        return;
+    }
+    let mut values = [0.0; 8];
+    // SAFETY: `places` holds positions of cells of the task's blocks; `values` holds eight values.
+    unsafe {
+        for l in 0..lines.used {
+            values[l] = *u.add(lines.places[l]);
+        }
+        omega.mul_add(v, V::load(values.as_ptr())).store(values.as_mut_ptr());
+        for l in 0..lines.used {
+            *out.add(lines.places[l]) = values[l];
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Block relaxation on patches on the CPU, by a thread team (docs/theory/smoother.md).
+//!
+//! The work list contains the rows of blocks, patch by patch, z slowest. Each thread processes a contiguous part with
+//! about the same number of cells.
+//!
+//! A coloured sweep is fused. With two colours, row (j, k) of the first colour is followed by row (j, k-1) of the
+//! second colour. All neighbours of row (j, k-1) have been relaxed at that point, and u and f pass through memory once
+//! per sweep. With eight colours, the colours of a slab of even k are followed by those of the slab of odd k below.
+//!
+//! If several threads share a patch, the slabs next to another thread's slabs relax their second colours after a
+//! barrier. Threads that have finished their part relax whole patches that no thread has started. The results are
+//! bitwise identical to a sweep colour by colour, for any assignment of blocks to threads.
+//!
+//! The chaotic method is asynchronous: blocks are relaxed in place while other threads read their faces. It uses
+//! relaxed atomic loads and stores, and reads the values that memory contains at that moment.
+
+mod dense;
+mod exchange;
+mod kernels;
+mod relax;
+mod rows;
+mod steps;
+pub mod thread;
+mod transforms;
+
+use crate::base::engine::Engine;
+use crate::base::heap::boxed;
+use crate::base::reduce::Noted;
+use crate::base::shared::Shared;
+use crate::base::team::Team;
+use crate::error::{Error, Result, collected, push, reserve, zeroed};
+use crate::smoother::block_inverse::Shape;
+use crate::smoother::cpu::thread::{Call, Data, Member, fused_grain};
+use crate::smoother::patches::Patch;
+use crate::smoother::steps::{
+    Blocks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work, colours,
+};
+use exchange::Handover;
+use kernels::{Operator, SCRATCH, Solver, place_of};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Mutex, PoisonError};
+
+const PATCHES: &str = "lists of patches";
+
+/// Minimum number of cells per thread. With fewer cells, the synchronization takes longer than the time that the
+/// additional thread saves.
+const CELLS_PER_MEMBER: usize = 4096;
+
+/// The `cpu` backend of block smoothers.
+pub struct Cpu {
+    wanted_threads: usize,
+    team: Option<Team>,
+    /// Inverses, indexed by `place_of` the shape.
+    solvers: Vec<Option<Box<Solver>>>,
+    data: Option<Data>,
+}
+
+impl Cpu {
+    /// Creates a backend that uses at most `threads` threads.
+    pub fn new(threads: usize) -> Result<Self> {
+        let solvers = collected((0..512).map(|_| None), "the list of block inverses")?;
+        Ok(Self { wanted_threads: threads, team: None, solvers, data: None })
+    }
+
+    fn make_scratch(&mut self) -> Result<()> {
+        let (Some(data), Some(team)) = (&mut self.data, &self.team) else { return Ok(()) };
+        if self.solvers.iter().flatten().any(|s| s.is_dense()) {
+            while data.scratch.len() < team.members() {
+                push(&mut data.scratch, Shared::zeroed(SCRATCH)?, "rows of blocks")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SmootherBackend for Cpu {
+    fn has_inverse(&self, shape: Shape) -> bool {
+        self.solvers[place_of(shape)].is_some()
+    }
+
+    fn inverses(&self) -> usize {
+        self.solvers.iter().flatten().count()
+    }
+
+    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
+        self.solvers[place_of(shape)] = Some(boxed(Solver::new(shape, inverse)?, "a block inverse")?);
+        self.make_scratch()
+    }
+
+    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
+        let list = &blocks.list;
+        let members = self.wanted_threads.min(list.cells() / CELLS_PER_MEMBER + 1).max(1);
+        if self.team.as_ref().map_or(0, Team::members) != members {
+            self.team = None;
+            self.team = Some(Team::new(members)?);
+        }
+        let mut planes_before: Vec<usize> = zeroed(list.patches.len() + 1, PATCHES)?;
+        for (p, patch) in list.patches.iter().enumerate() {
+            planes_before[p + 1] = planes_before[p] + patch.size[2];
+        }
+        let planes = planes_before[list.patches.len()];
+        // The second array and the scratch arrays of the previous patches are reused if they are large enough.
+        let (squares, other, handover, scratch) = match self.data.take() {
+            Some(old) => (Some(old.squares).filter(|s| s.rows() >= planes), old.other, old.handover, old.scratch),
+            None => (None, None, None, Vec::new()),
+        };
+        // Without a previous buffer, `prepare` allocates one when the method needs it.
+        let handover = match handover {
+            Some(old) if !list.copies.is_empty() => Some(Handover::new(list, Some(old))?),
+            _ => None,
+        };
+        let squares = match squares {
+            Some(squares) => squares,
+            None => Noted::once(planes, 1)?,
+        };
+        let other = other.map(|(values, _)| (values, Vec::new()));
+        let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
+        let operator = Operator::new(&blocks.stencil)?;
+        let none = |count: usize| collected((0..count).map(|_| AtomicUsize::new(0)), PATCHES);
+        let (claimed, lent) = (none(list.patches.len())?, none(members)?);
+        self.data = Some(Data {
+            blocks,
+            operator,
+            other,
+            handover,
+            claimed,
+            lent,
+            sweeps: 0,
+            squares,
+            planes_before,
+            scratch,
+            stop,
+            bad,
+        });
+        self.make_scratch()
+    }
+
+    fn prepare(&mut self, work: &Work) -> Result<()> {
+        let Some(data) = &mut self.data else { return Ok(()) };
+        let list = &data.blocks.list;
+        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        if coloured && data.handover.is_none() && !list.copies.is_empty() {
+            data.handover = Some(Handover::new(list, None)?);
+        }
+        let patches = &list.patches;
+        if work.method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
+            return Ok(());
+        }
+        let len: usize = patches.iter().map(Patch::ghosted).sum();
+        // An array that is too short is freed before the new one is allocated.
+        let values = match data.other.take().filter(|(values, _)| values.len() >= len) {
+            Some((values, _)) => values,
+            None => Shared::zeroed(len)?,
+        };
+        let mut start = 0;
+        let mut pointers = Vec::new();
+        reserve(&mut pointers, patches.len(), PATCHES)?;
+        for patch in patches {
+            // SAFETY: start + ghosted() <= len, the length of the array; the slice is not kept, only its pointer.
+            pointers.push(unsafe { values.slice_mut(start, patch.ghosted()) }.as_mut_ptr());
+            start += patch.ghosted();
+        }
+        data.other = Some((values, pointers));
+        Ok(())
+    }
+
+    fn blocks(&self) -> Option<&Blocks> {
+        self.data.as_ref().map(|d| &d.blocks)
+    }
+
+    fn run(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        work: &Work,
+        program: SmootherProgram,
+    ) -> Result<Swept> {
+        let (Some(data), Some(team)) = (&mut self.data, &mut self.team) else {
+            return Err(Error::Internal("there are no patches".to_owned()));
+        };
+        *data.bad.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
+        let sweeps_before = data.sweeps;
+        data.sweeps += work.sweeps;
+        let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
+        let (fills, watched) = (watcher.fills(), watcher.watched());
+        // The exchange within the sweep requires that no callback reads ghost cells between sweeps, and that both cuts
+        // are swept in the fused form.
+        let all_fused = || {
+            let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
+            data.scratch.is_empty() && work.cuts.iter().all(fused)
+        };
+        let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
+        let in_passing = coloured && work.sweeps > 0 && !fills && !watched && all_fused();
+        let handover = data.handover.as_ref().filter(|handover| in_passing && handover.serves());
+        let call = Call {
+            data,
+            solvers: &self.solvers,
+            arrays: arrays.pointers(),
+            other,
+            work,
+            handover,
+            sweeps_before,
+            fills,
+            watched,
+        };
+        team.run(
+            |me| {
+                program(&mut Member::new(&call, me, None), work);
+            },
+            |me| program(&mut Member::new(&call, me, Some(watcher)), work),
+        )
+    }
+}
+
+impl Engine for Cpu {
+    fn bytes(&self) -> [usize; 2] {
+        let solvers: usize = self.solvers.iter().flatten().map(|s| s.bytes()).sum();
+        let of_data = |d: &Data| {
+            d.blocks.list.bytes()
+                + d.squares.bytes()
+                + size_of_val(&d.claimed[..])
+                + d.other.as_ref().map_or(0, |o| o.0.bytes())
+                + d.handover.as_ref().map_or(0, Handover::bytes)
+                + d.scratch.iter().map(Shared::bytes).sum::<usize>()
+        };
+        [solvers + self.data.as_ref().map_or(0, of_data), 0]
+    }
+
+    fn threads(&self) -> usize {
+        self.team.as_ref().map_or(1, Team::members)
+    }
+}

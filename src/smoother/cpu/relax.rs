@@ -1,0 +1,97 @@
+//! Entry points of the block kernels, compiled for each instruction set.
+
+use super::dense::relax_dense_text;
+use super::kernels::{Operator, Solver, Task, residual};
+use super::transforms::relax_text;
+use crate::base::isa::{Isa, isa};
+use crate::base::lanes::{Lanes, Portable};
+
+/// Compiles a function that is generic over `Lanes` once per instruction set, and defines a function that calls the
+/// variant for this CPU.
+macro_rules! for_each_lanes {
+    ($($(#[$doc:meta])* unsafe fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $text:ident;)*) => {$(
+        $(#[$doc])*
+        pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
+            #[cfg(target_arch = "x86_64")]
+            {
+                use crate::base::lanes::{Avx2, Avx512};
+                #[target_feature(enable = "avx512f,avx512vl,avx512dq")]
+                unsafe fn avx512($($argument: $type),*) $(-> $result)? {
+                    // SAFETY: the conditions are those of the enclosing function.
+                    unsafe { $text::<Avx512>($($argument),*) }
+                }
+                #[target_feature(enable = "avx2")]
+                unsafe fn avx2($($argument: $type),*) $(-> $result)? {
+                    // SAFETY: the conditions are those of the enclosing function.
+                    unsafe { $text::<Avx2>($($argument),*) }
+                }
+                match isa() {
+                    // SAFETY: the conditions are those of the enclosing function; `isa` returns only instruction sets
+                    // that the CPU has.
+                    Isa::Avx512 => return unsafe { avx512($($argument),*) },
+                    // SAFETY: as above.
+                    Isa::Avx2 => return unsafe { avx2($($argument),*) },
+                    Isa::Portable => {}
+                }
+            }
+            // SAFETY: the conditions are those of the enclosing function.
+            unsafe { $text::<Portable>($($argument),*) }
+        }
+    )*};
+}
+
+for_each_lanes! {
+    /// Relaxes the blocks of a task by sine transforms: u_b <- u_b + omega A_b^-1 (f - A u)_b.
+    ///
+    /// # Safety
+    /// The cells of the task's blocks may be read in u and f and written in out. The layer of cells around the blocks,
+    /// and the cells between two blocks of the task, may be read in u.
+    unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
+
+    /// Relaxes at most `BATCH` tasks of one block each with the dense inverse. `alone` selects a matrix-vector product
+    /// with another order of summation; there is then exactly one task. A method uses the same value of `alone` in
+    /// every call.
+    ///
+    /// # Safety
+    /// The conditions of `relax` hold for each task, and no task writes a cell that another task reads.
+    unsafe fn relax_dense(tasks: &[Task], solver: &Solver, a: &Operator, scratch: &mut [f64], alone: bool)
+        = relax_dense_text;
+
+    /// Computes r = f - A u on a row of n cells, the first of which is at u and f. Returns sum (scale r_i)^2, summed in
+    /// a fixed order.
+    ///
+    /// # Safety
+    /// n values of f, and n cells of u with the layer around them, may be read. r is null, or n values may be written.
+    unsafe fn residual_row(
+        u: *const f64, f: *const f64, r: *mut f64, n: usize, strides: (usize, usize), a: &Operator, scale: f64
+    ) -> f64 = residual_row_text;
+}
+
+#[inline(always)]
+unsafe fn residual_row_text<V: Lanes>(
+    u: *const f64,
+    f: *const f64,
+    r: *mut f64,
+    n: usize,
+    strides: (usize, usize),
+    a: &Operator,
+    scale: f64,
+) -> f64 {
+    let (mut squares, scale) = (V::splat(0.0), V::splat(scale));
+    for i in (0..n).step_by(8) {
+        let here = (n - i).min(8);
+        // SAFETY: the caller guarantees access to n cells, and i + here <= n.
+        unsafe {
+            let v: V = residual(u.add(i), f.add(i), here, strides, a);
+            let scaled = v.mul(scale);
+            squares = scaled.mul_add(scaled, squares);
+            if !r.is_null() {
+                v.store_first(r.add(i), here);
+            }
+        }
+    }
+    let mut lanes = [0.0; 8];
+    // SAFETY: `lanes` has room for eight values.
+    unsafe { squares.store(lanes.as_mut_ptr()) };
+    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+}

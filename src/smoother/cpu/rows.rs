@@ -1,0 +1,390 @@
+//! Relaxation of rows of blocks: one colour or all blocks, row by row or fused. For the chaotic method, other threads
+//! read and write the surrounding cells at the same time.
+
+use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, place_of};
+use super::relax::{relax, relax_dense};
+use crate::smoother::cpu::thread::{Member, rows};
+use crate::smoother::patches::{Cut, Segment};
+use crate::smoother::steps::{SmootherSteps, colours};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Selects the blocks of a row.
+#[derive(Clone, Copy)]
+pub enum Which {
+    All,
+    Colour(usize),
+}
+
+/// Arrays and parameters for the relaxation of a row.
+#[derive(Clone, Copy)]
+pub struct Ways<'a> {
+    pub from: &'a [*mut f64],
+    pub to: &'a [*mut f64],
+    pub cut: &'a Cut,
+    pub omega: f64,
+    /// Each block reads the new values of the previous blocks in the row.
+    pub in_order: bool,
+    pub reverse: bool,
+    /// Cells to prefetch during the relaxation.
+    pub fetch: Fetch,
+}
+
+/// Cells to prefetch while a row of blocks is relaxed. In the fused form, two rows alternate, and only the cells of one
+/// of them are new to the cache. Each of the two rows then prefetches half of the next row.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fetch {
+    Nothing,
+    Next,
+    FirstHalf,
+    /// Prefetches the second half of the row that follows the row with this number.
+    SecondHalf(usize),
+}
+
+impl Member<'_, '_> {
+    /// Relaxes the selected blocks of one row of blocks.
+    ///
+    /// # Safety
+    /// While this function runs, no other thread writes cells of these blocks or of the layer around them. No other
+    /// thread reads cells of these blocks. With `Which::Colour`, no block of another colour is written.
+    pub unsafe fn row(&mut self, ways: Ways, p: usize, row: usize, which: Which) {
+        let patch = &self.patches()[p];
+        let cut = ways.cut;
+        let (_, in_slab) = rows(cut, patch);
+        let (jb, kb) = (row % in_slab, row / in_slab);
+        let (first, count) = cut.range(patch, 0);
+        let (start, step) = match which {
+            Which::All => (0, 1),
+            Which::Colour(colour) => {
+                let (j, k) = (cut.range(patch, 1).0 + jb as i64, cut.range(patch, 2).0 + kb as i64);
+                let wanted = if colours(&self.call.data.blocks.stencil) == 2 {
+                    colour as i64 - j - k
+                } else if (j & 1) * 2 + (k & 1) * 4 == (colour & 6) as i64 {
+                    colour as i64
+                } else {
+                    return;
+                };
+                (((wanted - first) & 1) as usize, 2)
+            }
+        };
+        let (y, z) = (cut.segment(patch, 1, jb), cut.segment(patch, 2, kb));
+        let (bx, most) = (cut.block[0], if ways.in_order { 1 } else { 8 / cut.block[0] });
+        let tasks = count.saturating_sub(start).div_ceil(step * most).max(1);
+        let ahead = self.ahead(ways, p, row, tasks, y.len);
+        let (mut m, mut task) = (start, 0);
+        while m < count {
+            let at = if ways.reverse && ways.in_order { count - 1 - m } else { m };
+            let x = cut.segment(patch, 0, at);
+            let mut together = 1;
+            // Only the first and the last block of a row can be truncated.
+            if x.len == bx {
+                while together < most
+                    && m + together * step < count
+                    && cut.segment(patch, 0, m + together * step).len == bx
+                {
+                    together += 1;
+                }
+            }
+            // SAFETY: the caller guarantees exclusive access to the blocks of this row.
+            unsafe { self.block(ways, p, [x, y, z], together, step * bx, ahead.of_task(task, y.len)) };
+            m += together * step;
+            task += 1;
+        }
+    }
+
+    /// Returns the cells to prefetch for the row of blocks after `row`, divided among the `tasks` tasks of the current
+    /// row.
+    pub fn ahead(&self, ways: Ways, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
+        let (row, half, halves) = match ways.fetch {
+            Fetch::Nothing => return Ahead::NOTHING,
+            Fetch::Next => (row, 0, 1),
+            Fetch::FirstHalf => (row, 0, 2),
+            Fetch::SecondHalf(row) => (row, 1, 2),
+        };
+        let (all, in_slab) = rows(ways.cut, &self.patches()[p]);
+        let (p, jb, kb) = if row + 1 < all { (p, (row + 1) % in_slab, (row + 1) / in_slab) } else { (p + 1, 0, 0) };
+        let Some(patch) = self.patches().get(p) else { return Ahead::NOTHING };
+        let (y, z) = (ways.cut.segment(patch, 1, jb), ways.cut.segment(patch, 2, kb));
+        let (u_row, u_plane) = patch.strides();
+        let (f_row, f_plane) = (patch.size[0], patch.size[0] * patch.size[1]);
+        let parts = halves * tasks * task_rows;
+        let of = |first: *const f64, plane: usize, cells: usize| AheadOf { first, plane, chunk: cells.div_ceil(parts) };
+        // Rows of u are prefetched whole. At the edge of the patch, the adjacent row of ghost cells is included.
+        let before = usize::from(y.start == 0);
+        let u_rows = y.len + before + usize::from(y.start + y.len == patch.size[1]);
+        let place = (z.start + 1) * u_plane + (y.start + 1 - before) * u_row;
+        let u = of(ways.from[p].wrapping_add(place).cast_const(), u_plane, u_rows * u_row);
+        let f = of(self.call.arrays.f[p].wrapping_add(z.start * f_plane + y.start * f_row), f_plane, y.len * f_row);
+        let out = AheadOf {
+            first: ways.to[p].wrapping_add(place),
+            chunk: if ways.to[p] == ways.from[p] { 0 } else { u.chunk },
+            ..u
+        };
+        let ahead = Ahead { of: [u, f, out] };
+        ahead.of_task(half * tasks, task_rows)
+    }
+
+    /// Relaxes adjacent blocks of a row; blocks with a dense inverse are collected in batches.
+    ///
+    /// # Safety
+    /// The conditions of `row` hold for these blocks.
+    pub unsafe fn block(
+        &mut self,
+        ways: Ways,
+        p: usize,
+        segments: [Segment; 3],
+        blocks: usize,
+        pitch: usize,
+        ahead: Ahead,
+    ) {
+        let patch = &self.patches()[p];
+        let shape = segments.map(|s| s.len);
+        let Some(solver) = &self.call.solvers[place_of(shape)] else { return };
+        let strides = patch.strides();
+        let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
+        let start = segments.map(|s| s.start);
+        let place = (start[2] + 1) * strides.1 + (start[1] + 1) * strides.0 + start[0] + 1;
+        let f_place = start[2] * f_strides.1 + start[1] * f_strides.0 + start[0];
+        let operator = &self.call.data.operator;
+        // SAFETY: the block is in the patch, so the block and the layer around it are in the arrays.
+        let mut task = unsafe {
+            Task {
+                u: ways.from[p].add(place),
+                out: ways.to[p].add(place),
+                f: self.call.arrays.f[p].add(f_place),
+                strides,
+                f_strides,
+                blocks,
+                pitch,
+                omega: ways.omega,
+                ahead: Ahead::NOTHING,
+            }
+        };
+        if !solver.is_dense() {
+            task.ahead = ahead;
+            // SAFETY: the cells are in the arrays, and the caller guarantees exclusive access.
+            unsafe { relax(&task, solver, operator) };
+            return;
+        }
+        task.blocks = 1;
+        for _ in 0..blocks {
+            if self.batch.count == BATCH || self.batch.shape != shape {
+                self.flush();
+            }
+            self.batch.shape = shape;
+            self.batch.alone = ways.in_order;
+            self.batch.tasks[self.batch.count] = task;
+            self.batch.count += 1;
+            // The next block of the row; after the last block, the pointers are not used.
+            task.u = task.u.wrapping_add(pitch);
+            task.out = task.out.wrapping_add(pitch);
+            task.f = task.f.wrapping_add(pitch);
+        }
+        if ways.in_order {
+            self.flush();
+        }
+    }
+
+    /// Relaxes the blocks of the batch.
+    pub fn flush(&mut self) {
+        let count = std::mem::replace(&mut self.batch.count, 0);
+        if count == 0 {
+            return;
+        }
+        let Some(solver) = &self.call.solvers[place_of(self.batch.shape)] else { return };
+        // SAFETY: each thread uses only the scratch array with its own index.
+        let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH) };
+        // SAFETY: `block` added these tasks under the conditions of `relax_dense`. The conditions hold until the
+        // thread's next barrier, and every step calls `flush` before a barrier.
+        unsafe { relax_dense(&self.batch.tasks[..count], solver, &self.call.data.operator, scratch, self.batch.alone) };
+    }
+
+    /// Returns the colours of the first and the second stage of the fused form.
+    pub fn stages(&self, reverse: bool) -> [std::ops::Range<usize>; 2] {
+        let n = self.colours();
+        let halves = [0..n / 2, n / 2..n];
+        if reverse { [halves[1].clone(), halves[0].clone()] } else { halves }
+    }
+
+    /// Relaxes a slab of blocks, colour by colour of one stage.
+    ///
+    /// # Safety
+    /// The conditions of `row` hold for all rows of the slab.
+    pub unsafe fn slab(&mut self, ways: Ways, p: usize, kb: usize, stage: std::ops::Range<usize>, reverse: bool) {
+        let in_slab = rows(ways.cut, &self.patches()[p]).1;
+        let last = stage.end - 1 + stage.start;
+        for c in stage {
+            let colour = if reverse { last - c } else { c };
+            for jb in 0..in_slab {
+                // SAFETY: the caller guarantees the conditions of `row` for all rows of the slab.
+                unsafe { self.row(ways, p, kb * in_slab + jb, Which::Colour(colour)) };
+            }
+            self.flush();
+        }
+    }
+
+    /// Copies the values of a row of blocks that other patches need to the buffer for the next sweep, if there is one.
+    ///
+    /// # Safety
+    /// This thread owns the row, and no thread writes the row before the next barrier.
+    pub unsafe fn give(&self, cut: &Cut, p: usize, row: usize) {
+        let next = self.sweeps + 1;
+        if let Some(handover) = self.call.handover.filter(|_| next < self.call.work.sweeps) {
+            // SAFETY: the caller owns the row; in this sweep, ghost cells are filled from the other buffer.
+            unsafe { handover.give(&self.call.data.blocks.list, cut, p, row, next % 2, self.current()[p]) };
+        }
+    }
+
+    /// Fills the ghost cells that a row of blocks reads.
+    ///
+    /// # Safety
+    /// No other thread accesses these ghost cells during the call.
+    pub unsafe fn take(&self, cut: &Cut, p: usize, row: usize) {
+        if let Some(handover) = self.call.handover {
+            let u = self.current()[p];
+            // SAFETY: the caller guarantees exclusive access; values for the next sweep are written to the other
+            // buffer.
+            unsafe { handover.take(&self.call.data.blocks.list, cut, p, row, self.sweeps % 2, u) };
+        }
+    }
+
+    /// Relaxes the given slabs of one patch: the first stage in all slabs, the second stage one slab behind and only in
+    /// the slabs `inner`.
+    ///
+    /// # Safety
+    /// The conditions of `row` hold for all rows of these slabs.
+    pub unsafe fn fused(
+        &mut self,
+        ways: Ways,
+        p: usize,
+        slabs: std::ops::Range<usize>,
+        inner: std::ops::Range<usize>,
+        reverse: bool,
+    ) {
+        let [one, two] = self.stages(reverse);
+        let behind_ways = Ways { fetch: Fetch::Nothing, ..ways };
+        let in_slab = rows(ways.cut, &self.patches()[p]).1;
+        let by_rows = self.colours() == 2 && self.call.data.scratch.is_empty();
+        for kb in slabs.start..=slabs.end {
+            let behind = kb.checked_sub(1).filter(|k| inner.contains(k));
+            if by_rows {
+                for jb in 0..in_slab {
+                    let row = kb * in_slab + jb;
+                    let (ways, behind_ways) = match (slabs.contains(&kb), behind) {
+                        (true, Some(_)) => {
+                            let half = |fetch| Ways { fetch, ..ways };
+                            (half(Fetch::FirstHalf), half(Fetch::SecondHalf(row)))
+                        }
+                        _ => (ways, behind_ways),
+                    };
+                    if slabs.contains(&kb) {
+                        // SAFETY: the caller owns the slabs, and other rows read other ghost cells.
+                        unsafe { self.take(ways.cut, p, row) };
+                        // SAFETY: the caller guarantees the conditions of `row` for all rows of these slabs.
+                        unsafe { self.row(ways, p, row, Which::Colour(one.start)) };
+                    }
+                    if let Some(k) = behind {
+                        // SAFETY: the caller guarantees the conditions of `row`. The first colour is complete in the
+                        // slabs kb - 2 and kb - 1, and up to row jb in slab kb. All neighbours of this row are
+                        // therefore complete, and no later block of the first colour reads this row.
+                        unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
+                        // SAFETY: this thread owns the row, and its values are final.
+                        unsafe { self.give(ways.cut, p, k * in_slab + jb) };
+                    }
+                }
+                continue;
+            }
+            if slabs.contains(&kb) {
+                // SAFETY: the caller guarantees the conditions of `row` for all rows of slab kb.
+                unsafe { self.slab(ways, p, kb, one.clone(), reverse) };
+            }
+            if let Some(k) = behind {
+                // SAFETY: the caller guarantees the conditions of `row` for all rows of slab k.
+                unsafe { self.slab(behind_ways, p, k, two.clone(), reverse) };
+            }
+        }
+    }
+}
+
+/// Cells per side of a block of 8 cells with the layer around it.
+const SIDE: usize = 10;
+
+impl Member<'_, '_> {
+    /// Relaxes the blocks of a row one after the other while other threads read and write the surrounding cells. Only
+    /// this thread writes the block's own cells, so they are read by plain loads. The layer around the block is read by
+    /// relaxed atomic loads, and the new values are written by relaxed atomic stores. No access is therefore a data
+    /// race.
+    pub fn row_asynchronously(&mut self, ways: Ways, p: usize, row: usize) {
+        let patch = &self.patches()[p];
+        let (_, in_slab) = rows(ways.cut, patch);
+        let (y, z) = (ways.cut.segment(patch, 1, row % in_slab), ways.cut.segment(patch, 2, row / in_slab));
+        let count = ways.cut.range(patch, 0).1;
+        let (u_row, u_plane) = patch.strides();
+        let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
+        // Copy of the block and the values around it, which were read atomically; the kernel works on this copy.
+        let mut copy = [0.0f64; SIDE * SIDE * SIDE];
+        let faces_only = self.call.data.operator.seven.is_some();
+        let ahead = self.ahead(ways, p, row, count, y.len);
+        for m in 0..count {
+            let x = ways.cut.segment(patch, 0, if ways.reverse { count - 1 - m } else { m });
+            let shape = [x.len, y.len, z.len];
+            let Some(solver) = &self.call.solvers[place_of(shape)] else { return };
+            let corner = z.start * u_plane + y.start * u_row + x.start;
+            // SAFETY: the cell at (i, j, k), counted from the block's corner in the surrounding layer, is in the array.
+            let cell = |i: usize, j: usize, k: usize| unsafe { ways.from[p].add(corner + k * u_plane + j * u_row + i) };
+            let load = |i: usize, j: usize, k: usize| {
+                // SAFETY: the pointer is aligned, and all concurrent accesses to the value are atomic.
+                let bits = unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.load(Ordering::Relaxed);
+                f64::from_bits(bits)
+            };
+            for k in 0..z.len + 2 {
+                for j in 0..y.len + 2 {
+                    let outside = [(k, z.len), (j, y.len)].map(|(at, len)| at == 0 || at > len);
+                    let copy = &mut copy[(k * SIDE + j) * SIDE..][..x.len + 2];
+                    if outside == [false; 2] {
+                        // SAFETY: these cells belong to this block, which no other thread writes.
+                        let own = unsafe { std::slice::from_raw_parts(cell(1, j, k).cast_const(), x.len) };
+                        copy[1..=x.len].copy_from_slice(own);
+                        copy[0] = load(0, j, k);
+                        copy[x.len + 1] = load(x.len + 1, j, k);
+                    } else if !faces_only || outside != [true; 2] {
+                        for (i, value) in copy.iter_mut().enumerate() {
+                            *value = load(i, j, k);
+                        }
+                    }
+                }
+            }
+            let inner = SIDE * SIDE + SIDE + 1;
+            let out = copy[inner..].as_mut_ptr();
+            let task = Task {
+                u: out,
+                out,
+                // SAFETY: the first cell of the block is in f.
+                f: unsafe { self.call.arrays.f[p].add(z.start * f_strides.1 + y.start * f_strides.0 + x.start) },
+                strides: (SIDE, SIDE * SIDE),
+                f_strides,
+                blocks: 1,
+                pitch: x.len,
+                omega: ways.omega,
+                ahead: ahead.of_task(m, y.len),
+            };
+            if solver.is_dense() {
+                // SAFETY: each thread uses only the scratch array with its own index.
+                let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH) };
+                // SAFETY: `copy` contains the block and the layer around it.
+                unsafe { relax_dense(&[task], solver, &self.call.data.operator, scratch, true) };
+            } else {
+                // SAFETY: `copy` contains the block and the layer around it.
+                unsafe { relax(&task, solver, &self.call.data.operator) };
+            }
+            for k in 1..=z.len {
+                for j in 1..=y.len {
+                    for i in 1..=x.len {
+                        let bits = copy[(k * SIDE + j) * SIDE + i].to_bits();
+                        // SAFETY: the pointer is aligned, and all concurrent accesses to the value are atomic.
+                        unsafe { AtomicU64::from_ptr(cell(i, j, k).cast()) }.store(bits, Ordering::Relaxed);
+                    }
+                }
+            }
+        }
+    }
+}

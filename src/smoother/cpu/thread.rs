@@ -1,0 +1,277 @@
+//! Data shared by the threads of a team, and one thread's view of a call, with its part of the work list.
+
+use super::exchange::Handover;
+use super::kernels::{Ahead, BATCH, Operator, Solver, Task};
+use crate::base::reduce::Noted;
+use crate::base::shared::Shared;
+use crate::base::team::Me;
+use crate::smoother::block_inverse::Shape;
+use crate::smoother::patches::{Cut, Patch};
+use crate::smoother::steps::{BadCell, Blocks, Parallel, Pointers, Watcher, Work};
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Minimum number of slabs per thread for the fused form; with fewer slabs, the load imbalance is too large.
+const SLABS_PER_MEMBER: usize = 6;
+
+/// Data that the threads share, in addition to the caller's arrays.
+pub struct Data {
+    pub blocks: Blocks,
+    pub operator: Operator,
+    /// Second array of block Jacobi, with one pointer per patch; the patches are stored one after the other.
+    pub other: Option<(Shared, Vec<*mut f64>)>,
+    /// Buffers for the exchange of ghost cells within fused coloured sweeps.
+    pub handover: Option<Handover>,
+    /// For each patch, the number of the last fused coloured sweep in which a thread claimed it; counted over all
+    /// calls.
+    pub claimed: Vec<AtomicUsize>,
+    /// For each thread, the number of the last fused sweep in which all whole patches of its part were found to be
+    /// claimed.
+    pub lent: Vec<AtomicUsize>,
+    /// Number of sweeps of all calls.
+    pub sweeps: usize,
+    /// Sums of squares of the residual, one per plane.
+    pub squares: Noted,
+    pub planes_before: Vec<usize>,
+    /// Scratch arrays for dense inverses, one per thread.
+    pub scratch: Vec<Shared>,
+    pub stop: AtomicBool,
+    pub bad: Mutex<Option<BadCell>>,
+}
+
+// SAFETY: the raw pointers point into `other`, an array that `Data` owns. The safety comments of `Member` state which
+// thread accesses which values between two barriers.
+unsafe impl Sync for Data {}
+
+/// Data of one call that all threads read.
+pub struct Call<'a> {
+    pub data: &'a Data,
+    pub solvers: &'a [Option<Box<Solver>>],
+    pub arrays: Pointers<'a>,
+    pub other: &'a [*mut f64],
+    pub work: &'a Work,
+    /// Present if ghost cells are exchanged within the sweeps.
+    pub handover: Option<&'a Handover>,
+    /// Number of sweeps of the previous calls on these patches.
+    pub sweeps_before: usize,
+    pub fills: bool,
+    pub watched: bool,
+}
+
+// SAFETY: the pointers point to the caller's arrays, which are valid during the call. The safety comments below state
+// which thread accesses which values between two barriers.
+unsafe impl Sync for Call<'_> {}
+
+/// One thread's view of a call.
+pub struct Member<'a, 'w> {
+    pub call: &'a Call<'a>,
+    pub me: Me<'a>,
+    pub watcher: Option<&'w mut dyn Watcher>,
+    /// Block Jacobi: the current values are in the second array.
+    pub flipped: bool,
+    /// Number of completed coloured sweeps of this call.
+    pub sweeps: usize,
+    pub batch: Batch,
+}
+
+/// Blocks of one shape that wait for a product with the dense inverse.
+pub struct Batch {
+    pub tasks: [Task; BATCH],
+    pub count: usize,
+    pub shape: Shape,
+    /// The batch is processed after every block, because the method prescribes the order of the blocks.
+    pub alone: bool,
+}
+
+/// A row of blocks in the work list: row kb * (rows of blocks per slab) + jb of a patch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub patch: usize,
+    pub row: usize,
+}
+
+/// Granularity of the parts of the work list.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Grain {
+    Row,
+    Slab,
+    Patch,
+}
+
+impl<'a, 'w> Member<'a, 'w> {
+    pub fn new(call: &'a Call<'a>, me: Me<'a>, watcher: Option<&'w mut dyn Watcher>) -> Self {
+        let none = Task {
+            u: std::ptr::null(),
+            out: std::ptr::null_mut(),
+            f: std::ptr::null(),
+            strides: (0, 0),
+            f_strides: (0, 0),
+            blocks: 1,
+            pitch: 0,
+            omega: 0.0,
+            ahead: Ahead::NOTHING,
+        };
+        Self {
+            call,
+            me,
+            watcher,
+            flipped: false,
+            sweeps: 0,
+            batch: Batch { tasks: [none; BATCH], count: 0, shape: [0; 3], alone: false },
+        }
+    }
+
+    pub fn patches(&self) -> &'a [Patch] {
+        &self.call.data.blocks.list.patches
+    }
+
+    pub fn current(&self) -> &'a [*mut f64] {
+        if self.flipped { self.call.other } else { self.call.arrays.u }
+    }
+
+    /// Returns the first row of blocks of part `part` of `parts` of the work list.
+    pub fn boundary(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> Place {
+        let list = &self.call.data.blocks.list;
+        let end = Place { patch: list.patches.len(), row: 0 };
+        let target = (list.cells() as u128 * part as u128 / parts as u128) as usize;
+        if part >= parts || target >= list.cells() {
+            return end;
+        }
+        let patch = list.cells_before.partition_point(|&c| c <= target) - 1;
+        let (inside, cells) = (target - list.cells_before[patch], list.patches[patch].cells());
+        let (rows, row_of_slab) = rows(cut, &list.patches[patch]);
+        let row = (inside as u128 * rows as u128 / cells as u128) as usize;
+        match grain {
+            Grain::Row => Place { patch, row },
+            Grain::Slab => Place { patch, row: row - row % row_of_slab },
+            Grain::Patch => Place { patch: patch + usize::from(2 * inside >= cells), row: 0 },
+        }
+    }
+
+    /// Returns the patches of part `part` of the work list, and the rows of blocks of each patch that belong to the
+    /// part.
+    pub fn parts(&self, cut: &Cut, part: usize, grain: Grain) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
+        let (patches, cut) = (self.patches(), *cut);
+        let [begin, end] = [part, part + 1].map(|part| self.boundary(&cut, part, self.me.members, grain));
+        (begin.patch..patches.len().min(end.patch + 1)).filter_map(move |patch| {
+            let first = if patch == begin.patch { begin.row } else { 0 };
+            let last = if patch == end.patch { end.row } else { rows(&cut, &patches[patch]).0 };
+            (first < last).then_some((patch, first..last))
+        })
+    }
+
+    /// Calls `f` for each row of blocks of this thread, divided as the option `parallel` requests; ends with a barrier.
+    pub fn share_rows(&mut self, cut: &Cut, mut f: impl FnMut(&mut Self, usize, usize)) {
+        let (me, count) = (self.me, self.patches().len());
+        match self.call.work.parallel {
+            Parallel::Flat | Parallel::Patches => {
+                let grain = if self.call.work.parallel == Parallel::Flat { Grain::Row } else { Grain::Patch };
+                for (patch, part) in self.parts(cut, me.index, grain) {
+                    part.for_each(|row| f(self, patch, row));
+                }
+                self.flush();
+            }
+            Parallel::Blocks => {
+                for patch in 0..count {
+                    for row in me.share(rows(cut, &self.patches()[patch]).0) {
+                        f(self, patch, row);
+                    }
+                    self.flush();
+                    me.barrier();
+                }
+            }
+            Parallel::Nested(groups) => {
+                let groups = if groups == 0 { me.members.isqrt() } else { groups.min(me.members) };
+                let group = me.index * groups / me.members;
+                // First thread of a group: the smallest index with index * groups / members = group.
+                let first_of = |g: usize| (g * me.members).div_ceil(groups);
+                let (rank, members) = (me.index - first_of(group), first_of(group + 1) - first_of(group));
+                let start_of = |g: usize| self.boundary(cut, g, groups, Grain::Patch).patch;
+                let (begin, end) = (start_of(group), start_of(group + 1));
+                let rounds = (0..groups).map(|g| start_of(g + 1) - start_of(g)).max().unwrap_or(0);
+                for round in 0..rounds {
+                    let patch = begin + round;
+                    if patch < end {
+                        let n = rows(cut, &self.patches()[patch]).0;
+                        for row in n * rank / members..n * (rank + 1) / members {
+                            f(self, patch, row);
+                        }
+                    }
+                    self.flush();
+                    me.barrier();
+                }
+            }
+        }
+        me.barrier();
+    }
+
+    /// Calls `question` with the watcher on thread 0, and returns the result on every thread.
+    pub fn ask(&mut self, question: impl FnOnce(&mut dyn Watcher) -> bool) -> bool {
+        let stop = &self.call.data.stop;
+        if let Some(watcher) = &mut self.watcher {
+            stop.store(question(*watcher), Ordering::Relaxed);
+        }
+        self.me.barrier();
+        let answer = stop.load(Ordering::Relaxed);
+        // This barrier prevents another call from overwriting `stop` before all threads have read it.
+        self.me.barrier();
+        answer
+    }
+
+    /// Returns the number of the current fused coloured sweep, counted over all calls.
+    pub fn sweep_number(&self) -> usize {
+        self.call.sweeps_before + self.sweeps + 1
+    }
+
+    /// Claims a whole patch for this thread in the current coloured sweep. Returns false if another thread claimed it.
+    pub fn claim(&self, p: usize) -> bool {
+        let sweep = self.sweep_number();
+        let claimed = &self.call.data.claimed[p];
+        claimed.load(Ordering::Relaxed) != sweep && claimed.swap(sweep, Ordering::Relaxed) != sweep
+    }
+
+    /// Copies the ghost layer of patch p from the current array to the other array.
+    pub fn copy_ghosts(&self, p: usize, from: *const f64, to: *mut f64) {
+        let patch = &self.patches()[p];
+        let (row, plane) = patch.strides();
+        let copy = |start: usize, len: usize| {
+            // SAFETY: both arrays have this patch's shape, and only this thread writes the ghost cells of this patch.
+            unsafe { std::ptr::copy_nonoverlapping(from.add(start), to.add(start), len) };
+        };
+        let planes = patch.size[2] + 1;
+        copy(0, plane);
+        copy(planes * plane, plane);
+        for k in 1..planes {
+            copy(k * plane, row);
+            copy(k * plane + plane - row, row);
+            for j in 1..=patch.size[1] {
+                copy(k * plane + j * row, 1);
+                copy(k * plane + j * row + row - 1, 1);
+            }
+        }
+    }
+}
+
+/// Returns the granularity of the threads' parts in a fused coloured sweep; `None` selects a sweep colour by colour.
+pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: usize) -> Option<Grain> {
+    // Each thread evaluates this in each sweep, so the search stops at the first patch that suffices.
+    let enough = || {
+        let mut slabs = 0;
+        patches.iter().any(|p| {
+            slabs += cut.range(p, 2).1;
+            slabs >= SLABS_PER_MEMBER * members
+        })
+    };
+    match parallel {
+        Parallel::Flat if enough() => Some(Grain::Slab),
+        Parallel::Patches => Some(Grain::Patch),
+        _ => None,
+    }
+}
+
+/// Returns the number of rows of blocks of a patch, and of one of its slabs.
+pub fn rows(cut: &Cut, patch: &Patch) -> (usize, usize) {
+    let in_slab = cut.range(patch, 1).1;
+    (in_slab * cut.range(patch, 2).1, in_slab)
+}

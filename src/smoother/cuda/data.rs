@@ -1,0 +1,339 @@
+//! Data that the `cuda` backend of the block smoothers stores on the device between calls: work lists (`lists`), tables
+//! and arrays.
+
+use super::lists::{CUBE, FACE, Faces, Order, SEGMENT, Stages, TILE, boxes_of, items_of, to_i32};
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch::{Address, BlockPatch, BlockRegion, BlockSegment};
+use crate::error::{Result, collected, extend, push, zeroed};
+use crate::smoother::block_inverse::Stencil;
+use crate::smoother::patches::{Cut, Patch};
+use crate::smoother::steps::{Blocks, Method, Parallel, Work};
+use bytemuck::NoUninit;
+use std::ops::Range;
+
+/// Minimum number of bytes of a group of patches that is copied as a unit, and largest number of groups. At this size,
+/// the transfer takes much longer than starting it.
+const GROUP_BYTES: usize = 8 << 20;
+const MOST_GROUPS: usize = 32;
+
+const PATCHES: &str = "lists of patches";
+const CELLS: &str = "lists of cells";
+
+/// Device memory that is reallocated only if it is too small.
+#[derive(Default)]
+pub(super) struct Room(Option<Memory>);
+
+impl Room {
+    /// Ensures at least `bytes` bytes and returns the address. A reallocation discards the contents.
+    pub(super) fn need(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Address> {
+        if self.0.as_ref().is_none_or(|m| m.bytes < bytes) {
+            // Frees the old memory before the new memory is allocated.
+            self.0 = None;
+            self.0 = Some(Memory::zeroed(stream.device(), stream, bytes, what)?);
+        }
+        Ok(self.address())
+    }
+
+    /// Copies values to the memory, which is reallocated if it is too small, and waits for the copy.
+    pub(super) fn put<T: NoUninit>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
+        let address = self.need(stream, size_of_val(values), what)?;
+        if !values.is_empty() {
+            stream.send(address, values)?;
+            stream.wait()?;
+        }
+        Ok(address)
+    }
+
+    pub(super) fn address(&self) -> Address {
+        self.0.as_ref().map_or(0, |m| m.address)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |m| m.bytes)
+    }
+}
+
+/// u and f of all patches in one allocation.
+#[derive(Default)]
+pub(super) struct Arrays {
+    pub(super) room: Room,
+    pub(super) u: Vec<Address>,
+    pub(super) f: Vec<Address>,
+}
+
+impl Arrays {
+    /// Assigns addresses, aligned to 256 bytes, to u and, with `with_f`, to f of all patches.
+    pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
+        // The addresses become invalid if the allocation fails or moves.
+        self.clear();
+        let mut end = 0usize;
+        let mut take = |len: usize| {
+            let start = end as u64;
+            end += (8 * len).next_multiple_of(256);
+            start
+        };
+        let mut u = collected(patches.iter().map(|p| take(p.ghosted())), PATCHES)?;
+        let with_f = if with_f { patches } else { &[] };
+        let mut f = collected(with_f.iter().map(|p| take(p.cells())), PATCHES)?;
+        let base = self.room.need(stream, end, what)?;
+        for address in u.iter_mut().chain(&mut f) {
+            *address += base;
+        }
+        (self.u, self.f) = (u, f);
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.u, self.f) = (Vec::new(), Vec::new());
+    }
+}
+
+/// One launch: its items in order, and the counters that the items wait for.
+pub(super) struct Launch {
+    pub(super) items: Range<usize>,
+    /// Range of indices into `progress`.
+    pub(super) progress: Range<usize>,
+    pub(super) cubes: bool,
+    /// Number of executions of this launch so far.
+    pub(super) launches: u32,
+    /// With dense inverses: ranges of items that are launched one after the other, blocks of 8^3 cells and all others.
+    pub(super) stages: Stages,
+}
+
+/// Method that applies the block inverses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Transforms,
+    /// Dense inverses, applied tile by tile.
+    /// Dense inverses, stage by stage: a matrix-matrix product for the blocks of 8^3 cells.
+    Dense,
+    Stages,
+}
+
+/// Work lists of a sweep with one cut and one order.
+pub(super) struct Plan {
+    pub(super) cut: Cut,
+    pub(super) order: Order,
+    pub(super) items: Room,
+    pub(super) progress: Room,
+    pub(super) totals: Room,
+    pub(super) whole: Launch,
+    /// Launches for groups of patches.
+    pub(super) groups: Vec<Launch>,
+    /// Number of faces that tiles of different patches exchange, and for each face the number of the adjacent face.
+    pub(super) face_count: usize,
+    pub(super) partners: Room,
+    /// Copies of the remaining ghost cells. The counts are those that a sweep reads, and all.
+    pub(super) rest: Room,
+    pub(super) rest_counts: [u32; 2],
+}
+
+/// Eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3 cells, for a 7-point stencil that sine transforms
+/// diagonalize.
+pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
+    let mut values = [0.0; 3 * TILE];
+    let legs = [
+        (stencil.at(-1, 0, 0), stencil.at(1, 0, 0)),
+        (stencil.at(0, -1, 0), stencil.at(0, 1, 0)),
+        (stencil.at(0, 0, -1), stencil.at(0, 0, 1)),
+    ];
+    for (d, (lower, upper)) in legs.into_iter().enumerate() {
+        // Computes sgn(u) sqrt(l u) without overflow of the product l u.
+        let even = if lower == upper { upper } else { (lower / upper).sqrt() * upper };
+        for p in 0..TILE {
+            let angle = std::f64::consts::PI * (p + 1) as f64 / (TILE + 1) as f64;
+            values[d * TILE + p] = 2.0 * even * angle.cos() + if d == 0 { stencil.at(0, 0, 0) } else { 0.0 };
+        }
+    }
+    values
+}
+
+/// Data of the current patches.
+pub(super) struct Data {
+    pub(super) blocks: Blocks,
+    pub(super) eigenvalues: [f64; 3 * TILE],
+    pub(super) plans: Vec<Plan>,
+    pub(super) groups: Vec<Range<usize>>,
+    pub(super) rooms: Rooms,
+}
+
+/// Device memory apart from the plans, with the numbers of elements. The memory is reused for new patches.
+#[derive(Default)]
+pub(super) struct Rooms {
+    pub(super) copies: Room,
+    pub(super) copy_count: u32,
+    pub(super) segments: Room,
+    pub(super) segments_before: Vec<usize>,
+    pub(super) regions: Room,
+    pub(super) region_count: u32,
+    pub(super) sums: Room,
+    /// Number of the first value that is not finite, and a norm.
+    pub(super) answers: Room,
+    pub(super) table: Room,
+    pub(super) rows: Vec<BlockPatch>,
+    /// Faces between tiles: the buffers of even and of odd sweeps.
+    pub(super) faces: Room,
+    /// Second array of block Jacobi; device copies of patches in host memory; arrays from `keep_arrays`; residuals.
+    pub(super) other: Arrays,
+    pub(super) staging: Arrays,
+    pub(super) kept: Arrays,
+    pub(super) residuals: Arrays,
+}
+
+impl Plan {
+    pub(super) fn new(
+        stream: &Stream,
+        blocks: &Blocks,
+        groups: &[Range<usize>],
+        (cut, order): (Cut, Order),
+        kind: Kind,
+    ) -> Result<Self> {
+        let all = 0..blocks.list.patches.len();
+        let (mut items, mut totals) = (Vec::new(), Vec::new());
+        let mut launch = |range: Range<usize>, faces: &Faces| -> Result<Launch> {
+            let in_stages = kind == Kind::Stages;
+            let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), faces, in_stages)?;
+            let cubes = own.iter().all(|item| item.shape == CUBE);
+            let starts = (items.len(), totals.len());
+            extend(&mut items, own, "lists of blocks")?;
+            extend(&mut totals, own_totals, "lists of blocks")?;
+            Ok(Launch { items: starts.0..items.len(), progress: starts.1..totals.len(), cubes, launches: 0, stages })
+        };
+        let faces = if kind == Kind::Transforms { Faces::new(blocks, &cut, order)? } else { Faces::default() };
+        let face_count = faces.partners.len();
+        let (boxes, needed) = if face_count > 0 { faces.rest(&blocks.list, &cut, order)? } else { Default::default() };
+        let rest_counts = [to_i32(needed, "ghost copies")? as u32, to_i32(boxes.len(), "ghost copies")? as u32];
+        let whole = launch(all, &faces)?;
+        let mut launches = Vec::new();
+        for group in groups.iter().filter(|_| groups.len() > 1) {
+            push(&mut launches, launch(group.clone(), &Faces::default())?, "lists of blocks")?;
+        }
+        let mut plan = Self {
+            cut,
+            order,
+            items: Room::default(),
+            progress: Room::default(),
+            totals: Room::default(),
+            whole,
+            groups: launches,
+            face_count,
+            partners: Room::default(),
+            rest: Room::default(),
+            rest_counts,
+        };
+        plan.partners.put(stream, &faces.partners, "lists of faces")?;
+        plan.rest.put(stream, &boxes, "lists of faces")?;
+        plan.items.put(stream, &items, "lists of blocks")?;
+        plan.totals.put(stream, &totals, "lists of blocks")?;
+        plan.progress.need(stream, 4 * totals.len(), "lists of blocks")?;
+        Ok(plan)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        [&self.items, &self.progress, &self.totals, &self.partners, &self.rest].iter().map(|r| r.bytes()).sum()
+    }
+}
+
+/// Selects the method that applies the inverses of blocks with this cut.
+pub(super) fn kind_of(dense: bool, batches: bool, cut: &Cut) -> Kind {
+    match (dense, batches && cut.block == [TILE; 3]) {
+        (false, _) => Kind::Transforms,
+        (true, false) => Kind::Dense,
+        (true, true) => Kind::Stages,
+    }
+}
+
+/// Selects the order of the blocks in the sweeps of a call.
+pub(super) fn order_of(work: &Work) -> Order {
+    let reverse = work.reverse;
+    match (work.method, work.parallel) {
+        (Method::Jacobi, _) => Order::Together,
+        (Method::Coloured, _) => Order::Colours { reverse },
+        (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
+        // This is the order in which the blocks start; blocks do not wait for other chunks.
+        (Method::Chaotic, _) => Order::Colours { reverse },
+    }
+}
+
+impl Data {
+    pub(super) fn new(stream: &Stream, blocks: Blocks, previous: Option<Self>) -> Result<Self> {
+        let list = blocks.list.clone();
+        let patches = &list.patches;
+        let eigenvalues = eigenvalues(&blocks.stencil);
+        let rooms = previous.map_or_else(Rooms::default, |old| old.rooms);
+        let mut data = Self { blocks, eigenvalues, plans: Vec::new(), groups: Vec::new(), rooms };
+        let rooms = &mut data.rooms;
+        for arrays in [&mut rooms.other, &mut rooms.staging, &mut rooms.kept, &mut rooms.residuals] {
+            arrays.clear();
+        }
+        rooms.rows.clear();
+        rooms.answers.need(stream, 16, "results")?;
+
+        let group_bytes = (16 * list.cells()).div_ceil(MOST_GROUPS).max(GROUP_BYTES);
+        let mut start = 0;
+        for p in 1..=patches.len() {
+            if p == patches.len() || 16 * (list.cells_before[p] - list.cells_before[start]) >= group_bytes {
+                push(&mut data.groups, start..p, PATCHES)?;
+                start = p;
+            }
+        }
+        let copies = boxes_of(&list)?;
+        rooms.copies.put(stream, &copies, "the ghost copy plan")?;
+        rooms.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
+        let mut segments = Vec::new();
+        rooms.segments_before = zeroed(patches.len() + 1, PATCHES)?;
+        let mut regions = Vec::new();
+        for (p, patch) in patches.iter().enumerate() {
+            let number = to_i32(p, "the number of patches")?;
+            let len = patch.ghosted();
+            for first in (0..len).step_by(SEGMENT) {
+                let count = SEGMENT.min(len - first) as i32;
+                push(&mut segments, BlockSegment { first: first as i64, patch: number, count }, CELLS)?;
+            }
+            rooms.segments_before[p + 1] = segments.len();
+            let [nx, ny, nz] = patch.size;
+            to_i32(nx.max(ny).max(nz) + 2, "a patch")?;
+            let first = 2 * list.cells_before[p] as i64;
+            for z in (0..nz).step_by(TILE) {
+                for y in (0..ny).step_by(TILE) {
+                    for x in (0..nx).step_by(TILE) {
+                        let (x, y, z) = (x as i32, y as i32, z as i32);
+                        push(&mut regions, BlockRegion { patch: number, x, y, z, number: first }, CELLS)?;
+                    }
+                }
+            }
+        }
+        rooms.segments.put(stream, &segments, CELLS)?;
+        rooms.regions.put(stream, &regions, CELLS)?;
+        rooms.region_count = to_i32(regions.len(), "the number of cells")? as u32;
+        rooms.sums.need(stream, 8 * regions.len(), "sums")?;
+        rooms.table.need(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
+        Ok(data)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        let r = &self.rooms;
+        let arrays = [&r.other, &r.staging, &r.kept, &r.residuals].map(|a| &a.room);
+        let rooms = [&r.copies, &r.segments, &r.regions, &r.sums, &r.answers, &r.table, &r.faces];
+        rooms.iter().chain(&arrays).map(|r| r.bytes()).sum::<usize>()
+            + self.plans.iter().map(Plan::bytes).sum::<usize>()
+    }
+
+    /// Returns the index of the plan for one cut of a call, and allocates the buffers for its faces.
+    pub(super) fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: Kind) -> Result<usize> {
+        let order = order_of(work);
+        let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);
+        if found.is_none() {
+            let plan = Plan::new(stream, &self.blocks, &self.groups, (*cut, order), kind)?;
+            push(&mut self.plans, plan, "plans of sweeps")?;
+        }
+        let place = found.unwrap_or(self.plans.len() - 1);
+        let bytes = 2 * 8 * FACE * self.plans[place].face_count;
+        if work.cuts[0] == work.cuts[1] && self.rooms.faces.bytes() < bytes {
+            self.rooms.faces.need(stream, bytes, "faces between patches")?;
+            // The next call may use another stream, so the initialization must be complete.
+            stream.wait()?;
+        }
+        Ok(place)
+    }
+}

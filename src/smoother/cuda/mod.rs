@@ -1,0 +1,241 @@
+//! Block relaxation on a CUDA device. The kernels are in kernels/smoother/smoother.cu, which describes the tiles and
+//! their order. `lists` builds the work lists, `data` holds the data on the device, and `run` executes a call.
+
+mod data;
+mod lists;
+mod run;
+
+use crate::base::engine::Engine;
+use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::launch;
+use crate::cuda::launch::{Address, BlockPatch, BlockTables};
+use crate::cuda::session::Session;
+use crate::error::{Error, Result, collected, extend};
+use crate::smoother::block_inverse::Shape;
+use crate::smoother::steps::{
+    Blocks, Inverse, Kept, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work,
+};
+use data::{Data, kind_of};
+use lists::TILE;
+use run::Run;
+use std::time::Instant;
+
+/// The `cuda` backend of block smoothers.
+pub struct Cuda {
+    // Fields are dropped in this order: the device memory before the device.
+    data: Option<Data>,
+    inverses: Vec<Option<Memory>>,
+    /// All inverses are dense, or none is.
+    dense: bool,
+    /// The device has enough shared memory for the matrix-matrix product of many blocks (`launch::allow_dense`).
+    batches: bool,
+    tables: Memory,
+    second: Stream,
+    session: Session,
+}
+
+const INVERSE: &str = "a block inverse";
+
+fn place_of([x, y, z]: Shape) -> usize {
+    ((z - 1) * TILE + y - 1) * TILE + x - 1
+}
+
+/// Returns the row-major index of the packed value number p of the dense inverse of 8^3 blocks
+/// (kernels/smoother/dense.cuh).
+fn packed_place(p: usize, n: usize) -> usize {
+    let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
+    let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);
+    row * n + column
+}
+
+fn no_patches() -> Error {
+    Error::Internal("there are no patches".to_owned())
+}
+
+impl Cuda {
+    /// Opens the device with this ordinal. At most `threads` threads copy arrays in host memory.
+    pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
+        Self::with(Session::open(ordinal, &launch::SMOOTHER, threads)?)
+    }
+
+    fn with(session: Session) -> Result<Self> {
+        let device = &session.device;
+        let second = Stream::new(device)?;
+        let entered = device.enter()?;
+        let bytes = TILE.pow(3) * size_of::<BlockTables>();
+        let tables = Memory::zeroed(device, session.stream(), bytes, "tables of blocks")?;
+        let batches = launch::allow_dense(device);
+        drop(entered);
+        let inverses = collected((0..TILE.pow(3)).map(|_| None), INVERSE)?;
+        Ok(Self { data: None, inverses, dense: false, batches, tables, second, session })
+    }
+}
+
+impl SmootherBackend for Cuda {
+    fn has_inverse(&self, shape: Shape) -> bool {
+        self.inverses[place_of(shape)].is_some()
+    }
+
+    fn inverses(&self) -> usize {
+        self.inverses.iter().flatten().count()
+    }
+
+    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
+        let device = self.session.device.clone();
+        let _entered = device.enter()?;
+        let stream = self.session.stream();
+        let n: usize = shape.iter().product();
+        let (values, dense, scaled) = match inverse {
+            // Dense inverses are stored by columns, so that threads of adjacent rows read adjacent values. For blocks
+            // of 8^3 cells, a second copy is stored in the order in which the lanes of the matrix product read it.
+            Inverse::Dense(rows) => {
+                let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
+                if shape == [TILE; 3] {
+                    extend(&mut values, (0..n * n).map(|p| rows[packed_place(p, n)]), INVERSE)?;
+                }
+                (values, true, false)
+            }
+            Inverse::Diagonal { reciprocals, scalings: None } => (reciprocals, false, false),
+            Inverse::Diagonal { reciprocals, scalings: Some((before, after)) } => {
+                let scaled = reciprocals.into_iter().chain(before).chain(after);
+                (collected(scaled, INVERSE)?, false, true)
+            }
+        };
+        let memory = Memory::zeroed(&device, stream, 8 * values.len(), INVERSE)?;
+        stream.send(memory.address, &values)?;
+        let at = |part: usize, there: bool| if there { memory.address + (8 * n * part) as u64 } else { 0 };
+        let tables = BlockTables {
+            reciprocals: at(0, !dense),
+            before: at(1, scaled),
+            after: at(2, scaled),
+            dense: at(0, dense),
+            packed: at(n, dense && shape == [TILE; 3]),
+        };
+        let place = place_of(shape);
+        stream.send(self.tables.address + (place * size_of::<BlockTables>()) as u64, &[tables])?;
+        stream.wait()?;
+        self.inverses[place] = Some(memory);
+        self.dense = dense;
+        Ok(())
+    }
+
+    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
+        if let Some(session) = self.session.after_reset()? {
+            *self = Self::with(session)?;
+        }
+        let _entered = self.session.device.clone().enter()?;
+        let previous = self.data.take();
+        self.data = Some(Data::new(self.session.stream(), blocks, previous)?);
+        Ok(())
+    }
+
+    fn prepare(&mut self, work: &Work) -> Result<()> {
+        let _entered = self.session.device.clone().enter()?;
+        let Some(data) = &mut self.data else { return Ok(()) };
+        let stream = self.session.stream();
+        for cut in work.cuts {
+            data.plan(stream, &cut, work, kind_of(self.dense, self.batches, &cut))?;
+        }
+        if work.method == Method::Jacobi && data.rooms.other.u.len() != data.blocks.list.patches.len() {
+            let list = data.blocks.list.clone();
+            data.rooms.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
+            stream.wait()?;
+        }
+        Ok(())
+    }
+
+    fn blocks(&self) -> Option<&Blocks> {
+        self.data.as_ref().map(|d| &d.blocks)
+    }
+
+    fn run(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        work: &Work,
+        program: SmootherProgram,
+    ) -> Result<Swept> {
+        let _entered = self.session.device.clone().enter()?;
+        let (stream, copies, seconds) = self.session.parts();
+        let streams = [stream, &self.second];
+        let data = self.data.as_mut().ok_or_else(no_patches)?;
+        let on_device = arrays.on_device();
+        let mut run = Run {
+            data,
+            streams,
+            copies,
+            tables: self.tables.address,
+            transforms: !self.dense,
+            batches: self.batches,
+            arrays,
+            on_device,
+            watcher,
+            work,
+            which: 0,
+            done: 0,
+            ahead: 0,
+            uploaded: on_device,
+            downloaded: false,
+            ghosts_copied: false,
+            pending: false,
+            arrived: false,
+            behind: false,
+            seconds_transfer: 0.0,
+            failed: None,
+        };
+        let mut swept = Swept::default();
+        if let Err(error) = run.begin() {
+            run.failed = Some(error);
+        } else {
+            swept = program(&mut run, work);
+        }
+        let failed = run.failed.take();
+        *seconds = run.seconds_transfer;
+        // Waits for both streams, even after an error, because the caller's arrays must not be used after the return.
+        let waited = streams[0].wait().and(streams[1].wait());
+        failed.map_or(waited.map(|()| swept), Err)
+    }
+
+    fn keep_arrays(&mut self) -> Result<Kept> {
+        let _entered = self.session.device.clone().enter()?;
+        let data = self.data.as_mut().ok_or_else(no_patches)?;
+        let list = data.blocks.list.clone();
+        let stream = self.session.stream();
+        data.rooms.kept.lay_out(stream, &list.patches, true, "patches")?;
+        stream.fill(data.rooms.kept.room.address(), 0, data.rooms.kept.room.bytes())?;
+        stream.wait()?;
+        let pointers =
+            |addresses: &[Address]| collected(addresses.iter().map(|a| *a as *mut f64), "addresses of patches");
+        Ok(Kept { u: pointers(&data.rooms.kept.u)?, f: pointers(&data.rooms.kept.f)? })
+    }
+
+    fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        let _entered = self.session.device.clone().enter()?;
+        let stream = self.session.stream();
+        let start = Instant::now();
+        for &(to, from, count) in copies.iter().filter(|c| !std::ptr::eq(c.0, c.1)) {
+            stream.copy_values(to as u64, from as u64, count)?;
+        }
+        stream.wait()?;
+        self.session.seconds_transfer = start.elapsed().as_secs_f64();
+        Ok(())
+    }
+}
+
+impl Engine for Cuda {
+    fn bytes(&self) -> [usize; 2] {
+        let lists = |d: &Data| d.blocks.list.bytes() + d.rooms.rows.len() * size_of::<BlockPatch>();
+        let device = self.tables.bytes
+            + self.inverses.iter().flatten().map(|m| m.bytes).sum::<usize>()
+            + self.data.as_ref().map_or(0, Data::bytes);
+        [self.data.as_ref().map_or(0, lists) + self.session.bytes(), device]
+    }
+
+    fn seconds_transfer(&self) -> f64 {
+        self.session.seconds_transfer
+    }
+
+    fn use_stream(&mut self, stream: usize) -> Result<()> {
+        self.session.use_stream(stream)
+    }
+}

@@ -1,0 +1,577 @@
+//! One call of the `cuda` backend of the block smoothers.
+//!
+//! A sweep is one launch for all patches. If a call has several sweeps of patches in device memory, tiles at the edge
+//! of a patch write their faces to buffers. The adjacent tiles of other patches read the buffers in the next sweep.
+//! Ghost cells are exchanged before the first sweep, and the last sweep fills them.
+//!
+//! Patches in host memory have a copy on the device. With several groups of patches, the first and the last sweep of a
+//! call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group overlaps the upload of
+//! the next group. The last sweep of a group overlaps the download of the previous group.
+
+use super::data::{Data, kind_of};
+use super::lists::{FACE, to_i32};
+use crate::base::heap::Counted;
+use crate::cuda::call::Attempts;
+use crate::cuda::driver::Stream;
+use crate::cuda::launch;
+use crate::cuda::launch::{
+    Address, BlockCopyArgs, BlockItem, BlockPatch, BlockSegment, ExchangeArgs, LookArgs, NormArgs, RelaxArgs,
+    RelaxLaunch,
+};
+use crate::cuda::staging::{Copies, Job};
+use crate::error::{Error, Result, collected, reserve};
+use crate::smoother::patches::{Cut, PatchList};
+use crate::smoother::steps::{BadCell, Method, Parallel, PatchArrays, SmootherSteps, Watcher, Work, colours};
+use std::ops::Range;
+use std::time::Instant;
+
+/// Product of the factors 2 / (b + 1) of three inverse transforms of length 8.
+const WEIGHT: f64 = 8.0 / 729.0;
+
+/// The face buffers that a sweep reads (`arrived`) and writes (`leaving`); with `keep`, the sweep also fills ghost
+/// cells.
+#[derive(Clone, Copy, Default)]
+struct Handed {
+    arrived: bool,
+    leaving: bool,
+    keep: bool,
+}
+
+/// State of one call.
+pub(super) struct Run<'a> {
+    pub(super) data: &'a mut Data,
+    /// The stream of the computations, and a second stream for overlapping copies.
+    pub(super) streams: [&'a Stream; 2],
+    pub(super) copies: &'a mut Copies,
+    pub(super) tables: Address,
+    /// `transforms`: sine transforms solve the blocks. `batches`: dense inverses of 8^3 blocks may run stage by stage.
+    pub(super) transforms: bool,
+    pub(super) batches: bool,
+    pub(super) arrays: &'a mut dyn PatchArrays,
+    pub(super) on_device: bool,
+    pub(super) watcher: &'a mut dyn Watcher,
+    pub(super) work: &'a Work,
+    /// Index of the array with the current values, 0 or 1.
+    pub(super) which: usize,
+    /// `done`: sweeps that were requested so far. `ahead`: sweeps that were executed before they were requested.
+    pub(super) done: usize,
+    pub(super) ahead: usize,
+    /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
+    pub(super) uploaded: bool,
+    pub(super) downloaded: bool,
+    /// The second array has the caller's ghost cells.
+    pub(super) ghosts_copied: bool,
+    /// Ghost cells between patches must be copied by the next sweep, or before any other step.
+    pub(super) pending: bool,
+    /// The previous sweep wrote its faces, to the half of `faces` that the number of the sweep selects.
+    pub(super) arrived: bool,
+    /// The last operation on the first stream is one of these kernels, so the next kernel may start before it ends.
+    pub(super) behind: bool,
+    pub(super) seconds_transfer: f64,
+    pub(super) failed: Option<Error>,
+}
+
+impl Run<'_> {
+    fn list(&self) -> Counted<PatchList> {
+        self.data.blocks.list.clone()
+    }
+
+    /// Copies the addresses of the arrays to the device.
+    pub(super) fn begin(&mut self) -> Result<()> {
+        let list = self.list();
+        let given = self.arrays.pointers();
+        let (patches, data, stream) = (&list.patches, &mut *self.data, self.streams[0]);
+        if !self.on_device {
+            if data.rooms.staging.u.len() != patches.len() {
+                data.rooms.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
+            }
+            if !given.r.is_empty() && data.rooms.residuals.u.len() != patches.len() {
+                data.rooms.residuals.lay_out(stream, patches, false, "residuals")?;
+            }
+        }
+        let mut rows = std::mem::take(&mut data.rooms.rows);
+        let mut changed = rows.len() != patches.len();
+        let more = patches.len().saturating_sub(rows.len());
+        reserve(&mut rows, more, "lists of patches")?;
+        rows.resize(patches.len(), BlockPatch::default());
+        for (p, row) in rows.iter_mut().enumerate() {
+            let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
+            let other = data.rooms.other.u.get(p).copied().unwrap_or(0);
+            let (u, f, r) = if self.on_device {
+                let f = given.f.get(p).map_or(0, |f| *f as u64);
+                (given.u[p] as u64, f, given.r.get(p).map_or(0, |r| *r as u64))
+            } else {
+                let r = if given.r.is_empty() { 0 } else { data.rooms.residuals.u[p] };
+                (data.rooms.staging.u[p], data.rooms.staging.f[p], r)
+            };
+            let new = BlockPatch { u: [u, other], f, r, nx, ny, nz, unused: 0 };
+            changed |= *row != new;
+            *row = new;
+        }
+        if changed && !rows.is_empty() {
+            stream.send(data.rooms.table.address(), &rows)?;
+            stream.wait()?;
+        }
+        data.rooms.rows = rows;
+        Ok(())
+    }
+
+    fn all(&self) -> Range<usize> {
+        0..self.data.rooms.rows.len()
+    }
+
+    /// Copies patches in host memory to the device.
+    fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
+        let start = Instant::now();
+        let with_f = with_f && !self.arrays.pointers().f.is_empty();
+        for p in patches {
+            let (row, u) = (&self.data.rooms.rows[p], self.arrays.u(p));
+            let (stream, u) = (self.streams[stream], Job::all(u, row.u[self.which]));
+            if with_f {
+                self.copies.send(stream, &[u, Job::all(self.arrays.f(p), row.f)])?;
+            } else {
+                self.copies.send(stream, &[u])?;
+            }
+        }
+        self.seconds_transfer += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Copies u from the device to the patches in host memory.
+    fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
+        let start = Instant::now();
+        for p in patches {
+            let job = Job::all_to(self.arrays.u_mut(p), self.data.rooms.rows[p].u[which]);
+            self.copies.fetch(self.streams[stream], &[job])?;
+        }
+        self.seconds_transfer += start.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Waits for both streams.
+    fn join(&mut self) -> Result<()> {
+        let start = Instant::now();
+        self.streams[0].wait()?;
+        self.streams[1].wait()?;
+        if !self.on_device {
+            self.seconds_transfer += start.elapsed().as_secs_f64();
+        }
+        Ok(())
+    }
+
+    /// Uploads all patches in host memory, unless the device already has their values.
+    fn ensure_uploaded(&mut self) -> Result<()> {
+        if !std::mem::replace(&mut self.uploaded, true) {
+            self.upload(self.all(), true, 0)?;
+            self.join()?;
+        }
+        Ok(())
+    }
+
+    /// Copies the caller's ghost cells to the other array of block Jacobi. Once per call suffices, because only the
+    /// caller's function writes these cells between sweeps.
+    fn copy_ghosts(&self, patches: Range<usize>, from: usize, to: usize, stream: usize) -> Result<()> {
+        self.copy_values(patches, from, to, true, stream)
+    }
+
+    /// Copies u between the two arrays of each patch; with `ghosts`, only the ghost layer.
+    fn copy_values(&self, patches: Range<usize>, from: usize, to: usize, ghosts: bool, stream: usize) -> Result<()> {
+        let data = &*self.data;
+        let (first, last) = (data.rooms.segments_before[patches.start], data.rooms.segments_before[patches.end]);
+        if first == last {
+            return Ok(());
+        }
+        let arguments = BlockCopyArgs {
+            patches: data.rooms.table.address(),
+            segments: data.rooms.segments.address() + (first * size_of::<BlockSegment>()) as u64,
+            from: from as i32,
+            to: to as i32,
+            ghosts: i32::from(ghosts),
+        };
+        launch::copy_patches(self.streams[stream], &arguments, (last - first) as u32)
+    }
+
+    /// Launches a plan for one group, or for all patches.
+    fn launch(
+        &mut self,
+        (plan, group): (usize, Option<usize>),
+        (from, to): (usize, usize),
+        handed: Handed,
+        stream: usize,
+    ) -> Result<()> {
+        let data = &mut *self.data;
+        let faces = data.rooms.faces.address();
+        let plan = &mut data.plans[plan];
+        let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
+        let launch = group.map_or(&mut plan.whole, |g| &mut plan.groups[g]);
+        if launch.items.is_empty() {
+            return Ok(());
+        }
+        let next = launch.launches.wrapping_add(1);
+        let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
+        let place = (4 * launch.progress.start) as u64;
+        let mut arguments = RelaxArgs {
+            patches: data.rooms.table.address(),
+            items: 0,
+            tables: self.tables,
+            progress: progress + place,
+            totals: totals + place,
+            launches: next,
+            from: from as i32,
+            to: to as i32,
+            own_chunk: i32::from(asynchronous),
+            omega: self.work.omega,
+            legs: data.blocks.stencil.legs,
+            count: 0,
+            eigenvalues: data.eigenvalues,
+            weight: WEIGHT,
+            points: data.blocks.stencil.points as i32,
+            dense: i32::from(!self.transforms),
+            arrived: 0,
+            leaving: 0,
+            partners: plan.partners.address(),
+            keep: i32::from(handed.keep),
+        };
+        let half = |sweep: usize| faces + (sweep % 2 * 8 * FACE * plan.face_count) as u64;
+        if handed.arrived {
+            arguments.arrived = half(self.done - 1);
+        }
+        if handed.leaving {
+            arguments.leaving = half(self.done);
+        }
+        let behind = &mut self.behind;
+        let chained = stream == 0;
+        let (stream, cubes) = (self.streams[stream], launch.cubes && self.transforms);
+        let any = if data.blocks.stencil.points == 7 { launch::relax_7 } else { launch::relax_27 };
+        let start = launch.items.start;
+        let mut run = |range: Range<usize>, kernel: fn(&Stream, &RelaxArgs, RelaxLaunch) -> Result<()>| {
+            if range.is_empty() {
+                return Ok(());
+            }
+            arguments.items = items + ((start + range.start) * size_of::<BlockItem>()) as u64;
+            arguments.count = to_i32(range.len(), "the number of blocks")? as u32;
+            let how = RelaxLaunch {
+                behind: std::mem::replace(behind, chained) && chained,
+                processors: stream.device().processors,
+            };
+            kernel(stream, &arguments, how)
+        };
+        if launch.stages.is_empty() {
+            let kernel = if cubes && data.blocks.stencil.points == 7 { launch::relax_cubes } else { any };
+            run(0..launch.items.len(), kernel)?;
+        }
+        for [cubes, others] in &launch.stages {
+            run(cubes.clone(), launch::relax_dense)?;
+            run(others.clone(), any)?;
+        }
+        launch.launches = next;
+        Ok(())
+    }
+
+    /// Executes one sweep, with the copies of patches in host memory.
+    fn sweep(&mut self, cut: &Cut) -> Result<()> {
+        let both = self.to_both();
+        self.done += 1;
+        let jacobi = self.work.method == Method::Jacobi;
+        if self.ahead > 0 {
+            self.ahead -= 1;
+            self.which ^= usize::from(jacobi);
+            return Ok(());
+        }
+        let plan = self.plan_of(cut)?;
+        let count = self.data.plans[plan].groups.len();
+        let (first, watched) = (!self.uploaded, self.watcher.watched());
+        let last = self.done == self.work.sweeps && !watched;
+        if self.on_device || !(first || last) || count == 0 || !self.work.overlap_copies {
+            self.ensure_uploaded()?;
+            if jacobi && self.ghosts_wanted() {
+                self.copy_ghosts(self.all(), self.which, 1 - self.which, 0)?;
+            }
+            let last = self.done == self.work.sweeps;
+            let arrived = std::mem::take(&mut self.arrived);
+            if arrived {
+                self.pending = false;
+                let plan = &self.data.plans[plan];
+                self.exchange_boxes(plan.rest.address(), plan.rest_counts[usize::from(last)], both)?;
+            } else {
+                self.exchange_now(both)?;
+            }
+            // The next sweep must also be one launch for all patches, and no callback may read ghost cells before it.
+            let next_is_whole =
+                self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
+            let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
+            let leaving = plan_has_faces && !last && next_is_whole && !watched && !self.watcher.fills();
+            self.launch((plan, None), self.ways(jacobi, 0), Handed { arrived, leaving, keep: arrived && last }, 0)?;
+            self.arrived = leaving;
+            self.which ^= usize::from(jacobi);
+            return Ok(());
+        }
+        // Patches without ghost copies execute all their sweeps while they are on the device.
+        let alone = first && !watched && !self.watcher.fills() && self.data.rooms.copy_count == 0;
+        let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
+        let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
+        let leave = last || alone;
+        self.exchange_now(both)?;
+        let ghosts = jacobi && self.ghosts_wanted();
+        self.join()?;
+        for g in 0..self.data.groups.len() {
+            let (group, stream) = (self.data.groups[g].clone(), g % 2);
+            if first {
+                self.upload(group.clone(), true, stream)?;
+            }
+            if ghosts {
+                self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
+            }
+            for sweep in 0..sweeps {
+                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), Handed::default(), stream)?;
+            }
+            if leave {
+                let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };
+                self.download(group, which, stream)?;
+            }
+        }
+        self.join()?;
+        self.ahead = sweeps - 1;
+        self.which ^= usize::from(jacobi);
+        (self.uploaded, self.downloaded) = (true, leave);
+        Ok(())
+    }
+
+    /// Returns the arrays that the sweep `later` sweeps from now reads and writes.
+    fn ways(&self, jacobi: bool, later: usize) -> (usize, usize) {
+        let from = if jacobi { self.which ^ (later % 2) } else { self.which };
+        (from, if jacobi { 1 - from } else { from })
+    }
+
+    /// Returns whether the ghost cells must be copied to the second array of block Jacobi.
+    fn ghosts_wanted(&mut self) -> bool {
+        !std::mem::replace(&mut self.ghosts_copied, true) || self.watcher.fills()
+    }
+
+    /// Returns the index of the plan for a cut, and builds the plan if it does not exist.
+    fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
+        // `prepare` usually has built the plan; it is built here if options changed afterwards.
+        let kind = kind_of(!self.transforms, self.batches, cut);
+        self.data.plan(self.streams[0], cut, self.work, kind)
+    }
+
+    fn look(&self) -> LookArgs {
+        let data = &*self.data;
+        LookArgs {
+            patches: data.rooms.table.address(),
+            regions: data.rooms.regions.address(),
+            which: self.which as i32,
+            sums: data.rooms.sums.address(),
+            bad: data.rooms.answers.address(),
+            legs: data.blocks.stencil.legs,
+            scale: 1.0,
+        }
+    }
+
+    /// Finds the first value of u or f that is not finite.
+    fn find_bad_cell(&mut self) -> Result<Option<BadCell>> {
+        if self.data.rooms.region_count == 0 {
+            return Ok(None);
+        }
+        self.ensure_uploaded()?;
+        let (stream, answers) = (self.streams[0], self.data.rooms.answers.address());
+        stream.fill(answers, 0xff, 8)?;
+        launch::inspect_patches(stream, &self.look(), self.data.rooms.region_count)?;
+        let mut number = [u64::MAX];
+        stream.fetch(&mut number, answers)?;
+        stream.wait()?;
+        let [number] = number.map(|n| n as usize);
+        if number == usize::MAX {
+            return Ok(None);
+        }
+        let list = self.list();
+        let p = list.cells_before.partition_point(|&before| 2 * before <= number) - 1;
+        let (patch, row) = (&list.patches[p], &self.data.rooms.rows[p]);
+        let inside = number - 2 * list.cells_before[p];
+        let (name, cell) = if inside < patch.cells() { ("u", inside) } else { ("f", inside - patch.cells()) };
+        let [nx, ny, _] = patch.size;
+        let cell_at = [cell % nx, cell / nx % ny, cell / nx / ny];
+        let (stride, plane) = patch.strides();
+        let [i, j, k] = cell_at;
+        let address = match name {
+            "u" => row.u[self.which] + 8 * ((k + 1) * plane + (j + 1) * stride + i + 1) as u64,
+            _ => row.f + 8 * cell as u64,
+        };
+        let mut value = [0.0f64];
+        stream.fetch(&mut value, address)?;
+        stream.wait()?;
+        Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
+    }
+
+    /// Copies ghost cells between patches if a copy is pending.
+    fn exchange_now(&mut self, both: bool) -> Result<()> {
+        if !std::mem::replace(&mut self.pending, false) {
+            return Ok(());
+        }
+        self.exchange_boxes(self.data.rooms.copies.address(), self.data.rooms.copy_count, both)
+    }
+
+    /// Copies `count` boxes of ghost cells on the device; with `both`, to both arrays of block Jacobi.
+    fn exchange_boxes(&mut self, copies: Address, count: u32, both: bool) -> Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let arguments = ExchangeArgs {
+            patches: self.data.rooms.table.address(),
+            copies,
+            which: self.which as i32,
+            both: i32::from(both),
+        };
+        launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.behind, true))
+    }
+
+    /// Returns whether the last sweep of block Jacobi follows. Its result must have the ghost cells that the sweep
+    /// read.
+    fn to_both(&self) -> bool {
+        self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
+    }
+
+    /// Copies ghost cells between patches in host memory, before the patches are uploaded.
+    fn exchange_on_host(&mut self) {
+        let list = self.list();
+        let mut part = [0.0; 256];
+        for copy in &list.copies {
+            let (from, to) = (&list.patches[copy.from], &list.patches[copy.to]);
+            let ([x, y, z], [nx, ny, nz]) = (copy.cells.lower, copy.cells.size);
+            for row in 0..ny * nz {
+                for first in (0..nx).step_by(part.len()) {
+                    let cell = [x + first as i64, y + (row % ny) as i64, z + (row / ny) as i64];
+                    let part = &mut part[..nx.min(first + 256) - first];
+                    part.copy_from_slice(&self.arrays.u(copy.from)[from.place(cell)..][..part.len()]);
+                    self.arrays.u_mut(copy.to)[to.place(cell)..][..part.len()].copy_from_slice(part);
+                }
+            }
+        }
+    }
+}
+
+impl Attempts for Run<'_> {
+    fn failed(&mut self) -> &mut Option<Error> {
+        &mut self.failed
+    }
+}
+
+impl SmootherSteps for Run<'_> {
+    fn bad_cell(&mut self) -> Option<BadCell> {
+        self.attempt(Self::find_bad_cell).flatten()
+    }
+
+    fn exchange(&mut self) {
+        if self.data.rooms.copy_count == 0 || self.ahead > 0 {
+            return;
+        }
+        if !self.uploaded {
+            self.exchange_on_host();
+            return;
+        }
+        self.pending = true;
+        if self.watcher.fills() || self.work.sweeps == self.done {
+            self.step(|run| run.exchange_now(run.to_both()));
+        }
+    }
+
+    fn fill(&mut self, sweep: i32) -> bool {
+        if !self.watcher.fills() {
+            return self.failed.is_some();
+        }
+        let stop = self.attempt(|run| {
+            run.join()?;
+            // Kernels of the caller's function may be on the stream, so the next kernel must not start early.
+            run.behind = false;
+            if run.on_device {
+                let current = run.data.rooms.rows.iter().map(|r| r.u[run.which] as *mut f64);
+                let current = collected(current, "addresses of patches")?;
+                return Ok(run.watcher.fill(sweep, &current));
+            }
+            if run.uploaded {
+                run.download(run.all(), run.which, 0)?;
+                run.join()?;
+            }
+            let stop = run.watcher.fill(sweep, run.arrays.pointers().u);
+            if run.uploaded {
+                run.upload(run.all(), false, 0)?;
+                run.join()?;
+            }
+            Ok(stop)
+        });
+        stop.unwrap_or(true)
+    }
+
+    fn colours(&self) -> usize {
+        colours(&self.data.blocks.stencil)
+    }
+
+    fn jacobi(&mut self, cut: &Cut, _: f64) {
+        self.step(|run| run.sweep(cut));
+    }
+
+    fn colour(&mut self, _: &Cut, _: f64, _: usize) {
+        self.failed = Some(Error::Internal("a device processes all colours in one launch".to_owned()));
+    }
+
+    fn all_colours(&mut self, cut: &Cut, _: f64, _: bool) {
+        self.step(|run| run.sweep(cut));
+    }
+
+    fn chaotic(&mut self, cut: &Cut, _: f64, _: bool) {
+        self.step(|run| run.sweep(cut));
+    }
+
+    fn residual(&mut self, scale: f64) -> f64 {
+        self.attempt(|run| {
+            if run.data.rooms.region_count == 0 {
+                return Ok(0.0);
+            }
+            run.ensure_uploaded()?;
+            run.exchange_now(false)?;
+            let (stream, answers) = (run.streams[0], run.data.rooms.answers.address());
+            launch::residual_patches(stream, &LookArgs { scale, ..run.look() }, run.data.rooms.region_count)?;
+            let count = i64::from(run.data.rooms.region_count);
+            let norm = answers + 8;
+            launch::norm_patches(stream, &NormArgs { sums: run.data.rooms.sums.address(), count, norm })?;
+            if !run.on_device {
+                let start = Instant::now();
+                for p in run.all() {
+                    if let Some(r) = run.arrays.r_mut(p) {
+                        run.copies.fetch(stream, &[Job::all_to(r, run.data.rooms.rows[p].r)])?;
+                    }
+                }
+                run.seconds_transfer += start.elapsed().as_secs_f64();
+            }
+            // No operation is enqueued between this copy and the wait.
+            let mut value = [0.0f64];
+            stream.fetch(&mut value, norm)?;
+            stream.wait()?;
+            Ok(value[0])
+        })
+        .unwrap_or_default()
+    }
+
+    fn watched(&self) -> bool {
+        self.watcher.watched()
+    }
+
+    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
+        self.failed.is_some() || self.watcher.show(sweep, relative_residual)
+    }
+
+    fn settle(&mut self) {
+        self.step(|run| {
+            run.exchange_now(false)?;
+            if run.on_device {
+                if run.which == 1 {
+                    run.copy_values(run.all(), 1, 0, false, 0)?;
+                    run.which = 0;
+                }
+            } else if run.uploaded && !run.downloaded {
+                run.download(run.all(), run.which, 0)?;
+            }
+            run.join()
+        });
+    }
+}

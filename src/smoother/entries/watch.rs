@@ -1,0 +1,42 @@
+//! Ghost function and monitor of a call.
+
+use crate::abi::guard::callback;
+use crate::abi::smoother_ghost_fn;
+use crate::abi::watch::Watch;
+use crate::report::{Event, Observer};
+use crate::smoother::steps::Watcher;
+use libc::c_void;
+
+/// Ghost function of a handle, with its user pointer.
+#[derive(Clone, Copy)]
+pub struct GhostFill {
+    pub callback: smoother_ghost_fn,
+    pub user: *mut c_void,
+}
+
+/// Callbacks of a call.
+pub struct Ghosts<'a, 'b> {
+    pub fill: GhostFill,
+    pub watch: &'a mut Watch<'b>,
+}
+
+impl Watcher for Ghosts<'_, '_> {
+    fn fills(&self) -> bool {
+        self.fill.callback.is_some()
+    }
+
+    fn fill(&mut self, sweep: i32, u: &[*mut f64]) -> bool {
+        let GhostFill { callback: Some(fill), user } = self.fill else { return false };
+        // SAFETY: the caller of `smoother_set_ghost_fill` passed a function of this signature that accepts `user`.
+        let answer = callback(|| unsafe { fill(user, sweep, u.as_ptr()) });
+        self.watch.answer(format_args!("the ghost function failed"), answer)
+    }
+
+    fn watched(&self) -> bool {
+        self.watch.monitor.is_some() || self.watch.verbosity >= 2
+    }
+
+    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
+        self.watch.see(Event::Iteration(sweep, relative_residual))
+    }
+}

@@ -1,0 +1,438 @@
+//! Block relaxation with exact block inverses (docs/theory/smoother.md). The methods are those of Rodriguez, Philip,
+//! Wang and Berrill, "Block-relaxation methods for 3D constant-coefficient stencils on GPUs and multicore CPUs", and
+//! coloured block Gauss-Seidel.
+//!
+//! ```text
+//! block Jacobi (algorithms 2, 3):     v_b = u_b + omega A_b^-1 (f - A u)_b for all b, then u = v
+//! coloured Gauss-Seidel:              u_b = u_b + omega A_b^-1 (f - A u)_b, colour by colour
+//! chaotic Gauss-Seidel (algorithm 1): u_b = u_b + omega A_b^-1 (f - A u)_b, in any order
+//! ```
+//!
+//! Before every sweep, the ghost cells between patches are copied, so that patches are coupled as in Jacobi's method. A
+//! callback of the caller fills the other ghost cells.
+
+pub mod block_inverse;
+pub mod cpu;
+pub mod cuda;
+pub mod entries;
+pub mod patches;
+pub mod reference;
+pub mod steps;
+
+use crate::base::engine::Engine;
+use crate::base::heap::Counted;
+use crate::base::machine::{Core, Machine};
+use crate::error::{Error, Place, RRB_ERR_UNSUPPORTED, Result, push};
+use crate::options::{self, Backend, BlockSolver, Choice, Memory, Options, Remainder, Transfer, info, opt};
+use crate::smoother::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
+use crate::smoother::patches::{Cut, Patch, PatchList};
+use crate::smoother::steps::{
+    Blocks, Inverse, Kept, Method, Parallel, PatchArrays, SmootherBackend, SmootherSteps, Swept, Watcher, Work,
+};
+
+/// Runs the sweeps of one call. All backends use this function.
+pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
+    let mut done = Swept::default();
+    if work.check_input {
+        done.bad = s.bad_cell();
+        if done.bad.is_some() {
+            return done;
+        }
+    }
+    if s.watched() {
+        watch(s, work, &mut done);
+    }
+    while done.sweeps < work.sweeps && !done.stopped && !done.overflow {
+        s.exchange();
+        if s.fill(done.sweeps as i32) {
+            done.stopped = true;
+            break;
+        }
+        let cut = &work.cuts[done.sweeps % 2];
+        match work.method {
+            Method::Jacobi => s.jacobi(cut, work.omega),
+            Method::Coloured => s.all_colours(cut, work.omega, work.reverse),
+            Method::Chaotic => s.chaotic(cut, work.omega, work.reverse),
+        }
+        done.sweeps += 1;
+        if s.watched() {
+            watch(s, work, &mut done);
+        }
+    }
+    s.settle();
+    done
+}
+
+/// Computes the residual after the completed sweeps and passes it to the monitor.
+fn watch(s: &mut dyn SmootherSteps, work: &Work, done: &mut Swept) {
+    s.exchange();
+    done.stopped = s.fill(BEFORE_SWEEPS);
+    done.residual = norm(s);
+    if done.sweeps == 0 {
+        done.initial_residual = done.residual;
+    }
+    done.overflow = overflows(done.residual, work);
+    if !done.overflow {
+        done.stopped |= s.show(done.sweeps, relative(done.residual, done.initial_residual));
+    }
+}
+
+/// Below this norm, 2^-480, the norm is recomputed with scaled residuals. Above it, underflow of squares is harmless:
+/// 2^40 of them change the sum by at most 2^-1035, which is below the rounding error of a sum of 2^-960.
+const SMALL_NORM: f64 = f64::from_bits((1023 - 480) << 52);
+/// Scale for small norms, 2^600. Residuals down to 2^-1074, the smallest number, then have squares in the normal range.
+const SCALE_UP: f64 = f64::from_bits((1023 + 600) << 52);
+/// Scale for large norms, 2^-600. The sum of 2^40 squares of residuals up to 2^1024 then does not overflow.
+const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
+
+/// Computes ||f - A u||_2 without overflow or underflow. If the squares are in the normal range, one pass suffices, and
+/// the result is bitwise identical to the unscaled norm.
+fn norm(s: &mut dyn SmootherSteps) -> f64 {
+    let plain = s.residual(1.0);
+    let scale = if plain < SMALL_NORM {
+        SCALE_UP
+    } else if plain == f64::INFINITY {
+        SCALE_DOWN
+    } else {
+        return plain;
+    };
+    s.residual(scale) / scale
+}
+
+/// Returns whether a norm is unusable: infinite, or NaN although the input was checked. If the input is not checked,
+/// NaN may result from the caller's values.
+fn overflows(norm: f64, work: &Work) -> bool {
+    norm.is_infinite() || norm.is_nan() && work.check_input
+}
+
+/// Returns norm / first. If `first` is 0, returns 0, or NaN if `norm` is not finite.
+pub fn relative(norm: f64, first: f64) -> f64 {
+    if first == 0.0 { 0.0 * norm } else { norm / first }
+}
+
+/// Sweep number that the ghost callback receives before a residual is computed without a following sweep.
+const BEFORE_SWEEPS: i32 = -1;
+
+/// Copies the ghost cells between patches.
+pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
+    s.exchange();
+    Swept::default()
+}
+
+/// Computes r = f - A u with current ghost cells, and its norm.
+pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
+    s.exchange();
+    let stopped = s.fill(BEFORE_SWEEPS);
+    let residual = norm(s);
+    let overflow = overflows(residual, work);
+    // The input is searched for NaN and infinity only after an overflow, so finite input needs no additional pass.
+    let bad = if overflow && work.check_input { s.bad_cell() } else { None };
+    Swept { stopped, residual, bad, overflow, ..Swept::default() }
+}
+
+/// Default relaxation factor of block Jacobi, from Rodriguez et al.
+const JACOBI_OMEGA: f64 = 0.8;
+
+/// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
+pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn SmootherBackend>>;
+
+/// Parameters of a backend and its inverses; other values require a new backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Made {
+    machine: Machine,
+    diagonal: bool,
+}
+
+/// Selects the backend for the given numbers of threads and devices. `auto` selects a device only if the option
+/// `memory` states that the patches are in device memory. For patches in host memory, the copies cost more than a few
+/// sweeps, and the number of sweeps is not known in advance.
+pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
+    Machine::new(options, threads, devices, options.is(opt::MEMORY, Memory::Device))
+}
+
+/// A list of patches with the data for their relaxation.
+pub struct Smoother {
+    backend: Box<dyn SmootherBackend>,
+    made_for: Made,
+    stencil: Stencil,
+    block: Shape,
+    form: Option<Separable>,
+    /// First patch with truncated blocks: in the plain cut, and in the staggered cut.
+    remainders: [Option<usize>; 2],
+    overlap: bool,
+    /// The inverses of the staggered cut have been computed.
+    staggers: bool,
+}
+
+impl Smoother {
+    /// Sets new patches. The memory and the inverses of `previous` are reused. `stream` is the caller's CUDA stream; 0
+    /// selects the stream of the handle.
+    pub fn set_patches(
+        previous: Option<Self>,
+        (stencil, block): (&Stencil, Shape),
+        patches: Vec<Patch>,
+        options: &Options,
+        machine: Machine,
+        stream: usize,
+        make: MakeBlockBackend,
+    ) -> Result<Self> {
+        let list = PatchList::new(patches)?;
+        check_memory(options, machine)?;
+        let form = Separable::of(stencil);
+        let diagonal = machine.backend != Backend::Reference && choose_diagonal(options, form.as_ref(), block)?;
+        let made_for = Made { machine, diagonal };
+        // A backend for another machine is dropped before the new one is created, which frees its memory.
+        let mut smoother = match previous.filter(|smoother| smoother.made_for == made_for) {
+            Some(smoother) => smoother,
+            None => {
+                let (backend, stencil, remainders) = (make(machine)?, stencil.clone(), [None; 2]);
+                Self { backend, made_for, stencil, block, form, remainders, overlap: false, staggers: false }
+            }
+        };
+        smoother.backend.use_stream(stream)?;
+        smoother.overlap = options.is(opt::REMAINDER, Remainder::Overlap);
+        let plain = Cut::new(block);
+        smoother.remainders =
+            [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
+        smoother.staggers = false;
+        let list = Counted::new(list, "patches")?;
+        smoother.backend.set_patches(Blocks { stencil: stencil.clone(), list })?;
+        smoother.prepare(options)?;
+        Ok(smoother)
+    }
+
+    fn add_inverses(&mut self, cut: Cut) -> Result<()> {
+        let Some(blocks) = self.backend.blocks() else { return Ok(()) };
+        let mut wanted: Vec<(Shape, usize, [usize; 3])> = Vec::new();
+        for (p, patch) in blocks.list.patches.iter().enumerate() {
+            for (mz, z) in cut.lengths(patch, 2) {
+                for (my, y) in cut.lengths(patch, 1) {
+                    for (mx, x) in cut.lengths(patch, 0) {
+                        let shape = [x, y, z];
+                        if !self.backend.has_inverse(shape) && wanted.iter().all(|w| w.0 != shape) {
+                            push(&mut wanted, (shape, p, [mx, my, mz]), "shapes of blocks")?;
+                        }
+                    }
+                }
+            }
+        }
+        for (shape, p, m) in wanted {
+            let inverse = self.inverse(shape).map_err(|error| match error {
+                // The error message names a block of this shape by its first cell.
+                Error::Matrix { reason, then, .. } => Error::Matrix { reason, place: self.place(&cut, p, m), then },
+                other => other,
+            })?;
+            self.backend.add_inverse(shape, inverse)?;
+        }
+        Ok(())
+    }
+
+    fn place(&self, cut: &Cut, p: usize, m: [usize; 3]) -> Option<Place> {
+        let patch = &self.backend.blocks()?.list.patches[p];
+        Some(Place::cell(p, std::array::from_fn(|d| patch.lower[d] + cut.segment(patch, d, m[d]).start as i64)))
+    }
+
+    fn inverse(&self, shape: Shape) -> Result<Inverse> {
+        match &self.form {
+            Some(form) if self.made_for.diagonal => {
+                Ok(Inverse::Diagonal { reciprocals: form.reciprocals(shape)?, scalings: form.scalings(shape)? })
+            }
+            _ => Ok(Inverse::Dense(dense_inverse(&self.stencil, shape)?)),
+        }
+    }
+
+    /// Executes `sweeps` sweeps on the caller's arrays.
+    pub fn apply(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        options: &Options,
+        sweeps: usize,
+    ) -> Result<Swept> {
+        let work = self.work(options, sweeps);
+        self.check_overlap(&work)?;
+        check_memory(options, self.made_for.machine)?;
+        if sweeps == 0 && !work.check_input && !watcher.watched() {
+            return Ok(Swept::default());
+        }
+        let done = self.backend.run(arrays, watcher, &work, relax)?;
+        self.finite(done)
+    }
+
+    /// Converts input that is not finite, or an unusable norm, into an error.
+    fn finite(&self, done: Swept) -> Result<Swept> {
+        if let Some(bad) = done.bad {
+            let lower = self.patches()[bad.patch].lower;
+            let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
+            return Err(Error::not_finite(bad.name, bad.value, Place::cell(bad.patch, cell)));
+        }
+        if done.overflow {
+            let (norm, sweeps) = (done.residual, done.sweeps);
+            return Err(Error::Overflow(format!(
+                "the norm of the residual after {sweeps} sweeps is {norm}: its values are too large for double \
+                 precision (scale the input down), or ghost cells are not finite"
+            )));
+        }
+        Ok(done)
+    }
+
+    /// Copies the ghost cells between patches.
+    pub fn exchange(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        options: &Options,
+    ) -> Result<()> {
+        check_memory(options, self.made_for.machine)?;
+        let work = self.work(options, 0);
+        self.backend.run(arrays, watcher, &work, exchange).map(|_| ())
+    }
+
+    /// Computes r = f - A u with current ghost cells, and its norm.
+    pub fn residual(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        options: &Options,
+    ) -> Result<Swept> {
+        check_memory(options, self.made_for.machine)?;
+        let work = self.work(options, 0);
+        let done = self.backend.run(arrays, watcher, &work, residual)?;
+        self.finite(done)
+    }
+
+    /// Returns the current patches and their ghost copy plan.
+    pub fn list(&self) -> Option<Counted<PatchList>> {
+        self.backend.blocks().map(|b| b.list.clone())
+    }
+
+    /// Returns the current patches.
+    pub fn patches(&self) -> &[Patch] {
+        self.backend.blocks().map_or(&[], |b| &b.list.patches)
+    }
+
+    fn work(&self, options: &Options, sweeps: usize) -> Work {
+        let method = method(options);
+        let omega = match options.real(opt::OMEGA) {
+            0.0 if method == Method::Jacobi => JACOBI_OMEGA,
+            0.0 => 1.0,
+            omega => omega,
+        };
+        let plain = Cut { overlap: self.overlap, ..Cut::new(self.block) };
+        let cuts = match options.int(opt::STAGGER) {
+            0 => [plain, plain],
+            2 => [plain.staggered(), plain],
+            _ => [plain, plain.staggered()],
+        };
+        let parallel = match options.choice(opt::PARALLEL) {
+            options::Parallel::Auto => Parallel::Flat,
+            options::Parallel::Patch => Parallel::Patches,
+            options::Parallel::Block => Parallel::Blocks,
+            options::Parallel::Nested => Parallel::Nested(options.int(opt::PATCH_THREADS) as usize),
+        };
+        let (reverse, check_input) = (options.on(opt::REVERSE), options.on(opt::CHECK_INPUT));
+        let overlap_copies = !options.is(opt::TRANSFER, Transfer::BreadthFirst);
+        Work { method, omega, sweeps, cuts, reverse, parallel, check_input, overlap_copies }
+    }
+
+    /// Checks `remainder = overlap`: shifted blocks overlap their neighbours, so blocks must be relaxed one after the
+    /// other.
+    fn check_overlap(&self, work: &Work) -> Result<()> {
+        let serial = work.method == Method::Chaotic && work.parallel == Parallel::Patches;
+        let plain = Cut::new(self.block).shift;
+        match work.cuts.iter().find_map(|cut| self.remainders[usize::from(cut.shift != plain)]) {
+            Some(patch) if self.overlap && !serial => Err(Error::at(
+                RRB_ERR_UNSUPPORTED,
+                "remainder = overlap: blocks of ",
+                Place::patch(patch),
+                " that an edge cuts would overlap others and be written concurrently; use remainder = exact, or \
+                 method = chaotic_gauss_seidel with parallel = patch",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Allocates arrays in device memory for the current patches.
+    pub fn keep_arrays(&mut self) -> Result<Kept> {
+        self.backend.keep_arrays()
+    }
+
+    /// Copies values to, from or between device arrays: (to, from, count).
+    pub fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        self.backend.copy(copies)
+    }
+}
+
+impl Core for Smoother {
+    fn machine(&self) -> Machine {
+        self.made_for.machine
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        &*self.backend
+    }
+
+    fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.backend
+    }
+
+    fn result(&self, key: i32) -> f64 {
+        match key {
+            info::BLOCK_SOLVER if self.made_for.diagonal => BlockSolver::FastDiagonalization.number() as f64,
+            info::BLOCK_SOLVER => BlockSolver::Dense.number() as f64,
+            info::BLOCK_INVERSES => self.backend.inverses() as f64,
+            info::GHOST_COPIES => self.backend.blocks().map_or(0, |b| b.list.copies.len()) as f64,
+            info::CELLS => self.patches().iter().map(Patch::cells).sum::<usize>() as f64,
+            _ => 0.0,
+        }
+    }
+
+    /// Computes the inverses of the plain and the staggered cut, and allocates the second array of block Jacobi.
+    fn prepare(&mut self, options: &Options) -> Result<()> {
+        let staggers = options.int(opt::STAGGER) != 0;
+        self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;
+        if staggers && !self.staggers {
+            self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block).staggered() })?;
+            self.staggers = true;
+        }
+        self.backend.prepare(&self.work(options, 0))
+    }
+}
+
+fn method(options: &Options) -> Method {
+    match options.choice(opt::METHOD) {
+        options::Method::ColouredGaussSeidel => Method::Coloured,
+        options::Method::BlockJacobi => Method::Jacobi,
+        options::Method::ChaoticGaussSeidel => Method::Chaotic,
+    }
+}
+
+fn check_memory(options: &Options, machine: Machine) -> Result<()> {
+    if options.is(opt::MEMORY, Memory::Device) && !machine.is_device() {
+        return Err(Error::Unsupported("memory = device needs backend = cuda".to_owned()));
+    }
+    Ok(())
+}
+
+fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) -> Result<bool> {
+    match options.choice(opt::BLOCK_SOLVER) {
+        BlockSolver::Dense => Ok(false),
+        BlockSolver::FastDiagonalization if form.is_none() => Err(Error::Unsupported(
+            "block_solver = fast_diagonalization: no scaling makes this stencil symmetric in x, y and z; use auto \
+             or dense"
+                .to_owned(),
+        )),
+        wanted => {
+            let condition = form.map_or(f64::INFINITY, |f| f.scaling_condition(block));
+            if wanted == BlockSolver::FastDiagonalization && condition >= INSISTED_SCALING {
+                let [x, y, z] = block;
+                return Err(Error::Unsupported(format!(
+                    "block_solver = fast_diagonalization: the scaling that makes this stencil symmetric has the \
+                     condition number {condition:.0e} on blocks of {x} x {y} x {z} cells, which must be below \
+                     {INSISTED_SCALING:e}; use auto or dense, or smaller blocks"
+                )));
+            }
+            Ok(wanted == BlockSolver::FastDiagonalization || condition < MOST_SCALING)
+        }
+    }
+}

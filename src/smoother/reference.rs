@@ -1,0 +1,274 @@
+//! Block relaxation as plain loops with dense inverses on one thread. The other backends are tested against this one.
+
+use crate::base::engine::Engine;
+use crate::error::{Error, Result, push, reset};
+use crate::smoother::block_inverse::{Shape, Stencil};
+use crate::smoother::patches::{Cut, Patch};
+use crate::smoother::steps::{
+    BadCell, Blocks, Inverse, PatchArrays, SmootherBackend, SmootherProgram, SmootherSteps, Swept, Watcher, Work,
+    colour, colours,
+};
+
+/// The `reference` backend of block smoothers.
+#[derive(Default)]
+pub struct Reference {
+    inverses: Vec<(Shape, Vec<f64>)>,
+    blocks: Option<Blocks>,
+    /// New values of one patch, for block Jacobi.
+    new: Vec<f64>,
+}
+
+impl SmootherBackend for Reference {
+    fn has_inverse(&self, shape: Shape) -> bool {
+        self.inverses.iter().any(|(s, _)| *s == shape)
+    }
+
+    fn inverses(&self) -> usize {
+        self.inverses.len()
+    }
+
+    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
+        let Inverse::Dense(values) = inverse else {
+            return Err(Error::Internal("the reference backend has dense inverses only".to_owned()));
+        };
+        push(&mut self.inverses, (shape, values), "block inverses")
+    }
+
+    fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
+        let largest = blocks.list.patches.iter().map(Patch::cells).max().unwrap_or(0);
+        reset(&mut self.new, largest, "new values of a patch")?;
+        self.blocks = Some(blocks);
+        Ok(())
+    }
+
+    fn prepare(&mut self, _: &Work) -> Result<()> {
+        Ok(())
+    }
+
+    fn blocks(&self) -> Option<&Blocks> {
+        self.blocks.as_ref()
+    }
+
+    fn run(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        work: &Work,
+        program: SmootherProgram,
+    ) -> Result<Swept> {
+        let blocks = self.blocks.as_ref().ok_or_else(|| Error::Internal("there are no patches".to_owned()))?;
+        let mut one = One { blocks, inverses: &self.inverses, new: &mut self.new, arrays, watcher };
+        Ok(program(&mut one, work))
+    }
+}
+
+impl Engine for Reference {
+    fn bytes(&self) -> [usize; 2] {
+        let values: usize = self.inverses.iter().map(|(_, v)| v.len()).sum::<usize>() + self.new.len();
+        [values * size_of::<f64>() + self.blocks.as_ref().map_or(0, |b| b.list.bytes()), 0]
+    }
+}
+
+/// State of one call on one thread.
+struct One<'a> {
+    blocks: &'a Blocks,
+    inverses: &'a [(Shape, Vec<f64>)],
+    new: &'a mut [f64],
+    arrays: &'a mut dyn PatchArrays,
+    watcher: &'a mut dyn Watcher,
+}
+
+/// Computes (A u)[p] = sum_q s_q u[p + offset_q], in the order of the stencil entries.
+fn apply(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, usize)) -> f64 {
+    let mut sum = 0.0;
+    for (q, &value) in stencil.legs.iter().enumerate() {
+        if value != 0.0 {
+            sum += value * u[p + q / 9 * plane + q / 3 % 3 * row + q % 3 - plane - row - 1];
+        }
+    }
+    sum
+}
+
+/// A block of a patch.
+struct Block {
+    /// Global block index.
+    global: [i64; 3],
+    /// First cell, relative to the patch.
+    start: [usize; 3],
+    shape: Shape,
+}
+
+/// Returns the blocks of a patch, x fastest.
+fn blocks_of(patch: Patch, cut: Cut) -> impl DoubleEndedIterator<Item = Block> {
+    let ranges: [(i64, usize); 3] = [0, 1, 2].map(|d| cut.range(&patch, d));
+    let [x, y, z] = ranges.map(|r| r.1);
+    (0..x * y * z).map(move |b| {
+        let m = [b % x, b / x % y, b / x / y];
+        let segments = [0, 1, 2].map(|d| cut.segment(&patch, d, m[d]));
+        Block {
+            global: [0, 1, 2].map(|d| ranges[d].0 + m[d] as i64),
+            start: segments.map(|s| s.start),
+            shape: segments.map(|s| s.len),
+        }
+    })
+}
+
+/// Largest number of cells of a block, 8 x 8 x 8.
+const MOST: usize = 512;
+
+/// New values of a block's cells, and the indices of the cells in u.
+struct Change {
+    places: [usize; MOST],
+    values: [f64; MOST],
+    cells: usize,
+}
+
+impl One<'_> {
+    /// Computes u_b + omega A_b^-1 (f - A u)_b for one block.
+    fn change(&self, p: usize, block: &Block, omega: f64) -> Change {
+        let patch = &self.blocks.list.patches[p];
+        let (u, f, strides) = (self.arrays.u(p), self.arrays.f(p), patch.strides());
+        let ([bx, by, bz], [x, y, z]) = (block.shape, block.start);
+        let mut change = Change { places: [0; MOST], values: [0.0; MOST], cells: bx * by * bz };
+        let mut r = [0.0; MOST];
+        for (c, r) in r.iter_mut().enumerate().take(change.cells) {
+            let (i, j, k) = (x + c % bx, y + c / bx % by, z + c / bx / by);
+            let place = (k + 1) * strides.1 + (j + 1) * strides.0 + i + 1;
+            change.places[c] = place;
+            *r = f[(k * patch.size[1] + j) * patch.size[0] + i] - apply(&self.blocks.stencil, u, place, strides);
+        }
+        let inverse = self.inverses.iter().find(|(s, _)| *s == block.shape).map_or(&[][..], |(_, v)| v);
+        for (c, row) in inverse.chunks_exact(change.cells).enumerate() {
+            let product: f64 = row.iter().zip(&r).map(|(a, r)| a * r).sum();
+            change.values[c] = u[change.places[c]] + omega * product;
+        }
+        change
+    }
+
+    fn relax(&mut self, p: usize, block: &Block, omega: f64) {
+        let change = self.change(p, block, omega);
+        let u = self.arrays.u_mut(p);
+        for (&place, &value) in change.places.iter().zip(&change.values).take(change.cells) {
+            u[place] = value;
+        }
+    }
+
+    fn patches(&self) -> std::ops::Range<usize> {
+        0..self.blocks.list.patches.len()
+    }
+}
+
+impl SmootherSteps for One<'_> {
+    fn bad_cell(&mut self) -> Option<BadCell> {
+        for p in self.patches() {
+            let patch = &self.blocks.list.patches[p];
+            let [nx, ny, _] = patch.size;
+            let (row, plane) = patch.strides();
+            for (name, values) in [("u", self.arrays.u(p)), ("f", self.arrays.f(p))] {
+                for c in 0..patch.cells() {
+                    let cell = [c % nx, c / nx % ny, c / nx / ny];
+                    let [i, j, k] = cell;
+                    let value = if name == "u" { values[(k + 1) * plane + (j + 1) * row + i + 1] } else { values[c] };
+                    if !value.is_finite() {
+                        return Some(BadCell { name, value, patch: p, cell });
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn exchange(&mut self) {
+        for copy in &self.blocks.list.copies {
+            let (from, to) = (&self.blocks.list.patches[copy.from], &self.blocks.list.patches[copy.to]);
+            let [x, y, z] = copy.cells.lower;
+            for k in 0..copy.cells.size[2] as i64 {
+                for j in 0..copy.cells.size[1] as i64 {
+                    for i in 0..copy.cells.size[0] as i64 {
+                        let cell = [x + i, y + j, z + k];
+                        let value = self.arrays.u(copy.from)[from.place(cell)];
+                        self.arrays.u_mut(copy.to)[to.place(cell)] = value;
+                    }
+                }
+            }
+        }
+    }
+
+    fn fill(&mut self, sweep: i32) -> bool {
+        self.watcher.fills() && self.watcher.fill(sweep, self.arrays.pointers().u)
+    }
+
+    fn colours(&self) -> usize {
+        colours(&self.blocks.stencil)
+    }
+
+    fn jacobi(&mut self, cut: &Cut, omega: f64) {
+        for p in self.patches() {
+            let patch = self.blocks.list.patches[p];
+            let [nx, ny, _] = patch.size;
+            let (row, plane) = patch.strides();
+            for block in blocks_of(patch, *cut) {
+                let change = self.change(p, &block, omega);
+                for (&place, &value) in change.places.iter().zip(&change.values).take(change.cells) {
+                    let (i, j, k) = (place % row - 1, place / row % (ny + 2) - 1, place / plane - 1);
+                    self.new[(k * ny + j) * nx + i] = value;
+                }
+            }
+            let u = self.arrays.u_mut(p);
+            for (c, new) in self.new[..patch.cells()].iter().enumerate() {
+                u[(c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1] = *new;
+            }
+        }
+    }
+
+    fn colour(&mut self, cut: &Cut, omega: f64, wanted: usize) {
+        let count = self.colours();
+        for p in self.patches() {
+            for block in blocks_of(self.blocks.list.patches[p], *cut) {
+                if colour(count, block.global) == wanted {
+                    self.relax(p, &block, omega);
+                }
+            }
+        }
+    }
+
+    /// Relaxes the blocks in lexicographic order: classical block Gauss-Seidel.
+    fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
+        for p in self.patches() {
+            let all = blocks_of(self.blocks.list.patches[p], *cut);
+            if reverse {
+                all.rev().for_each(|block| self.relax(p, &block, omega));
+            } else {
+                all.for_each(|block| self.relax(p, &block, omega));
+            }
+        }
+    }
+
+    fn residual(&mut self, scale: f64) -> f64 {
+        let mut sum = 0.0;
+        for p in self.patches() {
+            let patch = &self.blocks.list.patches[p];
+            let [nx, ny, _] = patch.size;
+            let (row, plane) = patch.strides();
+            for c in 0..patch.cells() {
+                let place = (c / nx / ny + 1) * plane + (c / nx % ny + 1) * row + c % nx + 1;
+                let r = self.arrays.f(p)[c] - apply(&self.blocks.stencil, self.arrays.u(p), place, (row, plane));
+                sum += (scale * r) * (scale * r);
+                if let Some(out) = self.arrays.r_mut(p) {
+                    out[c] = r;
+                }
+            }
+        }
+        sum.sqrt()
+    }
+
+    fn watched(&self) -> bool {
+        self.watcher.watched()
+    }
+
+    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
+        self.watcher.show(sweep, relative_residual)
+    }
+
+    fn settle(&mut self) {}
+}

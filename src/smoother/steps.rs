@@ -1,0 +1,235 @@
+//! Block relaxation on patches: the steps of the methods, and the interface of the backends (docs/theory/smoother.md).
+
+use crate::base::engine::Engine;
+use crate::base::heap::Counted;
+use crate::error::{Error, Result};
+use crate::smoother::block_inverse::{Shape, Stencil};
+use crate::smoother::patches::{Cut, PatchList};
+
+/// Inverse A_b^-1 of a diagonal block.
+pub enum Inverse {
+    /// Dense matrix, stored by rows.
+    Dense(Vec<f64>),
+    /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
+    Diagonal {
+        /// 1 / Lambda times the factors 2 / (b + 1) of the inverse transforms; x is the fastest index.
+        reciprocals: Vec<f64>,
+        /// Diagonals of D^-1 and D; `None` if D is the identity.
+        scalings: Option<(Vec<f64>, Vec<f64>)>,
+    },
+}
+
+/// Values of u that a block reads, and the order of the blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// All blocks read the values from before the sweep.
+    Jacobi,
+    /// Colour by colour: blocks read the new values of earlier colours.
+    Coloured,
+    /// Any order: blocks read the values that memory contains at that moment.
+    Chaotic,
+}
+
+/// Division of the work among the threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parallel {
+    /// One work list with all blocks of all patches.
+    Flat,
+    /// Each thread processes whole patches.
+    Patches,
+    /// The patches are processed one after the other; the threads share the blocks of a patch.
+    Blocks,
+    /// Groups of threads share the patches, and the threads of a group share the blocks. The value is the number of
+    /// groups; 0 selects it automatically.
+    Nested(usize),
+}
+
+/// Parameters of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// The relaxation method.
+    pub method: Method,
+    /// Relaxation factor, dimensionless.
+    pub omega: f64,
+    /// Number of sweeps.
+    pub sweeps: usize,
+    /// Cuts of the even and of the odd sweeps.
+    pub cuts: [Cut; 2],
+    /// Reverses the order of the colours, or with the chaotic method the order of the blocks of a patch.
+    pub reverse: bool,
+    /// Division of the work among the threads.
+    pub parallel: Parallel,
+    /// Rejects NaN and infinity in u and f.
+    pub check_input: bool,
+    /// Overlaps the copies of patches in host memory with the computation on a device.
+    pub overlap_copies: bool,
+}
+
+/// Returns the number of colours, such that blocks of one colour are not coupled: 2 with 7-point and 8 with 27-point
+/// stencils.
+pub fn colours(stencil: &Stencil) -> usize {
+    if stencil.points == 7 { 2 } else { 8 }
+}
+
+/// Returns the colour of the block with the global block index (i, j, k): red-black, or (i & 1) + 2 (j & 1) + 4 (k &
+/// 1).
+pub fn colour(colours: usize, [i, j, k]: [i64; 3]) -> usize {
+    if colours == 2 { ((i + j + k) & 1) as usize } else { ((i & 1) + 2 * (j & 1) + 4 * (k & 1)) as usize }
+}
+
+/// First value in u or f that is not finite.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BadCell {
+    /// Name of the array: u or f.
+    pub name: &'static str,
+    /// The value, NaN or infinity.
+    pub value: f64,
+    /// Index of the patch.
+    pub patch: usize,
+    /// Indices i, j, k of the cell in the patch.
+    pub cell: [usize; 3],
+}
+
+/// Steps of block relaxation. Every thread of a team calls the steps in the same order and receives the same results.
+pub trait SmootherSteps {
+    /// Returns the first value that is not finite, in the order patch, u (without ghost cells) before f, cell.
+    fn bad_cell(&mut self) -> Option<BadCell>;
+    /// Copies the values of ghost cells from the patches that cover them.
+    fn exchange(&mut self);
+    /// Calls the caller's function that fills the other ghost cells; returns true if the function requests a stop.
+    fn fill(&mut self, sweep: i32) -> bool;
+    /// Computes u_b + omega A_b^-1 (f - A u)_b for all blocks, from the values before the sweep.
+    fn jacobi(&mut self, cut: &Cut, omega: f64);
+    /// Computes u_b <- u_b + omega A_b^-1 (f - A u)_b for all blocks of one colour.
+    fn colour(&mut self, cut: &Cut, omega: f64, colour: usize);
+    /// Returns the number of colours.
+    fn colours(&self) -> usize;
+    /// Relaxes all colours, one after the other.
+    fn all_colours(&mut self, cut: &Cut, omega: f64, reverse: bool) {
+        let colours = self.colours();
+        for c in 0..colours {
+            self.colour(cut, omega, if reverse { colours - 1 - c } else { c });
+        }
+    }
+    /// Relaxes all blocks in place; each block reads the values that memory contains at that moment.
+    fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
+    /// Returns ||scale (f - A u)||_2 over all patches, without protection against overflow and underflow;
+    /// `smoother::norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
+    fn residual(&mut self, scale: f64) -> f64;
+    /// Returns whether a monitor requests the residuals.
+    fn watched(&self) -> bool;
+    /// Calls the monitor; returns true if the monitor requests a stop.
+    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool;
+    /// Copies the result to the caller's arrays.
+    fn settle(&mut self);
+}
+
+/// Result of one call.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Swept {
+    /// Number of completed sweeps.
+    pub sweeps: usize,
+    /// The caller's function or the monitor requested a stop.
+    pub stopped: bool,
+    /// Input that is not finite, if any; no sweep was executed.
+    pub bad: Option<BadCell>,
+    /// A norm was infinite, or NaN although the input is checked. The norm is stored in `residual`.
+    pub overflow: bool,
+    /// Norm of the last residual, or 0 if no residual was computed.
+    pub residual: f64,
+    /// Norm of the first residual, or 0 if no residual was computed.
+    pub initial_residual: f64,
+}
+
+/// The caller's arrays of one call, by patch.
+pub trait PatchArrays {
+    /// Returns u of a patch, with ghost cells.
+    fn u(&self, patch: usize) -> &[f64];
+    /// Returns u of a patch, with ghost cells, for writing.
+    fn u_mut(&mut self, patch: usize) -> &mut [f64];
+    /// Returns f of a patch, without ghost cells.
+    fn f(&self, patch: usize) -> &[f64];
+    /// Returns the array for the residual of a patch, if the caller passed one.
+    fn r_mut(&mut self, patch: usize) -> Option<&mut [f64]>;
+    /// Returns pointers to all arrays.
+    fn pointers(&self) -> Pointers<'_>;
+    /// Returns whether the arrays are in device memory. In this case, only `pointers` may be called.
+    fn on_device(&self) -> bool;
+}
+
+/// Arrays in device memory that the backend owns, one pointer per patch.
+#[derive(Default)]
+pub struct Kept {
+    /// Arrays u, with ghost cells.
+    pub u: Vec<*mut f64>,
+    /// Arrays f, without ghost cells.
+    pub f: Vec<*mut f64>,
+}
+
+/// Pointers to the arrays of all patches; a list is empty if the call has no such array.
+#[derive(Clone, Copy)]
+pub struct Pointers<'a> {
+    /// Arrays u, with ghost cells.
+    pub u: &'a [*mut f64],
+    /// Arrays f, without ghost cells.
+    pub f: &'a [*const f64],
+    /// Arrays for the residual, without ghost cells.
+    pub r: &'a [*mut f64],
+}
+
+/// The caller's callbacks, called on the calling thread.
+pub trait Watcher {
+    /// Returns whether there is a callback for ghost cells.
+    fn fills(&self) -> bool;
+    /// Calls the callback for ghost cells; returns true if the callback requests a stop.
+    fn fill(&mut self, sweep: i32, u: &[*mut f64]) -> bool;
+    /// Returns whether there is a monitor.
+    fn watched(&self) -> bool;
+    /// Passes a residual to the monitor; returns true if the monitor requests a stop.
+    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool;
+}
+
+/// Program of one call, which every thread of the team runs.
+pub type SmootherProgram = fn(&mut dyn SmootherSteps, &Work) -> Swept;
+
+/// Stencil and patches of a backend.
+pub struct Blocks {
+    /// Entries of the constant stencil that defines A.
+    pub stencil: Stencil,
+    /// The patches and their ghost copy plan.
+    pub list: Counted<PatchList>,
+}
+
+/// Backend of the block relaxation.
+pub trait SmootherBackend: Engine {
+    /// Returns whether the backend has the inverse for this shape.
+    fn has_inverse(&self, shape: Shape) -> bool;
+    /// Returns the number of stored inverses.
+    fn inverses(&self) -> usize;
+    /// Stores an inverse, which remains valid when the patches change.
+    fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()>;
+    /// Replaces the patches; memory is reallocated only if it is too small.
+    fn set_patches(&mut self, blocks: Blocks) -> Result<()>;
+    /// Allocates the data that a method needs in addition to u and f: a second array, buffers, lists of blocks.
+    fn prepare(&mut self, work: &Work) -> Result<()>;
+    /// Returns the current stencil and patches.
+    fn blocks(&self) -> Option<&Blocks>;
+    /// Runs a program on the caller's arrays.
+    fn run(
+        &mut self,
+        arrays: &mut dyn PatchArrays,
+        watcher: &mut dyn Watcher,
+        work: &Work,
+        program: SmootherProgram,
+    ) -> Result<Swept>;
+    /// Allocates arrays in device memory for the current patches, filled with zeros. They are valid until
+    /// `set_patches`.
+    fn keep_arrays(&mut self) -> Result<Kept> {
+        Err(Error::Internal("this backend has no device".to_owned()))
+    }
+    /// Copies values to, from or between device arrays of the current patches: (to, from, count).
+    fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
+        let _ = copies;
+        Err(Error::Internal("this backend has no device".to_owned()))
+    }
+}

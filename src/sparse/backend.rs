@@ -1,0 +1,104 @@
+//! Interface of the backends for general sparse matrices (`SparseBackend`): preconditioner, vectors of a method, and
+//! products.
+
+use crate::base::engine::Engine;
+use crate::error::Result;
+use crate::krylov::solve_steps::{Arrays, Program};
+use crate::options::{Ordering, Preconditioner};
+use crate::report::{Observer, Outcome};
+use crate::sparse::{AnyCsr, Stored};
+
+/// Square matrix for products during a solve.
+#[derive(Clone, Copy)]
+pub struct Operator<'a> {
+    pub a: &'a dyn Stored,
+    /// Separate copy of A'; A itself if A is symmetric. `None`: products with A' use the storage format of A.
+    pub transposed: Option<&'a dyn Stored>,
+}
+
+/// Kind and parameters of a preconditioner M. Each kind uses only its own parameters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Preconditioning {
+    pub kind: Preconditioner,
+    /// Jacobi divides by |a_ii|: M = |D| is positive definite for every A, as minres requires.
+    pub absolute: bool,
+    /// Relaxation factor of ssor, M^-1 = omega (2 - omega) (D + omega U)^-1 D (D + omega L)^-1 with A = L + D + U.
+    pub omega: f64,
+    /// ic0 factorizes A + shift diag(A). A negative value selects the first shift without a nonpositive pivot.
+    pub shift: f64,
+    /// Highest power of D^-1 U and L D^-1 in the Neumann series.
+    pub order: usize,
+    /// Degree of the Chebyshev polynomial in D^-1 A.
+    pub degree: usize,
+}
+
+impl Preconditioning {
+    /// A preconditioner without parameters.
+    pub fn of(kind: Preconditioner) -> Self {
+        Self { kind, absolute: false, omega: 1.0, shift: 0.0, order: 0, degree: 0 }
+    }
+}
+
+/// Parameters of relaxation sweeps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Relaxing {
+    /// All updates use the values from before the sweep, in any order: Jacobi.
+    pub simultaneous: bool,
+    pub omega: f64,
+    pub ordering: Ordering,
+    /// Number of blocks of `Ordering::Blocks`, at least one.
+    pub blocks: usize,
+}
+
+/// Input of [`SparseBackend::set_up`].
+pub struct Setup<'a> {
+    pub matrix: AnyCsr<'a>,
+    /// Operator for products during a solve.
+    pub operator: Operator<'a>,
+    /// Whether the matrix is symmetric.
+    pub symmetric: bool,
+    /// Stores the entries of M in f32.
+    pub single: bool,
+    /// Whether the method needs M^-T.
+    pub transposes: bool,
+    /// Number of work vectors of the method, without x, b and r.
+    pub own: usize,
+    pub preconditioning: Preconditioning,
+    /// Preconditioner for the method that continues after a breakdown of the first method.
+    pub second: Preconditioning,
+    /// Parameters of a relaxation method, else `None`.
+    pub relaxing: Option<Relaxing>,
+    /// Maximum number of threads.
+    pub threads: usize,
+}
+
+/// Result of [`SparseBackend::set_up`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Made {
+    /// Shift that ic0 used.
+    pub shift: f64,
+    /// Row and value of the nonpositive pivot that required a shift.
+    pub pivot: Option<(usize, f64)>,
+    /// Number of levels of independent rows in triangular solves or sweeps (Saad, level scheduling).
+    pub levels: usize,
+    /// Number of colours of sweeps.
+    pub colours: usize,
+    /// Number of aggregates reused from the previous matrix.
+    pub aggregates_kept: usize,
+}
+
+/// Backend with the vectors, the preconditioner and the thread team for one matrix.
+pub trait SparseBackend: Engine + Send {
+    /// Computes M, allocates the vectors of the method, and creates the thread team.
+    fn set_up(&mut self, setup: &Setup) -> Result<Made>;
+    /// Allocates `own` work vectors.
+    fn reserve(&mut self, own: usize) -> Result<()>;
+    /// Runs a method on all threads.
+    fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
+    /// Computes y = A x or y = A' x with at most `threads` threads.
+    fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
+    /// Discards data that depends on the storage format of products; the format changes.
+    fn renew(&mut self);
+    /// Runs `own` and `other`; concurrently if a matrix with `rows` rows justifies a team of `threads` threads.
+    fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()>;
+}

@@ -1,0 +1,206 @@
+//! Backend for general sparse matrices on a thread team.
+//!
+//! Modules, each of which may use the previous ones:
+//! - `chunks`: rows of a thread;
+//! - `parts`: products with A^T;
+//! - `stages`, `levels`: level scheduling;
+//! - `values`, `loops`: access to vectors;
+//! - `precondition`: M^-1;
+//! - `relaxation`: sweeps;
+//! - `state`: shared data;
+//! - `member`: the steps of a thread;
+//! - `ends`: input and output.
+
+mod chunks;
+mod levels;
+mod loops;
+mod parts;
+mod precondition;
+mod relaxation;
+pub mod solve;
+mod stages;
+mod state;
+pub mod steps;
+mod values;
+
+use crate::aggregation::Kept;
+use crate::base::engine::Engine;
+use crate::base::team::{Me, Team};
+use crate::error::{Error, Result};
+use crate::krylov::cpu::caller::{Caller, Output};
+use crate::krylov::solve_steps::{Arrays, Program};
+use crate::report::{Observer, Outcome};
+use crate::sparse::backend::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
+use crate::sparse::cpu::steps::{Member, PCG_VECTORS};
+use crate::sparse::{AnyCsr, By, Stored};
+use chunks::Chunks;
+use parts::Parts;
+use precondition::{Preconditioner, Purpose, make};
+use relaxation::Relaxation;
+use state::State;
+
+/// Minimum number of rows for which several threads are used; below, a barrier costs more than the work it divides.
+const WORTH_A_TEAM: usize = 16_384;
+
+/// The `cpu` backend.
+#[derive(Default)]
+pub struct Cpu {
+    team: Option<Team>,
+    state: Option<State>,
+    /// Workspaces of products with A, and with A^T, in the storage format.
+    parts: [Option<Parts>; 2],
+}
+
+/// Returns a team for a matrix of this size; reuses `team` if its number of threads is right.
+fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
+    let most = Chunks::new(rows).count().max(1);
+    let members = if rows >= WORTH_A_TEAM { threads.clamp(1, most) } else { 1 };
+    Ok(match team.take().filter(|fits| fits.members() == members) {
+        Some(fits) => team.insert(fits),
+        None => team.insert(Team::new(members)?),
+    })
+}
+
+/// Creates the workspace of a product from `from` to `to` values, if the format needs one. The workspace depends only
+/// on the matrix, so the result of the product does not depend on the number of threads.
+fn make_parts(parts: &mut Option<Parts>, by: By, from: usize, to: usize) -> Result<()> {
+    if let (By::Parts(by_parts), None) = (by, &parts)
+        && from.max(to) >= WORTH_A_TEAM
+    {
+        *parts = Some(Parts::new(by_parts, from, to)?);
+    }
+    Ok(())
+}
+
+fn rows_of(matrix: AnyCsr) -> usize {
+    match matrix {
+        AnyCsr::Narrow(a) => a.rows(),
+        AnyCsr::Wide(a) => a.rows(),
+    }
+}
+
+fn made(setup: &Setup, wanted: &Preconditioning, kept: Kept, team: &mut Team) -> Result<precondition::Made> {
+    let purpose = Purpose { transposes: setup.transposes, symmetric: setup.symmetric, single: setup.single };
+    match setup.matrix {
+        AnyCsr::Narrow(a) => make(a, wanted, &purpose, kept, team),
+        AnyCsr::Wide(a) => make(a, wanted, &purpose, kept, team),
+    }
+}
+
+fn relaxed(matrix: AnyCsr, relaxing: &Relaxing, members: usize) -> Result<Relaxation> {
+    match matrix {
+        AnyCsr::Narrow(a) => Relaxation::new(a, relaxing, members),
+        AnyCsr::Wide(a) => Relaxation::new(a, relaxing, members),
+    }
+}
+
+impl SparseBackend for Cpu {
+    fn set_up(&mut self, setup: &Setup) -> Result<Made> {
+        let rows = rows_of(setup.matrix);
+        let Operator { a, transposed } = setup.operator;
+        make_parts(&mut self.parts[0], a.by(false), rows, rows)?;
+        if setup.transposes && transposed.is_none() {
+            make_parts(&mut self.parts[1], a.by(true), rows, rows)?;
+        }
+        // Frees memory before allocating the new state. Aggregates, and vectors of the right length, are reused.
+        let mut kept = Kept::default();
+        let mut state = match self.state.take() {
+            Some(mut state) if state.chunks.rows == rows => {
+                kept = state.precondition.take().map(Preconditioner::into_kept).unwrap_or_default();
+                (state.second, state.relaxation) = (None, None);
+                state
+            }
+            other => {
+                drop(other);
+                State::new(rows)?
+            }
+        };
+        state.reserve(setup.own.max(PCG_VECTORS))?;
+        let team = team_for(&mut self.team, rows, setup.threads)?;
+        let first = made(setup, &setup.preconditioning, kept, team)?;
+        state.precondition = first.precondition;
+        state.second = made(setup, &setup.second, Kept::default(), team)?.precondition;
+        state.relaxation = match &setup.relaxing {
+            Some(relaxing) => Some(relaxed(setup.matrix, relaxing, team.members())?),
+            None => None,
+        };
+        let (colours, levels) = state.relaxation.as_ref().map_or((0, 0), |r| (r.colours(), r.levels()));
+        self.state = Some(state);
+        Ok(Made {
+            shift: first.shift,
+            pivot: first.pivot,
+            levels: levels.max(first.levels),
+            colours,
+            aggregates_kept: first.aggregates_kept,
+        })
+    }
+
+    fn reserve(&mut self, own: usize) -> Result<()> {
+        self.state.as_mut().map_or(Ok(()), |state| state.reserve(own))
+    }
+
+    fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
+        let (Some(state), Some(team)) = (&mut self.state, &mut self.team) else {
+            return Err(Error::State("sparse_factorize must come before this call".to_owned()));
+        };
+        state.observed.begin(observer);
+        let (shared, a, caller) = (&*state, (a, &self.parts), Caller::new(arrays, 1));
+        let result = team.run(
+            |me| drop(program(&mut Member::new(shared, a, me, &caller, None))),
+            |me| program(&mut Member::new(shared, a, me, &caller, Some(observer))),
+        )?;
+        if Outcome::went_astray(&result) {
+            // SAFETY: no run is in progress, since the state is borrowed mutably.
+            unsafe { state.clear() };
+        }
+        result
+    }
+
+    fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()> {
+        let (from, rows, by) = (x.len(), y.len(), a.by(transposed));
+        let parts = &mut self.parts[usize::from(transposed)];
+        make_parts(parts, by, from, rows)?;
+        let team = team_for(&mut self.team, from.max(rows), threads)?;
+        let (chunks, to) = (Chunks::new(rows), Output::new(&mut *y));
+        match (by, parts) {
+            (By::Rows(by_rows), _) if team.members() > 1 => {
+                let work = |me: Me| {
+                    let part = chunks.part(&me, by_rows.grain());
+                    // SAFETY: the row ranges of the threads are disjoint.
+                    by_rows.multiply_rows(part.clone(), x, unsafe { to.slice(part.start, part.len()) });
+                };
+                team.run(work, work)
+            }
+            (By::Parts(by_parts), Some(parts)) => {
+                let work = |me: Me| {
+                    // SAFETY: each thread writes only its own columns.
+                    parts.multiply(by_parts, &me, x, |own| unsafe { to.slice(own.start, own.len()) });
+                };
+                team.run(work, work)
+            }
+            _ => {
+                a.multiply_by(transposed, x, y);
+                Ok(())
+            }
+        }
+    }
+
+    fn renew(&mut self) {
+        self.parts = [None, None];
+    }
+
+    fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()> {
+        team_for(&mut self.team, rows, threads)?.both(own, other).map(drop)
+    }
+}
+
+impl Engine for Cpu {
+    fn bytes(&self) -> [usize; 2] {
+        let parts = self.parts.iter().flatten().map(Parts::bytes).sum::<usize>();
+        [self.state.as_ref().map_or(0, State::bytes) + parts, 0]
+    }
+
+    fn threads(&self) -> usize {
+        self.team.as_ref().map_or(1, Team::members)
+    }
+}

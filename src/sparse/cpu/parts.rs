@@ -1,0 +1,70 @@
+//! Products y = A^T x by a thread team, for formats that store A by rows. The rows are divided into a fixed number of
+//! parts. Each part has its own result vector, and the result vectors are added in order. The result is therefore
+//! bitwise identical for any number of threads.
+
+use super::chunks::Chunks;
+use crate::base::shared::Shared;
+use crate::base::team::Me;
+use crate::base::workers::cut;
+use crate::error::{Result, push};
+use crate::sparse::ByParts;
+use std::ops::Range;
+
+/// Number of parts. Each part stores a vector over its range of columns, at most as long as y.
+const PARTS: usize = 8;
+
+/// A range of the rows of A, its range of columns, and its contribution to y.
+struct Part {
+    rows: Range<usize>,
+    columns: Range<usize>,
+    sums: Shared,
+}
+
+/// All parts of a product.
+pub struct Parts {
+    parts: Vec<Part>,
+    columns: Chunks,
+}
+
+impl Parts {
+    /// Allocates the parts of a product of x with `rows` values to y with `columns` values.
+    pub fn new(a: &dyn ByParts, rows: usize, columns: usize) -> Result<Self> {
+        let mut parts = Vec::new();
+        for grains in cut(rows.div_ceil(a.grain()), PARTS) {
+            let rows = grains.start * a.grain()..rows.min(grains.end * a.grain());
+            let columns = a.columns(rows.clone());
+            let sums = Shared::zeroed(columns.len())?;
+            push(&mut parts, Part { rows, columns, sums }, "parts of a product")?;
+        }
+        Ok(Self { parts, columns: Chunks::new(columns) })
+    }
+
+    /// Computes y = A^T x. `y` returns a range of the result for writing. All threads of the team call this function
+    /// together, with barriers before and after it. The result does not depend on the number of threads.
+    pub fn multiply<'y>(&self, a: &dyn ByParts, me: &Me, x: &[f64], y: impl Fn(Range<usize>) -> &'y mut [f64]) {
+        for part in &self.parts[me.share(self.parts.len())] {
+            // SAFETY: this thread owns the part; the other threads read `sums` only after the barrier.
+            let sums = unsafe { part.sums.slice_mut(0, part.columns.len()) };
+            sums.fill(0.0);
+            a.add_transposed(part.rows.clone(), &x[part.rows.clone()], part.columns.start, sums);
+        }
+        me.barrier();
+        for columns in self.columns.share(me).map(|chunk| self.columns.range(chunk)) {
+            let y = y(columns.clone());
+            y.fill(0.0);
+            for part in &self.parts {
+                let (first, end) = (part.columns.start.max(columns.start), part.columns.end.min(columns.end));
+                if first < end {
+                    // SAFETY: `sums` is not written between the barrier and the next product.
+                    let sums = unsafe { part.sums.slice(first - part.columns.start, end - first) };
+                    y[first - columns.start..].iter_mut().zip(sums).for_each(|(y, sum)| *y += sum);
+                }
+            }
+        }
+    }
+
+    /// Returns the size of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.sums.bytes()).sum()
+    }
+}

@@ -1,0 +1,68 @@
+//! Aggregation multigrid as a preconditioner.
+
+use super::apply::Apply;
+use crate::aggregation::cpu::{Cycle, Way};
+use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Rules};
+use crate::base::csr::Csr;
+use crate::base::index::Index;
+use crate::base::number::Real;
+use crate::base::shared::{Number, Shared};
+use crate::base::team::Me;
+use crate::base::workers::Workers;
+use crate::direct::couplings::Couplings;
+use crate::error::{Error, Result};
+
+/// One multigrid cycle per application.
+pub struct Aggregated<V: Number> {
+    cycle: Cycle<V>,
+}
+
+impl<V: Real + Number> Aggregated<V> {
+    pub fn new<I: Index>(a: &Csr<I>, kept: Kept, threads: usize) -> Result<Self> {
+        if a.rows() > u32::MAX as usize - 1 {
+            let sentence = format!("preconditioner=amg supports fewer than 2^32 rows, got {}", a.rows());
+            return Err(Error::Unsupported(sentence));
+        }
+        let workers = &mut Workers::new(threads);
+        let (couplings, scale) = Couplings::scaled(a, workers)?;
+        let hierarchy = Hierarchy::again(couplings, scale, &rules(a), (COARSEST, kept), workers)?;
+        Ok(Self { cycle: Cycle::keeping(hierarchy, &Choices::PARALLEL, None, workers)? })
+    }
+
+    /// Returns the number of aggregates reused from the previous matrix.
+    pub fn aggregates_kept(&self) -> usize {
+        self.cycle.aggregates_kept()
+    }
+}
+
+/// Selects the number of pairing passes. Rows with few entries form aggregates of four (two passes). Rows with more
+/// entries form aggregates of eight (three passes), since aggregates of four would leave too many couplings on the
+/// coarse level.
+fn rules<I: Index>(a: &Csr<I>) -> Rules {
+    /// Average number of entries per row from which on three passes are made; a 7-point stencil has about 7.
+    const MANY: f64 = 6.5;
+    let mean = a.col.len() as f64 / a.rows().max(1) as f64;
+    Rules::passes(if mean < MANY { 2 } else { 3 })
+}
+
+impl<V: Real + Number> Apply for Aggregated<V> {
+    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+        // SAFETY: no thread writes `from`, and the cycle accesses each row of `to` once (`Apply::apply`).
+        unsafe {
+            let from = from.slice(0, self.cycle.rows());
+            self.cycle.apply(me, Way::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
+        }
+    }
+
+    fn is_linear(&self) -> bool {
+        false
+    }
+
+    fn into_kept(self: Box<Self>) -> Kept {
+        self.cycle.into_kept()
+    }
+
+    fn bytes(&self) -> usize {
+        self.cycle.bytes()
+    }
+}

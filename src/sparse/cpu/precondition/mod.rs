@@ -1,0 +1,174 @@
+//! Preconditioners for general matrices: z = M^-1 r and z = M^-T r by a thread team.
+//!
+//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `split` (the common form of the following
+//! ones), `incomplete` (ic0, ilu0), `triangular` (triangular solves), `truncated` (Neumann series), `chebyshev`,
+//! `aggregated` (multigrid).
+
+mod aggregated;
+mod apply;
+mod chebyshev;
+mod incomplete;
+mod jacobi;
+mod split;
+#[cfg(test)]
+mod tests;
+mod triangular;
+mod truncated;
+
+pub use apply::Purpose;
+
+use crate::aggregation::Kept;
+use crate::base::csr::Csr;
+use crate::base::heap::{Counted, boxed};
+use crate::base::index::Index;
+use crate::base::number::Real;
+use crate::base::shared::{Number, Shared};
+use crate::base::team::{Me, Team};
+use crate::error::{Error, Result};
+use crate::options::Preconditioner as Kind;
+use crate::sparse::backend::Preconditioning;
+use crate::sparse::cpu::levels::by_levels;
+use aggregated::Aggregated;
+use apply::{Apply, WHAT};
+use chebyshev::Chebyshev;
+use incomplete::{Factors, ic0, ilu0};
+use jacobi::Jacobi;
+use split::Split;
+use triangular::Solved;
+use truncated::Truncated;
+
+/// M^-1 and, if requested, M^-T.
+pub struct Preconditioner {
+    own: Box<dyn Apply>,
+    /// `None` if M is symmetric, or if M^-T was not requested.
+    transposed: Option<Box<dyn Apply>>,
+}
+
+impl Preconditioner {
+    /// Computes to = M^-1 from, or to = M^-T from, under the conditions of [`Apply::apply`].
+    pub fn apply(&self, me: &Me, from: &Shared, to: &Shared, transposed: bool) {
+        let other = self.transposed.as_deref().filter(|_| transposed);
+        other.unwrap_or(&*self.own).apply(me, from, to);
+    }
+
+    /// Returns the aggregates for reuse with the next matrix.
+    pub fn into_kept(self) -> Kept {
+        self.own.into_kept()
+    }
+
+    pub fn is_linear(&self) -> bool {
+        self.own.is_linear()
+    }
+
+    /// Returns the size of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        self.own.bytes() + self.transposed.as_ref().map_or(0, |m| m.bytes())
+    }
+}
+
+/// Result of the setup of a preconditioner.
+#[derive(Default)]
+pub struct Made {
+    /// `None` means M = I.
+    pub precondition: Option<Preconditioner>,
+    /// Shift of ic0, and the row and pivot that made it necessary.
+    pub shift: f64,
+    pub pivot: Option<(usize, f64)>,
+    /// Number of levels of the triangular solves.
+    pub levels: usize,
+    /// Number of aggregates reused from the previous matrix.
+    pub aggregates_kept: usize,
+}
+
+impl Made {
+    fn of(own: impl Apply + 'static, transposed: Option<Box<dyn Apply>>) -> Result<Self> {
+        Ok(Self { precondition: Some(Preconditioner { own: boxed(own, WHAT)?, transposed }), ..Self::default() })
+    }
+}
+
+/// Sets up M for a square matrix; reuses the previous aggregates `kept` if they pass the quality test.
+pub fn make<I: Index>(
+    a: &Csr<I>,
+    wanted: &Preconditioning,
+    purpose: &Purpose,
+    kept: Kept,
+    team: &mut Team,
+) -> Result<Made> {
+    if a.rows() != a.cols {
+        let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
+        return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
+    }
+    if purpose.single {
+        make_of::<I, f32>(a, wanted, purpose, kept, team)
+    } else {
+        make_of::<I, f64>(a, wanted, purpose, kept, team)
+    }
+}
+
+/// Sets up M with entries of type V.
+fn make_of<I: Index, V: Real + Number>(
+    a: &Csr<I>,
+    wanted: &Preconditioning,
+    purpose: &Purpose,
+    kept: Kept,
+    team: &mut Team,
+) -> Result<Made> {
+    match wanted.kind {
+        Kind::Jacobi if wanted.absolute => Made::of(Jacobi::new(a, f64::abs)?, None),
+        Kind::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
+        Kind::Ssor => solved::<I, V>(a, purpose, purpose.symmetric, team, || Ok(Split::ssor(a, wanted.omega)?.into())),
+        // Even if the values of A are symmetric, its pattern may be unsymmetric: fill can enter at an explicit zero.
+        Kind::Ilu0 => solved::<I, V>(a, purpose, false, team, || Ok(ilu0(a)?.into())),
+        Kind::Ic0 => solved::<I, V>(a, purpose, true, team, || ic0(a, wanted.shift)),
+        Kind::Neumann => {
+            let split = Split::plain(a)?;
+            let make = |split| Truncated::<I, V>::new(split, wanted.order);
+            let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
+            Made::of(make(split)?, transposed)
+        }
+        Kind::Amg => {
+            let own = Aggregated::<V>::new(a, kept, team.members())?;
+            Ok(Made { aggregates_kept: own.aggregates_kept(), ..Made::of(own, None)? })
+        }
+        Kind::Chebyshev => {
+            let own = Chebyshev::<I, V>::new(a, wanted.degree, purpose.symmetric)?;
+            let transposed: Option<Box<dyn Apply>> = match purpose.transposes && !purpose.symmetric {
+                true => Some(boxed(own.transposed(a)?, WHAT)?),
+                false => None,
+            };
+            Made::of(own, transposed)
+        }
+        // The plan replaces `auto`, and the last two are not choices of this family.
+        Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(Made::default()),
+    }
+}
+
+/// Sets up M as a product of two triangular factors and a diagonal.
+fn solved<I: Index, V: Real + Number>(
+    a: &Csr<I>,
+    purpose: &Purpose,
+    symmetric: bool,
+    team: &mut Team,
+    factors: impl Fn() -> Result<Factors<I>> + Sync,
+) -> Result<Made> {
+    let members = team.members();
+    let (order, factors) = team.both(|| by_levels(a, members), factors)?;
+    let (order, Factors { split, shift, pivot }) = (Counted::new(order?, WHAT)?, factors?);
+    let transposed = of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(&order, split, &mut *team))?;
+    let own = Solved::<I, V>::new(&order, split, team)?;
+    let levels = own.levels();
+    Ok(Made { levels, shift, pivot, ..Made::of(own, transposed)? })
+}
+
+/// Calls `make` with the transposed splitting, if M^-T is requested and differs from M^-1.
+fn of_transposed<I: Index, M: Apply + 'static>(
+    split: &Split<I>,
+    purpose: &Purpose,
+    symmetric: bool,
+    make: impl FnOnce(Split<I>) -> Result<M>,
+) -> Result<Option<Box<dyn Apply>>> {
+    if !purpose.transposes || symmetric {
+        return Ok(None);
+    }
+    Ok(Some(boxed(make(split.transposed()?)?, WHAT)?))
+}

@@ -1,0 +1,195 @@
+//! Solution of unit triangular systems by a thread team, level by level.
+
+use super::apply::{Apply, WHAT};
+use super::split::{Part, Split, kept};
+use crate::base::heap::Counted;
+use crate::base::index::Index;
+use crate::base::number::Real;
+use crate::base::shared::Shared;
+use crate::base::team::{Me, Team};
+use crate::error::{Result, collected, push, reserve};
+use crate::sparse::cpu::stages::{Order, Stages};
+use crate::sparse::cpu::values::Values;
+
+/// M^-1 in the form of [`Split`], applied by triangular solves.
+pub struct Solved<I, V> {
+    /// Shared with M^-T.
+    order: Counted<Order<I>>,
+    stages: Stages,
+    /// Number of rows and entries of `lower` before each unit, and in total.
+    work: Vec<usize>,
+    lower: Triangle<I, V>,
+    upper: Triangle<I, V>,
+    scale: Vec<f64>,
+}
+
+impl<I: Index, V: Real + Send> Solved<I, V> {
+    /// Creates the solver. The pattern of `split` must be contained in the pattern of A + A^T, and `order` must be
+    /// `by_levels` of A.
+    pub fn new(order: &Counted<Order<I>>, split: Split<I>, team: &mut Team) -> Result<Self> {
+        let Split { lower, upper, scale } = split;
+        let (lower, upper) = team.both(|| Triangle::new(&lower, order), || Triangle::new(&upper, order))?;
+        let (lower, upper) = (lower?, upper?);
+        let before = |unit: usize| order.units[unit] + lower.entries_before(unit);
+        let work = collected((0..order.units.len()).map(before), WHAT)?;
+        let stages = Stages::new(&order.levels, |unit| work[unit])?;
+        Ok(Self { order: order.clone(), stages, work, lower, upper, scale })
+    }
+
+    /// Returns the number of levels.
+    pub fn levels(&self) -> usize {
+        self.order.levels.len() - 1
+    }
+
+    /// Solves x_i = first(i) - sum over j of t_ij x_j for all rows, in ascending order or, if `BACK`, in descending
+    /// order. The sum is in the order of ascending columns. Barriers are as in `Stages::run`.
+    fn solve<const BACK: bool>(&self, me: &Me, t: &Triangle<I, V>, x: Values, first: impl Fn(usize) -> f64) {
+        self.stages.run(
+            me,
+            BACK,
+            |unit| self.work[unit],
+            // SAFETY: during a stage, threads write only rows of this stage, each the rows of its own units. A row
+            // reads no rows of other units of the stage: its columns are in its own unit or on other levels. This holds
+            // since `by_levels` computes the levels of A + A^T. One thread processes joined levels.
+            |unit| unsafe { t.solve_unit::<BACK>(&self.order.rows, unit, x, &first) },
+        );
+    }
+}
+
+/// The rows of a triangular matrix in the order of processing.
+struct Triangle<I, V> {
+    /// The spans of each unit in turn, and a sentinel at the end.
+    spans: Vec<Span>,
+    /// First span of each unit, and the end of the last one.
+    units: Vec<usize>,
+    col: Vec<I>,
+    val: Vec<V>,
+}
+
+/// Consecutive positions of a unit whose rows have equal numbers of entries, so that the loop needs no branch per row.
+#[derive(Clone, Copy)]
+struct Span {
+    /// Entries per row.
+    width: usize,
+    /// First position and first entry.
+    place: usize,
+    entry: usize,
+}
+
+impl<I: Index, V: Real> Triangle<I, V> {
+    fn new(t: &Part<I>, order: &Order<I>) -> Result<Self> {
+        let (mut spans, mut units, mut col) = (Vec::new(), Vec::new(), Vec::new());
+        reserve(&mut units, order.units.len(), WHAT)?;
+        reserve(&mut col, t.col.len(), WHAT)?;
+        let entries = |row: &I| t.ptr[row.at()]..t.ptr[row.at() + 1];
+        for unit in order.units.windows(2) {
+            units.push(spans.len());
+            let mut before = None;
+            for place in unit[0]..unit[1] {
+                let entries = entries(&order.rows[place]);
+                let width = Some(entries.len());
+                if width != before {
+                    push(&mut spans, Span { width: entries.len(), place, entry: col.len() }, WHAT)?;
+                    before = width;
+                }
+                col.extend_from_slice(&t.col[entries]);
+            }
+        }
+        units.push(spans.len());
+        push(&mut spans, Span { width: 0, place: order.rows.len(), entry: col.len() }, WHAT)?;
+        let val = kept(order.rows.iter().flat_map(|row| t.val[entries(row)].iter().copied()), t.val.len())?;
+        Ok(Self { spans, units, col, val })
+    }
+
+    fn entries_before(&self, unit: usize) -> usize {
+        self.spans[self.units[unit]].entry
+    }
+
+    /// Solves the rows of a unit.
+    unsafe fn solve_unit<const BACK: bool>(&self, rows: &[I], unit: usize, x: Values, first: &impl Fn(usize) -> f64) {
+        let spans = self.units[unit]..self.units[unit + 1];
+        for k in spans.clone() {
+            let k = if BACK { spans.start + spans.end - 1 - k } else { k };
+            let (span, next) = (self.spans[k], self.spans[k + 1]);
+            let (rows, entries) = (&rows[span.place..next.place], span.entry..next.entry);
+            let (col, val) = (&self.col[entries.clone()], &self.val[entries]);
+            // SAFETY: guaranteed by the caller.
+            unsafe {
+                match span.width {
+                    1 => solve_rows::<I, V, 1, BACK>(rows, col, val, x, first),
+                    2 => solve_rows::<I, V, 2, BACK>(rows, col, val, x, first),
+                    3 => solve_rows::<I, V, 3, BACK>(rows, col, val, x, first),
+                    4 => solve_rows::<I, V, 4, BACK>(rows, col, val, x, first),
+                    width => solve_wide_rows::<I, V, BACK>(rows, width, col, val, x, first),
+                }
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(&*self.spans) + size_of_val(&*self.units) + size_of_val(&*self.col) + size_of_val(&*self.val)
+    }
+}
+
+/// Solves consecutive rows of N entries each.
+#[inline(always)]
+unsafe fn solve_rows<I: Index, V: Real, const N: usize, const BACK: bool>(
+    rows: &[I],
+    col: &[I],
+    val: &[V],
+    x: Values,
+    first: &impl Fn(usize) -> f64,
+) {
+    let (col, val) = (&col.as_chunks::<N>().0[..rows.len()], &val.as_chunks::<N>().0[..rows.len()]);
+    for k in 0..rows.len() {
+        let k = if BACK { rows.len() - 1 - k } else { k };
+        // SAFETY: guaranteed by the caller.
+        unsafe { solve_row(rows[k].at(), &col[k], &val[k], x, first) };
+    }
+}
+
+/// Solves consecutive rows of `width` entries each.
+#[inline(always)]
+unsafe fn solve_wide_rows<I: Index, V: Real, const BACK: bool>(
+    rows: &[I],
+    width: usize,
+    col: &[I],
+    val: &[V],
+    x: Values,
+    first: &impl Fn(usize) -> f64,
+) {
+    for k in 0..rows.len() {
+        let k = if BACK { rows.len() - 1 - k } else { k };
+        let entries = k * width..(k + 1) * width;
+        // SAFETY: guaranteed by the caller.
+        unsafe { solve_row(rows[k].at(), &col[entries.clone()], &val[entries], x, first) };
+    }
+}
+
+/// Computes x_i = first(i) - sum over j of t_ij x_j.
+#[inline(always)]
+unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values, first: &impl Fn(usize) -> f64) {
+    // SAFETY: the columns were checked when the matrix was built; the matrix is square, and x has one value per row
+    // (checked in `apply`). The caller excludes concurrent writes.
+    let sum = col.iter().zip(val).fold(0.0, |sum, (j, t)| sum + t.wide() * unsafe { x.get(j.at()) });
+    // SAFETY: i is a row, and the caller excludes concurrent accesses; `first` reads no value of x except x_i.
+    unsafe { x.set(i, first(i) - sum) };
+}
+
+impl<I: Index, V: Real + Send + Sync> Apply for Solved<I, V> {
+    fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
+        let x = Values::of(to);
+        // Rows and columns index this vector.
+        assert_eq!(x.count(), self.scale.len());
+        // SAFETY: no thread writes `from` (`Apply::apply`).
+        let from = unsafe { from.slice(0, self.scale.len()) };
+        self.solve::<false>(me, &self.lower, x, |i| from[i]);
+        // SAFETY: in its stage, this thread alone accesses x_i.
+        self.solve::<true>(me, &self.upper, x, |i| self.scale[i] * unsafe { x.get(i) });
+    }
+
+    fn bytes(&self) -> usize {
+        let parts = self.lower.bytes() + self.upper.bytes() + size_of_val(&*self.scale);
+        parts + self.order.bytes() + self.stages.bytes() + size_of_val(&*self.work)
+    }
+}

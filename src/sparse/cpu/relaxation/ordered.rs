@@ -1,0 +1,118 @@
+//! Relaxation of rows one after another, by levels or by colours: each row uses new values of the rows before it.
+
+use super::rows::{Rows, WHAT};
+use super::sweep::Sweep;
+use crate::base::csr::{Csr, accumulate, restart};
+use crate::base::index::Index;
+use crate::base::shared::Shared;
+use crate::base::team::Me;
+use crate::error::{Result, push, zeroed};
+use crate::sparse::cpu::stages::{Order, Stages};
+use crate::sparse::cpu::values::Values;
+
+/// Rows in the order of processing.
+pub struct Ordered<I> {
+    rows: Rows<I>,
+    order: Order<I>,
+    stages: Stages,
+    /// Whether a backward sweep follows the forward sweep.
+    symmetric: bool,
+}
+
+impl<I: Index> Ordered<I> {
+    /// Creates the sweep. Units of a level of `order` must not be connected in the graph of A + A^T.
+    pub fn new(a: &Csr<I>, order: Order<I>, omega: f64, symmetric: bool) -> Result<Self> {
+        let rows = Rows::new(a, Some(&order.rows), omega)?;
+        let stages = Stages::new(&order.levels, |unit| rows.work(order.units[unit]))?;
+        Ok(Self { rows, order, stages, symmetric })
+    }
+
+    fn pass(&self, me: &Me, backward: bool, x: Values, b: &[f64]) {
+        let relax = |place: usize| {
+            let i = self.order.rows[place].at();
+            // SAFETY: during a stage, threads write only rows of this stage, each the rows of its own units. Row i
+            // reads no rows of other units of the stage: its columns are in its own unit or on other levels
+            // (`Ordered::new`). One thread processes joined levels.
+            unsafe { x.set(i, self.rows.relaxed(place, b[i], x.get(i), |j| x.get(j))) };
+        };
+        let units = &self.order.units;
+        self.stages.run(
+            me,
+            backward,
+            |unit| self.rows.work(units[unit]),
+            |unit| {
+                let places = units[unit]..units[unit + 1];
+                if backward {
+                    places.rev().for_each(relax);
+                } else {
+                    places.for_each(relax);
+                }
+            },
+        );
+    }
+}
+
+impl<I: Index> Sweep for Ordered<I> {
+    fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
+        let x = Values::of(x);
+        // Rows and columns index this vector; the matrix is square.
+        assert_eq!(x.count(), self.rows.count());
+        // SAFETY: no thread writes b during a sweep (`Sweep::sweep`).
+        let b = unsafe { b.slice(0, self.rows.count()) };
+        self.pass(me, false, x, b);
+        if self.symmetric {
+            self.pass(me, true, x, b);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.rows.bytes() + self.order.bytes() + self.stages.bytes()
+    }
+}
+
+/// Colours the rows in ascending order. A row gets the first colour that no earlier neighbour in the graph of A + A^T
+/// has (greedy multicoloring; Saad 2003, section 3.3.3). Two colours are the red-black ordering.
+pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
+    let readers = readers_before(a)?;
+    let mut colour = zeroed::<I>(a.rows(), WHAT)?;
+    // For each colour, the last row that has a neighbour of this colour; rows count from 1.
+    let mut taken: Vec<usize> = Vec::new();
+    for i in 0..a.rows() {
+        let before = a.row(i).map(|(j, _)| j).filter(|&j| j < i);
+        for j in before.chain(readers.of(i)) {
+            taken[colour[j].at()] = i + 1;
+        }
+        let free = taken.iter().position(|&row| row != i + 1).unwrap_or(taken.len());
+        if free == taken.len() {
+            push(&mut taken, 0, WHAT)?;
+        }
+        colour[i] = I::of(free);
+    }
+    Order::new(&colour, taken.len())
+}
+
+/// For each row j, the earlier rows i < j with an entry a_ij.
+struct Readers<I> {
+    ptr: Vec<usize>,
+    row: Vec<I>,
+}
+
+impl<I: Index> Readers<I> {
+    fn of(&self, i: usize) -> impl Iterator<Item = usize> {
+        self.row[self.ptr[i]..self.ptr[i + 1]].iter().map(|row| row.at())
+    }
+}
+
+fn readers_before<I: Index>(a: &Csr<I>) -> Result<Readers<I>> {
+    let upper = || a.entries().filter(|&(i, j, _)| j > i);
+    let mut ptr = zeroed(a.rows() + 1, WHAT)?;
+    upper().for_each(|(_, j, _)| ptr[j + 1] += 1);
+    accumulate(&mut ptr);
+    let mut row = zeroed(ptr[a.rows()], WHAT)?;
+    for (i, j, _) in upper() {
+        row[ptr[j]] = I::of(i);
+        ptr[j] += 1;
+    }
+    restart(&mut ptr);
+    Ok(Readers { ptr, row })
+}

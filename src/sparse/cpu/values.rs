@@ -1,0 +1,40 @@
+//! Access to single values of a shared vector.
+
+use crate::base::shared::Shared;
+
+/// A vector in which threads read and write single values; slices of several threads would overlap.
+#[derive(Clone, Copy)]
+pub struct Values {
+    first: *mut f64,
+    count: usize,
+}
+
+impl Values {
+    pub fn of(vector: &Shared) -> Self {
+        let count = vector.len();
+        Self { first: vector.address(0, count), count }
+    }
+
+    /// Returns the number of values.
+    pub fn count(self) -> usize {
+        self.count
+    }
+
+    /// # Safety
+    /// `i` must be less than the number of values, and no thread may write value i during the call.
+    #[inline(always)]
+    pub unsafe fn get(self, i: usize) -> f64 {
+        debug_assert!(i < self.count);
+        // SAFETY: inside the array and not written concurrently, as the caller guarantees.
+        unsafe { *self.first.add(i) }
+    }
+
+    /// # Safety
+    /// `i` must be less than the number of values, and no other thread may access value i during the call.
+    #[inline(always)]
+    pub unsafe fn set(self, i: usize, value: f64) {
+        debug_assert!(i < self.count);
+        // SAFETY: inside the array and not accessed concurrently, as the caller guarantees.
+        unsafe { *self.first.add(i) = value };
+    }
+}

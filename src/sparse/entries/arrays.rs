@@ -1,0 +1,72 @@
+//! Arrays of the caller as slices of checked length.
+
+use crate::abi::spaces::{check_array, check_on_host, list_of};
+use crate::base::index::Indices;
+use crate::error::{Error, Result};
+use libc::c_void;
+
+/// Upper bound of array lengths (exclusive): more values cannot be addressed.
+const MOST: i64 = isize::MAX as i64 / 8;
+
+/// Checks a length that the caller passes.
+pub fn count(name: &'static str, given: i64) -> Result<usize> {
+    if !(0..MOST).contains(&given) {
+        return Err(Error::Dimension(format!("{name} must be at least 0 and below 2^60, got {given}")));
+    }
+    Ok(given as usize)
+}
+
+/// Returns an array that is read. NULL is allowed for `count` = 0.
+///
+/// # Safety
+/// The array must be NULL or hold `count` values for the duration of the call.
+pub unsafe fn read<'a, T>(name: &'static str, array: *const T, count: usize) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    check_array(name, array)?;
+    check_on_host(name, array as usize)?;
+    // SAFETY: guaranteed by the caller.
+    unsafe { list_of(name, Some(array), count) }
+}
+
+/// Returns an array that is written. NULL is allowed for `count` = 0.
+///
+/// # Safety
+/// As for `read`, and no other thread or slice may use the array at the same time.
+pub unsafe fn written<'a, T>(name: &'static str, array: *mut T, count: usize) -> Result<&'a mut [T]> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    check_array(name, array)?;
+    check_on_host(name, array as usize)?;
+    // SAFETY: not NULL, aligned and on the host, as checked; the caller guarantees the length.
+    Ok(unsafe { std::slice::from_raw_parts_mut(array, count) })
+}
+
+/// Returns an array of indices of 4 or 8 bytes.
+///
+/// A misaligned array of 8-byte indices may really hold 4-byte indices, so its error message suggests this.
+///
+/// # Safety
+/// As for `read`.
+pub unsafe fn indices<'a>(
+    name: &'static str,
+    array: *const c_void,
+    count: usize,
+    index_bytes: i32,
+) -> Result<Indices<'a>> {
+    // SAFETY: guaranteed by the caller.
+    Ok(unsafe {
+        match index_bytes {
+            4 => Indices::Narrow(read(name, array.cast(), count)?),
+            8 => Indices::Wide(read(name, array.cast(), count).map_err(|error| match error {
+                Error::Alignment(..) => {
+                    Error::Argument(format!("{error}; if its integers have 4 bytes, index_bytes is 4"))
+                }
+                other => other,
+            })?),
+            other => return Err(Error::range("index_bytes", other, "be 4 or 8")),
+        }
+    })
+}

@@ -1,0 +1,386 @@
+//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core with its format and factorization.
+
+use super::arrays::{count, indices, read, written};
+
+use crate::abi::environment;
+use crate::abi::handle::{Family, Handle};
+use crate::abi::shape::Shape;
+use crate::abi::spaces::{Extent, check_apart};
+use crate::abi::system::Solving;
+use crate::base::heap::boxed;
+use crate::base::workers::Workers;
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result, push};
+use crate::files::{Loaded, Vectors, load};
+use crate::krylov::solve::Function;
+use crate::krylov::solve_steps;
+use crate::options::{self, Choice, Dominance, Format, Options, ResultEntry, Triangle, Vector, info, opt};
+use crate::report::{Observer, Outcome};
+use crate::sparse::backend::SparseBackend;
+use crate::sparse::solver::{Product, Sparse, is_relaxation, wanted};
+use crate::sparse::{Arrays, Entries, Facts, Given, Kind, Matrix, Order, Places, Size, check_values, import};
+use libc::c_void;
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::Instant;
+
+/// Handle of a sparse matrix. The handle contains the matrix, its storage format, the options, the factorization and
+/// the workspace. Only one thread at a time may use a handle.
+#[allow(non_camel_case_types)]
+pub struct sparse_handle(());
+
+/// Parts of a handle that only this family has.
+pub struct Own {
+    pub(super) matrix: Box<dyn Matrix>,
+    vectors: Vectors,
+    /// The option `threads` when it was last evaluated, and the resulting number of threads.
+    threads: Option<(i64, usize)>,
+}
+
+/// A matrix as the caller passes it: rows, columns, number of entries, and arrays.
+pub(super) struct Matter {
+    pub extents: [i64; 3],
+    pub order: Order,
+    pub first: (&'static str, *const c_void),
+    pub second: (&'static str, *const c_void),
+    pub values: *const f64,
+    pub index_bytes: i32,
+    pub base: i32,
+}
+
+impl Matter {
+    /// Checks the arrays and creates the matrix.
+    ///
+    /// # Safety
+    /// The arrays must be NULL or have the lengths that `order` implies, for the duration of the call.
+    pub unsafe fn matrix(&self) -> Result<Box<dyn Matrix>> {
+        let mut workers = workers();
+        let [rows, cols, nnz] = self.extents;
+        let (rows, cols, nnz) = (count("rows", rows)?, count("cols", cols)?, count("nnz", nnz)?);
+        if ![0, 1].contains(&self.base) {
+            return Err(Error::range("base", self.base, "be 0 or 1"));
+        }
+        let first = match self.order {
+            Order::Coordinates => nnz,
+            Order::Rows => rows + 1,
+            Order::Columns => cols + 1,
+        };
+        // SAFETY: guaranteed by the caller.
+        let (first, second, values) = unsafe {
+            (
+                indices(self.first.0, self.first.1, first, self.index_bytes)?,
+                indices(self.second.0, self.second.1, nnz, self.index_bytes)?,
+                read("values", self.values, nnz)?,
+            )
+        };
+        Entries { rows, cols, order: self.order, first, second, base: self.base.into() }.matrix(values, &mut workers)
+    }
+}
+
+/// Returns the workers for `threads = 0`, for calls that create a handle.
+fn workers() -> Workers {
+    Workers::asked(|| environment::threads(0))
+}
+
+/// Returns the format with this number.
+fn format_of(number: i32) -> Result<Format> {
+    Format::of(number.into())
+        .ok_or_else(|| Error::range("format", number, "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"))
+}
+
+/// Creates a matrix from the arrays of a format.
+///
+/// # Safety
+/// `sizes` must be NULL or hold four values; the arrays must be NULL or have these lengths.
+pub(super) unsafe fn from_arrays(
+    format: i32,
+    [rows, cols]: [i64; 2],
+    sizes: *const i64,
+    [i0, i1, i2]: [*const i64; 3],
+    values: *const f64,
+) -> Result<Box<dyn Matrix>> {
+    let (format, rows, cols) = (format_of(format)?, count("rows", rows)?, count("cols", cols)?);
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let sizes = read("sizes", sizes, 4)?;
+        let given = Given {
+            i0: read("i0", i0, count("sizes[0]", sizes[0])?)?,
+            i1: read("i1", i1, count("sizes[1]", sizes[1])?)?,
+            i2: read("i2", i2, count("sizes[2]", sizes[2])?)?,
+            values: read("values", values, count("sizes[3]", sizes[3])?)?,
+        };
+        import(format, rows, cols, &given, &mut workers())
+    }
+}
+
+/// Creates a handle with a matrix and without vectors.
+pub(super) fn of(matrix: Box<dyn Matrix>) -> Result<Handle<sparse_handle>> {
+    new(Loaded::of(matrix))
+}
+
+fn new(Loaded { matrix, vectors, .. }: Loaded) -> Result<Handle<sparse_handle>> {
+    Handle::new(Shape::rows(matrix.facts().rows), Own { matrix, vectors, threads: None })
+}
+
+/// Creates a handle with the matrix and the vectors of a file. Logs a warning about the file, if any.
+pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
+    let loaded = load(path, &mut workers())?;
+    let warning = loaded.warning;
+    let mut h = new(loaded)?;
+    if let Some(warning) = warning {
+        // Only the end of a long path is shown, because a log line holds 511 bytes.
+        const SHOWN: usize = 300;
+        let path = path.to_bytes();
+        let cut = path.len().saturating_sub(SHOWN);
+        let (dots, end) = (if cut > 0 { "..." } else { "" }, Path::new(OsStr::from_bytes(&path[cut..])).display());
+        h.base.log.line(0, format_args!("{dots}{end}: {warning}"));
+    }
+    Ok(h)
+}
+
+impl Handle<sparse_handle> {
+    /// Replaces the values of the matrix.
+    ///
+    /// # Safety
+    /// `values` must be NULL or hold as many values as the call that created the handle received.
+    pub(super) unsafe fn set_values(&mut self, values: *const f64) -> Result<()> {
+        // SAFETY: guaranteed by the caller.
+        let values = unsafe { read("values", values, self.own.matrix.facts().given)? };
+        check_values(values)?;
+        self.own.matrix.set_values(values)?;
+        self.base.given("values");
+        if let Some(core) = &mut self.base.core {
+            core.forget();
+        }
+        Ok(())
+    }
+
+    /// Copies vector `k` of the kind `which`.
+    ///
+    /// # Safety
+    /// `v` must be NULL or have room for one value per row of the matrix.
+    pub(super) unsafe fn get_vector(&self, which: i32, k: i64, v: *mut f64) -> Result<()> {
+        let Some(which) = Vector::of(which.into()) else {
+            return Err(Error::range("which", which, "be RRB_VECTOR_RHS, RRB_VECTOR_GUESS or RRB_VECTOR_SOLUTION"));
+        };
+        let (name, there) = (which.name(), self.own.vectors.count(which));
+        let Some(vector) = usize::try_from(k).ok().and_then(|k| self.own.vectors.get(which, k)) else {
+            let came = if there == 0 { "no".to_owned() } else { there.to_string() };
+            let after = format!(": the matrix has {came} {name}");
+            return Err(Error::at(RRB_ERR_ARGUMENT, format!("there is no {name} "), Place::entry(k as usize), after));
+        };
+        // SAFETY: guaranteed by the caller.
+        unsafe { written("v", v, vector.len())? }.copy_from_slice(vector);
+        Ok(())
+    }
+
+    /// Computes the lengths of the arrays of a format.
+    ///
+    /// # Safety
+    /// `sizes` must be NULL or have room for four values.
+    pub(super) unsafe fn sizes(&self, format: i32, sizes: *mut i64) -> Result<()> {
+        let lengths = self.size_of(format_of(format)?)?.1.lengths();
+        // SAFETY: guaranteed by the caller.
+        let sizes = unsafe { written("sizes", sizes, lengths.len())? };
+        sizes.iter_mut().zip(lengths).for_each(|(to, length)| *to = length as i64);
+        Ok(())
+    }
+
+    /// Returns the format with the parameters that the options set, and its size.
+    fn size_of(&self, format: Format) -> Result<(Kind, Size)> {
+        if format == Format::Auto {
+            return Err(Error::range("format", "0 (auto)", "be one of RRB_FORMAT_COO to RRB_FORMAT_DIAGONAL"));
+        }
+        self.own.matrix.choose(&wanted(&self.base.options, format, false), &mut self.workers())
+    }
+
+    /// Copies the arrays of a format.
+    ///
+    /// # Safety
+    /// The arrays must be NULL or have room for the lengths that `sizes` returns.
+    pub(super) unsafe fn arrays(&self, format: i32, [i0, i1, i2]: [*mut i64; 3], values: *mut f64) -> Result<()> {
+        let (kind, size) = self.size_of(format_of(format)?)?;
+        let lengths = size.lengths().map(|length| length as usize);
+        let all = [("i0", i0.cast()), ("i1", i1.cast()), ("i2", i2.cast()), ("values", values)];
+        let mut extents = Vec::new();
+        for ((name, array), len) in all.into_iter().zip(lengths).filter(|(_, len)| *len > 0) {
+            push(&mut extents, Extent::new(name, array, len, true)?, "addresses of arrays")?;
+        }
+        check_apart(&mut extents)?;
+        let stored = self.own.matrix.store(kind, &size, &mut self.workers())?;
+        // SAFETY: guaranteed by the caller; just checked not to overlap.
+        let mut to = unsafe {
+            Arrays {
+                i0: Places(written("i0", i0, lengths[0])?),
+                i1: Places(written("i1", i1, lengths[1])?),
+                i2: Places(written("i2", i2, lengths[2])?),
+                values: written("values", values, lengths[3])?,
+            }
+        };
+        stored.as_deref().unwrap_or_else(|| self.own.matrix.csr()).write(&mut to);
+        Ok(())
+    }
+
+    /// Computes y = A x or y = A' x in the format of the options, which is created if it does not exist.
+    ///
+    /// # Safety
+    /// The arrays must be NULL or have one value per column (x) and row (y) of the matrix, or of its transpose.
+    pub(super) unsafe fn multiply(&mut self, x: *const f64, y: *mut f64, transposed: bool) -> Result<()> {
+        let facts = self.own.matrix.facts();
+        let (rows, cols) = if transposed { (facts.cols, facts.rows) } else { (facts.rows, facts.cols) };
+        // SAFETY: guaranteed by the caller.
+        let input = unsafe { read("x", x, cols)? };
+        if rows > 0 && cols > 0 {
+            Extent::new("x", x, cols, false)?.check_apart(&Extent::new("y", y, rows, true)?)?;
+        }
+        // SAFETY: guaranteed by the caller; just checked not to overlap x.
+        let output = unsafe { written("y", y, rows)? };
+        let start = Instant::now();
+        let threads = self.threads();
+        let check = self.base.options.on(opt::CHECK_INPUT);
+        let core = core(self.base.core.take(), threads)?;
+        let core = self.base.core.insert(core);
+        let made = core.make_product(&*self.own.matrix, &self.base.options)?.then(|| start.elapsed());
+        let done = core.multiply(&*self.own.matrix, input, output, transposed, check);
+        if let Some(seconds) = made {
+            self.base.end_setup(seconds);
+            self.log_format();
+        }
+        done
+    }
+
+    /// Returns the workers for work on the matrix outside of the core.
+    fn workers(&self) -> Workers {
+        let asked = self.base.options.int(opt::THREADS);
+        let known = self.own.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
+        Workers::new(known.unwrap_or_else(|| environment::threads(asked as usize)))
+    }
+
+    /// Returns the number of threads of the options. It is evaluated only if the option has changed.
+    fn threads(&mut self) -> usize {
+        let asked = self.base.options.int(opt::THREADS);
+        match self.own.threads {
+            Some((of, threads)) if of == asked => threads,
+            _ => {
+                let threads = environment::threads(asked as usize);
+                self.own.threads = Some((asked, threads));
+                threads
+            }
+        }
+    }
+
+    pub(super) fn factorize(&mut self) -> Result<()> {
+        self.base.begin_setup();
+        let threads = self.threads();
+        let matrix = &*self.own.matrix;
+        self.base.set_up(|base, previous| {
+            let mut core = core(previous, threads)?;
+            core.factorize(matrix, &base.options)?;
+            Ok(core)
+        })?;
+        self.log_format();
+        self.log_method()
+    }
+
+    /// Logs the properties of the matrix and the choices. Warnings do not depend on `verbosity`.
+    fn log_method(&mut self) -> Result<()> {
+        let Some(core) = &self.base.core else { return Ok(()) };
+        let done = core.done();
+        if done.triangle != Triangle::Both {
+            let (triangle, sentence) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
+            self.base.say(0, format_args!("only the {triangle} triangle has entries: {sentence}"));
+        }
+        let sweeps = is_relaxation(done.solver);
+        if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
+            return Ok(());
+        }
+        let dominance = self.own.matrix.dominance()?;
+        let (solver, m) = (done.solver.name(), done.preconditioner.name());
+        if let Some((row, pivot)) = done.made.pivot {
+            let shift = done.made.shift;
+            self.base.say(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
+        }
+        let (symmetry, of) = (if done.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
+        self.base.say(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
+        if sweeps && dominance == Dominance::None {
+            let sentence = "the matrix is not diagonally dominant, sweeps may diverge";
+            self.base.say(0, format_args!("solver={solver}: {sentence}"));
+        }
+        Ok(())
+    }
+
+    fn log_format(&mut self) {
+        let Some(product) = self.base.core.as_ref().and_then(Sparse::product) else { return };
+        let (format, values, bytes) = (product.format().name(), product.values(), self.bytes_per_nonzero());
+        let Facts { rows, cols, nonzeros, .. } = self.own.matrix.facts();
+        let entries = format_args!("{rows} x {cols}, {nonzeros} entries");
+        self.base.say(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
+    }
+
+    /// Returns the memory traffic of a product in bytes per entry.
+    fn bytes_per_nonzero(&self) -> f64 {
+        let facts = self.own.matrix.facts();
+        let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
+        let of_product = |product: &Product| (product.read() as f64 + vectors) / facts.nonzeros as f64;
+        let product = self.base.core.as_ref().and_then(Sparse::product);
+        product.filter(|_| facts.nonzeros > 0).map_or(0.0, of_product)
+    }
+}
+
+/// Returns the existing core, or creates one, with this number of threads.
+fn core(there: Option<Sparse>, threads: usize) -> Result<Sparse> {
+    let mut core = match there {
+        Some(core) => core,
+        None => Sparse::new(threads, make_backend)?,
+    };
+    core.use_threads(threads);
+    Ok(core)
+}
+
+/// Creates a backend; the only place in this family that names concrete backends.
+fn make_backend() -> Result<Box<dyn SparseBackend>> {
+    Ok(boxed(crate::sparse::cpu::Cpu::default(), "a backend")?)
+}
+
+impl Family for sparse_handle {
+    const FAMILY: options::Family = options::Family::Sparse;
+    type Core = Sparse;
+    type Own = Own;
+
+    fn bytes(own: &Own) -> [usize; 2] {
+        [own.matrix.bytes() + own.vectors.bytes(), 0]
+    }
+
+    fn result(h: &Handle<Self>, entry: &ResultEntry) -> Result<Option<f64>> {
+        let (matrix, facts) = (&h.own.matrix, h.own.matrix.facts());
+        let is_square = facts.rows == facts.cols;
+        Ok(Some(match entry.key {
+            info::ROWS => facts.rows as f64,
+            info::COLS => facts.cols as f64,
+            info::NONZEROS => facts.nonzeros as f64,
+            info::DUPLICATES => facts.duplicates as f64,
+            info::BYTES_PER_NONZERO => h.bytes_per_nonzero(),
+            info::SYMMETRIC if is_square => f64::from(u8::from(matrix.inspect()?.asymmetry.is_none())),
+            info::DOMINANCE if is_square => matrix.dominance()?.number() as f64,
+            info::TRIANGLE if is_square => matrix.inspect()?.triangle().number() as f64,
+            info::ZERO_DIAGONALS => matrix.zero_diagonals() as f64,
+            info::EMPTY_ROWS => matrix.empty_rows() as f64,
+            info::LONGEST_ROW => matrix.longest_row() as f64,
+            info::FILE_RHS => h.own.vectors.count(Vector::Rhs) as f64,
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl Solving for sparse_handle {
+    fn run(
+        core: &mut Sparse,
+        own: &Own,
+        what: Function,
+        arrays: solve_steps::Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        core.call(what, &*own.matrix, arrays, options, observer)
+    }
+}

@@ -1,0 +1,109 @@
+//! The methods other than cg, with their workspaces: one per thread, in addition to the vectors.
+
+use crate::error::{Error, Result, push};
+use crate::krylov::solve::Method;
+use crate::krylov::vectors::KrylovSteps;
+use crate::krylov::{
+    BICG_VECTORS, BICGSTAB_VECTORS, GmresRoom, IdrRoom, MINRES_VECTORS, SWEEPS_VECTORS, State, bicg, bicgstab, gmres,
+    gmres_vectors, idr, idr_vectors, minres, sweeps,
+};
+use crate::options::{Options, Solver, opt};
+use crate::report::StopReason;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Allocation named in error messages.
+const WHAT: &str = "workspace of a method";
+
+/// A Krylov method other than PCG, or a relaxation method.
+pub enum Numbered {
+    Sweeps,
+    Bicg,
+    /// Stores whether the method has begun, since MINRES may be the second method of a solve.
+    Minres(AtomicBool),
+    Bicgstab,
+    Gmres(Mutex<Vec<GmresRoom>>),
+    Idr(Mutex<Vec<IdrRoom>>),
+}
+
+impl Numbered {
+    /// Allocates the workspaces of a method for `members` threads. Returns `None` for cg, which is implemented
+    /// separately.
+    pub fn new(solver: Solver, options: &Options, members: usize) -> Result<Option<Self>> {
+        let count = |key| options.int(key) as usize;
+        Ok(Some(match solver {
+            Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Self::Sweeps,
+            Solver::Bicg => Self::Bicg,
+            Solver::Minres => Self::Minres(AtomicBool::new(false)),
+            Solver::Bicgstab => Self::Bicgstab,
+            Solver::Gmres => Self::Gmres(rooms(members, || GmresRoom::new(count(opt::RESTART)))?),
+            Solver::Idr => Self::Idr(rooms(members, || IdrRoom::new(count(opt::SHADOW)))?),
+            Solver::Cg | Solver::Auto => return Ok(None),
+        }))
+    }
+
+    /// Returns whether the method has begun; only MINRES records this.
+    pub fn has_begun(&self) -> bool {
+        matches!(self, Self::Minres(begun) if begun.load(Ordering::Relaxed))
+    }
+
+    /// Resets the record of [`Self::has_begun`] before a solve.
+    pub fn forget(&self) {
+        if let Self::Minres(begun) = self {
+            begun.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns the number of vectors of a method in addition to x, b and r.
+pub fn vectors(solver: Solver, options: &Options) -> usize {
+    match solver {
+        Solver::Bicg => BICG_VECTORS,
+        Solver::Minres => MINRES_VECTORS,
+        Solver::Bicgstab => BICGSTAB_VECTORS,
+        Solver::Gmres => gmres_vectors(options.int(opt::RESTART) as usize),
+        Solver::Idr => idr_vectors(options.int(opt::SHADOW) as usize),
+        Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => SWEEPS_VECTORS,
+        Solver::Cg | Solver::Auto => 0,
+    }
+}
+
+fn rooms<R>(members: usize, room: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>>> {
+    let mut rooms = Vec::new();
+    for _ in 0..members {
+        push(&mut rooms, room()?, WHAT)?;
+    }
+    Ok(Mutex::new(rooms))
+}
+
+/// Runs `work` in a workspace of its own, and returns the workspace to the pool.
+fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<StopReason>) -> Result<StopReason> {
+    let lock = || rooms.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = lock().pop();
+    let Some(mut room) = taken else {
+        return Err(Error::Internal("a thread found no workspace of its method".to_owned()));
+    };
+    let end = work(&mut room);
+    // The vector had this length before, so `push` does not allocate.
+    lock().push(room);
+    end
+}
+
+impl Method for Numbered {
+    fn run(&self, s: &mut dyn KrylovSteps, at: &mut State) -> Result<StopReason> {
+        match self {
+            Self::Sweeps => match s.sweeps() {
+                Some(s) => sweeps(s, at),
+                None => Err(Error::Internal("a method that sweeps has no sweeps".to_owned())),
+            },
+            Self::Bicg => bicg(s, at),
+            Self::Minres(begun) => {
+                begun.store(true, Ordering::Relaxed);
+                minres(s, at)
+            }
+            Self::Bicgstab => bicgstab(s, at),
+            Self::Gmres(rooms) => in_a_room(rooms, |room| gmres(s, at, room)),
+            Self::Idr(rooms) => in_a_room(rooms, |room| idr(s, at, room)),
+        }
+    }
+}

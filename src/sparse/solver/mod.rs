@@ -1,0 +1,373 @@
+//! The family `sparse_`: products, the factorization of square matrices, and solves.
+//!
+//! `plan` selects the method and the preconditioner of a matrix, `product` the storage format, and `methods` contains
+//! the methods other than cg. The course of a solve is in `krylov/solve`.
+
+mod methods;
+mod plan;
+mod product;
+
+pub use plan::is_relaxation;
+pub use product::{Product, wanted};
+
+use crate::base::engine::Engine;
+use crate::base::machine::{Core, Machine};
+use crate::base::workers::Workers;
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::krylov::pcg::ENERGY;
+use crate::krylov::solve::{Control, Function, Method, Places, Seen};
+use crate::krylov::solve_steps::Arrays;
+use crate::options::{
+    Backend, Choice, Devices, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, info, opt,
+};
+use crate::report::{Observer, Outcome};
+use crate::sparse::backend::{Made, Operator, Preconditioning, Setup, SparseBackend};
+use crate::sparse::{Inspection, Matrix, Stored, check_finite};
+use methods::{Numbered, vectors};
+use plan::{Plan, check_filled, plan};
+use std::sync::{Mutex, PoisonError};
+
+/// Solver state for one matrix.
+pub struct Sparse {
+    machine: Machine,
+    backend: Box<dyn SparseBackend>,
+    product: Option<Product>,
+    system: Option<System>,
+}
+
+/// A factorized matrix.
+struct System {
+    plan: Plan,
+    made: Made,
+    /// The method; `None` means cg.
+    method: Option<Numbered>,
+    second: Option<Numbered>,
+    transposed: Transposed,
+    /// Infinity norm of A: max_i sum_j |a_ij|.
+    largest_sum: f64,
+    triangle: Triangle,
+}
+
+/// How products with A^T are computed.
+enum Transposed {
+    /// A^T = A.
+    Itself,
+    /// With a copy of A^T, and its size in bytes.
+    Copy(Box<dyn Stored>, usize),
+    /// With the storage format of A.
+    Format,
+}
+
+/// Choices and setup results of the last factorization or solve.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    pub solver: Solver,
+    pub preconditioner: Preconditioner,
+    pub precision: Precision,
+    pub made: Made,
+    /// Whether the matrix is symmetric.
+    pub symmetric: bool,
+    pub triangle: Triangle,
+}
+
+/// Constructor of a backend. The C ABI layer passes it, and is the only place that names a concrete backend.
+pub type MakeBackend = fn() -> Result<Box<dyn SparseBackend>>;
+
+/// Name of the copy of A^T in the error message about `format_memory`.
+const COPY: &str = "transpose=copy";
+
+impl Sparse {
+    /// Creates a solver without a format or factorization.
+    pub fn new(threads: usize, make: MakeBackend) -> Result<Self> {
+        let machine = Machine { backend: Backend::Cpu, threads, device: -1, devices: Devices::default() };
+        Ok(Self { machine, backend: make()?, product: None, system: None })
+    }
+
+    /// Sets the maximum number of threads for the following calls.
+    pub fn use_threads(&mut self, threads: usize) {
+        self.machine.threads = threads;
+    }
+
+    /// Discards everything that was computed from the values of the matrix.
+    pub fn forget(&mut self) {
+        self.system = None;
+        self.drop_product();
+    }
+
+    /// Frees the format before another one is built, since both at once may need too much memory.
+    fn drop_product(&mut self) {
+        self.product = None;
+        self.backend.renew();
+    }
+
+    /// Builds the format that the options request, unless it exists. Returns whether it was built.
+    pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
+        if self.product.as_ref().is_some_and(|product| product.fits(options)) {
+            return Ok(false);
+        }
+        self.drop_product();
+        self.product = Some(Product::new(matrix, options, &mut Workers::new(self.machine.threads))?);
+        Ok(true)
+    }
+
+    /// Computes y = A x, or y = A^T x.
+    pub fn multiply(
+        &mut self,
+        matrix: &dyn Matrix,
+        x: &[f64],
+        y: &mut [f64],
+        transposed: bool,
+        check: bool,
+    ) -> Result<()> {
+        if check {
+            check_finite("x", x)?;
+        }
+        let stored = self.product.as_ref().map_or_else(|| matrix.csr(), |product| product.stored(matrix));
+        self.backend.multiply(stored, transposed, x, y, self.machine.threads)
+    }
+
+    /// Returns the storage format for products, if it was built.
+    pub fn product(&self) -> Option<&Product> {
+        self.product.as_ref()
+    }
+
+    /// Checks the matrix, and sets up its format, the preconditioner, and the workspace of the method.
+    pub fn factorize(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<()> {
+        self.system = None;
+        let facts = matrix.facts();
+        if facts.rows != facts.cols || facts.rows == 0 {
+            let extents = format!("got {} rows and {} columns", facts.rows, facts.cols);
+            return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
+        }
+        // Checked before allocations proportional to the number of rows: the matrix may have far fewer entries than
+        // rows.
+        check_filled(matrix.first_empty_row(), None)?;
+        let seen = self.inspect(matrix, options)?;
+        let mut plan = plan(options, &seen)?;
+        let transposed = self.transposed(matrix, &plan, seen.exactly_symmetric, options)?;
+        let made = match (self.set_up(matrix, &plan, &transposed, options), plan.otherwise) {
+            // The preconditioner's setup broke down on a pivot.
+            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
+                plan.take_preconditioner(otherwise, options)?;
+                self.set_up(matrix, &plan, &transposed, options)?
+            }
+            (made, _) => made?,
+        };
+        let members = self.backend.threads();
+        let second = if plan.second.is_some() { Numbered::new(Solver::Minres, options, members)? } else { None };
+        self.system = Some(System {
+            method: Numbered::new(plan.solver, options, members)?,
+            second,
+            transposed,
+            largest_sum: seen.largest_sum,
+            triangle: seen.triangle(),
+            plan,
+            made,
+        });
+        Ok(())
+    }
+
+    /// Computes the properties of the matrix and, concurrently, its storage format if this does not exist.
+    fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
+        if self.product.as_ref().is_some_and(|product| product.fits(options)) {
+            return matrix.inspect();
+        }
+        self.drop_product();
+        let (mut seen, product) = (None, Mutex::new(None));
+        // One thread inspects the matrix, and the others convert it.
+        let others = self.machine.threads.saturating_sub(1).max(1);
+        let make = || {
+            let made = Product::new(matrix, options, &mut Workers::new(others));
+            *product.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        };
+        let rows = matrix.facts().rows;
+        self.backend.both(rows, self.machine.threads, &mut || seen = Some(matrix.inspect()), &make)?;
+        let undone = || Error::Internal("a thread of the setup did not run".to_owned());
+        let seen = seen.ok_or_else(undone)??;
+        self.product = Some(product.into_inner().unwrap_or_else(PoisonError::into_inner).ok_or_else(undone)??);
+        Ok(seen)
+    }
+
+    fn set_up(&mut self, matrix: &dyn Matrix, plan: &Plan, transposed: &Transposed, options: &Options) -> Result<Made> {
+        let Some(product) = &self.product else {
+            return Err(Error::Internal("a format must be made before a preconditioner".to_owned()));
+        };
+        self.backend.set_up(&Setup {
+            matrix: matrix.any(),
+            operator: operator(product.stored(matrix), transposed),
+            symmetric: plan.symmetric,
+            single: plan.precision == Precision::F32,
+            transposes: plan.solver == Solver::Bicg,
+            own: own_vectors(plan, options),
+            preconditioning: plan.preconditioning,
+            second: plan.second.unwrap_or(Preconditioning::of(Preconditioner::None)),
+            relaxing: plan.relaxing,
+            threads: self.machine.threads,
+        })
+    }
+
+    fn transposed(&self, matrix: &dyn Matrix, plan: &Plan, symmetric: bool, options: &Options) -> Result<Transposed> {
+        let format = self.product.as_ref().map(Product::format);
+        let has_its_own = matches!(format, Some(Format::Dia | Format::Diagonal | Format::Skyline));
+        let transpose: Transpose = options.choice(opt::TRANSPOSE);
+        if plan.solver != Solver::Bicg || symmetric {
+            return Ok(Transposed::Itself);
+        }
+        let facts = matrix.facts();
+        let bytes = 12 * facts.nonzeros as u128 + 8 * (facts.cols as u128 + 1);
+        let memory = options.int(opt::FORMAT_MEMORY) as u128;
+        match transpose {
+            Transpose::Copy if bytes > memory => {
+                Err(Error::Memory(format!("{COPY} would need {bytes} bytes, more than format_memory = {memory}")))
+            }
+            Transpose::Auto if has_its_own || bytes > memory => Ok(Transposed::Format),
+            Transpose::Auto | Transpose::Copy => {
+                Ok(Transposed::Copy(matrix.transposed(&mut Workers::new(self.machine.threads))?, bytes as usize))
+            }
+            Transpose::None => Ok(Transposed::Format),
+        }
+    }
+
+    /// Computes the output from the input: solves A x = b to the tolerance of `options`, or applies M^-1.
+    pub fn call(
+        &mut self,
+        what: Function,
+        matrix: &dyn Matrix,
+        arrays: Arrays,
+        options: &Options,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        let (Some(system), Some(product)) = (&self.system, &self.product) else {
+            return Err(Error::State("sparse_factorize must come before this call".to_owned()));
+        };
+        let (solves, sweeps) = (what == Function::Solve, is_relaxation(system.plan.solver));
+        if sweeps && !solves {
+            let name = system.plan.solver.name();
+            let sentence = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
+            return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
+        }
+        let places = Entries;
+        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `Seen` states this bound as twice the largest center.
+        let seen = Seen { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
+        let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
+        control.general = true;
+        control.same_unit = system.plan.preconditioner != Preconditioner::None;
+        control.method = system.method.as_ref().map(|method| method as &dyn Method);
+        control.second = system.second.as_ref().map(|method| method as &dyn Method);
+        control.divergence = match options.real(opt::DIVERGENCE_LIMIT) {
+            0.0 if sweeps => SWEEPS_DIVERGED,
+            0.0 => DIVERGED,
+            limit => limit,
+        };
+        if let Some(second) = &system.second {
+            second.forget();
+        }
+        let a = operator(product.stored(matrix), &system.transposed);
+        let is_cg = solves && system.plan.solver == Solver::Cg;
+        match self.backend.run(a, arrays, observer, &|s| what.run(s, &control)) {
+            Err(Error::Breakdown { quantity, value, iteration }) if is_cg && value.is_finite() => {
+                let what = if quantity == ENERGY { "the matrix" } else { "the preconditioner" };
+                Err(Error::Indefinite { quantity, what, value, iteration, instead: "solver=minres" })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Returns choices and setup results of the last factorization or solve.
+    pub fn done(&self) -> Done {
+        let Some(system) = &self.system else { return Done::default() };
+        let second = system.second.as_ref().is_some_and(Numbered::has_begun);
+        Done {
+            solver: if second { Solver::Minres } else { system.plan.solver },
+            preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
+            precision: if second { Precision::F64 } else { system.plan.precision },
+            made: system.made,
+            symmetric: system.plan.symmetric,
+            triangle: system.triangle,
+        }
+    }
+}
+
+/// Default divergence limits, relative to the reference of the stopping test. At 1e10, the residual of a Krylov method
+/// has no correct digits left. Sweeps with nonnormal matrices can exceed 1e10 and still converge.
+const DIVERGED: f64 = 1e10;
+const SWEEPS_DIVERGED: f64 = 1e100;
+
+/// Returns A in its format, with the source of products with A^T.
+fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {
+    let transposed = match transposed {
+        Transposed::Itself => Some(a),
+        Transposed::Copy(copy, _) => Some(&**copy),
+        Transposed::Format => None,
+    };
+    Operator { a, transposed }
+}
+
+fn own_vectors(plan: &Plan, options: &Options) -> usize {
+    let second = if plan.second.is_some() { vectors(Solver::Minres, options) } else { 0 };
+    vectors(plan.solver, options).max(second)
+}
+
+/// Indices of vector entries in error messages: their rows.
+struct Entries;
+
+impl Places for Entries {
+    fn node(&self, i: usize, _: usize) -> Place {
+        Place::entry(i)
+    }
+
+    fn component(&self, component: usize) -> Place {
+        Place::entry(component)
+    }
+}
+
+impl Core for Sparse {
+    fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    fn engine(&self) -> &dyn Engine {
+        &*self.backend
+    }
+
+    fn engine_mut(&mut self) -> &mut dyn Engine {
+        &mut *self.backend
+    }
+
+    fn own_bytes(&self) -> usize {
+        let of_copy = |system: &System| match system.transposed {
+            Transposed::Copy(_, bytes) => bytes,
+            _ => 0,
+        };
+        self.product.as_ref().map_or(0, Product::bytes) + self.system.as_ref().map_or(0, of_copy)
+    }
+
+    fn in_use(&self) -> [&'static str; 2] {
+        [self.product.as_ref().map_or("csr", |product| product.format().name()), self.done().solver.name()]
+    }
+
+    fn result(&self, key: i32) -> f64 {
+        let done = self.done();
+        let of_product = |get: &dyn Fn(&Product) -> f64| self.product.as_ref().map_or(0.0, get);
+        match key {
+            info::PRECISION => done.precision.number() as f64,
+            info::PRECONDITIONER => done.preconditioner.number() as f64,
+            info::SOLVER => done.solver.number() as f64,
+            info::STORED => of_product(&|product| product.values() as f64),
+            info::FORMAT => of_product(&|product| product.format().number() as f64),
+            info::COLOURS => done.made.colours as f64,
+            info::AGGREGATES_KEPT => done.made.aggregates_kept as f64,
+            info::SWEEP_LEVELS => done.made.levels as f64,
+            info::SHIFT if done.preconditioner == Preconditioner::Ic0 => done.made.shift,
+            _ => 0.0,
+        }
+    }
+
+    /// Allocates the vectors that the options require.
+    fn prepare(&mut self, options: &Options) -> Result<()> {
+        let Some(system) = &mut self.system else { return Ok(()) };
+        self.backend.reserve(own_vectors(&system.plan, options))?;
+        system.method = Numbered::new(system.plan.solver, options, self.backend.threads())?;
+        Ok(())
+    }
+}

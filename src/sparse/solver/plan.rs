@@ -1,0 +1,217 @@
+//! Selection of the method and the preconditioner for a matrix, or the reason why they cannot be used.
+
+use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
+use crate::options::limits::AMG_ROWS;
+use crate::options::{Choice, Options, Precision, Preconditioner, Solver, Triangle, opt};
+use crate::sparse::backend::{Preconditioning, Relaxing};
+use crate::sparse::{Asymmetry, Inspection};
+
+/// The method and its preconditioner M.
+pub struct Plan {
+    pub solver: Solver,
+    pub preconditioner: Preconditioner,
+    pub preconditioning: Preconditioning,
+    /// Preconditioner to use if the setup of M breaks down on a pivot. Set only if M was selected automatically.
+    pub otherwise: Option<Preconditioner>,
+    /// Whether the matrix is symmetric.
+    pub symmetric: bool,
+    /// Precision in which the entries of M are stored.
+    pub precision: Precision,
+    /// Preconditioner of MINRES, which continues if CG breaks down. Set only if CG was selected automatically.
+    pub second: Option<Preconditioning>,
+    /// Sweeps of a relaxation method.
+    pub relaxing: Option<Relaxing>,
+    /// Whether M is positive definite if A is.
+    pub definite: bool,
+}
+
+/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix.
+pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
+    check_filled(seen.empty_row, seen.empty_column)?;
+    let asked: Solver = options.choice(opt::SOLVER);
+    let solver = match asked {
+        Solver::Auto if seen.is_diagonal() => Solver::Jacobi,
+        Solver::Auto if seen.asymmetry.is_some() => Solver::Idr,
+        Solver::Auto if seen.not_positive.is_none() => Solver::Cg,
+        Solver::Auto => Solver::Minres,
+        asked => asked,
+    };
+    let of_solver = format!("solver={}", solver.name());
+    if let (Solver::Cg | Solver::Minres, Some(asymmetry)) = (solver, seen.asymmetry) {
+        return Err(asymmetric(&of_solver, seen, &asymmetry, "idr or bicgstab"));
+    }
+    if let (true, Some(row)) = (is_relaxation(solver), seen.zero_diagonal) {
+        return Err(no_diagonal(row, &of_solver, if seen.asymmetry.is_none() { "minres" } else { "idr" }));
+    }
+    let asked_m: Preconditioner = options.choice(opt::PRECONDITIONER);
+    check_pair(solver, asked_m)?;
+    let preconditioner = match asked_m {
+        Preconditioner::Auto => chosen(solver, seen),
+        asked => asked,
+    };
+    check_preconditioner(preconditioner, solver, seen)?;
+    let factors = matches!(preconditioner, Preconditioner::Ic0 | Preconditioner::Ilu0);
+    let falls_back = asked == Solver::Auto && solver == Solver::Cg;
+    Ok(Plan {
+        solver,
+        preconditioner,
+        preconditioning: preconditioning(preconditioner, solver, options)?,
+        otherwise: (factors && asked_m == Preconditioner::Auto).then_some(match seen.zero_diagonal {
+            Some(_) => Preconditioner::None,
+            None => Preconditioner::Jacobi,
+        }),
+        second: falls_back.then_some(Preconditioning { absolute: true, ..Preconditioning::of(Preconditioner::Jacobi) }),
+        symmetric: seen.asymmetry.is_none(),
+        precision: precision(preconditioner, options),
+        relaxing: relaxing(solver, options)?,
+        definite: seen.not_positive.is_none()
+            && !matches!(preconditioner, Preconditioner::Ilu0 | Preconditioner::Chebyshev),
+    })
+}
+
+impl Plan {
+    /// Replaces the preconditioner.
+    pub fn take_preconditioner(&mut self, preconditioner: Preconditioner, options: &Options) -> Result<()> {
+        self.preconditioner = preconditioner;
+        self.preconditioning = preconditioning(preconditioner, self.solver, options)?;
+        self.precision = precision(preconditioner, options);
+        Ok(())
+    }
+}
+
+/// Returns the precision of the entries of M. A diagonal M is stored in f64; the multigrid cycle uses f32 by default.
+fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
+    match (preconditioner, options.choice(opt::PRECISION)) {
+        (Preconditioner::None | Preconditioner::Jacobi, _) => Precision::F64,
+        (_, Precision::F32) | (Preconditioner::Amg, Precision::Auto) => Precision::F32,
+        _ => Precision::F64,
+    }
+}
+
+/// Default number of blocks of `ordering=blocks`.
+const BLOCKS: usize = 16;
+
+/// Returns the sweeps of a relaxation method.
+fn relaxing(solver: Solver, options: &Options) -> Result<Option<Relaxing>> {
+    if !is_relaxation(solver) {
+        return Ok(None);
+    }
+    let omega = match solver {
+        Solver::GaussSeidel => 1.0,
+        Solver::Sor => omega(options, 1.25)?,
+        _ => omega(options, 1.0)?,
+    };
+    let blocks = match options.int(opt::BLOCKS) as usize {
+        0 => BLOCKS,
+        asked => asked,
+    };
+    let ordering = options.choice(opt::ORDERING);
+    Ok(Some(Relaxing { simultaneous: solver == Solver::Jacobi, omega, ordering, blocks }))
+}
+
+/// Returns the relaxation parameter; `own` is the default of the method.
+fn omega(options: &Options, own: f64) -> Result<f64> {
+    match options.real(opt::SOR_OMEGA) {
+        0.0 => Ok(own),
+        2.0 => Err(Error::range("sor_omega", 2, "lie in (0, 2), or be 0 for the default of the method")),
+        omega => Ok(omega),
+    }
+}
+
+pub fn is_relaxation(solver: Solver) -> bool {
+    matches!(solver, Solver::Jacobi | Solver::GaussSeidel | Solver::Sor)
+}
+
+/// Fails if a row or column has only zeros, since A is then singular.
+pub fn check_filled(empty_row: Option<usize>, empty_column: Option<usize>) -> Result<()> {
+    let empty = empty_row.map(|row| ("row ", row)).or(empty_column.map(|column| ("column ", column)));
+    let Some((before, at)) = empty else { return Ok(()) };
+    let after = " has only zero entries: the matrix is singular; remove its unknown, or put a 1 on the diagonal";
+    Err(Error::at(RRB_ERR_MATRIX, before, Place::entry(at), after))
+}
+
+fn asymmetric(what: &str, seen: &Inspection, a: &Asymmetry, instead: &str) -> Error {
+    let half = match seen.triangle() {
+        Triangle::Both => String::new(),
+        one => format!("pass both triangles of a symmetric matrix, not only the {} one, or ", one.name()),
+    };
+    let after = format!(" = {:e}, but the mirrored entry is {:e}; {half}use {instead}", a.value, a.mirrored);
+    Error::at(RRB_ERR_MATRIX, format!("{what} needs a symmetric matrix: a"), Place::node(0, a.i, a.j), after)
+}
+
+fn no_diagonal(row: usize, what: &str, instead: &str) -> Error {
+    let after = format!(" has a missing or zero diagonal entry, by which {what} divides; use solver={instead}");
+    Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after)
+}
+
+/// Fails for methods that accept no preconditioner, or not this one.
+fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
+    let name = |p: Preconditioner| format!("solver={} with preconditioner={}", solver.name(), p.name());
+    match preconditioner {
+        Preconditioner::Auto | Preconditioner::None => Ok(()),
+        other if is_relaxation(solver) => {
+            let sentence = "sweeps have no preconditioner; use preconditioner=none or auto";
+            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
+        }
+        Preconditioner::Jacobi => Ok(()),
+        Preconditioner::Amg if solver == Solver::Cg => Ok(()),
+        Preconditioner::Amg => {
+            let sentence = "its cycle is not linear and needs flexible cg; use preconditioner=auto";
+            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(preconditioner))))
+        }
+        other if solver == Solver::Minres => {
+            let sentence = "minres needs a positive definite M; use none, or jacobi, which divides by |a_ii|";
+            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns the preconditioner that `auto` selects.
+fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
+    match solver {
+        Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
+        Solver::Minres if seen.zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg if seen.not_positive.is_none() => {
+            if seen.rows >= AMG_ROWS && seen.is_mostly_negative() {
+                Preconditioner::Amg
+            } else {
+                Preconditioner::Ic0
+            }
+        }
+        Solver::Cg if seen.zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg | Solver::Minres => Preconditioner::Jacobi,
+        _ => Preconditioner::Ilu0,
+    }
+}
+
+/// Checks the requirements of a preconditioner on the matrix.
+fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &Inspection) -> Result<()> {
+    let what = format!("preconditioner={}", preconditioner.name());
+    // ilu0 needs a diagonal entry, but its value may be zero.
+    if matches!(preconditioner, Preconditioner::None | Preconditioner::Ilu0) {
+        return Ok(());
+    }
+    if let (Preconditioner::Ic0, Some(asymmetry)) = (preconditioner, seen.asymmetry) {
+        return Err(asymmetric(&what, seen, &asymmetry, "ilu0"));
+    }
+    if let Some(row) = seen.zero_diagonal {
+        let after = format!(" has a missing or zero diagonal entry, by which {what} divides; use preconditioner=none");
+        let after = if solver == Solver::Cg { format!("{after} and solver=minres") } else { after };
+        return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after));
+    }
+    Ok(())
+}
+
+/// Returns the preconditioner `kind` of `solver` with its parameters from the options.
+pub fn preconditioning(kind: Preconditioner, solver: Solver, options: &Options) -> Result<Preconditioning> {
+    let count = |key| options.int(key) as usize;
+    Ok(Preconditioning {
+        kind,
+        absolute: solver == Solver::Minres,
+        omega: if kind == Preconditioner::Ssor { omega(options, 1.0)? } else { 1.0 },
+        shift: options.real(opt::SHIFT),
+        order: count(opt::ORDER),
+        degree: count(opt::DEGREE),
+    })
+}

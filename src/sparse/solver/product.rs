@@ -1,0 +1,70 @@
+//! Products with a general sparse matrix, in the storage format that the options request.
+
+use crate::base::workers::Workers;
+use crate::error::Result;
+use crate::options::{Format, Options, opt};
+use crate::sparse::{Kind, Matrix, Size, Stored, Wanted};
+
+/// Options that determine the format.
+const KEYS: [i32; 5] = [opt::FORMAT, opt::SLICE, opt::SIGMA, opt::BLOCK_SIZE, opt::FORMAT_MEMORY];
+
+/// A matrix in its storage format.
+pub struct Product {
+    /// Values of the options in `KEYS`.
+    asked: [i64; KEYS.len()],
+    kind: Kind,
+    size: Size,
+    /// `None` means csr, the format of the matrix itself.
+    stored: Option<Box<dyn Stored>>,
+}
+
+/// Returns the requested format and parameters. `product` is false if only the arrays of the format are needed.
+pub fn wanted(options: &Options, format: Format, product: bool) -> Wanted {
+    let count = |key| options.int(key) as usize;
+    Wanted {
+        format,
+        slice: count(opt::SLICE),
+        sigma: count(opt::SIGMA),
+        block_size: count(opt::BLOCK_SIZE),
+        memory: options.int(opt::FORMAT_MEMORY) as u128,
+        product,
+    }
+}
+
+impl Product {
+    /// Converts the matrix to the format that the options request.
+    pub fn new(matrix: &dyn Matrix, options: &Options, workers: &mut Workers) -> Result<Self> {
+        let (kind, size) = matrix.choose(&wanted(options, options.choice(opt::FORMAT), true), workers)?;
+        let stored = matrix.store(kind, &size, workers)?;
+        Ok(Self { asked: KEYS.map(|key| options.int(key)), kind, size, stored })
+    }
+
+    /// Returns whether these options request the existing format.
+    pub fn fits(&self, options: &Options) -> bool {
+        self.asked == KEYS.map(|key| options.int(key))
+    }
+
+    pub fn stored<'a>(&'a self, matrix: &'a dyn Matrix) -> &'a dyn Stored {
+        self.stored.as_deref().unwrap_or_else(|| matrix.csr())
+    }
+
+    /// Returns the format in use.
+    pub fn format(&self) -> Format {
+        self.kind.format()
+    }
+
+    /// Returns the number of stored values, including padding.
+    pub fn values(&self) -> u128 {
+        self.size.stored()
+    }
+
+    /// Returns the bytes of all arrays that a product reads, including arrays of the matrix itself.
+    pub fn read(&self) -> u128 {
+        self.size.bytes()
+    }
+
+    /// Returns the bytes of arrays in addition to those of the matrix.
+    pub fn bytes(&self) -> usize {
+        if self.stored.is_some() { self.size.bytes() as usize } else { 0 }
+    }
+}

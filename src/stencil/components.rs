@@ -1,0 +1,256 @@
+//! Connected components of the matrix graph. A component is singular, with the constant vector as null space, if and
+//! only if |row sum| <= tolerance * center in all its rows.
+//!
+//! Components are unions of runs; `stencil/inspection.rs` computes them.
+
+use crate::base::isa::for_each_isa;
+use crate::error::{Result, push, zeroed};
+use crate::stencil::levels::Grid;
+use crate::stencil::matrix::StencilView;
+use crate::stencil::runs::{COUPLED, Runs, WORD};
+use std::ops::Range;
+
+pub use crate::options::limits::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
+
+/// Components of at least two nodes. A single node without couplings (land) belongs to no component.
+#[derive(Clone, Debug, Default)]
+pub struct Components {
+    /// First node (i, j) of each singular component.
+    pub first_node: Vec<(usize, usize)>,
+    /// Number of nodes of each singular component.
+    pub size: Vec<usize>,
+    /// Number of all components, singular or not.
+    pub count: usize,
+    projected: bool,
+    /// Labels: 0 for regular runs, q for the runs of singular component q = 1, 2, ...
+    runs: Runs,
+}
+
+impl Components {
+    /// Returns the number of singular components whose constants are projected out.
+    pub fn singular(&self) -> usize {
+        if self.projected { self.size.len() } else { 0 }
+    }
+
+    /// Returns the first node of a singular component if the constants are not projected out.
+    pub fn refused(&self) -> Option<&(usize, usize)> {
+        self.first_node.first().filter(|_| !self.projected)
+    }
+
+    /// Returns the memory use of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()
+    }
+
+    /// Returns whether a zero last pivot at node (i, j) is allowed: the node is not on a singular component, or the
+    /// constants are projected out.
+    pub fn may_float(&self, nx: usize, i: usize, j: usize) -> bool {
+        self.projected || self.singular_of(nx, i, j).is_none()
+    }
+
+    /// Returns the singular component of node (i, j), counted from 0. Cost: a binary search among the runs of the row.
+    pub fn singular_of(&self, nx: usize, i: usize, j: usize) -> Option<usize> {
+        assert!(i < nx, "a node of the grid");
+        if self.size.is_empty() { None } else { self.runs.label(j, i).checked_sub(1) }
+    }
+
+    /// Returns columns and component of the runs of row j in singular components, from west to east.
+    pub fn singular_runs(&self, j: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
+        let labels = (!self.size.is_empty()).then(|| self.runs.labels(j));
+        labels.into_iter().flatten().filter_map(|(columns, label)| Some((columns, label.checked_sub(1)?)))
+    }
+
+    /// Returns labels of the nodes whose last pivot must not vanish: the nodes of singular components, if the constants
+    /// are not projected out. Returns `None` if there are none.
+    pub fn labels_to_refuse(&self, grid: Grid) -> Result<Option<Vec<u32>>> {
+        if self.projected || self.size.is_empty() {
+            return Ok(None);
+        }
+        let mut labels = zeroed(grid.nodes(), "component labels")?;
+        for j in 0..grid.ny {
+            for (columns, component) in self.singular_runs(j) {
+                labels[j * grid.nx..][columns].fill(component as u32 + 1);
+            }
+        }
+        Ok(Some(labels))
+    }
+
+    /// Takes the memory of the runs for the next matrix. Until `set` is called, there are no components.
+    pub(super) fn take_runs(&mut self) -> Runs {
+        self.first_node.clear();
+        self.size.clear();
+        self.count = 0;
+        std::mem::take(&mut self.runs)
+    }
+
+    /// Sets the number of components if none is singular. Their runs are not needed.
+    pub(super) fn set_regular(&mut self, count: usize, project: bool) {
+        self.first_node.clear();
+        self.size.clear();
+        self.count = count;
+        self.projected = project;
+    }
+
+    /// Numbers the components of a whole grid in the order of their first nodes. `project`: the constants on singular
+    /// components will be projected out.
+    pub(super) fn set(&mut self, runs: Runs, project: bool) -> Result<()> {
+        self.take_runs();
+        self.projected = project;
+        self.runs = runs;
+        let (first_node, size) = (&mut self.first_node, &mut self.size);
+        let (count, _) = self.runs.number(
+            |flags| flags == COUPLED,
+            |label, j, columns| {
+                if label > size.len() {
+                    push(first_node, (columns.start, j), "singular components")?;
+                    push(size, 0, "singular components")?;
+                }
+                size[label - 1] += columns.len();
+                Ok(())
+            },
+        )?;
+        self.count = count;
+        Ok(())
+    }
+}
+
+for_each_isa! {
+    /// Returns the bits of the values `first`, `first` + 1, ... that are zero or beyond the end.
+    fn zeros(values: &[f64], first: usize) -> u64 {
+        let near = &values[first.min(values.len())..values.len().min(first + WORD)];
+        let mut found = 0;
+        for (k, value) in near.iter().enumerate() {
+            found |= u64::from(value.to_bits() << 1 != 0) << k;
+        }
+        !found
+    }
+}
+
+impl Runs {
+    /// Adds the runs of row j of `a`; `whole`: no coupling of this row to the east is zero.
+    pub(super) fn push_plane_row(&mut self, a: &StencilView, j: usize, whole: bool) -> Result<()> {
+        let (east, north) = (a.east_row(j), a.north_row(j));
+        let south = if j > 0 { a.north_row(j - 1) } else { &[] };
+        let unreached = |word: usize| match a.corners {
+            // A diagonal coupling may reach a node without other couplings.
+            Some(_) => 0,
+            None => zeros(north, word * WORD) & zeros(south, word * WORD),
+        };
+        let words = if whole { 0 } else { a.grid.nx.div_ceil(WORD) };
+        self.push_row(words, |word| zeros(east, word * WORD), unreached)
+    }
+
+    /// Returns the pairs of runs that couplings between the rows j - 1 and j of `a` join, numbered within their rows.
+    pub(super) fn joins(a: &StencilView, j: usize) -> Result<Vec<(u32, u32)>> {
+        let mut rows = Self::default();
+        rows.clear(a.grid.nx)?;
+        rows.push_plane_row(a, j - 1, false)?;
+        rows.push_plane_row(a, j, false)?;
+        let first = rows.row(1).start;
+        let mut joined = Vec::new();
+        let mut failed = Ok(());
+        rows.along_upward(a, j, 1, |_, k, l| {
+            let pair = (k as u32, (l - first) as u32);
+            if failed.is_ok() && joined.last() != Some(&pair) {
+                failed = push(&mut joined, pair, "joined runs of two ranks");
+            }
+        });
+        failed.map(|()| joined)
+    }
+
+    /// Calls `join` for the runs that couplings between the rows j - 1 and j of `a` join. Row j is row `upper` of these
+    /// runs.
+    fn along_upward(&mut self, a: &StencilView, j: usize, upper: usize, mut join: impl FnMut(&mut Self, usize, usize)) {
+        // The couplings, and the columns of their first entries in the rows j - 1 and j.
+        let upward = [(a.north_row(j - 1), 0, 0), (a.northeast_row(j - 1), 0, 1), (a.northwest_row(j - 1), 1, 0)];
+        for (couplings, from, to) in upward {
+            let any = |range: Range<usize>| couplings[range].iter().any(|&coupling| coupling != 0.0);
+            self.along([upper - 1, upper], (from, to, couplings.len()), any, &mut join);
+        }
+    }
+
+    /// Unites the runs of the last two rows, j - 1 and j of `a`, that couplings join.
+    pub(super) fn unite_last_rows(&mut self, a: &StencilView, j: usize) {
+        self.along_upward(a, j, self.rows() - 1, Self::unite);
+    }
+
+    /// Appends the rows of `next`, which begin with row j of `a`.
+    pub(super) fn append_rows(&mut self, next: &Self, a: &StencilView, j: usize) -> Result<()> {
+        let rows = self.rows();
+        self.append(next)?;
+        if rows > 0 && next.rows() > 0 {
+            self.along_upward(a, j, rows, Self::unite);
+        }
+        Ok(())
+    }
+
+    /// Appends the rows of `next` and unites the pairs `joins`: runs of the last row here and of the first row of
+    /// `next`.
+    pub(super) fn append_joined(&mut self, next: &Self, joins: &[(u32, u32)]) -> Result<()> {
+        let rows = self.rows();
+        let (below, above) = (if rows > 0 { self.row(rows - 1).start } else { 0 }, rows);
+        self.append(next)?;
+        for &(k, l) in joins {
+            let first = self.row(above).start;
+            self.unite(below + k as usize, first + l as usize);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil::inspection::Inspection;
+    use crate::stencil::inspection::tests::{ASKED, inspect};
+    use crate::stencil::levels::Grid;
+    use crate::stencil::matrix::View;
+
+    fn components(nx: usize, ny: usize, center: &[f64], east: &[f64], north: &[f64]) -> Components {
+        let grid = Grid { nx, ny };
+        let v = |name, a| View::new(name, a, grid, nx);
+        let a = StencilView {
+            grid,
+            center: v("center", center),
+            east: v("east", east),
+            north: v("north", north),
+            corners: None,
+        };
+        let mut inspection = Inspection::default();
+        inspect(&mut inspection, &a, 1, &ASKED).unwrap();
+        inspection.components
+    }
+
+    #[test]
+    fn two_basins_and_land() {
+        // x-x . x-x : the left pair is singular, the right pair has a positive row sum, the middle is land.
+        let c = components(5, 1, &[1., 1., 3., 1., 1.5], &[-1., 0., 0., -1., f64::NAN], &[f64::NAN; 5]);
+        assert_eq!((c.count, c.singular()), (2, 1));
+        let labels: Vec<Option<usize>> = (0..5).map(|i| c.singular_of(5, i, 0)).collect();
+        assert_eq!(labels, [Some(0), Some(0), None, None, None]);
+        assert_eq!(c.singular_runs(0).collect::<Vec<_>>(), [(0..2, 0)]);
+        assert_eq!((c.first_node[0], c.size[0]), ((0, 0), 2));
+    }
+
+    #[test]
+    fn nothing_singular() {
+        let c = components(2, 2, &[4.0; 4], &[-1.0; 4], &[-1.0; 4]);
+        assert_eq!((c.count, c.singular()), (1, 0));
+        assert_eq!(c.singular_runs(0).count(), 0);
+        assert_eq!(c.singular_of(2, 1, 1), None);
+    }
+
+    #[test]
+    fn a_spiral_is_one_component() {
+        // Couplings form a U: the two arms meet only in the last row.
+        let (nx, ny) = (3, 3);
+        let mut center = vec![2.0; 9];
+        let north = [-1.0, 0.0, -1.0, -1.0, 0.0, -1.0, 0.0, 0.0, 0.0];
+        let east = [0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, -1.0, 0.0];
+        center[0] = 1.0;
+        center[2] = 1.0;
+        let c = components(nx, ny, &center, &east, &north);
+        assert_eq!((c.count, c.singular()), (1, 1));
+        assert_eq!(c.size[0], 7);
+    }
+}

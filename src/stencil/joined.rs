@@ -1,0 +1,261 @@
+//! Groups of cells that couplings above a limit join: unions of runs. Cells without such couplings belong to no group.
+//! A run consists of consecutive cells of a row that are joined.
+//!
+//! One pass reads the matrix and stores one bit per coupling; threads may share its rows. The following steps process
+//! one word of 64 bits at a time.
+
+use crate::base::isa::for_each_isa;
+use crate::error::{Result, push, zeroed};
+use crate::stencil::cells::{Cells, SevenPoints};
+use crate::stencil::runs::{COUPLED, Runs, WORD};
+use std::ops::Range;
+
+const GROUPS: &str = "groups of joined cells";
+
+for_each_isa! {
+    /// Sets bit i of the words to |values_i| > limit.
+    fn above(bits: &mut [u64], values: &[f64], limit: f64) {
+        for (bits, values) in bits.iter_mut().zip(values.chunks(64)) {
+            let mut found = 0;
+            for (k, value) in values.iter().enumerate() {
+                found |= u64::from(value.abs() > limit) << k;
+            }
+            *bits = found;
+        }
+    }
+
+    /// Sets bit i of the words to |sums_i| > part * center_i.
+    fn beyond(bits: &mut [u64], sums: &[f64], center: &[f64], part: f64) {
+        for ((bits, sums), center) in bits.iter_mut().zip(sums.chunks(64)).zip(center.chunks(64)) {
+            let mut found = 0;
+            for (k, (sum, center)) in sums.iter().zip(center).enumerate() {
+                found |= u64::from(sum.abs() > part * center) << k;
+            }
+            *bits = found;
+        }
+    }
+}
+
+/// One bit per cell of some rows; each row begins with a new word.
+#[derive(Clone, Debug, Default)]
+pub struct Bits {
+    rows: Range<usize>,
+    words: usize,
+    bits: Vec<u64>,
+}
+
+impl Bits {
+    /// Creates bits that are zero.
+    pub fn new(nx: usize, rows: Range<usize>) -> Result<Self> {
+        let words = nx.div_ceil(WORD);
+        Ok(Self { bits: zeroed(words * rows.len(), GROUPS)?, rows, words })
+    }
+
+    /// Sets the bits of a row to |values_i| > limit.
+    pub fn set_above(&mut self, row: usize, values: &[f64], limit: f64) {
+        above(self.row_mut(row), values, limit);
+    }
+
+    /// Sets the bits of a row to |sums_i| > part * center_i.
+    pub fn set_beyond(&mut self, row: usize, sums: &[f64], center: &[f64], part: f64) {
+        beyond(self.row_mut(row), sums, center, part);
+    }
+
+    /// Returns the range of rows.
+    pub fn rows(&self) -> Range<usize> {
+        self.rows.clone()
+    }
+
+    /// Returns the words of a row.
+    pub fn row(&self, row: usize) -> &[u64] {
+        &self.bits[(row - self.rows.start) * self.words..][..self.words]
+    }
+
+    fn row_mut(&mut self, row: usize) -> &mut [u64] {
+        &mut self.bits[(row - self.rows.start) * self.words..][..self.words]
+    }
+}
+
+/// Returns whether any bit of a range is set.
+pub fn any_of(words: &[u64], range: Range<usize>) -> bool {
+    let (first, last) = (range.start / WORD, range.end.div_ceil(WORD));
+    (first..last).any(|w| {
+        let from = range.start.saturating_sub(w * WORD);
+        let to = (range.end - w * WORD).min(WORD);
+        words[w] >> from << from << (WORD - to) != 0
+    })
+}
+
+/// For some rows, the bits of the couplings that join cells, in each direction.
+#[derive(Clone, Debug, Default)]
+pub struct Joins([Bits; 3]);
+
+impl Joins {
+    /// Finds the couplings of the rows j + ny k that are larger than the limit of their direction.
+    pub fn of_rows(a: &SevenPoints, limits: [f64; 3], rows: Range<usize>) -> Result<Self> {
+        let nx = a.cells.nx;
+        let mut joins = Self::default();
+        for (d, bits) in joins.0.iter_mut().enumerate() {
+            *bits = Bits::new(nx, rows.clone())?;
+            for row in rows.clone() {
+                bits.set_above(row, &a.forward[d][row * nx..][..nx], limits[d]);
+            }
+        }
+        Ok(joins)
+    }
+}
+
+/// Groups of at least two cells, numbered in the order of their first cells.
+#[derive(Clone, Debug, Default)]
+pub struct Joined {
+    /// Number of cells of each group.
+    pub size: Vec<usize>,
+    /// Runs of the rows j + ny k. Label 0: cells in no group; label q: group q - 1.
+    runs: Runs,
+}
+
+impl Joined {
+    /// Puts all cells into one group.
+    pub fn whole(cells: Cells) -> Result<Self> {
+        let mut runs = Runs::default();
+        runs.make_whole(cells.nx, cells.rows(), false)?;
+        Self::number(runs)
+    }
+
+    /// Finds the groups that couplings larger than the limit of their direction join.
+    #[cfg(test)]
+    pub fn find(a: &SevenPoints, limits: [f64; 3]) -> Result<Self> {
+        Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
+    }
+
+    /// Finds the groups from the couplings of all rows, which `parts` contain in order.
+    pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
+        let mut runs = Runs::default();
+        runs.clear(cells.nx)?;
+        let bits = |d: usize, row: usize| -> &[u64] {
+            let mut all = parts.iter().map(|part| &part.0[d]);
+            all.find(|bits| bits.rows.contains(&row)).map_or(&[], |bits| bits.row(row))
+        };
+        for row in 0..cells.rows() {
+            let south = if row % cells.ny > 0 { bits(1, row - 1) } else { &[] };
+            let bottom = if row >= cells.ny { bits(2, row - cells.ny) } else { &[] };
+            let (east, across) = (bits(0, row), [bits(1, row), south, bits(2, row), bottom]);
+            let unreached = |w: usize| !across.iter().fold(0, |all, bits| all | bits.get(w).unwrap_or(&0));
+            runs.push_row(east.len(), |w| !east[w], unreached)?;
+            for (couplings, back) in [(south, 1), (bottom, cells.ny)] {
+                if couplings.iter().any(|&bits| bits != 0) {
+                    let any = |cells: Range<usize>| any_of(couplings, cells);
+                    runs.along([row - back, row], (0, 0, cells.nx), any, Runs::unite);
+                }
+            }
+        }
+        Self::number(runs)
+    }
+
+    fn number(mut runs: Runs) -> Result<Self> {
+        let mut size = Vec::new();
+        runs.number(
+            |flags| flags & COUPLED != 0,
+            |label, _, columns| {
+                if label > size.len() {
+                    push(&mut size, 0, GROUPS)?;
+                }
+                size[label - 1] += columns.len();
+                Ok(())
+            },
+        )?;
+        Ok(Self { size, runs })
+    }
+
+    /// Returns the number of groups.
+    pub fn count(&self) -> usize {
+        self.size.len()
+    }
+
+    /// Returns columns and group of the runs of row j + ny k, from west to east; `None`: cells in no group.
+    pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
+        self.runs.labels(row).map(|(columns, label)| (columns, label.checked_sub(1)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil::cells::Cells;
+
+    /// Group + 1 of each cell; 0: no group.
+    fn labels(joined: &Joined, cells: Cells) -> Vec<usize> {
+        let rows = 0..cells.ny * cells.nz;
+        rows.flat_map(|row| joined.runs(row).flat_map(|(run, group)| run.map(move |_| group.map_or(0, |g| g + 1))))
+            .collect()
+    }
+
+    /// Computes the groups by propagation from cell to cell.
+    fn spread(a: &SevenPoints) -> Vec<usize> {
+        let (n, steps) = (a.cells.count(), a.cells.steps());
+        let mut label = vec![0; n];
+        let mut groups = 0;
+        for first in 0..n {
+            let neighbours = |c: usize| -> Vec<usize> {
+                (0..3)
+                    .flat_map(|d| {
+                        let after = (a.forward[d][c] != 0.0).then(|| c + steps[d]);
+                        let before = (c >= steps[d] && a.forward[d][c - steps[d]] != 0.0).then(|| c - steps[d]);
+                        [after, before]
+                    })
+                    .flatten()
+                    .collect()
+            };
+            if label[first] > 0 || neighbours(first).is_empty() {
+                continue;
+            }
+            groups += 1;
+            label[first] = groups;
+            let mut waiting = vec![first];
+            while let Some(c) = waiting.pop() {
+                for other in neighbours(c) {
+                    if label[other] == 0 {
+                        label[other] = groups;
+                        waiting.push(other);
+                    }
+                }
+            }
+        }
+        label
+    }
+
+    #[test]
+    fn groups_are_those_of_spreading() {
+        let mut state = 7_u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / (1 << 24) as f64
+        };
+        for ([nx, ny, nz], part) in [
+            ([9, 8, 7], 0.25),
+            ([9, 8, 7], 0.1),
+            ([1, 5, 6], 0.5),
+            ([17, 1, 9], 0.4),
+            ([30, 4, 1], 0.6),
+            ([2, 2, 2], 0.5),
+            ([1, 1, 1], 1.0),
+            ([5, 6, 7], 1.0),
+            ([5, 6, 7], 0.0),
+        ] {
+            let cells = Cells { nx, ny, nz };
+            let size = cells.size();
+            let forward = [0, 1, 2].map(|d| -> Vec<f64> {
+                let inside = |c: usize| cells.place(c)[d] + 1 < size[d];
+                (0..cells.count()).map(|c| if inside(c) && random() < part { -1.0 } else { 0.0 }).collect()
+            });
+            let center = vec![6.0; cells.count()];
+            let a = SevenPoints { cells, center: &center, forward: [&forward[0], &forward[1], &forward[2]] };
+            let joined = Joined::find(&a, [0.0; 3]).unwrap();
+            let (found, expected) = (labels(&joined, cells), spread(&a));
+            assert_eq!(found, expected, "{size:?} {part}");
+            for (group, &size) in joined.size.iter().enumerate() {
+                assert_eq!(size, found.iter().filter(|&&label| label == group + 1).count());
+            }
+        }
+    }
+}

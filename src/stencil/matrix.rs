@@ -1,0 +1,232 @@
+//! The caller's matrix: half of a symmetric 5- or 9-point stencil in three or five arrays.
+
+use crate::stencil::levels::Grid;
+
+/// One array of the caller: `a[j * ld + i]`, i fastest, rows `ld` values apart; the last row may end after nx values.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Name for error messages.
+    pub name: &'static str,
+    data: &'a [f64],
+    nx: usize,
+    ld: usize,
+    len: usize,
+    device: u64,
+    /// Row of the first stored value.
+    first: usize,
+}
+
+impl<'a> View<'a> {
+    /// Wraps an array in host memory; `data` must hold (ny - 1) * ld + nx values.
+    pub fn new(name: &'static str, data: &'a [f64], grid: Grid, ld: usize) -> Self {
+        assert!(ld >= grid.nx && data.len() >= (grid.ny - 1) * ld + grid.nx);
+        Self { name, data, nx: grid.nx, ld, len: data.len(), device: 0, first: 0 }
+    }
+
+    /// Wraps some rows of an array, from row `first` on, nx values each. Only these rows may be accessed.
+    pub fn of_rows(name: &'static str, data: &'a [f64], grid: Grid, first: usize) -> Self {
+        Self { name, data, nx: grid.nx, ld: grid.nx, len: data.len(), device: 0, first }
+    }
+
+    /// Wraps an array in device memory, `len` values from `address` on. Only a backend on that device may read it.
+    pub fn on_device(name: &'static str, address: u64, grid: Grid, ld: usize, len: usize) -> Self {
+        assert!(ld >= grid.nx && len >= (grid.ny - 1) * ld + grid.nx);
+        Self { name, data: &[], nx: grid.nx, ld, len, device: address, first: 0 }
+    }
+
+    /// Returns the address if the array is in device memory.
+    pub fn device(&self) -> Option<u64> {
+        (self.device != 0).then_some(self.device)
+    }
+
+    /// Returns all values if the array is in host memory.
+    pub fn values(&self) -> &'a [f64] {
+        self.data
+    }
+
+    /// Returns the number of values.
+    pub fn count(&self) -> usize {
+        self.len
+    }
+
+    /// Returns the distance between rows, in values.
+    pub fn ld(&self) -> usize {
+        self.ld
+    }
+
+    /// Returns the nx values of row j.
+    pub fn row(&self, j: usize) -> &'a [f64] {
+        &self.data[(j - self.first) * self.ld..][..self.nx]
+    }
+}
+
+/// The caller's matrix. Entries that point out of the grid are never read.
+#[derive(Clone, Copy)]
+pub struct StencilView<'a> {
+    /// Number of nodes in x and y.
+    pub grid: Grid,
+    /// Diagonal entries.
+    pub center: View<'a>,
+    /// Entries between (i, j) and (i + 1, j).
+    pub east: View<'a>,
+    /// Entries between (i, j) and (i, j + 1).
+    pub north: View<'a>,
+    /// Entries between (i, j) and (i + 1, j + 1), and between (i, j) and (i - 1, j + 1); `None`: 5 points.
+    pub corners: Option<(View<'a>, View<'a>)>,
+}
+
+impl<'a> StencilView<'a> {
+    /// Returns the nx - 1 entries of row j of east.
+    pub fn east_row(&self, j: usize) -> &'a [f64] {
+        &self.east.row(j)[..self.grid.nx - 1]
+    }
+
+    /// Returns the nx entries of row j of north; empty for the last row.
+    pub fn north_row(&self, j: usize) -> &'a [f64] {
+        if j + 1 < self.grid.ny { self.north.row(j) } else { &[] }
+    }
+
+    /// Returns the entries of row j of northeast, i = 0 .. nx - 1; empty for the last row and with 5 points.
+    pub fn northeast_row(&self, j: usize) -> &'a [f64] {
+        match self.corners {
+            Some((northeast, _)) if j + 1 < self.grid.ny => &northeast.row(j)[..self.grid.nx - 1],
+            _ => &[],
+        }
+    }
+
+    /// Returns the entries of row j of northwest from i = 1 on; empty for the last row and with 5 points.
+    pub fn northwest_row(&self, j: usize) -> &'a [f64] {
+        match self.corners {
+            Some((_, northwest)) if j + 1 < self.grid.ny => &northwest.row(j)[1..],
+            _ => &[],
+        }
+    }
+
+    /// Returns all entries of row j that are read, as (array, first column, values).
+    pub fn entries(&self, j: usize) -> [(&'static str, usize, &'a [f64]); 5] {
+        let (ne, nw) = match self.corners {
+            Some((ne, nw)) => (ne.name, nw.name),
+            None => ("northeast", "northwest"),
+        };
+        [
+            (self.center.name, 0, self.center.row(j)),
+            (self.east.name, 0, self.east_row(j)),
+            (self.north.name, 0, self.north_row(j)),
+            (ne, 0, self.northeast_row(j)),
+            (nw, 1, self.northwest_row(j)),
+        ]
+    }
+
+    /// Computes the nx row sums of row j of the grid.
+    pub fn sum_row(&self, j: usize, sum: &mut [f64]) {
+        let (nx, center) = (self.grid.nx, self.center.row(j));
+        if self.corners.is_some() || j == 0 || j + 1 == self.grid.ny || nx < 3 {
+            sum.copy_from_slice(center);
+            self.add_couplings(j, sum);
+            return;
+        }
+        // Inner rows with 5 points: the same additions in one pass.
+        let (east, north, south) = (self.east_row(j), self.north_row(j), self.north_row(j - 1));
+        sum[0] = center[0] + east[0] + north[0] + south[0];
+        sum[nx - 1] = center[nx - 1] + east[nx - 2] + north[nx - 1] + south[nx - 1];
+        let sum = &mut sum[1..nx - 1];
+        let n = sum.len();
+        let (west, east) = (&east[..n], &east[1..][..n]);
+        let (center, north, south) = (&center[1..][..n], &north[1..][..n], &south[1..][..n]);
+        for i in 0..n {
+            sum[i] = center[i] + east[i] + west[i] + north[i] + south[i];
+        }
+    }
+
+    /// Adds the couplings of row j of the grid to the nx values of `sum`. With the centers, this gives the row sums.
+    pub fn add_couplings(&self, j: usize, sum: &mut [f64]) {
+        let east = self.east_row(j);
+        add(&mut sum[..east.len()], east);
+        add(&mut sum[1..], east);
+        let north = self.north_row(j);
+        add(&mut sum[..north.len()], north);
+        let (ne, nw) = (self.northeast_row(j), self.northwest_row(j));
+        add(&mut sum[..ne.len()], ne);
+        if !nw.is_empty() {
+            add(&mut sum[1..], nw);
+        }
+        if j > 0 {
+            add(sum, self.north_row(j - 1));
+            let (ne, nw) = (self.northeast_row(j - 1), self.northwest_row(j - 1));
+            if !ne.is_empty() {
+                add(&mut sum[1..], ne);
+            }
+            add(&mut sum[..nw.len()], nw);
+        }
+    }
+}
+
+fn add(sum: &mut [f64], a: &[f64]) {
+    for (s, a) in sum.iter_mut().zip(a) {
+        *s += a;
+    }
+}
+
+/// A half stencil stored row by row with a ring of two zero nodes around the grid. The neighbours of every node, and
+/// their neighbours, can be read without conditions.
+#[derive(Clone, Debug, Default)]
+pub struct HalfStencil {
+    /// Number of nodes in x.
+    pub nx: usize,
+    /// In A the centers, in M the row sums s. With center = s - sum of couplings there is no cancellation, and a row
+    /// sum of zero remains exactly zero through all eliminations.
+    pub diagonal: Vec<f64>,
+    /// Entries to (i + 1, j).
+    pub east: Vec<f64>,
+    /// Entries to (i, j + 1).
+    pub north: Vec<f64>,
+    /// Entries to (i + 1, j + 1).
+    pub northeast: Vec<f64>,
+    /// Entries to (i - 1, j + 1).
+    pub northwest: Vec<f64>,
+}
+
+/// Width of the ring around grids in natural order, in nodes.
+pub const RING: usize = 2;
+
+impl HalfStencil {
+    /// Creates a half stencil of zeros.
+    pub fn zeroed(grid: Grid) -> crate::error::Result<Self> {
+        let len = ring_len(grid);
+        let array = || crate::error::zeroed(len, "a coarse matrix");
+        Ok(Self {
+            nx: grid.nx,
+            diagonal: array()?,
+            east: array()?,
+            north: array()?,
+            northeast: array()?,
+            northwest: array()?,
+        })
+    }
+}
+
+impl HalfStencil {
+    /// Copies the values of a half stencil with the same extents.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.diagonal.copy_from_slice(&other.diagonal);
+        self.east.copy_from_slice(&other.east);
+        self.north.copy_from_slice(&other.north);
+        self.northeast.copy_from_slice(&other.northeast);
+        self.northwest.copy_from_slice(&other.northwest);
+    }
+}
+
+/// Returns the number of values of an array with a ring.
+pub fn ring_len(grid: Grid) -> usize {
+    (grid.nx + 2 * RING) * (grid.ny + 2 * RING)
+}
+
+/// Returns the index of node (i, j) in an array with a ring; neighbours are at +-1 and +-`ring_stride`.
+pub fn ring_index(nx: usize, i: usize, j: usize) -> usize {
+    (j + RING) * ring_stride(nx) + i + RING
+}
+
+/// Returns the distance between rows of an array with a ring, in values.
+pub fn ring_stride(nx: usize) -> usize {
+    nx + 2 * RING
+}

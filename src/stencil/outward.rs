@@ -1,0 +1,196 @@
+//! Detection of couplings to nodes outside the grid. They are not part of the matrix. A caller with a periodic grid may
+//! expect them to have an effect.
+
+use crate::error::{Error, Place, RRB_ERR_ARGUMENT};
+use crate::stencil::cells::CellView;
+use crate::stencil::matrix::StencilView;
+use std::fmt;
+use std::ops::Range;
+
+/// Coupling arrays of a 2D grid, in order.
+const OF_GRID: &[&str] = &["east", "north", "northeast", "northwest"];
+/// Coupling arrays of a box of cells, in order.
+const OF_CELLS: &[&str] = &["east", "north", "top"];
+
+/// Nonzero couplings to nodes outside the grid. NaN is not counted, because callers use it to mark unset values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outward {
+    /// Names of the coupling arrays.
+    pub arrays: &'static [&'static str],
+    /// Number of such couplings per array.
+    pub counts: [usize; 4],
+    /// The first such coupling: row by row, and array by array within a row.
+    pub first: Option<Entry>,
+}
+
+/// A coupling to a node outside the grid.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry {
+    /// Index of its array in `arrays`.
+    pub array: usize,
+    /// Value of the coupling.
+    pub value: f64,
+    /// Column of the node.
+    pub i: usize,
+    /// Row of the node.
+    pub j: usize,
+    /// Plane of the cell in a box; `None` on a 2D grid.
+    pub k: Option<usize>,
+}
+
+/// No such couplings on a 2D grid.
+impl Default for Outward {
+    fn default() -> Self {
+        Self { arrays: OF_GRID, counts: [0; 4], first: None }
+    }
+}
+
+impl Outward {
+    /// Searches a matrix on a box of cells in host memory.
+    pub fn of_cells(a: &CellView) -> Self {
+        let mut found = Self { arrays: OF_CELLS, ..Self::default() };
+        for row in 0..a.cells.rows() {
+            let (j, k) = (row % a.cells.ny, row / a.cells.ny);
+            for array in 0..OF_CELLS.len() {
+                let values = a.outward(array, row);
+                found.look(array, values, [a.cells.nx - values.len(), j], Some(k));
+            }
+        }
+        found
+    }
+
+    /// Stores the result of a search elsewhere, of a matrix on a box of cells.
+    pub fn in_cells(counts: [usize; 3], first: Option<Entry>) -> Self {
+        let [x, y, z] = counts;
+        Self { arrays: OF_CELLS, counts: [x, y, z, 0], first }
+    }
+
+    /// Records the nonzero values of `values`, which begin at (i, j).
+    fn look(&mut self, array: usize, values: &[f64], [i, j]: [usize; 2], k: Option<usize>) {
+        for (i, &value) in (i..).zip(values) {
+            if value != 0.0 && !value.is_nan() {
+                self.counts[array] += 1;
+                self.first = self.first.or(Some(Entry { array, value, i, j, k }));
+            }
+        }
+    }
+
+    /// Searches a matrix on a 2D grid in host memory.
+    pub fn of(a: &StencilView) -> Self {
+        Self::of_rows(a, 0..a.grid.ny)
+    }
+
+    /// Searches some rows of a matrix on a 2D grid.
+    pub fn of_rows(a: &StencilView, rows: Range<usize>) -> Self {
+        let (nx, ny) = (a.grid.nx, a.grid.ny);
+        let corners = a.corners.unzip();
+        // Each array with its column that points out of the grid in every row. In the last row, all values of `north`
+        // and of the corners point out of the grid.
+        let arrays =
+            [(Some(a.east), Some(nx - 1)), (Some(a.north), None), (corners.0, Some(nx - 1)), (corners.1, Some(0))];
+        let mut found = Self::default();
+        for j in rows {
+            for (array, (view, edge)) in arrays.iter().enumerate() {
+                let Some(view) = view else { continue };
+                let all = array > 0 && j + 1 == ny;
+                let (start, end) = if all { (0, nx) } else { edge.map_or((0, 0), |i| (i, i + 1)) };
+                found.look(array, &view.row(j)[start..end], [start, j], None);
+            }
+        }
+        found
+    }
+
+    /// Returns whether there are no such couplings.
+    pub fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// Returns an error that names the first such coupling, for `check_input = 2`.
+    pub fn refuse(&self) -> Result<(), Error> {
+        match self.first {
+            None => Ok(()),
+            Some(Entry { array, value, i, j, k }) => Err(Error::at(
+                RRB_ERR_ARGUMENT,
+                format!(
+                    "{} must be 0 where it points out of the grid (check_input = 2), got {value} at ",
+                    self.arrays[array]
+                ),
+                k.map_or_else(|| Place::node(0, i, j), |k| Place::point(i, j, k)),
+                ": is the grid periodic?",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Outward {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut before = "";
+        for (name, count) in self.arrays.iter().zip(self.counts).filter(|(_, count)| *count > 0) {
+            write!(f, "{before}{name} has {count} {}", if count == 1 { "entry" } else { "entries" })?;
+            before = ", ";
+        }
+        write!(f, " that point out of the grid; they are ignored: is the grid periodic?")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stencil::cells::{Cells, Values};
+    use crate::stencil::levels::Grid;
+    use crate::stencil::matrix::View;
+
+    /// Exactly the entries that `StencilView` does not read point out of the grid.
+    #[test]
+    fn what_is_not_read() {
+        for (nx, ny) in [(1, 1), (1, 4), (5, 1), (2, 2), (4, 3)] {
+            let grid = Grid { nx, ny };
+            let ld = nx + 1;
+            let values: Vec<f64> = (0..ny * ld).map(|k| if k % ld < nx { -1.0 } else { f64::NAN }).collect();
+            let view = |name| View::new(name, &values, grid, ld);
+            let [center, east, north, ne, nw] = ["center", "east", "north", "northeast", "northwest"].map(view);
+            for corners in [None, Some((ne, nw))] {
+                let a = StencilView { grid, center, east, north, corners };
+                let found = Outward::of(&a);
+                let read = |array: usize| (0..ny).map(|j| a.entries(j)[array].2.len()).sum::<usize>();
+                let expected: [usize; 4] =
+                    std::array::from_fn(|k| if k < 2 || corners.is_some() { nx * ny - read(k + 1) } else { 0 });
+                assert_eq!(found.counts, expected);
+                let first = Entry { array: 0, value: -1.0, i: nx - 1, j: 0, k: None };
+                assert_eq!(found.first, Some(first), "east of the first row comes first");
+            }
+        }
+        let zeros = [0.0, -0.0, f64::NAN, -f64::NAN];
+        let grid = Grid { nx: 2, ny: 2 };
+        let view = |name| View::new(name, &zeros, grid, 2);
+        let a = StencilView { grid, center: view("center"), east: view("east"), north: view("north"), corners: None };
+        assert_eq!(Outward::of(&a), Outward::default());
+        let said = Outward { counts: [200, 0, 3, 0], ..Outward::default() }.to_string();
+        assert_eq!(
+            said,
+            "east has 200 entries, northeast has 3 entries that point out of the grid; they are ignored: \
+             is the grid periodic?"
+        );
+    }
+
+    /// In a box, exactly the entries that do not couple two cells of the box point outwards.
+    #[test]
+    fn what_leaves_a_box() {
+        for (nx, ny, nz) in [(1, 1, 1), (2, 2, 2), (4, 3, 2), (5, 1, 3)] {
+            let cells = Cells { nx, ny, nz };
+            let (ld, plane) = (nx + 1, ny * (nx + 1) + 2);
+            let mut given = vec![f64::NAN; nz * plane];
+            for c in 0..cells.count() {
+                let [i, j, k] = cells.place(c);
+                given[k * plane + j * ld + i] = -1.0;
+            }
+            let values = |name| Values::new(name, &given, cells, ld, plane);
+            let a = CellView { cells, center: values("center"), forward: ["east", "north", "top"].map(values) };
+            let found = Outward::of_cells(&a);
+            assert_eq!(found.counts, [ny * nz, nx * nz, nx * ny, 0]);
+            assert_eq!(found.first, Some(Entry { array: 0, value: -1.0, i: nx - 1, j: 0, k: Some(0) }));
+            let place = format!("got -1 at ({}, 0, 0): is the grid periodic?", nx - 1);
+            assert!(found.refuse().unwrap_err().to_string().ends_with(&place));
+        }
+    }
+}
