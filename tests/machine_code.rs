@@ -10,13 +10,13 @@ use common::{Solver, dpcg};
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Modules with row loops, by the last two names of their paths, and their sources. `stencil/components.rs` is compiled in
-/// the same way, but processes 64 bits at a time and needs no vector loops.
+/// Modules with row loops, by the last two names of their paths, and their sources. `stencil/components.rs` is compiled
+/// in the same way, but processes 64 bits at a time and needs no vector loops.
 const SOURCES: [([&str; 2], &str); 4] = [
-    (["rrb", "loops"], include_str!("../src/rrb/cpu/loops.rs")),
-    (["rrb", "loops_setup"], include_str!("../src/rrb/cpu/loops_setup.rs")),
-    (["coarse", "envelope"], include_str!("../src/direct/envelope.rs")),
-    (["grid", "inspection"], include_str!("../src/stencil/inspection.rs")),
+    (["cpu", "loops"], include_str!("../src/rrb/cpu/loops.rs")),
+    (["cpu", "loops_setup"], include_str!("../src/rrb/cpu/loops_setup.rs")),
+    (["direct", "envelope"], include_str!("../src/direct/envelope.rs")),
+    (["stencil", "inspection"], include_str!("../src/stencil/inspection.rs")),
 ];
 
 /// Loops of `for_each_isa` that only move numbers or inspect their bits.

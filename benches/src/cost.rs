@@ -168,7 +168,7 @@ impl Model {
         count
     }
 
-    /// Returns the cost of one call of a step, by its name in the traits of `src/backend`; none if it is not counted.
+    /// Returns the cost of one call of a step, by its name in the traits of steps; none if it is not counted.
     pub fn of_step(&self, step: &str) -> Option<Cost> {
         let (c, v, g) = self.sizes()?;
         let mut count = Count::default();

@@ -1,7 +1,7 @@
-// Classes of cells, from which deflation regions are formed (src/deflation/regions.rs). A class is the set of cells of one
-// component, one box and one phase. The class keys are in a hash table with open addressing, whose size is a power of
-// two. The slot of a class may differ from run to run, but the data of the class do not. A warp processes runs of its
-// 32 cells.
+// Classes of cells, from which deflation regions are formed (src/deflation/regions.rs). A class is the set of cells of
+// one component, one box and one phase. The class keys are in a hash table with open addressing, whose size is a power
+// of two. The slot of a class may differ from run to run, but the data of the class do not. A warp processes runs of
+// its 32 cells.
 //
 // Bytes per cell: 8, with labels 4 more, with several components 4 more, and 6 for the region numbers.
 #pragma once

@@ -330,9 +330,9 @@ __device__ inline void extents(const SurveyArgs &a) {
     });
 }
 
-// Counts the hidden groups (src/stencil/cell_components.rs): a coarse grid has several points in the group, and the next
-// coarser grid has none. Step 0 finds the coarsest grid with points in each group. Step 1 counts these points, up to at
-// least two. Step 2 counts the groups.
+// Counts the hidden groups (src/stencil/cell_components.rs): a coarse grid has several points in the group, and the
+// next coarser grid has none. Step 0 finds the coarsest grid with points in each group. Step 1 counts these points, up
+// to at least two. Step 2 counts the groups.
 constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {

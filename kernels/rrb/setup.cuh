@@ -1,5 +1,5 @@
 // Factorization (report 16-06, section 2.2; docs/theory/rrb.md, row-sum form), colour by colour, with the formulas of
-// src/rrb/cpu/factor/mod.rs. One launch per step. In a step, one thread writes each value, and no thread reads
+// src/rrb/cpu/factor/formulas.rs. One launch per step. In a step, one thread writes each value, and no thread reads
 // values that another thread of the step writes. Launch: storage.cuh. Bytes per node of the first grid: copy 48, row
 // sums 32, eliminations about 60.
 #include "storage.cuh"

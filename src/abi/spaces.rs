@@ -1,5 +1,5 @@
-//! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. Within `ffi`, only
-//! this module uses device memory functions of the CUDA driver.
+//! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. Among
+//! the entry points, only this module uses device memory functions of the CUDA driver.
 
 pub use crate::cuda::driver::{HANDLE, Handed, Opened, Plain, Primary, Rows};
 

@@ -2,9 +2,8 @@
 //! for all families. The unknowns may have any order. Positive off-diagonal entries are kept, but do not form pairs.
 //! The backends implement the cycle.
 //!
-//! Each module may use the modules before it: `couplings` (matrix of a level), `quality` (test of an aggregate),
-//! `pairs`, `aggregates`, `hierarchy`, `singular` (means), `order` (of sweeps), `choices`
-//! (of a cycle).
+//! Each module may use the modules before it: `quality` (test of an aggregate), `pairs`, `aggregates`, `hierarchy`,
+//! `order` (of sweeps), `choices` (of a cycle). `direct::couplings` is the matrix of a level.
 
 mod aggregates;
 mod choices;

@@ -1,8 +1,7 @@
-//! The CUDA backend, with one folder per family.
+//! What the methods share on a device.
 //!
 //! - `driver`: calls of the CUDA driver.
 //! - `launch`: launches of the kernels in kernels/, which are compiled ahead of time into the library.
-//! - `aggregation`: the aggregation multigrid cycle of all families.
 //! - `staging`: copies of host arrays.
 //! - `session`: the device, stream and copies that belong to a handle of any family.
 //! - `call`: the caller's arrays in one call.

@@ -1,4 +1,9 @@
-//! Coarse grids and coarse matrices: RRB levels in natural storage, direct solvers, and the matrix E of deflation.
+//! Direct solver for symmetric matrices in row-sum form: the coarsest systems of all methods, and E of deflation.
+//!
+//! - `couplings`: the matrix.
+//! - `null_space`: singular components and means over them.
+//! - `envelope`: L D L^T within the envelope.
+//! - `direct`: order of the rows, factorization, solution.
 
 pub mod couplings;
 pub mod envelope;

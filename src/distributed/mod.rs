@@ -1,8 +1,8 @@
 //! Communication between the ranks of a domain: plans on a table of functions of the host program. Send and receive
 //! buffers belong to the plan and never move.
 //!
-//! The table is defined in `vtable`; `threads` implements it for ranks that are threads of one process. `domain`
-//! describes one rank of a distributed grid, and `rows` the row arrays of the whole grid. If a rank waits longer than
+//! The table is defined in `vtable`; `threads` implements it for ranks that are threads of one process. `strips` and
+//! `boxes` divide a grid among ranks, and `rows` contains the row arrays of the whole grid. If a rank waits longer than
 //! `comm_timeout`, or a function of the table fails, the communicator has failed. Every later call then returns
 //! [`Error::Communication`] without waiting.
 

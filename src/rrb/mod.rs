@@ -1,5 +1,5 @@
 //! RRB-PCG for one matrix: the factorization and the calls that use it. `plan` contains the choices for a matrix,
-//! `solve` the solution process.
+//! `krylov::solve` the solution process.
 
 pub mod anisotropy;
 pub mod backend;

@@ -1,4 +1,4 @@
-//! Loops over one row of a solve, compiled for several instruction sets (`crate::base::isa`). In the formulas, sums run over
+//! Loops over one row of a solve, compiled for several instruction sets (`base::isa`). In the formulas, sums run over
 //! the four neighbours of a node, d is the pivot and c the center.
 
 use super::neighbours::Rows;

@@ -1,4 +1,4 @@
-//! Loops over one row of a factorization, compiled for several instruction sets (`crate::base::isa`). The formulas are those
+//! Loops over one row of a factorization, compiled for several instruction sets (`base::isa`). The formulas are those
 //! of the row-sum form (docs/theory/rrb.md). In the formulas, sums run over the four neighbours of a node, h = 1 / d,
 //! and t is the row sum after lumping divided by d.
 

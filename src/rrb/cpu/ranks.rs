@@ -1,5 +1,5 @@
-//! Data exchange of the distributed grids (`distributed::strips`). A rank stores its own rows and some rows of its neighbours,
-//! the halo. Grids that are not distributed are stored completely on every rank.
+//! Data exchange of the distributed grids (`distributed::strips`). A rank stores its own rows and some rows of its
+//! neighbours, the halo. Grids that are not distributed are stored completely on every rank.
 //!
 //! Only thread 0 of a team sends and receives, between two barriers. If the exchange fails, thread 0 continues with
 //! NaN, so that all threads reach the end of the run. The caller of the run then reports the error.

@@ -101,7 +101,7 @@ impl Run<'_> {
 
     /// Waits for a start, and launches the loop behind it if the device can decide about the loop (kernel
     /// `rrb_set_out`). Returns whether the loop has begun. Must not be used by a later load in which the guess is
-    /// completed (`complete_guess` of solver/rrb/returned.rs). Such a load occurs only in the preconditioned norm, in
+    /// completed (`complete_guess` of krylov/solve/returned.rs). Such a load occurs only in the preconditioned norm, in
     /// which no loop begins from a guess.
     fn set_out(&mut self, scale: f64) -> Result<bool> {
         let Some(c) = self.criterion.filter(|_| self.runs_by_itself()) else {

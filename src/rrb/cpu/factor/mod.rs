@@ -1,4 +1,4 @@
-//! Factorization on grids stored by colour: the formulas of `coarse::levels` (docs/theory/rrb.md, row-sum form; report
+//! Factorization on grids stored by colour: the formulas of `rrb::natural` (docs/theory/rrb.md, row-sum form; report
 //! 2.3 to 2.6, 2.12, 2.13), applied colour by colour.
 //!
 //! Each grid is factorized in one sweep over rows J, so that a row is still in cache for the next formula. For each

@@ -1,4 +1,4 @@
-//! Steps of a solve on one thread: the interface of `steps::pcg` and `steps::rrb`, unfused or fused.
+//! Steps of a solve on one thread: the traits of `krylov`, unfused or fused.
 
 mod fused;
 pub mod solve;

@@ -12,6 +12,14 @@ use rrbsolver::options::{ARGUMENTS, ArgumentEntry, Kind, OPTIONS, RESULTS};
 use crate::tables::auto_comment;
 use crate::{read, wrap};
 
+/// Sources of the exported functions, in the order of the header.
+const SOURCES: [&str; 5] = [
+    "src/dpcg/entries.rs",
+    "src/abi/mod.rs",
+    "src/rrb/entries/mod.rs",
+    "src/smoother/entries/mod.rs",
+    "src/sparse/entries/mod.rs",
+];
 /// Source of the entry points of every family, as a macro.
 const ENTRIES: &str = "src/abi/entries.rs";
 /// Source of the structures of the interface.
@@ -146,15 +154,15 @@ pub fn raw(root: &Path) -> Result<String> {
         ..Config::default()
     };
     config.export.item_types = vec![ItemType::Functions, ItemType::Typedefs, ItemType::OpaqueItems, ItemType::Structs];
-    let source = root.join("src/abi/mod.rs");
+    let sources = SOURCES.map(|source| root.join(source));
     let entries = expanded(&read(&root.join(ENTRIES))?).context("entries of all families")?;
     let name = format!("rrbsolver-generate-{}-{}.rs", std::process::id(), CALLS.fetch_add(1, Ordering::Relaxed));
     let expansion = std::env::temp_dir().join(name);
     std::fs::write(&expansion, entries).with_context(|| format!("cannot write {}", expansion.display()))?;
-    let bindings = Builder::new().with_config(config).with_src(&source).with_src(root.join(TABLE)).with_src(&expansion);
-    let bindings = bindings.generate();
+    let builder = sources.iter().fold(Builder::new().with_config(config), |builder, source| builder.with_src(source));
+    let bindings = builder.with_src(root.join(TABLE)).with_src(&expansion).generate();
     let _ = std::fs::remove_file(&expansion);
-    let bindings = bindings.with_context(|| format!("cbindgen on {}", source.display()))?;
+    let bindings = bindings.context("cbindgen on the exported functions")?;
     let mut bytes = Vec::new();
     bindings.write(&mut bytes);
     String::from_utf8(bytes).context("cbindgen wrote something else than text")

@@ -1,5 +1,5 @@
-//! Writes the files that are generated from the functions in `src/abi` and the tables in `src/options`: the C header,
-//! the Fortran modules of constants and C functions, and the reference. `--check` compares instead.
+//! Writes the files that are generated from the exported functions and the tables in `src/options`: the C header, the
+//! Fortran modules of constants and C functions, and the reference. `--check` compares instead.
 
 mod docs;
 mod fortran;
