@@ -12,7 +12,7 @@
 
 namespace dpcg {
 
-struct GalerkinArgs {
+struct CoarseMatrixArgs {
     CellBox cells;
     CellMatrix m;
     const uint16_t *region; // region of each cell; n: no region
@@ -59,7 +59,7 @@ struct Words {
 constexpr double ROUNDING = 8.0 * 0x1p-52;
 
 // Adds the couplings between different regions, and the row sums, to the words of E. One thread per cell.
-__device__ inline void add_couplings(const GalerkinArgs &a) {
+__device__ inline void add_couplings(const CoarseMatrixArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top(), side = a.n + 1;
     over_cells(a.cells.count(), [&](int64_t c) {
         const int r = a.region[c], none = a.n;
@@ -80,7 +80,7 @@ __device__ inline void add_couplings(const GalerkinArgs &a) {
 }
 
 // Computes E without the removed rows and columns, and its complete diagonal. One warp per row.
-__device__ inline void take_coarse_matrix(const GalerkinArgs &a) {
+__device__ inline void take_coarse_matrix(const CoarseMatrixArgs &a) {
     const int n = a.n, lane = threadIdx.x % 32;
     const int64_t side = n + 1;
     for (int r = blockIdx.x * WARPS + threadIdx.x / 32; r < n; r += gridDim.x * WARPS) {
@@ -103,5 +103,5 @@ __device__ inline void take_coarse_matrix(const GalerkinArgs &a) {
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_add_couplings_f64, GalerkinArgs, add_couplings)
-DPCG_KERNEL(dpcg_take_coarse_matrix_f64, GalerkinArgs, take_coarse_matrix)
+DPCG_KERNEL(dpcg_add_couplings_f64, CoarseMatrixArgs, add_couplings)
+DPCG_KERNEL(dpcg_take_coarse_matrix_f64, CoarseMatrixArgs, take_coarse_matrix)

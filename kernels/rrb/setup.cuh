@@ -350,7 +350,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_coupli
 }
 
 struct Rules {
-    double lost;        // 1 - omega
+    double one_minus_omega;
     double black_keeps; // kept fraction of the couplings between black nodes: 1 (M1) or 0 (M2)
     int level;
     int x0, y0, step; // position of the grid's nodes on the finest grid
@@ -394,11 +394,11 @@ __device__ inline Pivoted checked(
     return {d, center};
 }
 
-// Lumps and computes the pivot, d = (excess - lost * lumped) - sum(kept) (src/rrb/backend.rs, Pivot).
+// Lumps and computes the pivot, d = (excess - one_minus_omega * lumped) - sum(kept) (src/rrb/backend.rs, Pivot).
 __device__ inline Pivoted eliminate(
     const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
-    const double sum = sum4(kept), center = excess - sum - lumped, left = excess - rules.lost * lumped;
+    const double sum = sum4(kept), center = excess - sum - lumped, left = excess - rules.one_minus_omega * lumped;
     if (alone && left < ROW_SUM_WORTH * (excess - lumped))
         return checked(rules, i, j, excess - lumped, 0.0, excess, center, true);
     return checked(rules, i, j, left, sum, left, center, alone);
@@ -427,7 +427,7 @@ struct LevelArgs {
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_reds_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
-    const double black_loss = (1.0 - a.rules.black_keeps) * a.rules.lost;
+    const double black_loss = (1.0 - a.rules.black_keeps) * a.rules.one_minus_omega;
     const Format &format = a.rules.format;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
@@ -529,7 +529,7 @@ __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fab
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
-    const double keeps = a.rules.black_keeps, black_loss = (1.0 - keeps) * a.rules.lost;
+    const double keeps = a.rules.black_keeps, black_loss = (1.0 - keeps) * a.rules.one_minus_omega;
     const Format &format = a.rules.format;
     const double *d = a.k.d, *h = a.k.h + B1 * p, *far_east = a.k.far + B2_EAST * p,
                  *far_north = a.k.far + B2_NORTH * p;

@@ -175,7 +175,7 @@ impl Setup {
 
     /// Returns 1 - omega, the fraction of the dropped couplings that is not added to the diagonal. The row sum of M
     /// changes by this fraction.
-    pub fn lost(&self) -> f64 {
+    pub fn one_minus_omega(&self) -> f64 {
         1.0 - self.omega
     }
 
@@ -315,10 +315,10 @@ pub struct Pivot {
 }
 
 impl Pivot {
-    /// Lumps with weight omega (`lost` = 1 - omega) and computes the pivot (report 16-06, equations 2.12 and 2.13):
+    /// Lumps with weight omega and computes the pivot (report 16-06, equations 2.12 and 2.13):
     ///
-    /// d = c + omega * sum(lumped) = (excess - lost * sum(lumped)) - sum(kept), with the row sum `excess` and the
-    /// center c.
+    /// d = c + omega * sum(lumped) = (excess - (1 - omega) * sum(lumped)) - sum(kept), with the row sum `excess` and
+    /// the center c.
     ///
     /// If all couplings of a node are lumped (a channel that is one cell wide), the pivot would be the row sum alone.
     /// This row sum may be zero in a regular matrix. If it is less than [`ROW_SUM_WORTH`] of the center, the center is
@@ -328,9 +328,9 @@ impl Pivot {
     /// sums. Any positive pivot is then correct: z is projected, or another component contains the Dirichlet rows. The
     /// center of A has the right scale. The caller must reject this case if A itself is singular and is not projected.
     #[inline(always)]
-    pub fn new(excess: f64, kept: [f64; 4], lumped: f64, lost: f64) -> Self {
+    pub fn new(excess: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
         let sum = Self::sum(kept);
-        let lumped_excess = excess - lost * lumped;
+        let lumped_excess = excess - one_minus_omega * lumped;
         let center = excess - lumped;
         // Selects instead of branches, so that loops over rows vectorize.
         let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);

@@ -129,7 +129,7 @@ impl NaturalGrid {
         for (i, j) in red_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let kept = [a.east[c - 1], a.east[c], a.north[c - n], a.north[c]];
-            let pivot = Pivot::new(a.diagonal[c], kept, corners(c), setup.lost());
+            let pivot = Pivot::new(a.diagonal[c], kept, corners(c), setup.one_minus_omega());
             let center = pivot_center(a.diagonal[c], kept, corners(c));
             let d = match exact_center {
                 Some(centers) => centers[c],
@@ -147,7 +147,7 @@ impl NaturalGrid {
             let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
             let handed =
                 (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
-            let lumped = (1.0 - setup.black_keeps()) * setup.lost() * corners(c);
+            let lumped = (1.0 - setup.black_keeps()) * setup.one_minus_omega() * corners(c);
             s.diagonal[c] = a.diagonal[c] - lumped - handed;
             // a_bb' - sum_r a_br a_rb' / d_r over the common red neighbours r. Products are computed as (a / d) a, so
             // that they do not overflow for any scaling of A.
@@ -182,7 +182,7 @@ impl NaturalGrid {
         for (i, j) in dropped_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let kept = [a.northeast[c - n - 1], a.northwest[c - n + 1], a.northwest[c], a.northeast[c]];
-            let pivot = Pivot::new(a.diagonal[c], kept, distant(c), setup.lost());
+            let pivot = Pivot::new(a.diagonal[c], kept, distant(c), setup.one_minus_omega());
             let center = pivot_center(a.diagonal[c], kept, distant(c));
             let node = || context.node(level, self.embedding.fine(i, j));
             let d = pivot.checked(center, kept == [0.0; 4], setup, node)?.d;
@@ -196,7 +196,7 @@ impl NaturalGrid {
             let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
             let handed =
                 (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
-            let lumped = (1.0 - setup.black_keeps()) * setup.lost() * distant(c);
+            let lumped = (1.0 - setup.black_keeps()) * setup.one_minus_omega() * distant(c);
             coarse.diagonal[k] = a.diagonal[c] - lumped - handed;
             let east = setup.black_keeps() * a.east[c]
                 - (a.northeast[c] * h[ne]) * a.northwest[ne - n + 1]

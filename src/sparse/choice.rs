@@ -17,7 +17,7 @@ const SIGMA: usize = 256;
 
 /// Requested format and parameters; 0 means automatic.
 #[derive(Clone, Copy)]
-pub struct Wanted {
+pub struct FormatRequest {
     pub format: Format,
     pub slice: usize,
     pub sigma: usize,
@@ -29,7 +29,7 @@ pub struct Wanted {
     pub product: bool,
 }
 
-impl Wanted {
+impl FormatRequest {
     /// Returns the format with its parameters and its size.
     pub fn kind<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         let kind = match self.format {

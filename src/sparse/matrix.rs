@@ -1,7 +1,7 @@
 //! The matrix of a handle, for either width of its indices.
 
 use super::assemble::Assembled;
-use super::choice::Wanted;
+use super::choice::FormatRequest;
 use super::formats::Kind;
 use super::inspection::Inspection;
 use super::stored::{Size, Stored};
@@ -66,7 +66,7 @@ pub trait Matrix: Sync {
     /// Sets the values of all entries, in the caller's order.
     fn set_values(&mut self, values: &[f64]) -> Result<()>;
     /// Selects the storage format, and returns its size.
-    fn choose(&self, wanted: &Wanted, workers: &mut Workers) -> Result<(Kind, Size)>;
+    fn choose(&self, wanted: &FormatRequest, workers: &mut Workers) -> Result<(Kind, Size)>;
     /// Converts the matrix to a format; returns `None` for csr, which is always available as `csr`.
     fn store(&self, kind: Kind, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>>;
     fn csr(&self) -> &dyn Stored;
@@ -120,7 +120,7 @@ impl<I: Width> Matrix for Assembled<I> {
         Self::set_values(self, values.iter().copied())
     }
 
-    fn choose(&self, wanted: &Wanted, workers: &mut Workers) -> Result<(Kind, Size)> {
+    fn choose(&self, wanted: &FormatRequest, workers: &mut Workers) -> Result<(Kind, Size)> {
         wanted.kind(&self.csr, workers)
     }
 

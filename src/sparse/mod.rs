@@ -15,7 +15,7 @@ pub mod solver;
 mod stored;
 
 pub use checks::{check_finite, check_values};
-pub use choice::Wanted;
+pub use choice::FormatRequest;
 pub use formats::Kind;
 pub use given::{Entries, Order};
 pub use import::import;

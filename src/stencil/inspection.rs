@@ -25,14 +25,14 @@ pub struct Questions {
 /// Conditions on rows for speculative work, which assumes that the new matrix is like the previous one. Rows that
 /// satisfy these conditions may be processed before all rows have been inspected.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct Conditions {
     /// As in [`Questions`].
     pub zero_row_sum: f64,
     /// Upper limit of the centers, exclusive.
     pub center_below: f64,
 }
 
-impl Wanted {
+impl Conditions {
     /// Returns the extremes of row j, array by array, if all entries are finite and the centers are in range.
     fn sound(&self, a: &StencilView, j: usize) -> Option<[Extremes; 5]> {
         let mut found = [Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }; 5];
@@ -185,7 +185,7 @@ impl Inspection {
     }
 
     /// Inspects row j, the next row. Returns whether it satisfies the conditions and its data could be stored.
-    pub fn look_at(&self, member: usize, a: &StencilView, j: usize, wanted: &Wanted) -> bool {
+    pub fn look_at(&self, member: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
         let mut part = lock(&self.parts[member]);
         let sound = wanted.sound(a, j).filter(|_| part.no_memory.is_none());
         let Some(found) = sound else { return false };

@@ -286,9 +286,9 @@ plain_kernels! {
     CellKeepMeans cell_keep_means(LabelledArgs) = "dpcg_keep_means_f64",
         |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
     /// Sums the couplings between regions exactly.
-    AddCouplings add_couplings(GalerkinArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Rounds these sums to E.
-    TakeCoarseMatrix take_coarse_matrix(GalerkinArgs) = "dpcg_take_coarse_matrix_f64",
+    TakeCoarseMatrix take_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
     /// Computes the shift c of each null vector.
     FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;

@@ -10,7 +10,7 @@ use super::survey::Made;
 use crate::base::team::Team;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CellLabels, DeflatedArgs, GalerkinArgs, Sum};
+use crate::cuda::launch::{Address, CellLabels, CoarseMatrixArgs, DeflatedArgs, Sum};
 use crate::deflation::regions::Regions;
 use crate::deflation::{CoarseMatrix, LARGEST_CONDITION, Scratch, Solver};
 use crate::dpcg::setup::coarse_matrix;
@@ -218,7 +218,7 @@ fn on_device(
     let mut dense = Dense::zeroed(pool, stream, n, Some(sums))?;
     stream.send(dense.null_of, &regions.null_of)?;
     stream.send(dense.nulls, &[regions.nulls as u32])?;
-    let a = GalerkinArgs {
+    let a = CoarseMatrixArgs {
         cells: source.cells,
         m: source.m,
         region: regions.at(),

@@ -51,7 +51,7 @@ fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
 }
 
 /// Returns the pivot of node i, its stored number, and whether the pivot is acceptable without further checks (see
-/// [`Pivot::checked`]). `lost` = 1 - omega. `least`: smallest pivot of the storage format.
+/// [`Pivot::checked`]). `least`: smallest pivot of the storage format.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn pivot<F: Format>(
@@ -59,7 +59,7 @@ fn pivot<F: Format>(
     kept: &Rows<F::Stored>,
     lumped: &Rows,
     i: usize,
-    lost: f64,
+    one_minus_omega: f64,
     unit: f64,
     per_unit: f64,
     least: f64,
@@ -67,7 +67,7 @@ fn pivot<F: Format>(
     let of = wide4::<F>(kept, i, unit);
     let lumped = total4(lumped, i);
     let center = Pivot::center(excess, of, lumped);
-    let exact = Pivot::new(excess, of, lumped, lost);
+    let exact = Pivot::new(excess, of, lumped, one_minus_omega);
     let stored = F::write(exact.stored * per_unit);
     let rounded = exact.keep(wide::<F>(stored, unit));
     (rounded, stored, exact.beyond_doubt(center) & (rounded.d >= least))
@@ -216,7 +216,7 @@ for_each_isa! {
     /// any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
     fn pivots<F: Format>(
         inverse: &mut [f64], handed: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
-        kept: Rows<F::Stored>, lumped: Rows, lost: f64, unit: f64
+        kept: Rows<F::Stored>, lumped: Rows, one_minus_omega: f64, unit: f64
     ) -> bool {
         let n = inverse.len();
         let (handed, excess, kept, lumped) = (&mut handed[..n], &excess[..n], cut(kept, n), cut(lumped, n));
@@ -226,7 +226,8 @@ for_each_isa! {
         // A number instead of a flag, because compilers do not vectorize the loop with a flag.
         let mut doubtful = 0;
         for i in 0..n {
-            let (pivot, kept, beyond_doubt) = pivot::<F>(excess[i], &kept, &lumped, i, lost, unit, per_unit, least);
+            let (pivot, kept, beyond_doubt) =
+                pivot::<F>(excess[i], &kept, &lumped, i, one_minus_omega, unit, per_unit, least);
             inverse[i] = 1.0 / pivot.d;
             handed[i] = pivot.excess * inverse[i];
             if F::SHORT {

@@ -50,7 +50,7 @@ use crate::rrb::recursion::Kind;
 use crate::rrb::reference::Reference;
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
-use crate::stencil::inspection::{Inspection, Wanted};
+use crate::stencil::inspection::{Conditions, Inspection};
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 use crate::stencil::outward::Outward;
@@ -377,7 +377,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         self.prepare(setup, &seen.components, team.members())?;
         // f32 and bf16 cannot represent numbers much larger than the unit.
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
-        let watch = Watch::new(seen, Wanted { zero_row_sum: look.questions.zero_row_sum, center_below });
+        let watch = Watch::new(seen, Conditions { zero_row_sum: look.questions.zero_row_sum, center_below });
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
         // Entries of another magnitude or a rejected row can cause zero pivots. In this case, the whole result is
         // discarded.

@@ -304,7 +304,7 @@ impl Packed {
             source.summed = false;
         }
         let rules = Rules {
-            lost: setup.lost(),
+            one_minus_omega: setup.one_minus_omega(),
             black_keeps: setup.black_keeps(),
             fine_nx: a.grid.nx as i32,
             fine_ny: a.grid.ny as i32,

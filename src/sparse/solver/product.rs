@@ -3,7 +3,7 @@
 use crate::base::workers::Workers;
 use crate::error::Result;
 use crate::options::{Format, Options, opt};
-use crate::sparse::{Kind, Matrix, Size, Stored, Wanted};
+use crate::sparse::{FormatRequest, Kind, Matrix, Size, Stored};
 
 /// Options that determine the format.
 const KEYS: [i32; 5] = [opt::FORMAT, opt::SLICE, opt::SIGMA, opt::BLOCK_SIZE, opt::FORMAT_MEMORY];
@@ -19,9 +19,9 @@ pub struct Product {
 }
 
 /// Returns the requested format and parameters. `product` is false if only the arrays of the format are needed.
-pub fn wanted(options: &Options, format: Format, product: bool) -> Wanted {
+pub fn wanted(options: &Options, format: Format, product: bool) -> FormatRequest {
     let count = |key| options.int(key) as usize;
-    Wanted {
+    FormatRequest {
         format,
         slice: count(opt::SLICE),
         sigma: count(opt::SIGMA),

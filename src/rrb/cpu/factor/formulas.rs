@@ -122,7 +122,7 @@ impl<'a, F: Format> Levels<'a, F> {
             let eliminated = self.eliminate_reds(row, scratch);
             self.k.note(eliminated);
 
-            let loss = (1.0 - setup.black_keeps()) * setup.lost();
+            let loss = (1.0 - setup.black_keeps()) * setup.one_minus_omega();
             if loss > 0.0 && !self.exact {
                 for colour in [Colour::B1, Colour::B2] {
                     let lumped = grid.black_diagonal.couplings(colour, row);
@@ -379,7 +379,7 @@ impl<'a, F: Format> Levels<'a, F> {
         unsafe {
             let [southwest, southeast, northwest_of, northeast_of] = &d.of;
             excess.copy_from_slice(&self.excess.b2.row(row, 0)[..n]);
-            let loss = (1.0 - keeps) * setup.lost();
+            let loss = (1.0 - keeps) * setup.one_minus_omega();
             if loss > 0.0 {
                 lose(excess, loss, self.distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], far));
             }
@@ -473,8 +473,8 @@ impl<F: Format> PivotRow<'_, F> {
         node: impl Fn(usize) -> PivotNode,
     ) -> Result<()> {
         let handed = &mut scratch[..self.inverse.len()];
-        let (lost, unit) = (setup.lost(), setup.unit);
-        if pivots::<F>(self.inverse, handed, self.stored, self.excess, kept, lumped, lost, unit) {
+        let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
+        if pivots::<F>(self.inverse, handed, self.stored, self.excess, kept, lumped, one_minus_omega, unit) {
             self.excess.copy_from_slice(handed);
             return Ok(());
         }
@@ -493,7 +493,7 @@ impl<F: Format> PivotRow<'_, F> {
             let kept = kept.map(|a| F::read(a[i]).wide() * setup.unit);
             let lumped = (lumped[0][i] + lumped[1][i]) + (lumped[2][i] + lumped[3][i]);
             let center = Pivot::center(self.excess[i], kept, lumped);
-            let pivot = Pivot::new(self.excess[i], kept, lumped, setup.lost());
+            let pivot = Pivot::new(self.excess[i], kept, lumped, setup.one_minus_omega());
             let pivot = pivot.checked(center, kept == [0.0; 4], setup, || node(i))?;
             self.inverse[i] = 1.0 / pivot.d;
             self.excess[i] = pivot.excess * self.inverse[i];
@@ -570,8 +570,9 @@ mod tests {
         let one_by_one = form(false);
         assert_eq!(form(true), one_by_one);
         let (mut inverse, mut handed, mut stored) = (vec![0.0; n], vec![0.0; n], zeros());
-        let (lost, unit) = (setup.lost(), setup.unit);
-        let no_doubt = pivots::<F>(&mut inverse, &mut handed, &mut stored, &rows[0], kept, lumped, lost, unit);
+        let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
+        let no_doubt =
+            pivots::<F>(&mut inverse, &mut handed, &mut stored, &rows[0], kept, lumped, one_minus_omega, unit);
         if no_doubt {
             assert_eq!(Ok((bits(&handed), bits(&inverse), stored)), one_by_one);
         }

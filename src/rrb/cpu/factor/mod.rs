@@ -45,7 +45,7 @@ use crate::rrb::cpu::conversion::natural_rows;
 use crate::rrb::domain::{REACH, STORED};
 use crate::rrb::recursion;
 use crate::rrb::recursion::{Cycle, Kind};
-use crate::stencil::inspection::{Inspection, Wanted};
+use crate::stencil::inspection::{Conditions, Inspection};
 use crate::stencil::matrix::StencilView;
 use std::ops::Range;
 use std::sync::PoisonError;
@@ -54,12 +54,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Inspection of a matrix during its factorization, which assumes that the matrix resembles the previous one.
 pub struct Watch<'a> {
     pub inspection: &'a Inspection,
-    pub wanted: Wanted,
+    pub wanted: Conditions,
     over: AtomicBool,
 }
 
 impl<'a> Watch<'a> {
-    pub fn new(inspection: &'a Inspection, wanted: Wanted) -> Self {
+    pub fn new(inspection: &'a Inspection, wanted: Conditions) -> Self {
         Self { inspection, wanted, over: AtomicBool::new(false) }
     }
 

@@ -24,7 +24,7 @@ use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::Ordering;
-pub use crate::sparse::backend::Relaxing as Wanted;
+pub use crate::sparse::backend::Relaxing;
 use crate::sparse::cpu::levels::by_levels;
 use blocks::Blocks;
 use ordered::{Ordered, by_colours};
@@ -40,9 +40,9 @@ pub struct Relaxation {
 
 impl Relaxation {
     /// Creates the sweeps of a square matrix with a nonzero diagonal, for a team of `members` threads.
-    pub fn new<I: Index>(a: &Csr<I>, wanted: &Wanted, members: usize) -> Result<Self> {
+    pub fn new<I: Index>(a: &Csr<I>, wanted: &Relaxing, members: usize) -> Result<Self> {
         check(a)?;
-        let Wanted { simultaneous, omega, ordering, blocks } = *wanted;
+        let Relaxing { simultaneous, omega, ordering, blocks } = *wanted;
         let (method, colours, levels): (Box<dyn Sweep>, _, _) = match ordering {
             _ if simultaneous => (boxed(Blocks::new(a, omega, a.rows())?, WHAT)?, 0, 0),
             Ordering::Blocks => (boxed(Blocks::new(a, omega, blocks)?, WHAT)?, 0, 0),

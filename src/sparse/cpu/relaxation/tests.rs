@@ -95,7 +95,7 @@ fn colours(rows: &Entries) -> Vec<usize> {
 }
 
 /// A sequential sweep, as in the algorithms of the thesis.
-fn sweep(rows: &Entries, wanted: &Wanted, b: &[f64], x: &mut [f64]) {
+fn sweep(rows: &Entries, wanted: &Relaxing, b: &[f64], x: &mut [f64]) {
     let (n, omega) = (rows.len(), wanted.omega);
     let old = x.to_vec();
     let mut in_place = |order: &mut dyn Iterator<Item = usize>| {
@@ -150,10 +150,10 @@ fn swept(relaxation: &Relaxation, members: usize, b: &[f64], guess: &[f64]) -> V
 }
 
 /// Returns all methods and orders, with fewer and with more blocks than rows.
-fn all_wanted() -> Vec<Wanted> {
+fn all_wanted() -> Vec<Relaxing> {
     let mut all = Vec::new();
     for omega in [1.0, 1.25, 0.7] {
-        let mut add = |simultaneous, ordering, blocks| all.push(Wanted { simultaneous, omega, ordering, blocks });
+        let mut add = |simultaneous, ordering, blocks| all.push(Relaxing { simultaneous, omega, ordering, blocks });
         add(true, Ordering::Symmetric, 3);
         add(false, Ordering::Natural, 3);
         add(false, Ordering::Multicolour, 3);
@@ -200,7 +200,7 @@ fn bits_are_those_of_a_sequential_sweep() {
 fn bits_where_members_share_the_rows() {
     let rows = random(30_000, 2);
     let relaxation = |ordering| {
-        let wanted = Wanted { simultaneous: false, omega: 1.0, ordering, blocks: 1 };
+        let wanted = Relaxing { simultaneous: false, omega: 1.0, ordering, blocks: 1 };
         Relaxation::new(&csr::<u32>(&rows, rows.len()), &wanted, 3).unwrap()
     };
     // The average level then has more rows and entries than thread 0 processes alone.
@@ -213,7 +213,7 @@ fn bits_where_members_share_the_rows() {
 #[test]
 fn levels_and_colours_are_counted() {
     let of_team = |rows: &Entries, ordering, simultaneous, members| {
-        let wanted = Wanted { simultaneous, omega: 1.0, ordering, blocks: 2 };
+        let wanted = Relaxing { simultaneous, omega: 1.0, ordering, blocks: 2 };
         let relaxation = Relaxation::new(&csr::<u32>(rows, rows.len()), &wanted, members).unwrap();
         (relaxation.levels(), relaxation.colours())
     };
@@ -238,7 +238,7 @@ fn levels_and_colours_are_counted() {
 fn bytes_are_those_of_the_arrays() {
     let rows = grid(10);
     let bytes = |ordering| {
-        let wanted = Wanted { simultaneous: false, omega: 1.0, ordering, blocks: 2 };
+        let wanted = Relaxing { simultaneous: false, omega: 1.0, ordering, blocks: 2 };
         Relaxation::new(&csr::<u32>(&rows, 100), &wanted, 3).unwrap().bytes()
     };
     assert_eq!(bytes(Ordering::Blocks), 101 * 8 + 360 * 12 + 100 * 8);
@@ -247,7 +247,7 @@ fn bytes_are_those_of_the_arrays() {
 
 #[test]
 fn what_has_no_sweeps_is_refused() {
-    let wanted = Wanted { simultaneous: false, omega: 1.0, ordering: Ordering::Natural, blocks: 16 };
+    let wanted = Relaxing { simultaneous: false, omega: 1.0, ordering: Ordering::Natural, blocks: 16 };
     let refused = |rows: &Entries, cols| Relaxation::new(&csr::<u32>(rows, cols), &wanted, 3).err().unwrap();
     let mut rows = grid(4);
     rows[11].retain(|entry| entry.0 != 11);
