@@ -51,9 +51,6 @@ pub struct Setup {
     pub fused: bool,
     /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// Runs CG on S1 in single precision and replaces residuals in double precision. Requires a regular system and M in
-    /// bf16.
-    pub single: bool,
     /// Power of two near the largest center; f32 and bf16 store M / unit. 1 for f64.
     pub unit: f64,
     /// Recursions of the cycle.

@@ -325,8 +325,8 @@ impl Rrb {
             precision: match setup.storage {
                 Storage::F64 => Precision::F64,
                 Storage::F32 => Precision::F32,
-                Storage::Bf16 if setup.single => Precision::Mixed,
                 Storage::Bf16 => Precision::Bf16,
+                Storage::Mixed => Precision::Mixed,
             },
             cycle: cycle_of(&report),
             prediction: None,
@@ -414,7 +414,8 @@ impl Rrb {
             StencilView { grid: *grid, center, east, north, corners: None }
         });
         let a = a.or(view.as_ref()).ok_or_else(nowhere)?;
-        let setup = Setup { single: false, ..last.setup };
+        let storage = if last.setup.storage == Storage::Mixed { Storage::Bf16 } else { last.setup.storage };
+        let setup = Setup { storage, ..last.setup };
         // Frees the memory of the old factorization first.
         self.last = None;
         self.backend.release();

@@ -38,7 +38,7 @@ pub struct Plan<'a> {
     look: &'a Look,
     on_device: bool,
     /// The backend supports CG in single precision.
-    single: bool,
+    on_cpu: bool,
     /// Number of compensated positive couplings.
     pub positive: usize,
     singular: bool,
@@ -86,7 +86,7 @@ impl<'a> Plan<'a> {
             options,
             look,
             on_device,
-            single: machine.backend == options::Backend::Cpu,
+            on_cpu: machine.backend == options::Backend::Cpu,
             positive: if compensate { findings.positive_couplings } else { 0 },
             singular,
             largest: findings.center_max,
@@ -176,7 +176,6 @@ impl<'a> Plan<'a> {
             zero_row_sum: self.look.questions.zero_row_sum,
             fused: options.is(opt::FUSION, options::Fusion::On),
             storage,
-            single: false,
             unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },
             cycle,
             aggregation: self.aggregation(),
@@ -193,8 +192,15 @@ impl<'a> Plan<'a> {
             }
             precision => precision == Precision::Mixed,
         };
-        let mixed = self.single && asked;
-        setup.single = mixed && storage == Storage::Bf16 && grids > 1 && !self.singular && setup.on_schur_complement(a);
+        if asked
+            && self.on_cpu
+            && storage == Storage::Bf16
+            && grids > 1
+            && !self.singular
+            && setup.on_schur_complement(a)
+        {
+            setup.storage = Storage::Mixed;
+        }
         Ok(setup)
     }
 }

@@ -17,6 +17,8 @@ pub enum Storage {
     F32,
     /// 2 bytes: the upper half of an f32.
     Bf16,
+    /// As `Bf16`, for the CPU only: CG on S1 of a regular system runs in f32, and residuals are replaced in f64.
+    Mixed,
 }
 
 impl Storage {
@@ -26,7 +28,7 @@ impl Storage {
         match self {
             Self::F64 => v,
             Self::F32 => f64::from(flushed(v)),
-            Self::Bf16 => f64::from(Bf16::new(flushed(v)).wide()),
+            Self::Bf16 | Self::Mixed => f64::from(Bf16::new(flushed(v)).wide()),
         }
     }
 }

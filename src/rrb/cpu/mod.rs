@@ -124,8 +124,8 @@ impl Cpu {
             _ if shape.aggregates => packed::<Double>(shape, domain),
             Storage::F64 => packed::<Double>(shape, domain),
             Storage::F32 => packed::<Single>(shape, domain),
-            Storage::Bf16 if setup.single => packed::<Mixed>(shape, domain),
             Storage::Bf16 => packed::<Brain>(shape, domain),
+            Storage::Mixed => packed::<Mixed>(shape, domain),
         }
     }
 

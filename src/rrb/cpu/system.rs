@@ -32,8 +32,6 @@ pub struct Shape {
     pub fused: bool,
     pub nine_points: bool,
     pub storage: Storage,
-    /// Whether CG runs in single precision.
-    single: bool,
     pub cycle: Cycle,
     /// Whether aggregation replaces the levels from the start.
     pub aggregates: bool,
@@ -50,7 +48,6 @@ impl Shape {
             fused: setup.fused,
             nine_points: a.corners.is_some(),
             storage: setup.storage,
-            single: setup.single,
             cycle: setup.cycle,
             aggregates: setup.aggregation == Aggregation::Instead,
         }

@@ -100,7 +100,7 @@ impl Shape {
         match self.storage {
             Storage::F64 => (8, 8),
             Storage::F32 => (4, 4),
-            Storage::Bf16 => (4, 2),
+            Storage::Bf16 | Storage::Mixed => (4, 2),
         }
     }
 }

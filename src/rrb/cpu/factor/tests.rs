@@ -26,7 +26,6 @@ pub(crate) fn setup(storage: Storage, omega: f64, unit: f64) -> Setup {
         zero_row_sum: 0.0,
         fused: true,
         storage,
-        single: false,
         unit,
         cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2, jumps: false },
         aggregation: Aggregation::Never,
@@ -167,11 +166,11 @@ fn a_factorization_is_the_same_for_any_team() {
         let alone = made::<Brain>(&a, &bf16, 1);
         assert_eq!(alone, made::<Brain>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
         // In single precision, S1 is equal up to rounding, divided by the unit, with row sums in place of centers.
-        let single = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, 1);
+        let single = made::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, 1);
         assert!((&single.a, &single.stored) == (&alone.a, &alone.stored), "mixed, {nx} x {ny}");
         let narrow: Vec<f64> = alone.couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
         assert!(single.couplings == narrow, "mixed, {nx} x {ny}");
-        let other = made::<Mixed>(&a, &Setup { single: true, ..bf16 }, members);
+        let other = made::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, members);
         assert!(single == other, "mixed, {nx} x {ny}, {members} members");
     }
 }
@@ -291,7 +290,7 @@ fn matrices_in_turn_are_factorized_as_alone() {
                 let bf16 = of(Storage::Bf16, 16.0);
                 let mut single = Left::new();
                 if a[0].corners.is_none() && !compensate {
-                    single = compare::<Mixed>(a, &Setup { single: true, ..bf16 }, &teams, &what("mixed"));
+                    single = compare::<Mixed>(a, &Setup { storage: Storage::Mixed, ..bf16 }, &teams, &what("mixed"));
                 }
                 let left = [
                     compare::<Double>(a, &of(Storage::F64, 1.0), &teams, &what("f64")),

@@ -265,7 +265,6 @@ mod tests {
     use crate::base::team::{Me, Team};
     use crate::krylov::solve_steps::{Arrays, Load};
     use crate::krylov::vectors::{Iterate, VectorSteps};
-    use crate::rrb::backend::Setup;
     use crate::rrb::cpu::PackedSolver;
     use crate::rrb::cpu::factor::tests::{five_points, inspected, matrix, random, setup};
     use crate::rrb::cpu::number::{Brain, Mixed, Single};
@@ -328,11 +327,11 @@ mod tests {
         }
     }
 
-    fn on_a_team<F: Format>(nx: usize, ny: usize, members: usize, storage: Storage, single: bool) {
+    fn on_a_team<F: Format>(nx: usize, ny: usize, members: usize, storage: Storage) {
         let grid = Grid { nx, ny };
         let matrix = matrix(grid, 3);
         let a = five_points(grid, &matrix);
-        let setup = Setup { single, ..setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 }) };
+        let setup = setup(storage, 1.0, if storage == Storage::F64 { 1.0 } else { 4.0 });
         let mut k = Packed::<F>::new(Shape::new(&a, &setup), None).unwrap();
         let mut team = Team::new(members).unwrap();
         k.factorize(&mut team, &a, &setup, &inspected(&a).components).unwrap();
@@ -353,7 +352,7 @@ mod tests {
             first_row: 0,
         };
         let caller = Caller::new(arrays, usize::MAX);
-        let program = |me: Me| compare(&mut Member::new(k, me, &caller, None), single);
+        let program = |me: Me| compare(&mut Member::new(k, me, &caller, None), storage == Storage::Mixed);
         team.run(program, program).unwrap();
     }
 
@@ -362,10 +361,10 @@ mod tests {
         for (nx, ny, members) in
             [(5, 17, 1), (64, 65, 1), (1, 300, 1), (300, 1, 1), (33, 2, 1), (97, 101, 2), (128, 130, 3), (5000, 4, 2)]
         {
-            on_a_team::<Double>(nx, ny, members, Storage::F64, false);
-            on_a_team::<Single>(nx, ny, members, Storage::F32, false);
-            on_a_team::<Brain>(nx, ny, members, Storage::Bf16, false);
-            on_a_team::<Mixed>(nx, ny, members, Storage::Bf16, true);
+            on_a_team::<Double>(nx, ny, members, Storage::F64);
+            on_a_team::<Single>(nx, ny, members, Storage::F32);
+            on_a_team::<Brain>(nx, ny, members, Storage::Bf16);
+            on_a_team::<Mixed>(nx, ny, members, Storage::Mixed);
         }
     }
 }

@@ -38,7 +38,6 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
         zero_row_sum: 1e-12,
         fused: true,
         storage: Storage::F32,
-        single: false,
         unit: 1.0,
         cycle: Cycle { kind: Some(Kind::V), spacing: 4, steps: 2, jumps: false },
         aggregation: Aggregation::Instead,
