@@ -210,8 +210,9 @@ struct Node {
     uint32_t first, length, before;
 };
 
-// Sums the couplings of a row with one warp, at most one coupling per lane. The first lane with a coupling to an
-// aggregate adds all of them in the order of the lanes, and counts the lower columns.
+// Sums the couplings of a row with one warp, at most one coupling per lane. For each neighbouring aggregate, the first
+// lane with a coupling to it adds all couplings to it, in the order of the lanes. The position of the sum in the row is
+// the number of neighbouring aggregates with a lower number.
 __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uint32_t count, const Node &node,
     double &excess, double &sum) {
     const uint32_t lane = threadIdx.x % 32, first = g.coarse.first[row];

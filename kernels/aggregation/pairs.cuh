@@ -61,7 +61,8 @@ __device__ inline void set_free(const PairArgs &p) {
     });
 }
 
-// Each unpaired node points at its unpaired neighbour with the smallest key.
+// Each unpaired node points at the unpaired neighbour with the smallest key, among positive couplings with mu <= kappa
+// that were not rejected. Without such a neighbour, it points at none.
 __device__ inline void point(const PairArgs &p) {
     const Couplings &c = p.c;
     over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {

@@ -296,7 +296,8 @@ template <class Args> __device__ inline void end_by_last(const Args &a, const do
 template <bool UNIFORM, class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    // In double precision, ONCE gains nothing, and both variants in one kernel cost 1 %.
+    // The variant with `read_once` gains nothing in double precision, and a kernel that contains both variants is 1 %
+    // slower. It therefore exists only for the short formats.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
     __shared__ double p1[PLACES<MOST_ROWS>], p2[PLACES<MOST_ROWS>];
     over_parts(a.v.g, a.rows, [&](int part, const Tiles &tiles) {
@@ -320,7 +321,7 @@ RRB_IN_FORMATS(rrb_advance_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT
 // backward half on the larger grids then still finds the data of the forward half in the L2 cache.
 __device__ inline void advance_x(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
-    // The scalar update may run concurrently; this kernel reads no scalar that the update changes.
+    // Other blocks may execute the scalar update at the same time; it changes no scalar that this function reads.
     const Scalars &s = *a.scalars;
     if (s.done) return;
     const double alpha = s.alpha, *p[2] = {a.p_b1[s.direction], a.p_b2[s.direction]};

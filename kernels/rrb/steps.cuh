@@ -323,7 +323,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substit
     uint64_t largest = 0;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
-        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_r1(a.k, a.x, c));
+        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_product_r1(a.k, a.x, c));
         const double r2 = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - straight_r2(a.k, a.x, c));
         a.x[R1 * p + c] = r1;
         a.x[R2 * p + c] = r2;

@@ -149,7 +149,7 @@ pub fn check_there(bytes: u128, what: &'static str) -> Result<()> {
 /// group.
 fn left() -> Option<u64> {
     let mut buffer = [0; 512];
-    // `MemAvailable` is the third of about fifty lines.
+    // 512 bytes suffice: `MemAvailable` is the third line.
     let of_machine = start_of("/proc/meminfo", &mut buffer).and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("MemAvailable:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes << 10)

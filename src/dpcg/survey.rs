@@ -31,7 +31,7 @@ pub struct Survey {
     pub singular: Vec<usize>,
     /// Number of groups of cells that strong couplings join.
     pub strong: usize,
-    /// Smallest extent of a group, as in [`Strong::thinnest`]. A backend may omit it if there are many groups.
+    /// Smallest extent of a group, as in [`Strong::thinnest`]. A backend may return 0 if there are many groups.
     pub thinnest: usize,
     /// Number of hidden groups ([`Strong::hidden`]) if [`asks_for_hidden`] is true; otherwise 0.
     pub hidden: usize,

@@ -30,7 +30,7 @@ struct Line {
     /// M alternates between two matrices; `flexible` selects the flexible beta.
     changes: bool,
     flexible: bool,
-    /// Lower limit of the norm of the recurred residual.
+    /// Added to one entry of r after each update, so that the recurred residual stagnates at about this norm.
     noise: f64,
     /// M reduces the error quickly for all coefficients (`Properties::contracts_quickly`).
     contracts: bool,

@@ -11,7 +11,7 @@ use crate::rrb::anisotropy::anisotropy;
 use crate::rrb::recursion::{Cycle, Kind};
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
-use crate::stencil::inspection::{Inspection, Questions};
+use crate::stencil::inspection::{Inspection, InspectionOptions};
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 use crate::stencil::outward::Outward;
@@ -198,7 +198,7 @@ impl Setup {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Look {
     /// Checks of the entries.
-    pub questions: Questions,
+    pub questions: InspectionOptions,
     /// The solve projects out the constants on singular components.
     pub project: bool,
     /// Maximum number of threads that share the rows.

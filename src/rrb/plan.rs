@@ -11,7 +11,7 @@ use crate::rrb::backend::{Aggregation, Look, Lumping, Prediction, RrbBackend, Se
 use crate::rrb::recursion::{Cycle, Kind};
 use crate::rrb::storage::Storage;
 use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
-use crate::stencil::inspection::{Inspection, Questions};
+use crate::stencil::inspection::{Inspection, InspectionOptions};
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 
@@ -25,7 +25,7 @@ pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> M
 pub fn look(options: &Options, members: usize) -> Look {
     let null_space: NullSpace = options.choice(opt::NULL_SPACE);
     let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
-    let questions = Questions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
+    let questions = InspectionOptions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
     let block = options.int(opt::COMPUTE_BLOCK) as usize;
     let short = !options.is(opt::PRECISION, Precision::F64);
     Look { questions, project: null_space != NullSpace::None, members, block, short }

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Parameters of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Questions {
+pub struct InspectionOptions {
     /// Entries that are not finite are errors.
     pub finite: bool,
     /// Row sums of at most this fraction of the center count as zero.
@@ -26,7 +26,7 @@ pub struct Questions {
 /// satisfy these conditions may be processed before all rows have been inspected.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// As in [`Questions`].
+    /// As in [`InspectionOptions`].
     pub zero_row_sum: f64,
     /// Upper limit of the centers, exclusive.
     pub center_below: f64,
@@ -173,7 +173,7 @@ impl Inspection {
     }
 
     /// Inspects the rows of one thread, each once. The rows of thread m must precede those of thread m + 1.
-    pub fn look(&self, member: usize, a: &StencilView, rows: Range<usize>, questions: &Questions) {
+    pub fn look(&self, member: usize, a: &StencilView, rows: Range<usize>, questions: &InspectionOptions) {
         let mut part = lock(&self.parts[member]);
         part.no_memory = part.look(a, rows, questions).err();
     }
@@ -303,7 +303,7 @@ impl Part {
         reset(&mut self.sum, a.grid.nx, "a row of sums")
     }
 
-    fn look(&mut self, a: &StencilView, rows: Range<usize>, questions: &Questions) -> Result<()> {
+    fn look(&mut self, a: &StencilView, rows: Range<usize>, questions: &InspectionOptions) -> Result<()> {
         self.begin(a, rows.clone())?;
         for j in rows {
             let entries = a.entries(j).map(|(_, _, values)| values);

@@ -38,7 +38,7 @@ impl Loop {
         if let Some(previous) = previous {
             *stream.notes.borrow_mut() = Some(Launches::not_done());
             body(&stream, previous.handle)?;
-            if stream.notes.take().is_some_and(|launches| launches.are(&previous.launches)) {
+            if stream.notes.take().is_some_and(|launches| launches.same_as(&previous.launches)) {
                 return Ok(previous);
             }
         }

@@ -35,7 +35,7 @@ impl Launches {
 
     /// Returns whether both records are bytewise equal. Padding bytes can make equal launches differ, but never make
     /// different launches equal.
-    pub fn are(&self, other: &Self) -> bool {
+    pub fn same_as(&self, other: &Self) -> bool {
         same_bytes(&self.bytes, &other.bytes)
     }
 }

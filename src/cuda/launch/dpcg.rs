@@ -24,7 +24,8 @@ const TILE_THREADS: u32 = 768;
 const BRICK: [i32; 3] = [16, 4, 4];
 /// Largest width of a tile in cells, so that a row of 128 cells has two tiles.
 const TILE_WIDTH: u32 = 64;
-/// Multiprocessors of an H100: blocks of a sweep that run at once, for the choice of tiles.
+/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A cycle in
+/// one kernel has this number of blocks.
 const AT_ONCE: u32 = 132;
 
 /// Returns the blocks of a launch with one thread per cell.

@@ -166,7 +166,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = (sum a v) / c at nodes.
+    /// Computes out = (sum a v) / c. In padding, where c = 0, out = sum a v.
     fn sum_by_center(out: &mut [f64], c: &[f64], a: Rows, v: Rows) {
         let n = out.len();
         let (c, a, v) = (&c[..n], cut(a, n), cut(v, n));

@@ -201,7 +201,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes inverse = 1 / c and e = (row sum of M) / c; zero in padding.
+    /// Computes inverse = 1 / c and e = s / c with the row sum s = c + sum a, or s = 0 if |s| <= zero * c. Both are 0
+    /// in padding.
     fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64], a: Rows, zero: f64) {
         let n = inverse.len();
         let (e, center, a) = (&mut e[..n], &center[..n], cut(a, n));

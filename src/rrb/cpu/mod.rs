@@ -4,9 +4,9 @@
 //! Each module may use only the modules before it in this list:
 //!
 //! - `number`: storage formats of M;
-//! - `area`, `neighbours`: arrays of one colour, which the threads share, and the neighbours of each colour;
+//! - `colour_array`, `neighbours`: arrays of one colour, which the threads share, and the neighbours of each colour;
 //! - `loops`, `loops_setup`: loops over one row;
-//! - `spread`: conversion between natural rows and colours;
+//! - `conversion`: conversion between natural rows and colours;
 //! - `ranks`: data exchange of distributed grids;
 //! - `system`: A and S1;
 //! - `couplings`, `aggregated`: the matrix in the form that aggregation reads, and M by aggregation;

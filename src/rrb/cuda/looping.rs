@@ -22,9 +22,10 @@ use crate::rrb::recursion::Cycle;
 use std::mem::offset_of;
 use std::sync::{Mutex, PoisonError};
 
-/// Iterations per recorded body. The loop with the smallest overhead for the iteration counts of the last solves is
-/// launched, or the first one if no solve has run. Few iterations are expected if M is a truncated hierarchy.
+/// Iterations per body of the recorded loops, one loop per entry. The loop with the smallest overhead for the iteration
+/// counts of the last solves is launched, or the first one if no solve has run.
 const BODIES: [usize; 4] = [4, 5, 6, 7];
+/// As `BODIES`, if M is a truncated hierarchy. Few iterations are then expected.
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
 
 /// Iterations per recorded graph on several devices, which have no WHILE node: the host launches some graphs of each

@@ -6,10 +6,15 @@ use crate::stencil::levels::Grid;
 use crate::stencil::matrix::View;
 use proptest::prelude::*;
 
-pub const ASKED: Questions = Questions { finite: true, zero_row_sum: ZERO_ROW_SUM };
+pub const ASKED: InspectionOptions = InspectionOptions { finite: true, zero_row_sum: ZERO_ROW_SUM };
 
 /// Inspects the matrix like a team of `members` threads.
-pub fn inspect(inspection: &mut Inspection, a: &StencilView, members: usize, questions: &Questions) -> Result<()> {
+pub fn inspect(
+    inspection: &mut Inspection,
+    a: &StencilView,
+    members: usize,
+    questions: &InspectionOptions,
+) -> Result<()> {
     let ny = a.grid.ny;
     inspection.start(members)?;
     for member in (0..members).rev() {
@@ -230,7 +235,7 @@ proptest! {
         });
         for finite in [true, false] {
             let expected = not_finite.clone().filter(|_| finite).or_else(|| not_positive.clone());
-            let asked = Questions { finite, ..ASKED };
+            let asked = InspectionOptions { finite, ..ASKED };
             for members in 1..8 {
                 let mut inspection = Inspection::default();
                 let error = inspect(&mut inspection, &a, members, &asked).err().map(|e| e.to_string());

@@ -10,7 +10,7 @@ use crate::rrb::cpu::number::{Brain, Double, Mixed, Single};
 use crate::rrb::cpu::system::Shape;
 use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::storage::Storage;
-use crate::stencil::inspection::Questions;
+use crate::stencil::inspection::InspectionOptions;
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::View;
 
@@ -73,7 +73,7 @@ pub(crate) fn five_points(grid: Grid, arrays: &[Vec<f64>; 3]) -> StencilView<'_>
 pub(crate) fn inspected(a: &StencilView) -> Inspection {
     let mut inspection = Inspection::default();
     inspection.start(1).unwrap();
-    inspection.look(0, a, 0..a.grid.ny, &Questions { finite: true, zero_row_sum: 0.0 });
+    inspection.look(0, a, 0..a.grid.ny, &InspectionOptions { finite: true, zero_row_sum: 0.0 });
     inspection.finish(a, true).unwrap();
     inspection
 }
