@@ -30,6 +30,7 @@ pub mod layers {
     pub use crate::base::memory::check_there;
     pub use crate::base::workers::Workers;
     pub use crate::distributed::threads;
+    pub use crate::files::write::write as write_matrix;
     pub use crate::files::{Loaded, parse as parse_matrix};
     pub use crate::krylov::pcg::{Another, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
     pub use crate::krylov::solve_steps::{Arrays, Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};

@@ -1,6 +1,6 @@
 //! What must hold of any text that is given as a matrix file.
 
-use rrbsolver::layers::{Loaded, Workers, parse_matrix};
+use rrbsolver::layers::{Loaded, Workers, parse_matrix, write_matrix};
 use rrbsolver::options::FileFormat;
 
 /// Rows and columns at most: a file may have more, and then takes time and memory for their pointers.
@@ -38,6 +38,6 @@ pub fn check(text: &[u8]) -> bool {
 
 fn written(loaded: &Loaded, format: FileFormat) -> Vec<u8> {
     let mut text = Vec::new();
-    loaded.matrix.write(format, &mut text).expect("memory holds it");
+    write_matrix(loaded.matrix.any(), format, &mut text).expect("memory holds it");
     text
 }
