@@ -109,6 +109,7 @@ contains
       x = 0*own_b
       call solver%solve(own_b, x)
       mine = 0
+      whole = 0
       if (size(lower, 2) == 1) mine(lower(1, 1):lower(1, 1) + extents(1, 1) - 1, &
                                     lower(2, 1):lower(2, 1) + extents(2, 1) - 1) = x
       ! Outside its box, each rank contributes 0, so the sums are exact.
