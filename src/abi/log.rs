@@ -5,7 +5,7 @@ use crate::abi::guard::callback;
 use crate::abi::line::Line;
 use crate::abi::rrb_log_fn;
 use crate::base::file;
-use crate::error::{Error, MESSAGE, Result, formatted};
+use crate::error::{Error, MESSAGE, Refused, Result, formatted};
 use libc::{c_char, c_void};
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -172,10 +172,13 @@ impl Log {
             "callback" => Ok(Self::Callback),
             "stderr" => Ok(Self::Stderr),
             path => {
-                let name = formatted(format_args!("{path}\0"), "the path of the log")?;
+                let name = formatted(format_args!("{path}\0"), "the path of the log file")?;
                 let name = CStr::from_bytes_until_nul(name.as_bytes()).unwrap_or_default();
                 match file::open_to_append(name) {
                     Ok(file) => Ok(Self::File(file)),
+                    Err(e) if e.kind() == std::io::ErrorKind::OutOfMemory => {
+                        Err(Error::NoMemory(Refused { bytes: 0, what: "access to the log file" }))
+                    }
                     Err(e) => {
                         let reason = file::Reason(&e);
                         let message = format_args!("log file {path} cannot be opened: {reason}");

@@ -1,44 +1,43 @@
-//! Number of cores for this process. `std::thread::available_parallelism` determines the same number, but it allocates
-//! memory and aborts the process if the allocation fails.
+//! Number of cores for this process, without heap allocation. `std::thread::available_parallelism` allocates memory and
+//! aborts the process if the allocation fails. There are two differences: a mask may have more than 1024 cores, and
+//! mount points of control groups other than the usual ones are not searched.
 
 use crate::base::file::{LONGEST_PATH, open};
 use std::ffi::CStr;
+use std::fmt;
 use std::io::{Read as _, Write as _};
 use std::sync::OnceLock;
 
-/// Returns the number of cores that this process may use: its affinity mask, limited by the CPU quota of its control
+/// Returns the number of cores in the affinity mask of the calling thread, limited by the CPU quotas of its control
 /// groups.
 pub fn cores_now() -> usize {
-    let in_mask = cores_in_mask();
     let mut buffer = [0; 4096];
-    let Some(groups) = read(c"/proc/self/cgroup", &mut buffer) else { return in_mask };
-    groups.lines().filter_map(quota).fold(in_mask, usize::min).max(1)
+    let groups = read(c"/proc/self/cgroup", &mut buffer).unwrap_or_default();
+    groups.lines().filter_map(|line| quota(line, "/sys/fs/cgroup")).fold(cores_in_mask(), usize::min).max(1)
 }
 
-/// Returns [`cores_now`], determined once, because the query reads files.
-pub fn cores_at_start() -> usize {
+/// Returns [`cores_now`], determined at the first call, because the query reads files.
+pub fn cores_once() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(cores_now)
 }
 
 /// Returns the number of cores in the affinity mask.
 fn cores_in_mask() -> usize {
-    // SAFETY: a mask is an array of integers, for which zero is a valid value.
-    let mut mask: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the mask has the size passed; CPU_COUNT reads an initialized mask.
-    let in_mask = unsafe {
-        if libc::sched_getaffinity(0, size_of_val(&mask), &raw mut mask) == 0 { libc::CPU_COUNT(&mask) } else { 0 }
-    };
-    if in_mask > 0 {
-        return in_mask as usize;
+    let mut mask = [0_u64; 512];
+    // SAFETY: the mask has the size passed, and a mask of the system is an array of integers.
+    let failure = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
+    if failure == 0 {
+        return mask.iter().map(|word| word.count_ones() as usize).sum();
     }
-    // A machine with more cores than a mask of this size has bits. SAFETY: the call has no precondition.
+    // SAFETY: the call has no precondition.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1)
 }
 
 /// Returns the smallest quota, in cores, of the control group in `line` of /proc/self/cgroup and of its parents. The
-/// line is `hierarchy:controllers:path`; version 2 of control groups has no controllers there.
-fn quota(line: &str) -> Option<usize> {
+/// groups are mounted at `root`. The line is `hierarchy:controllers:path`; in version 2 of control groups, the field
+/// `controllers` is empty.
+fn quota(line: &str, root: &str) -> Option<usize> {
     let (controllers, mut group) = line.split_once(':')?.1.split_once(':')?;
     let version_2 = controllers.is_empty();
     if !version_2 && !controllers.split(',').any(|c| c == "cpu") {
@@ -46,26 +45,30 @@ fn quota(line: &str) -> Option<usize> {
     }
     let mut smallest = None;
     loop {
-        // In a container, the path may be that of the host, which does not exist here. The root does.
-        let here = if version_2 { quota_2(group) } else { quota_1(group) };
+        // Inside a container, the path may exist only on the host. The root group always exists.
+        let here = if version_2 {
+            quota_2(root, group)
+        } else {
+            ["cpu", "cpu,cpuacct"].iter().find_map(|folder| quota_1(root, folder, group))
+        };
         smallest = smallest.into_iter().chain(here).min();
         let Some(parent) = group.rfind('/') else { return smallest };
         group = &group[..parent];
     }
 }
 
-/// Quota of a group of version 2: the file has `quota period`, in microseconds, or `max period`.
-fn quota_2(group: &str) -> Option<usize> {
+/// Returns the quota of a group of version 2, in cores. The file has `quota period`, in microseconds, or `max period`.
+fn quota_2(root: &str, group: &str) -> Option<usize> {
     let mut buffer = [0; 64];
-    let mut numbers = read_in("/sys/fs/cgroup", group, "cpu.max", &mut buffer)?.split_whitespace();
+    let mut numbers = read_at(format_args!("{root}{group}/cpu.max"), &mut buffer)?.split_whitespace();
     cores(numbers.next()?, numbers.next()?)
 }
 
-/// Quota of a group of version 1: quota and period have a file each. The quota -1 is none.
-fn quota_1(group: &str) -> Option<usize> {
+/// Returns the quota of a group of version 1, in cores. Quota and period have a file each; -1 means no quota.
+fn quota_1(root: &str, folder: &str, group: &str) -> Option<usize> {
     let (mut first, mut second) = ([0; 64], [0; 64]);
-    let quota = read_in("/sys/fs/cgroup/cpu", group, "cpu.cfs_quota_us", &mut first)?;
-    let period = read_in("/sys/fs/cgroup/cpu", group, "cpu.cfs_period_us", &mut second)?;
+    let quota = read_at(format_args!("{root}/{folder}{group}/cpu.cfs_quota_us"), &mut first)?;
+    let period = read_at(format_args!("{root}/{folder}{group}/cpu.cfs_period_us"), &mut second)?;
     cores(quota.trim(), period.trim())
 }
 
@@ -74,14 +77,14 @@ fn cores(quota: &str, period: &str) -> Option<usize> {
     quota.parse::<usize>().ok()?.checked_div(period.parse().ok()?)
 }
 
-/// Reads the file `root``group`/`name`.
-fn read_in<'a>(root: &str, group: &str, name: &str, buffer: &'a mut [u8]) -> Option<&'a str> {
+/// Reads the file with the name `name`.
+fn read_at<'a>(name: fmt::Arguments, buffer: &'a mut [u8]) -> Option<&'a str> {
     let mut path = [0; LONGEST_PATH];
-    write!(&mut path[..], "{root}{group}/{name}\0").ok()?;
+    write!(&mut path[..], "{name}\0").ok()?;
     read(CStr::from_bytes_until_nul(&path).ok()?, buffer)
 }
 
-/// Reads a short file. The part that does not fit is ignored.
+/// Reads a short file, up to the end of the buffer or to bytes that are not UTF-8.
 fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     let mut file = open(path).ok()?;
     let mut length = 0;
@@ -91,26 +94,51 @@ fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
             more => length += more,
         }
     }
-    str::from_utf8(&buffer[..length]).ok()
+    let text = &buffer[..length];
+    match str::from_utf8(text) {
+        Ok(text) => Some(text),
+        Err(error) => str::from_utf8(&text[..error.valid_up_to()]).ok(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// On the machine of the tests, whatever its quotas are.
+    /// On the machine of the tests. The standard library does not see the quota of the root group if the path of the
+    /// process exists only on the host.
     #[test]
-    fn as_many_as_the_standard_library_counts() {
-        assert_eq!(cores_now(), std::thread::available_parallelism().map_or(1, std::num::NonZero::get));
+    fn not_more_than_the_standard_library_counts() {
+        let counted = cores_now();
+        assert!((1..=std::thread::available_parallelism().unwrap().get()).contains(&counted), "{counted}");
     }
 
+    /// Groups of both versions in a folder of the test, with the smaller quota in the group or in its parent.
     #[test]
-    fn quotas_from_text() {
-        assert_eq!(cores("250000", "100000"), Some(2));
-        assert_eq!(cores("max", "100000"), None);
-        assert_eq!(cores("-1", "100000"), None);
-        assert_eq!(cores("1000", "0"), None);
-        assert_eq!(quota("3:cpuset:/"), None);
-        assert_eq!(quota("no group"), None);
+    fn quotas_of_groups_and_their_parents() {
+        let folder = std::env::temp_dir().join(format!("rrbsolver-cores-{}", std::process::id()));
+        let root = folder.to_str().unwrap();
+        let put = |name: &str, text: &str| {
+            let file = folder.join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        put("cpu.max", "800000 100000\n");
+        put("a/cpu.max", "250000 100000\n");
+        put("a/b/cpu.max", "max 100000\n");
+        put("a/c/cpu.max", "50000 100000\n");
+        for (path, expected) in [("/a/b", Some(2)), ("/a/c", Some(0)), ("/only/on/the/host", Some(8)), ("/", Some(8))] {
+            assert_eq!(quota(&format!("0::{path}"), root), expected, "{path}");
+        }
+        put("cpu/cpu.cfs_quota_us", "-1\n");
+        put("cpu/cpu.cfs_period_us", "100000\n");
+        assert_eq!(quota("4:cpu,cpuacct:/d/e", root), None);
+        put("cpu,cpuacct/d/cpu.cfs_quota_us", "300000\n");
+        put("cpu,cpuacct/d/cpu.cfs_period_us", "100000\n");
+        assert_eq!(quota("4:cpu,cpuacct:/d/e", root), Some(3));
+        for line in ["3:cpuset:/", "no group"] {
+            assert_eq!(quota(line, root), None, "{line}");
+        }
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -65,13 +65,13 @@ impl<T: Number> Shared<T> {
 
     /// Returns the address of value `start`, for threads that write disjoint parts of the next `len` values.
     pub fn address(&self, start: usize, len: usize) -> *mut T {
-        assert!(start + len <= self.len);
+        assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
         self.data().wrapping_add(start)
     }
 
     /// Returns the values start .. start + len.
     pub unsafe fn slice(&self, start: usize, len: usize) -> &[T] {
-        assert!(start + len <= self.len);
+        assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
         // SAFETY: the assertion checks the bounds; the caller excludes concurrent writes.
         unsafe { std::slice::from_raw_parts(self.data().add(start), len) }
     }
@@ -79,7 +79,7 @@ impl<T: Number> Shared<T> {
     /// Returns the values start .. start + len for writing.
     #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint parts")]
     pub unsafe fn slice_mut(&self, start: usize, len: usize) -> &mut [T] {
-        assert!(start + len <= self.len);
+        assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
         // SAFETY: the assertion checks the bounds; the caller excludes concurrent accesses.
         unsafe { std::slice::from_raw_parts_mut(self.data().add(start), len) }
     }

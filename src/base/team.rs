@@ -2,7 +2,7 @@
 //! threads wait between runs; none is created or ended during a run. A general-purpose pool would allocate memory on
 //! entry and would keep the calling thread out of the work.
 
-use crate::base::cores::cores_at_start;
+use crate::base::cores::cores_once;
 use crate::base::heap::Counted;
 use crate::base::thread::Thread;
 use crate::error::{Error, Result, collected, reserve};
@@ -233,7 +233,7 @@ impl Team {
         let shared = Shared {
             barrier: Barrier {
                 members,
-                may_spin: members <= cores_at_start(),
+                may_spin: members <= cores_once(),
                 arrived: AtomicUsize::new(0),
                 round: AtomicUsize::new(0),
                 broken: AtomicBool::new(false),

@@ -1,4 +1,5 @@
-//! Allowed ranges of options in words. `Display` allocates no memory, so that error messages can report its lack.
+//! Allowed ranges of options in words. `Display` allocates no memory, so that a message can be formatted without
+//! memory.
 
 use super::table::{Kind, OptionEntry};
 use crate::error::{Error, List, MESSAGE, formatted};
@@ -9,7 +10,7 @@ use std::fmt;
 pub struct AllowedRange<'a>(pub &'a Kind);
 
 impl AllowedRange<'_> {
-    /// Returns whether the text is "in" and an interval.
+    /// Returns whether the text is an interval, as in "in [0, 1]".
     #[must_use]
     pub fn is_interval(&self) -> bool {
         match *self.0 {

@@ -292,7 +292,7 @@ impl Rrb {
         let ended = levels.is_some_and(|levels| levels < setup.levels);
         if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
             // The V-cycle has its own number of levels, which is smaller.
-            setup = plan.setup(setup.storage, plan.plain())?;
+            setup = plan.setup(setup.storage.stored(), plan.plain())?;
             self.factorize_by(plan, &mut setup)?;
         }
         // Recorded only if the estimates had a choice.
@@ -414,8 +414,7 @@ impl Rrb {
             StencilView { grid: *grid, center, east, north, corners: None }
         });
         let a = a.or(view.as_ref()).ok_or_else(nowhere)?;
-        let storage = if last.setup.storage == Storage::Mixed { Storage::Bf16 } else { last.setup.storage };
-        let setup = Setup { storage, ..last.setup };
+        let setup = Setup { storage: last.setup.storage.stored(), ..last.setup };
         // Frees the memory of the old factorization first.
         self.last = None;
         self.backend.release();

@@ -37,7 +37,6 @@ pub struct Plan<'a> {
     options: &'a Options,
     look: &'a Look,
     on_device: bool,
-    /// The backend supports CG in single precision.
     on_cpu: bool,
     /// Number of compensated positive couplings.
     pub positive: usize,

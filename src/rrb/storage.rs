@@ -22,6 +22,12 @@ pub enum Storage {
 }
 
 impl Storage {
+    /// Returns the format of M without the precision of CG.
+    #[must_use]
+    pub fn stored(self) -> Self {
+        if self == Self::Mixed { Self::Bf16 } else { self }
+    }
+
     /// Rounds v to nearest; for bf16, v is first rounded to f32 (double rounding). Sweeps with f32 and bf16 compute in
     /// f32.
     pub fn round(self, v: f64) -> f64 {

@@ -172,7 +172,7 @@ static int begin(int count_of_arguments, char **arguments)
     results = mmap(NULL, sizeof *results, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (results == MAP_FAILED)
         return 2;
-    /* The standard library allocates memory to count cores, which cannot fail. */
+    /* A fixed number of threads, so that all machines make the same requests. */
     setenv("RRBSOLVER_NUM_THREADS", "2", 1);
     /* A child reports each error once. */
     setvbuf(stdout, NULL, _IOLBF, 0);

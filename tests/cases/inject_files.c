@@ -121,9 +121,10 @@ static void fill_large(void)
         end += sprintf(end, "1 2 1.5\n");
 }
 
-/* Values with a warning each, of every kind. `levels` belongs to another family, which is no reason for a warning. */
+/* One wrong value per kind of warning, and `max_iter=77`, which is valid. `levels` belongs to another family and causes
+   no warning. */
 #define WARNINGS                                                                                                       \
-    "max_iter=77 levels=3 relative_tol=1 max_iter=1e400 block_size=0 rel_tol=1e-400 rel_tol=x backend=cdua "           \
+    "max_iter=77 levels=3 relative_tol=1 max_iter=1e400 block_size=99 rel_tol=1e-400 rel_tol=x backend=cdua "           \
     "solver=cgg nonsense memory=host log= log=/no/folder/of/this/name"
 
 static const read_case READ[] = {

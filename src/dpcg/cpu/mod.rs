@@ -2,16 +2,14 @@
 //!
 //! Each module uses only modules listed before it:
 //!
-//! - `pieces`: division of the cells among threads
 //! - `labelled`: sums over singular components
-//! - `regions`: deflation
 //! - `loops`: loops over consecutive cells
 //! - `field` and `rows`: vectors
-//! - `incomplete`, `cell` and `vertex`: preconditioners; `whole` selects one of them
+//! - `incomplete`, `cell` and `vertex`: preconditioners; `unfused` selects one of them
 //! - `state`: data of a factorization
-//! - `member`: unfused steps of PCG
+//! - `steps`: unfused steps of PCG
 //! - `fused`: an iteration in two passes
-//! - `ends`: begin and end of a solve
+//! - `solve`: begin and end of a solve
 
 mod cell;
 mod field;

@@ -5,7 +5,7 @@
 //! components and regions. `survey` inspects a matrix, and `regions` and `deflation` implement the deflation.
 //! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` are preconditioners. `state` holds the
 //! data of a factorization. `fused` executes an iteration in few passes. `run` has the steps of PCG and its loop.
-//! `ends` has the start and the end of a solve.
+//! `solve` has the start and the end of a solve.
 
 mod aggregated;
 mod arrays;

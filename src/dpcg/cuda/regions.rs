@@ -10,7 +10,7 @@ use crate::error::{Result, collected, zeroed};
 /// Purpose of the allocations, for error messages.
 const REGIONS: &str = "deflation regions";
 
-/// Bit that marks the removed unknown of a null vector (kernels/dpcg/dense.cuh).
+/// Bit that marks the removed unknown of a null vector (kernels/common/inverse.cuh).
 const LEFT_OUT: u32 = 1 << 31;
 
 /// The region of each cell, in 16 bits.

@@ -326,10 +326,13 @@ impl PcgSteps for Run<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
+        // The first direction is in the first array, whichever array the last loop ended with.
+        if step.is_none() {
+            self.k.vectors.at_other_p = false;
+        }
         if step.is_some() || !self.k.is_fused() {
             return unfused_ascend(self, step);
         }
-        self.k.vectors.at_other_p = false;
         self.scalar(|s| {
             s.k.begin_ascend(s.stream, s.source, s.sum())?;
             let deflated = s.k.deflation.is_some();

@@ -12,8 +12,8 @@ impl Source {
     /// planes whose contents are not needed, and which are zero afterwards; 0 allocates them.
     pub fn count_regular(&mut self, stream: &Stream, spare: Address) -> Result<Option<usize>> {
         let values = 4 * self.g.plane as usize;
-        // Node indices have 32 bits.
-        if u32::try_from(values).is_err() {
+        // Node indices have 31 bits; the highest bit marks a root (kernels/common/forest.cuh).
+        if values > 1 << 31 {
             return Ok(None);
         }
         let own = match spare {

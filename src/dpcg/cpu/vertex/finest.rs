@@ -4,7 +4,7 @@
 //! The sweeps before the correction start from zero and end with the black cells. The residual of black cells is then
 //! zero. The residual of a red cell is sum c d, where d is the last change of its black neighbours. The sweeps after
 //! the correction start with the black cells and overwrite their values. Only red cells are therefore corrected. Red
-//! cells have an even i + j + k; all coarse points are red.
+//! cells have an even i + j + k. If all directions are coarsened, all coarse points are red.
 //!
 //! A pass processes the planes in ascending order. In one step, the first colour is updated in plane k, the second
 //! colour in plane k - 1, and so on. Each thread has its own copy of a few planes, including planes of its neighbours

@@ -153,9 +153,9 @@ impl<T: Real + Number> Grid<T> {
         me.barrier();
         for k in me.share(next.split.cells.nz) {
             for j in 0..next.split.cells.ny {
-                let fine = |half, j, k| {
+                let fine = |half, j: isize, k: isize| {
                     // SAFETY: no thread writes the residual in this step.
-                    Some(unsafe { half_row(residual, &self.a.split, half, j, k) })
+                    (j >= 0 && k >= 0).then(|| unsafe { half_row(residual, &self.a.split, half, j, k) })
                 };
                 // SAFETY: no thread writes weights; the coarse row belongs to this thread.
                 unsafe { next.restrict([j, k], weights, row, fine) };

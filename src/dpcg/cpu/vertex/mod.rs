@@ -306,7 +306,7 @@ fn coarsest<T: Real + Number>(a: &Stencil<T>, singular: f64) -> Result<Direct> {
 /// Returns a matrix by rows.
 fn couplings<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
     let (split, cells, last) = (&a.split, a.split.cells, a.offsets.len());
-    let step = |k: usize| (0..3).map(|d| a.offsets[k][d] * cells.steps()[d] as isize).sum::<isize>() as usize;
+    let step = |k: usize| (0..3).map(|d| a.offsets[k][d] * cells.steps()[d] as isize).sum::<isize>();
     let value = |array: &Shared<T>, first: usize, p: usize| {
         // SAFETY: no team runs, so no thread writes the matrix.
         unsafe { array.slice(first + split.point(cells.place(p)), 1)[0].wide() }
@@ -315,8 +315,8 @@ fn couplings<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
     let mut matrix = Couplings::with_room(cells.count(), 2 * last * cells.count())?;
     for p in 0..cells.count() {
         // Conductances that leave the grid are zero, also where p + step is a point on the opposite side of the grid.
-        let below = (0..last).rev().filter(|&k| p >= step(k)).map(|k| (p - step(k), c(k, p - step(k))));
-        let above = (0..last).map(|k| (p + step(k), c(k, p)));
+        let below = (0..last).rev().filter_map(|k| p.checked_add_signed(-step(k)).map(|q| (q, c(k, q))));
+        let above = (0..last).filter_map(|k| p.checked_add_signed(step(k)).map(|q| (q, c(k, p))));
         below.chain(above).filter(|(_, c)| *c != 0.0).for_each(|(q, c)| matrix.push(q, c));
         matrix.end_exact_row(value(&a.excess, 0, p));
     }
