@@ -232,24 +232,24 @@ fn row_loops_are_vectors() {
 #[test]
 fn listings_are_understood() {
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend3cpu3rrb5loops5scale6avx51217h8658edb200ffb4e0E>:"),
+        kernel("_ZN9rrbsolver3rrb3cpu5loops5scale6avx51217h8658edb200ffb4e0E>:"),
         Some(("loops", "scale", "avx512"))
     );
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend3cpu3rrb5loops3dot8portable17h8658edb200ffb4e0E>:"),
+        kernel("_ZN9rrbsolver3rrb3cpu5loops3dot8portable17h8658edb200ffb4e0E>:"),
         Some(("loops", "dot", "portable"))
     );
     // A function that only calls a row loop.
-    assert_eq!(kernel("_ZN9rrbsolver7backend3cpu3rrb5loops3dot17h8658edb200ffb4e0E>:"), None);
+    assert_eq!(kernel("_ZN9rrbsolver3rrb3cpu5loops3dot17h8658edb200ffb4e0E>:"), None);
     assert_eq!(
-        kernel("_RINvNvNtNtNtNtCs1_9rrbsolver7backend3cpu3rrb5loops5scale4avx2NtNtB8_6format5BrainEBa_"),
+        kernel("_RINvNvNtNtNtCs1_9rrbsolver3rrb3cpu5loops5scale4avx2NtNtB8_6format5BrainEBa_"),
         Some(("loops", "scale", "avx2"))
     );
     assert_eq!(
-        kernel("_ZN9rrbsolver7backend6coarse8envelope7forward4avx217h8658edb200ffb4e0E>:"),
+        kernel("_ZN9rrbsolver6direct8envelope7forward4avx217h8658edb200ffb4e0E>:"),
         Some(("envelope", "forward", "avx2"))
     );
-    assert_eq!(kernel("_ZN9rrbsolver7backend3cpu3rrb5fused6avx51217h8658edb200ffb4e0E>:"), None);
+    assert_eq!(kernel("_ZN9rrbsolver3rrb3cpu5fused6avx51217h8658edb200ffb4e0E>:"), None);
     let listing = "  10:\tvaddpd %zmm1,%zmm2,%zmm3\n  16:\tcall   40 <f>\n  1b:\tvmulsd (%rax),%xmm0,%xmm0\n  20:\tjne    16 <g+0x6>\n  22:\tret";
     let body: Vec<Instruction> = listing.lines().filter_map(instruction).collect();
     let inner = loops(&body);
