@@ -521,8 +521,9 @@ const SMALL_ROW_SUMS: &str = "row sums of 1e-14 to 1e-12";
 const SINGULAR: &str = "singular";
 const DEFLATED: &str = "deflated";
 const AGGREGATED: &str = "amg";
-/// Smallest number of judged cases per class, as a fraction of all cases.
-const LEAST: [(&str, f64); 4] = [(SMALL_ROW_SUMS, 0.01), (SINGULAR, 0.03), (DEFLATED, 0.025), (AGGREGATED, 0.005)];
+/// Smallest number of judged cases per class, as a fraction of all cases: about half of the expected number, so that no
+/// seed fails by chance.
+const LEAST: [(&str, f64); 4] = [(SMALL_ROW_SUMS, 0.005), (SINGULAR, 0.03), (DEFLATED, 0.025), (AGGREGATED, 0.005)];
 
 /// In judged deflated systems, each component has a largest row sum above this fraction of the center.
 const FAR_FROM_SINGULAR: f64 = 1e-6;
