@@ -30,7 +30,7 @@ struct Standing {
     int32_t parity;              // index of the current r of b1 (0 or 1); later kernels only read this r
     double sum;                  // result of the last dot product
     int64_t direction;           // index of the current p (0 or 1), to which alpha belongs
-    double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of it (rrb/ends.cuh)
+    double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of it (rrb/solve.cuh)
     uint64_t largest, largest_guess;
     uint64_t not_finite; // bitwise complement of the first index; 0: none
     unsigned ticket;

@@ -2,7 +2,7 @@
 #include "box.cuh"
 #include "steps.cuh"
 #include "fused.cuh"
-#include "ends.cuh"
+#include "solve.cuh"
 #include "survey.cuh"
 #include "labelled.cuh"
 #include "components.cuh"

@@ -7,6 +7,6 @@
 #include "fused.cuh"
 #include "cycle.cuh"
 #include "steps.cuh"
-#include "ends.cuh"
+#include "solve.cuh"
 #include "projection.cuh"
 #include "aggregated.cuh"

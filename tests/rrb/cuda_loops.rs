@@ -154,7 +154,7 @@ pub fn loops_on_larger_grids() {
     loops_of_lengths(420, 350, 1.0, "");
 }
 
-/// A handle predicts the start of a solve from the last one (kernels/rrb/ends.cuh). Whatever it predicts, results are
+/// A handle predicts the start of a solve from the last one (kernels/rrb/solve.cuh). Whatever it predicts, results are
 /// bitwise identical to those of a new handle, and errors equal those of any backend.
 pub fn one_solve_after_another() {
     solves_after_another("precision=f64 cycle=v levels=4");

@@ -123,7 +123,7 @@ impl<'c> Given<'c> {
 
 /// A start may use a scale that is up to 256 times too large. Larger powers of two give the same iterates. Otherwise, a
 /// b that grows and decays between time steps would need a second start whenever max |b| passes a power of two. The
-/// same constant is in kernels/rrb/ends.cuh.
+/// same constant is in kernels/rrb/solve.cuh.
 const NEAR_SCALE: f64 = 256.0;
 
 /// b is incompatible if |sum b| exceeds this fraction of sum |b| on a singular component.
