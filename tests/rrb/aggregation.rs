@@ -286,10 +286,10 @@ fn one_handle(on: &Backend) {
         solver.factorize(a).unwrap();
         let (x, result) = solver.solve_from_zero(&b);
         let fresh = aggregated(on, a, "");
-        let (anew, _) = fresh.solve_from_zero(&b);
+        let (of_a_new_handle, _) = fresh.solve_from_zero(&b);
         assert_eq!(result, status::OK);
         // If a wall was added or removed, the aggregates are rebuilt.
-        assert!(solver.int(key::INFO_AGGREGATES_KEPT) > 0 || bits(&x) == bits(&anew));
+        assert!(solver.int(key::INFO_AGGREGATES_KEPT) > 0 || bits(&x) == bits(&of_a_new_handle));
         twin.factorize(a).unwrap();
         assert!(bits(&twin.solve_from_zero(&b).0) == bits(&x), "the same matrices before it");
         assert!(solver.iterations() <= fresh.iterations() + 1 && relative_residual(a, &b, &x) <= 1e-6);
@@ -359,9 +359,9 @@ fn aggregates_are_kept(on: &Backend) {
             };
             let is_coast = ["lakes", "land10", "land30", "maze"].contains(&&*name);
             let (of_before, count) = again();
-            let (none, anew) = kept(&aggregated(on, a, "threads=2"));
+            let (none, of_a_new_handle) = kept(&aggregated(on, a, "threads=2"));
             assert_eq!((of_before > 0, none), (k < 2 || !is_coast, 0), "{name} {k}");
-            assert!(count <= anew + 3, "{name} {k}: {count} for {anew}");
+            assert!(count <= of_a_new_handle + 3, "{name} {k}: {count} for {of_a_new_handle}");
             assert!(again().0 > 0, "{name} {k}: the same once more");
         }
     }
