@@ -1,4 +1,4 @@
-//! Aggregates by passes of pairwise matching (Napov and Notay 2012).
+//! Aggregation by passes of pairwise matching (Napov and Notay 2012).
 
 use super::pairs::pairs;
 use super::quality::{MOST, accepts};
@@ -9,15 +9,16 @@ use crate::error::{Result, collected, zeroed};
 /// Parameters of the aggregation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// Bound of mu, and of the condition number of the two-grid method.
+    /// Upper bound of mu, the quality of an aggregate (`quality.rs`). It also bounds the condition number of the
+    /// two-grid method.
     pub kappa: f64,
     /// Number of pairwise passes; an aggregate has at most 2^passes nodes.
     pub passes: usize,
 }
 
-/// Default bound of mu (docs/theory/aggregation.md).
+/// Default value of `Rules::kappa` (docs/theory/aggregation.md).
 pub const KAPPA: f64 = 12.0;
-/// Bound of mu for the reuse of aggregates; up to this bound, iteration counts grow little.
+/// Value of kappa for the reuse of aggregates with another matrix. Up to this bound, iteration counts grow little.
 pub const KEPT: f64 = 200.0;
 
 impl Rules {
@@ -29,14 +30,14 @@ impl Rules {
 
 /// Aggregates of a level.
 pub struct Aggregates {
-    /// Aggregate of each node; `NONE`: only the smoother acts on the node.
+    /// Aggregate of each node. The value is `NONE` for a node that only the smoother treats.
     pub of: Vec<u32>,
     pub count: usize,
 }
 
 impl Aggregates {
-    /// Returns whether the aggregates are suitable for another matrix: aggregates by the quality test, other nodes by
-    /// the dominance criterion, both with kappa = `KEPT`.
+    /// Returns whether the aggregates are suitable for another matrix. With kappa = `KEPT`, each aggregate must pass
+    /// the quality test, and each node without aggregate must satisfy the condition of `is_left_out`.
     pub fn suit(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
         if self.of.len() != c.rows() {
             return Ok(false);
@@ -50,7 +51,8 @@ impl Aggregates {
     }
 }
 
-/// Returns whether only the smoother acts on node i: d_i (kappa - 2) >= kappa sum_j |a_ij|.
+/// Returns whether node i remains outside all aggregates, so that only the smoother treats it: d_i (kappa - 2) >= kappa
+/// sum_j |a_ij|.
 fn is_left_out(c: &Couplings, i: usize, kappa: f64) -> bool {
     let sum: f64 = c.row(i).map(|(_, a)| a.abs()).sum();
     c.diagonal[i] * (kappa - 2.0) >= kappa * sum
@@ -58,7 +60,8 @@ fn is_left_out(c: &Couplings, i: usize, kappa: f64) -> bool {
 
 /// Computes the aggregates of the rows of a matrix.
 pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result<Aggregates> {
-    // Initially each row is an aggregate of one node. Excluded rows are their own partners.
+    // Initially, each row is an aggregate of one node. Rows outside all aggregates are marked as their own partners, so
+    // that `pairs` ignores them.
     let mut partner: Vec<u32> = zeroed(c.rows(), WHAT)?;
     let mut left = Parts(&mut partner);
     let pieces = cut(c.rows(), workers.pieces(size_of_val(&*c.a)));
@@ -89,7 +92,8 @@ pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result
     Ok(Aggregates { of, count })
 }
 
-/// Numbers the pairs in the order of their first nodes, and returns their number. Rows that are not `kept` get `NONE`.
+/// Numbers the pairs in the order of their first nodes. Returns the number of the pair of each row, and the number of
+/// pairs. Rows that are not `kept` get `NONE`.
 fn numbered(partner: &[u32], kept: impl Fn(usize) -> bool) -> Result<(Vec<u32>, usize)> {
     let mut number: Vec<u32> = collected(std::iter::repeat_n(NONE, partner.len()), WHAT)?;
     let mut count = 0;

@@ -5,18 +5,19 @@ use super::order::Order;
 /// Parameters of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Choices {
-    /// Order of the rows in a sweep.
+    /// Order of the rows in a smoother sweep.
     pub order: Order,
-    /// Number of coarse levels, from the first, on which two inner iterations are used (K-cycle), regardless of their
-    /// size.
+    /// Number of coarse levels, counted from the finest of them, whose systems are solved by two cycles regardless of
+    /// their size.
     pub levels: usize,
-    /// Number of rows from which other levels use two inner iterations, too. Smaller levels use one cycle (V-cycle).
+    /// On other levels, minimum number of rows for two cycles. Systems with fewer rows are solved by one cycle
+    /// (V-cycle).
     pub rows: usize,
 }
 
 impl Choices {
-    /// Reduces the error as much as two cycles on all levels, but visits small levels less often. Small levels do not
-    /// profit from several threads.
+    /// Choice for several threads. It reduces the error as much as two cycles on all levels, but visits small levels
+    /// less often, because these do not profit from several threads.
     pub const PARALLEL: Self = Self { order: Order::Colours, levels: 3, rows: 3000 };
 
     /// Returns whether two cycles solve the system of coarse level k.
@@ -25,14 +26,15 @@ impl Choices {
     }
 }
 
-/// Bounds of the eigenvalues of B A on every level. `HIGH` satisfies HIGH = 1 + 1 / T_2((HIGH + LOW) / (HIGH - LOW)).
-/// If the eigenvalues of the coarser level are below `HIGH`, those of this level are, too. B is positive definite,
-/// because smoothing contracts in the A-norm. `LOW` follows from the bound of mu, with a margin.
+/// Bounds of the eigenvalues of B A, where B is the cycle, on every level. `HIGH` satisfies HIGH = 1 + 1 / T_2((HIGH +
+/// LOW) / (HIGH - LOW)) with the Chebyshev polynomial T_2. If the eigenvalues on the coarser level are below `HIGH`,
+/// those on this level are too. B is positive definite, because smoothing contracts in the A-norm. `LOW` follows from
+/// the bound of mu, with a margin.
 const LOW: f64 = 0.3;
 const HIGH: f64 = 1.225;
 
-/// AMLI: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`]: c = B r, d = B (r - `left` A c), z = `first` c
-/// + `second` d.
+/// Coefficients of the AMLI-cycle: two Chebyshev steps for eigenvalues of B A in [`LOW`, `HIGH`]. The steps compute c =
+/// B r, d = B (r - `left` A c) and z = `first` c + `second` d.
 pub struct TwoSteps {
     pub left: f64,
     pub first: f64,

@@ -1,4 +1,4 @@
-//! Hierarchy of levels of a matrix.
+//! Hierarchy of coarse matrices of a symmetric matrix.
 
 use super::aggregates::{Aggregates, KAPPA, Rules, aggregates};
 #[cfg(test)]
@@ -11,10 +11,11 @@ use crate::error::{Result, collected, push};
 
 /// Coarsening continues only if a level has at most this fraction of the rows of the previous level.
 const WORTH: f64 = 0.9;
-/// Largest number of rows of a coarsest system that is factorized. A larger coarsest system is only smoothed.
+/// Largest number of rows of a coarsest system that is factorized. A larger coarsest system is solved approximately by
+/// smoothing.
 pub const MOST_INVERTED: usize = 1500;
 
-/// Number of rows at which coarsening stops; the coarsest system is factorized.
+/// Coarsening stops at this number of rows or fewer.
 pub const COARSEST: usize = 128;
 
 /// A level above the coarsest level.
@@ -39,12 +40,13 @@ impl Kept {
 
 /// All levels of a matrix.
 pub struct Hierarchy {
-    /// Power of two by which A is multiplied. The scaled diagonal is at most 2, so products of entries do not overflow.
+    /// Power of two by which A is multiplied. The diagonal of the product is at most 2, so that products of entries do
+    /// not overflow.
     pub scale: f64,
     pub levels: Vec<Level>,
-    /// The aggregates are those of an earlier matrix.
+    /// Whether the aggregates are those of an earlier matrix.
     is_kept: bool,
-    /// Matrix of the coarsest level: small, or a matrix that aggregation does not reduce enough.
+    /// Matrix of the coarsest level. It is small, or aggregation would not reduce it enough.
     pub coarsest: Couplings,
 }
 
@@ -56,7 +58,7 @@ impl Hierarchy {
         Self::of(couplings, scale, rules, coarsest, workers)
     }
 
-    /// Builds the hierarchy of a matrix whose couplings have been multiplied by `scale`.
+    /// Builds the hierarchy of a matrix that has been multiplied by `scale`.
     pub fn of(
         mut matrix: Couplings,
         scale: f64,
@@ -69,8 +71,8 @@ impl Hierarchy {
         while matrix.rows() > coarsest {
             let made = aggregates(&matrix, &rules, workers)?;
             if made.count as f64 > WORTH * matrix.rows() as f64 {
-                // Too few pairs: if the matrix is too large to be factorized, the level is repeated with a weaker
-                // bound.
+                // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with a
+                // weaker bound.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
                 if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MOST_KAPPA {
                     break;
@@ -86,8 +88,8 @@ impl Hierarchy {
     }
 
     /// Builds the hierarchy with the aggregates of an earlier matrix if all of them are suitable, otherwise with new
-    /// aggregates. After a coast has moved, an aggregate may extend across two basins, and no smoother would reduce its
-    /// error.
+    /// aggregates. The test is necessary: if a coast has moved, an aggregate may extend across two basins, and no
+    /// smoother reduces the resulting error.
     pub fn again(
         mut matrix: Couplings,
         scale: f64,
@@ -123,5 +125,5 @@ impl Hierarchy {
     }
 }
 
-/// Largest bound of mu with which a hierarchy begins.
+/// Largest kappa with which the aggregation of a hierarchy begins.
 const MOST_KAPPA: f64 = KAPPA;

@@ -1,9 +1,9 @@
-//! Multigrid by aggregation (Napov and Notay 2012; docs/theory/aggregation.md): the hierarchy of a symmetric matrix,
-//! for all families. The unknowns may have any order. Positive off-diagonal entries are kept, but do not form pairs.
-//! The backends implement the cycle.
+//! Multigrid by aggregation (Napov and Notay 2012; docs/theory/aggregation.md): builds the hierarchy of a symmetric
+//! matrix, for several families. The unknowns may have any order. Rows coupled by a positive off-diagonal entry are not
+//! paired, but the entry remains in the matrix. `cpu` and `cuda` implement the cycle.
 //!
-//! Each module may use the modules before it: `quality` (test of an aggregate), `pairs`, `aggregates`, `hierarchy`,
-//! `order` (of sweeps), `choices` (of a cycle). `direct::couplings` is the matrix of a level.
+//! Each module may use the modules named before it: `quality` (quality test of an aggregate), `pairs`, `aggregates`,
+//! `hierarchy`, `order` (of sweeps), `choices` (of a cycle). `direct::couplings` is the matrix of a level.
 
 mod aggregates;
 mod choices;

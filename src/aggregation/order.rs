@@ -1,4 +1,5 @@
-//! Order of the rows in a smoother sweep: groups of rows one after another; rows of a group in any order.
+//! Order of the rows in a smoother sweep. The rows are divided into groups, which are processed one after another. Rows
+//! of a group may be processed in any order.
 
 use crate::direct::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, collected, push, zeroed};
@@ -7,7 +8,7 @@ use std::iter::repeat_n;
 /// Selects the order of the rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
-    /// Order of the row numbers, a reference for tests. The rows of a group are not coupled to each other.
+    /// The order of the row numbers, as a reference for tests. Rows that are coupled are in different groups.
     #[cfg(test)]
     Natural,
     /// Multicolour order: coupled rows have different colours.
@@ -16,11 +17,11 @@ pub enum Order {
 
 /// Rows in the order of a sweep.
 pub struct Ordered {
-    /// Row numbers, group by group.
+    /// Row numbers in the order of the sweep, group by group.
     pub row: Vec<u32>,
     /// Position of each row in `row`.
     pub place: Vec<u32>,
-    /// First position of each group, and the end.
+    /// Group g consists of the positions `groups[g] .. groups[g + 1]`.
     pub groups: Vec<usize>,
 }
 
@@ -33,8 +34,8 @@ impl Ordered {
         }
     }
 
-    /// Orders the rows by colours that the caller knows. Rows of one colour must not be coupled, because sweeps ignore
-    /// couplings within a group.
+    /// Orders the rows by colours, which the caller has computed. Rows of one colour must not be coupled, because
+    /// sweeps ignore couplings within a group.
     pub fn coloured<const N: usize>(colours: impl Iterator<Item = u32>) -> Result<Self> {
         let colour = collected(colours, WHAT)?;
         let mut sizes = [0; N];
@@ -42,13 +43,13 @@ impl Ordered {
         Self::by_groups(&colour, sizes)
     }
 
-    /// Keeps the order of the row numbers in one group, for a matrix without sweeps.
+    /// Returns the rows in the order of their numbers as one group, for a matrix without sweeps.
     pub fn unswept(rows: usize) -> Result<Self> {
         let all = || collected(0..rows as u32, WHAT);
         Ok(Self { row: all()?, place: all()?, groups: collected([0, rows], WHAT)? })
     }
 
-    /// Puts each row one group after the last group of its coupled rows with lower numbers.
+    /// Natural order: the group of a row is the first one after the groups of all coupled rows with lower numbers.
     #[cfg(test)]
     fn by_waits(c: &Couplings) -> Result<Self> {
         let mut group: Vec<u32> = zeroed(c.rows(), WHAT)?;
@@ -64,10 +65,11 @@ impl Ordered {
         Self::by_groups(&group, sizes)
     }
 
-    /// Greedy colouring: each row gets the first colour that no coupled row has, in the order of the row numbers.
+    /// Greedy colouring in the order of the row numbers: each row gets the first colour that none of its coupled rows
+    /// has.
     fn by_colours(c: &Couplings) -> Result<Self> {
         let mut colour: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
-        // For each colour, the last row that is coupled to a row of this colour.
+        // For each colour, the last row found to be coupled to a row of this colour.
         let (mut seen, mut sizes): (Vec<u32>, Vec<usize>) = (Vec::new(), Vec::new());
         for i in 0..c.rows() {
             for of in c.row(i).map(|(j, _)| colour[j]).filter(|&of| of != NONE) {

@@ -4,9 +4,9 @@ use super::quality::of_pair;
 use crate::direct::couplings::{Couplings, NONE, WHAT};
 use crate::error::{Result, push};
 
-/// Pairs each free row, in ascending order, with the free row of smallest mu <= kappa that passes `suits`. In
-/// `partner`, free rows have the value `NONE`. A row without a partner becomes its own partner; other rows are
-/// unchanged.
+/// Pairs rows. Each free row i, in ascending order, gets the free row j with the smallest mu(i, j) <= kappa for which
+/// `suits(i, j)` holds. Free rows are those with the value `NONE` in `partner`. A free row without a suitable row
+/// becomes its own partner. Other rows do not change.
 pub fn pairs(c: &Couplings, kappa: f64, suits: impl Fn(usize, usize) -> bool, partner: &mut [u32]) -> Result<()> {
     let mut candidates = Vec::new();
     for i in 0..c.rows() {

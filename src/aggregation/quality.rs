@@ -2,23 +2,25 @@
 
 use crate::direct::couplings::Couplings;
 
-/// Largest number of nodes of an aggregate, from three passes of pairs.
+/// Largest number of nodes of an aggregate. Three passes of pairing produce aggregates of this size.
 pub const MOST: usize = 8;
 
-/// A pivot below this value is negative. A larger one may be a rounding error of the eigenvalue that is always zero.
+/// A pivot below this value counts as negative. One eigenvalue is always zero, so a negative pivot above this value may
+/// be a rounding error.
 const NEGATIVE: f64 = -1e-9;
 
-/// Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair
-/// passes the quality test. If a row sum is not positive, the term with e_i and e_j is zero.
+/// Returns mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair
+/// passes the quality test. `a` is a_ij. If a row sum is not positive, the fraction e_i e_j / (e_i + e_j) is replaced
+/// by zero.
 pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
     let (d, e) = ([c.diagonal[i], c.diagonal[j]], [c.excess[i], c.excess[j]]);
     let series = if e[0] > 0.0 && e[1] > 0.0 { e[0] * e[1] / (e[0] + e[1]) } else { 0.0 };
     2.0 * d[0] * d[1] / ((d[0] + d[1]) * (a + series))
 }
 
-/// Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, for the set G of the nodes.
-/// A_G has the couplings inside G and the row sums of A. The matrix is scaled by D_G^-1/2 and eliminated, the largest
-/// pivot first.
+/// Applies the quality test to the set G of `nodes`: returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no
+/// negative eigenvalue. A_G has the couplings inside G and the row sums of A; D_G is its diagonal. The matrix is scaled
+/// by D_G^-1/2 on both sides and eliminated with diagonal pivoting.
 pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
     let n = nodes.len();
     let mut m = [[0.0; MOST]; MOST];
@@ -39,7 +41,8 @@ pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
         let Some(p) = rest().max_by(|&k, &l| m[k][k].total_cmp(&m[l][l])) else { return true };
         let pivot = m[p][p];
         if pivot <= -NEGATIVE {
-            // This is the largest remaining pivot. The remaining matrix is zero or has a negative eigenvalue.
+            // The largest remaining pivot is not positive. The remaining matrix therefore has a negative eigenvalue,
+            // unless it is zero.
             return rest().all(|k| m[k][k] >= NEGATIVE && rest().all(|l| m[k][l].abs() <= (-NEGATIVE).sqrt()));
         }
         left[p] = false;

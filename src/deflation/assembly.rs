@@ -1,6 +1,6 @@
 //! Assembly of the coarse matrix E = Z^T A Z from the couplings of A between regions (docs/theory/dpcg.md, the coarse
-//! matrix E). The grid is divided into a fixed number of blocks of rows of cells. E is therefore bitwise identical for
-//! any number of threads.
+//! matrix E). The rows of cells are divided into a fixed number of blocks. Contributions are summed per block, and then
+//! over the blocks in order. E is therefore bitwise identical for any number of threads.
 
 use crate::deflation::regions::{NONE, Regions};
 use crate::direct::couplings::Couplings;
@@ -10,11 +10,11 @@ use crate::stencil::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Name of the allocation in error messages.
+/// Name of E in error messages about failed allocations.
 pub const COARSE_MATRIX: &str = "the coarse matrix of deflation";
 
-/// Number of blocks of rows of cells. It is large enough to occupy many threads, and small enough that sums over blocks
-/// are cheap.
+/// Number of blocks into which the rows of cells are divided. There are enough blocks for many threads, and few enough
+/// that sums over blocks are cheap.
 pub const BLOCKS: usize = 64;
 
 /// Returns the rows of a block. Row j + ny k consists of the cells with the indices j and k.
@@ -26,7 +26,7 @@ fn block_rows(cells: Cells, block: usize) -> Range<usize> {
 /// Contribution of one block to one entry of E.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Entry {
-    /// Row, column and block, with 16, 16 and 32 bits. Sorting by this key fixes the order of additions.
+    /// Row (16 bits), column (16 bits) and block (32 bits). Sorting by this key fixes the order of additions.
     key: u64,
     value: f64,
 }
@@ -41,14 +41,15 @@ impl Entry {
     }
 }
 
-/// Sum of consecutive couplings between two regions, before its addition to the part.
+/// Sum of consecutive couplings between the same two regions, before it is added to the `Part`.
 #[derive(Clone, Copy, Default)]
 struct Pending {
     pair: (u16, u16),
     sum: f64,
 }
 
-/// Part of E from one block: couplings between two vectors (row < column) and row sums (row = column).
+/// Contribution of one block to E. The key r << 16 | s belongs to the couplings between the vectors r < s, and to the
+/// row sum of r = s.
 #[derive(Default)]
 struct Part {
     sums: HashMap<u32, f64>,
@@ -56,7 +57,7 @@ struct Part {
 
 impl Part {
     /// Adds a coupling between a cell of region r and a cell of another region s. Consecutive couplings between the
-    /// same two regions are summed in `pending` first.
+    /// same two regions are first summed in `pending`.
     fn couple(&mut self, pending: &mut Pending, r: u16, s: u16, coupling: f64) -> Result<()> {
         if pending.pair != (r, s) {
             self.finish(pending)?;
@@ -70,14 +71,14 @@ impl Part {
         let ((r, s), sum) = (pending.pair, std::mem::take(&mut pending.sum));
         match [r, s] {
             _ if sum == 0.0 => Ok(()),
-            // A coupling between a region with a vector and cells without one contributes to the row sum.
+            // A coupling between a region and cells without a vector is subtracted from the row sum of the region.
             [NONE, NONE] => Ok(()),
             [NONE, one] | [one, NONE] => self.add(one, one, -sum),
             [r, s] => self.add(r, s, sum),
         }
     }
 
-    /// Adds `value` to the coupling of vectors r and s, or to the row sum if r = s. Neither may be `NONE`.
+    /// Adds `value` to the coupling of vectors r and s, or to the row sum if r = s. Neither r nor s may be `NONE`.
     fn add(&mut self, r: u16, s: u16, value: f64) -> Result<()> {
         let key = u32::from(r.min(s)) << 16 | u32::from(r.max(s));
         if let Some(sum) = self.sums.get_mut(&key) {
@@ -88,7 +89,8 @@ impl Part {
     }
 }
 
-/// Appends the contributions of a block to E: its couplings to the east, north and top, and its row sums.
+/// Appends the contributions of a block to `entries`: those of its couplings to the east, north and top, and of its row
+/// sums.
 pub fn assemble_block(
     a: &SevenPoints,
     components: &CellComponents,
@@ -101,8 +103,8 @@ pub fn assemble_block(
     let of = |row: usize| &regions.of[row * nx..][..nx];
     let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
     let mut excess = zeroed(nx, COARSE_MATRIX)?;
-    // Couplings along x cross a region boundary at the same column in many rows. Couplings in y and z cross a boundary
-    // at consecutive cells of a row.
+    // Along x, the couplings at one column often connect the same two regions in many rows, so there is one pending sum
+    // per column. In y and z, consecutive couplings of a row often connect the same two regions.
     let (mut along_x, mut across_x) = (zeroed(nx, COARSE_MATRIX)?, Pending::default());
     for row in block_rows(a.cells, block) {
         let own = of(row);
@@ -148,7 +150,7 @@ fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
     Ok(())
 }
 
-/// Returns E for `n` vectors. Entries with equal row and column are summed in the order of their blocks.
+/// Returns E for `n` vectors. Contributions to the same entry are summed in the order of their blocks.
 pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
     // All keys differ, because they include the block. The unstable sort is therefore deterministic.
     entries.sort_unstable_by_key(|entry| entry.key);
@@ -177,7 +179,8 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
         (matrix.col[next[r]], matrix.a[next[r]]) = (s as u32, -value);
         next[r] += 1;
     };
-    // Entries left of the diagonal are stored first, and both triangles are sorted by column. Each row is then sorted.
+    // The entries left of the diagonal are stored before those right of it, and each triangle is sorted by column. The
+    // columns of each row are therefore ascending.
     let couplings = || sums.iter().filter(|e| e.row() != e.column());
     couplings().for_each(|entry| set(entry.column(), entry.row(), entry.value));
     couplings().for_each(|entry| set(entry.row(), entry.column(), entry.value));

@@ -5,17 +5,18 @@
 //! P = I - A Z E^-1 Z^T,   E_rs = sum over cells i in r, j in s of a_ij
 //! ```
 //!
-//! A column of Z is one on a region and zero elsewhere. E therefore depends only on the couplings of A between regions
-//! and on the row sums e_i of A, which are zero in singular components:
+//! A column of Z is one on a region and zero elsewhere. E therefore depends only on couplings of A between regions, and
+//! on the row sums e_i of A. Row sums are zero in singular components. With r != s and i in r:
 //!
 //! ```text
 //! E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r.
 //! ```
 //!
-//! E is stored in row-sum form. The row sum of r is the sum of e_i, minus the couplings to cells without a region.
+//! E is stored in row-sum form. The row sum of region r in E is the sum of its e_i, minus its couplings to cells
+//! without a region.
 //!
-//! If all vectors are kept and add up to a null vector u of A, E is singular. E + c u u^T is regular and results in the
-//! same projection P.
+//! If all vectors are kept and some of them add up to a null vector u of A, E is singular. E + c u u^T is then regular,
+//! and gives the same projection P.
 
 mod assembly;
 pub mod cpu;
@@ -31,16 +32,16 @@ use crate::direct::solver::{Direct, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use assembly::{COARSE_MATRIX, multiply, sum_entries};
 
-/// Largest max_r E_rr max_rs |E^-1_rs| for which the inverse of E is used. The product with the inverse multiplies the
-/// rounding error of A Z E^-1 g by this number; a solve with the factor does not. The limit is exceeded if row sums of
-/// E are tiny, or if bubbles are divided into several regions at contrasts below 1e-6.
+/// The inverse of E is used if (max_r E_rr) (max_rs |E^-1_rs|) is at most this number. The product with the inverse
+/// multiplies the rounding error of A Z E^-1 g by up to this factor; a solve with the factor of E does not. The limit
+/// is exceeded if row sums of E are tiny, or if bubbles are divided into several regions at contrasts below 1e-6.
 pub const LARGEST_CONDITION: f64 = 1e8;
 
 /// Method for systems with E.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
-    /// Product with the dense inverse, k^2 numbers for k vectors. The factor replaces an inverse that is too
-    /// inaccurate.
+    /// Product with the dense inverse, which has k^2 entries for k vectors. If the inverse is too inaccurate, the
+    /// factor is used instead.
     Inverse,
     /// Factorization L D L^T within the envelope of E.
     Cholesky,
@@ -48,7 +49,7 @@ pub enum Solver {
     Cg,
 }
 
-/// E and a solver for systems with E.
+/// E, and a solver for systems with E.
 pub struct CoarseMatrix {
     matrix: Couplings,
     shift: Shift,
@@ -62,7 +63,8 @@ enum Method {
     Cg { inverse_diagonal: Vec<f64>, tolerance: f64 },
 }
 
-/// Workspace of `solve`: vectors with one entry per deflation vector, and means with one entry per null vector.
+/// Workspace of `solve`: some vectors with one entry per deflation vector, and one vector with an entry per null
+/// vector.
 pub struct Scratch {
     vectors: [Vec<f64>; 3],
     means: [Vec<f64>; 2],
@@ -70,8 +72,8 @@ pub struct Scratch {
 
 impl CoarseMatrix {
     /// Factorizes E. `entries` contains the entries of all blocks of rows, in any order. `tolerance` is the relative
-    /// tolerance of conjugate gradients, |r| <= tolerance |g|. For `Solver::Inverse`, computes the factor; `columns`
-    /// and `invert` then compute the inverse.
+    /// tolerance of conjugate gradients, |r| <= tolerance |g|. With `Solver::Inverse`, only the factor is computed
+    /// here. The caller then computes the inverse with `columns` and `invert`.
     pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
         let matrix = sum_entries(entries, regions.count)?;
         let shift = Shift::new(&matrix, regions)?;
@@ -88,8 +90,8 @@ impl CoarseMatrix {
         Ok(Self { matrix, shift, method })
     }
 
-    /// Computes the columns of the inverse that thread number `member` of `members` threads owns. Empty without a
-    /// factor.
+    /// Computes those columns of the inverse that belong to thread `member` of `members` threads. Returns no columns if
+    /// there is no factor.
     pub fn columns(&self, member: usize, members: usize) -> Result<Vec<f64>> {
         let mut columns = Vec::new();
         if let Method::Cholesky(factor) = &self.method {
@@ -99,8 +101,8 @@ impl CoarseMatrix {
         Ok(columns)
     }
 
-    /// Replaces the factor by the inverse. `columns` contains the columns of all threads in order. The factor remains
-    /// if the condition of E exceeds `LARGEST_CONDITION`.
+    /// Replaces the factor by the inverse. `columns` contains the columns of all threads in order. If the condition of
+    /// E exceeds `LARGEST_CONDITION`, the factor remains in use.
     pub fn invert<'a>(&mut self, columns: impl Iterator<Item = &'a [f64]>) -> Result<()> {
         if let Method::Cholesky(factor) = &self.method {
             let mut inverse = factor.inverse(columns)?;
@@ -118,7 +120,7 @@ impl CoarseMatrix {
         self.matrix.rows()
     }
 
-    /// Returns the method in use: `Cholesky` instead of `Inverse` if the inverse was too inaccurate.
+    /// Returns the method in use. It is `Cholesky` instead of `Inverse` if the inverse was too inaccurate.
     pub fn solver(&self) -> Solver {
         match self.method {
             Method::Inverse(_) => Solver::Inverse,
@@ -127,12 +129,12 @@ impl CoarseMatrix {
         }
     }
 
-    /// Returns the inverse by rows, if it is the method in use.
+    /// Returns the inverse by rows; `None` if another method is in use.
     pub fn inverse(&self) -> Option<&[f64]> {
         if let Method::Inverse(inverse) = &self.method { Some(inverse) } else { None }
     }
 
-    /// Computes g = E t, without the shift.
+    /// Computes g = E t, without the shift c u u^T.
     #[cfg(test)]
     pub fn multiply(&self, t: &[f64], g: &mut [f64]) {
         multiply(&self.matrix, t, g);
@@ -170,8 +172,8 @@ impl CoarseMatrix {
         }
     }
 
-    /// Solves for t by conjugate gradients (Hestenes and Stiefel 1952), starting from zero. Stops if |r| <= tolerance
-    /// |g| or if the step length is not finite.
+    /// Solves for t by conjugate gradients (Hestenes and Stiefel 1952), with t = 0 as initial guess. Stops if |r| <=
+    /// tolerance |g|, or if the step length is not finite.
     fn conjugate_gradients(
         &self,
         inverse_diagonal: &[f64],
@@ -185,7 +187,7 @@ impl CoarseMatrix {
         r.copy_from_slice(g);
         let enough = tolerance * tolerance * dot(g, g);
         let mut rho_before = 0.0;
-        // In exact arithmetic, as many iterations as there are vectors suffice.
+        // In exact arithmetic, one iteration per vector suffices; rounding errors may require more.
         for iteration in 0..=2 * g.len() {
             if dot(r, r) <= enough {
                 break;
@@ -223,8 +225,8 @@ impl CoarseMatrix {
     }
 }
 
-/// Factorizes E. A pivot of at most 1e-14 times its diagonal entry is rounding error. The vector then depends linearly
-/// on the others, and its entry is zero in every solution.
+/// Factorizes E. A pivot of at most 1e-14 times its diagonal entry is rounding error. The deflation vector then depends
+/// linearly on the others, and its entry of t is set to zero.
 fn factor(matrix: &Couplings) -> Result<Direct> {
     const NEGLIGIBLE: f64 = 1e-14;
     Direct::of(matrix, envelope_order(matrix)?, None, |vector, d| match matrix.diagonal[vector] {
@@ -251,19 +253,18 @@ for_each_isa! {
     }
 }
 
-/// Shift c u u^T for each null vector u of E, a sum of deflation vectors with E u = 0. With the pseudo-inverse E^+ and
-/// k = u^T u,
+/// Shifts c u u^T, one for each null vector u of E. A null vector has the entries 0 and 1, because it is a sum of
+/// deflation vectors. With the pseudo-inverse E^+ and k = u^T u,
 ///
 /// ```text
 /// (E + c u u^T)^-1 g = E^+ (g - u u^T g / k) + u u^T g / (c k^2),
 /// ```
 ///
-/// For a vector orthogonal to u, E^+ gives the solution with a zero at one deflation vector, minus the mean of this
-/// solution. If u is a single deflation vector, its row of E and its column of A Z are zero. Its entry of t is then
-/// zero.
+/// E^+ v is computed for vectors v orthogonal to u: the solution with one entry set to zero, minus its mean. If u is a
+/// single deflation vector, the row of E and the column of A Z of this vector are zero. Its entry of t is then zero.
 #[derive(Default)]
 struct Shift {
-    /// Null vector to which each deflation vector belongs, counted from 1; 0 if none.
+    /// For each deflation vector, number of its null vector, counted from 1; 0: none.
     of: Vec<u32>,
     /// k = u^T u of each null vector.
     size: Vec<f64>,
@@ -290,19 +291,19 @@ impl Shift {
         Ok(shift)
     }
 
-    /// Returns 1 / (c k), or zero if the null vector is a single deflation vector.
+    /// Returns 1 / (c k); zero if the null vector is a single deflation vector.
     fn inverse(&self, null: usize) -> f64 {
         let c = self.c[null] * self.size[null];
         if c > 0.0 { 1.0 / c } else { 0.0 }
     }
 
-    /// Returns diagonal entry r of E + c u u^T.
+    /// Returns the diagonal entry of row r of E + c u u^T.
     fn diagonal(&self, matrix: &Couplings, r: usize) -> f64 {
         let c = self.of.get(r).map_or(0.0, |&of| if of > 0 { self.c[of as usize - 1] } else { 0.0 });
         matrix.diagonal[r] + c
     }
 
-    /// Computes means = u^T v / k for each null vector u.
+    /// Computes the mean u^T v / k of v for each null vector u.
     fn means(&self, v: &[f64], means: &mut [f64]) {
         means.fill(0.0);
         for (v, &of) in v.iter().zip(&self.of) {
@@ -315,7 +316,7 @@ impl Shift {
         }
     }
 
-    /// Computes v = v + sum over the null vectors u of value(u) u.
+    /// Adds to v the sum of `values(u)` times u over the null vectors u.
     fn add(&self, v: &mut [f64], values: impl Fn(usize) -> f64) {
         for (v, &of) in v.iter_mut().zip(&self.of) {
             if of > 0 {
@@ -341,8 +342,8 @@ impl Shift {
         self.add(q, |null| self.c[null] * self.size[null] * means[null]);
     }
 
-    /// Transforms G to (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2). G is the inverse with a zero at one
-    /// deflation vector.
+    /// Transforms G to (I - u u^T / k) G (I - u u^T / k) + u u^T / (c k^2). G is the inverse computed with the factor,
+    /// in which the row and column of one deflation vector are zero.
     fn complete(&self, inverse: &mut [f64]) -> Result<()> {
         let n = self.of.len();
         let mut means = zeroed(self.size.len(), COARSE_MATRIX)?;

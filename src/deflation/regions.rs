@@ -1,17 +1,17 @@
 //! Deflation regions: the cells on which a column of Z is one (Nicolaides 1987 for boxes; Tang and Vuik 2007 for level
 //! sets).
 //!
-//! A deflation vector is one on its region and zero elsewhere. If vectors add up to the constant on a singular
-//! component of the matrix, E = Z^T A Z is singular. Either one vector of the heavy phase is dropped there, or all
-//! vectors are kept. In the second case, E is shifted by c 1 1^T, which gives the same projection
-//! (docs/theory/dpcg.md).
+//! A deflation vector is one on its region and zero elsewhere. If some vectors add up to the constant vector on a
+//! singular component of the matrix, E = Z^T A Z is singular. Either one of these vectors, in the heavy phase, is
+//! dropped, or all vectors are kept. In the second case, E is shifted by c u u^T with the sum u of these vectors, which
+//! gives the same projection (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, ComponentList, Strong};
 use crate::stencil::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
 
-/// Marks cells in no region.
+/// Region number of cells that are in no region.
 pub const NONE: u16 = u16::MAX;
 
 const REGIONS: &str = "deflation regions";
@@ -21,9 +21,9 @@ const REGIONS: &str = "deflation regions";
 pub enum Kind {
     /// The cells of a box.
     Subdomain,
-    /// The cells with the same label, or in the same group of strong couplings.
+    /// The cells with the same label, or in the same group of cells joined by strong couplings.
     LevelSet,
-    /// The cells of a box with the same label or in the same group, or with none.
+    /// The cells of a box that have the same label, or are in the same group; or those without a label or group.
     LevelSetSubdomain,
 }
 
@@ -36,14 +36,14 @@ pub struct Choice<'a> {
     pub boxes: [usize; 3],
     /// The caller's label of each cell, from 0 on; -1: none.
     pub labels: Option<&'a [i32]>,
-    /// Labels spread to the adjacent cells. Needed if the coupling of the cells at an interface is that of the light
-    /// phase, as with arithmetic means of 1/rho.
+    /// Whether labels spread to adjacent cells without label. This is necessary if the couplings across an interface
+    /// are as large as those of the light phase, as with arithmetic means of 1/rho.
     pub dilation: bool,
-    /// No vector is dropped.
+    /// Whether no vector is dropped.
     pub keep_all: bool,
 }
 
-/// Regions, one vector each, numbered in the order of their first cells.
+/// Regions with one deflation vector each, numbered in the order of their first cells.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     /// Region of each cell, or [`NONE`].
@@ -52,10 +52,11 @@ pub struct Regions {
     pub count: usize,
     /// Number of regions before any was dropped.
     pub found: usize,
-    /// For each vector, the number of the null vector of A to which it contributes, counted from 1; 0: none. Empty if
-    /// no vectors add up to a null vector.
+    /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty if no vectors add
+    /// up to a null vector.
     pub null_vector: Vec<u32>,
-    /// For each null vector that is a sum of vectors, the vector that would be dropped.
+    /// For each null vector that is a sum of deflation vectors, the deflation vector that is dropped unless all are
+    /// kept.
     pub surplus: Vec<u16>,
 }
 
@@ -68,30 +69,30 @@ pub struct RegionCount {
     pub found: usize,
 }
 
-/// A region before regions are dropped.
+/// A candidate for a region. `of_classes` decides which classes become regions.
 pub struct Class {
     /// Component of its cells.
     pub component: usize,
     /// Number of its cells.
     pub cells: usize,
-    /// The region contains only cells of the heavy phase, and the heavy phase has no vector.
+    /// Whether the class contains only cells of the heavy phase and gets no vector unless all are kept.
     pub heavy: bool,
-    /// Its first cell in no group of strong couplings.
+    /// Its first cell that is in no group of strong couplings.
     pub first_heavy: Option<usize>,
 }
 
-/// Properties of a cell that determine its class, apart from the component.
+/// Properties of a cell. Together with its component, they determine its class.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Kinds {
     /// Group of strong couplings, counted from 1; 0: none.
     group: u32,
-    /// Label + 1 or group; 0: none, or not used.
+    /// Label + 1, or the group; 0: the cell has none, or the kind of region uses none.
     phase: u32,
     /// Number of the box.
     domain: u32,
 }
 
-/// Key of a class: component, box, and label + 1 or group + 1.
+/// Key of a class: component, box, and `Kinds::phase`.
 type Key = (u32, u32, u32);
 
 impl Regions {
@@ -107,8 +108,8 @@ impl Regions {
         Ok(Self { of, ..regions })
     }
 
-    /// Decides which classes become vectors. Classes are numbered in the order of their first cells. Returns the
-    /// regions without `of`, and the vector of each class or [`NONE`].
+    /// Decides which classes get a vector. Classes are numbered in the order of their first cells. Returns the regions
+    /// without `of`, and the vector of each class or [`NONE`].
     pub fn of_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<(Self, Vec<u16>)> {
         let surplus = surplus_classes(classes, components, keep_all)?;
         let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;
@@ -124,7 +125,7 @@ impl Regions {
         Ok((regions, vector))
     }
 
-    /// Returns the numbers, and the regions if there is at least one vector.
+    /// Returns the numbers, and the regions; `None` if there is no vector.
     pub fn counted(self) -> (RegionCount, Option<Self>) {
         let count = RegionCount { vectors: self.count, found: self.found };
         (count, Some(self).filter(|regions| regions.count > 0))
@@ -143,7 +144,7 @@ impl Regions {
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
         let mut kinds: Vec<Kinds> = zeroed(nx, REGIONS)?;
-        // The last key and class of each column, which are usually those of the next row.
+        // Key and class of the last cell in each column. The next cell in the column usually has the same key.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {
@@ -181,7 +182,7 @@ impl Regions {
         Ok(classes)
     }
 
-    /// Determines which vectors add up to null vectors of A, from the surplus vector of each component.
+    /// Stores which vectors add up to null vectors of A. `surplus` is the surplus class of each component.
     fn note_null_vectors(&mut self, classes: &[Class], surplus: &[Option<u16>]) -> Result<()> {
         let mut number = Vec::new();
         for surplus in surplus {
@@ -197,8 +198,9 @@ impl Regions {
     }
 }
 
-/// For each singular component all of whose cells are in kept classes, returns the surplus class, which is dropped
-/// unless all are kept. This is the class of its first cell of the heavy phase, or otherwise of its first cell.
+/// Returns a surplus class for each singular component whose cells are all in classes with a vector. The vector of this
+/// class is dropped unless all vectors are kept. It is the class of the component's first cell of the heavy phase, or
+/// else of its first cell.
 fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<Vec<Option<u16>>> {
     let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
     let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;
@@ -217,7 +219,8 @@ fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool)
     collected((0..components.count()).map(surplus), REGIONS)
 }
 
-/// Returns the number of the class with this key, which may be a new class; [`NONE`] for cells without a class.
+/// Returns the number of the class with this key, and adds the class if it is new. Returns [`NONE`] for cells that
+/// belong to no class.
 fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes: &mut Vec<Class>) -> Result<u16> {
     let unlabelled = choice.kind == Kind::LevelSet && key.2 == 0;
     if unlabelled && choice.labels.is_some() {
@@ -253,11 +256,11 @@ fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [Kinds]) {
     }
 }
 
-/// Returns the smallest label of the cells to which a cell is coupled; -1: none has a label.
+/// Returns the smallest label of the cells that are coupled to a cell; -1 if none has a label.
 fn beside(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     let mut smallest = u32::MAX;
     for (couplings, step) in a.forward.into_iter().zip(a.cells.steps()) {
-        // As an unsigned number, -1 is the largest.
+        // Labels are compared as unsigned numbers, so that -1 is the largest.
         if couplings[cell] != 0.0 {
             smallest = smallest.min(labels[cell + step] as u32);
         }
@@ -268,7 +271,7 @@ fn beside(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     smallest as i32
 }
 
-/// Division of the cells into boxes: the box of each index in each direction.
+/// Division of the cells into boxes. Contains the box for each index in each direction.
 struct Boxes {
     ny: usize,
     count: [usize; 3],
@@ -316,7 +319,7 @@ pub fn check(cells: Cells, choice: &Choice) -> Result<()> {
     Ok(())
 }
 
-/// Returns the error for more regions than 16-bit numbers can represent.
+/// Returns the error for more regions than the 16-bit region numbers allow.
 pub fn too_many(choice: &Choice) -> Error {
     let (what, advice) = match (choice.kind, choice.labels) {
         (Kind::Subdomain, _) => ("boxes", "use fewer subdomains, or deflation=none"),

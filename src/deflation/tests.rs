@@ -29,7 +29,7 @@ impl CoarseMatrix {
     }
 }
 
-/// System in which couplings across the grid boundary are zero.
+/// A system in which the entries that leave the grid are zero.
 struct System {
     cells: Cells,
     center: Vec<f64>,
@@ -168,14 +168,14 @@ fn solve(deflation: &Deflation, order: usize, b: &[f64]) -> (usize, Vec<f64>) {
     (iterations, x)
 }
 
-/// Returns the deflation for a name of the golden table: SD-4, LS, LSSD-8p, none, ...
+/// Returns the deflation that a name of the golden table denotes: SD-4, LS, LSSD-8p, none, ...
 fn choice(name: &str) -> Choice<'static> {
     let keep_all = name.ends_with('p');
     let mut parts = name.trim_end_matches('p').split('-');
     let kind = match parts.next().unwrap() {
         "SD" => Kind::Subdomain,
         "LSSD" => Kind::LevelSetSubdomain,
-        // The only box has no column in Z, so nothing is deflated.
+        // There is one box. Its vector is dropped, so Z has no columns.
         "none" => Kind::Subdomain,
         "LS" => Kind::LevelSet,
         other => panic!("{other}"),
@@ -218,7 +218,8 @@ fn golden() -> Vec<Row> {
     include_str!("../../tests/golden/dpcg.csv").lines().skip(1).filter_map(row).collect()
 }
 
-/// Solves the system of a golden row. Returns an empty string if the count agrees, or else a description.
+/// Solves the system of a golden row. Returns an empty string if the iteration count agrees, otherwise a description of
+/// the difference.
 fn check(row: &Row, solver: Solver) -> String {
     let problem = TwoPhase::new(&row.set, [row.n; 3], row.contrast);
     let (a, b) = (System::of(&problem), problem.rhs(&row.rhs));
@@ -304,13 +305,13 @@ fn the_projection_annihilates_z_and_is_one() {
         let deflation = Deflation::new(&a, &choice, Solver::Inverse);
         let k = deflation.regions.count;
         let mut v = random(a.cells.count());
-        // v must be in the range of A. If A is singular and v is not in its range, P v is not in the range either.
+        // v must be in the range of A. Otherwise, P v is not in the range of A either, if A is singular.
         let x = v.clone();
         a.multiply(&x, &mut v);
         let once = deflation.project(&v);
         let twice = deflation.project(&once);
         let size = largest(&v);
-        // The entries differ by the contrast, which increases the rounding error.
+        // The entries of A differ by factors up to the contrast, which increases the rounding error.
         let rounding = 1e-11 * size;
         assert!(once.iter().zip(&twice).all(|(p, q)| (p - q).abs() <= rounding), "{:?} {choice:?}", a.cells);
         // Z^T P = 0.

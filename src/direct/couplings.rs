@@ -1,6 +1,6 @@
-//! Symmetric matrix S, stored as couplings a_ij = -s_ij and row sums e_i = sum_j s_ij; the diagonal is d_i = e_i +
-//! sum_j a_ij = s_ii. In this form, sums of e_i lose no digits to a large d_i. If S has positive off-diagonal entries,
-//! e_i may be negative.
+//! Symmetric matrix S in row-sum form. Its couplings are a_ij = -s_ij, and its row sums are e_i = sum_j s_ij. The
+//! diagonal entry is d_i = s_ii = e_i + sum_j a_ij. Row sums are added without the diagonal, so a large d_i costs them
+//! no digits. If S has positive off-diagonal entries, e_i may be negative.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result, extend, push, reserve, zeroed};
 use crate::stencil::cells::SevenPoints;
 use std::ops::Range;
 
-/// Name of the data in messages about failed allocations.
+/// Name of these arrays in error messages about failed allocations.
 pub const WHAT: &str = "an aggregation hierarchy";
 
 /// A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
@@ -19,7 +19,7 @@ const ROUNDING: f64 = 1e-12;
 /// A symmetric matrix as couplings and row sums.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Couplings {
-    /// Index of the first coupling of each row, and the end.
+    /// Row i has the couplings `ptr[i] .. ptr[i + 1]`.
     pub ptr: Vec<usize>,
     /// Columns of the couplings, ascending in each row, without the diagonal.
     pub col: Vec<u32>,
@@ -51,16 +51,16 @@ impl Couplings {
         })
     }
 
-    /// Converts a symmetric matrix with a power of two as scale, such that the diagonal is at most 2. Returns the
-    /// scale, too.
+    /// Converts a symmetric matrix, multiplied by the power of two that makes the largest diagonal entry at most 2.
+    /// Also returns this factor.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
         let largest = (0..s.rows()).filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
         let scale = power_of_two_below(largest).recip();
         Ok((Self::of(s, scale, workers)?, scale))
     }
 
-    /// Converts `scale` times the matrix of a box of cells. Row sums of at most `zero_row_sum` times the center are set
-    /// to zero.
+    /// Converts `scale` times the matrix of a box of cells. A row sum of at most `zero_row_sum` times the center
+    /// becomes zero.
     pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
         let (n, steps) = (a.cells.count(), a.cells.steps());
         if n > u32::MAX as usize - 1 {
@@ -70,7 +70,7 @@ impl Couplings {
         for i in 0..n {
             let center = scale * a.center[i];
             let mut excess = center;
-            // Entries that leave the box are zero.
+            // Entries of `forward` that leave the box are zero, so `above` needs no condition.
             let below = (0..3).rev().filter(|&d| i >= steps[d]).map(|d| (i - steps[d], a.forward[d][i - steps[d]]));
             let above = (0..3).map(|d| (i + steps[d], a.forward[d][i]));
             for (j, value) in below.chain(above).filter(|(_, value)| *value != 0.0) {
@@ -111,7 +111,7 @@ impl Couplings {
         self.a[self.ptr.last().copied().unwrap_or(0)..].iter().sum()
     }
 
-    /// Ends the current row without rounding a small excess to zero.
+    /// Ends the current row with this row sum, even if it is below the rounding error.
     pub fn end_exact_row(&mut self, excess: f64) {
         let sum = self.sum();
         self.ptr.push(self.col.len());
@@ -143,8 +143,8 @@ impl Couplings {
         self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
     }
 
-    /// Computes the Galerkin matrix P^T S P for `count` aggregates; `of` is the aggregate of each row. Couplings and
-    /// row sums are added over aggregates. Couplings to rows outside all aggregates (`NONE`) are added to the row sum.
+    /// Computes the Galerkin matrix P^T S P for `count` aggregates; `of` is the aggregate of each row. An entry of `of`
+    /// is `NONE` for a row outside all aggregates. Couplings to such rows are added to the row sum of the aggregate.
     pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
         let (starts, members) = members(of, count)?;
         // Each piece allocates an array of `count` entries, so there are at most as many pieces as threads.
@@ -163,7 +163,7 @@ impl Couplings {
         let fine = &members[starts[rows.start]..starts[rows.end]];
         let entries = fine.iter().map(|&i| self.ptr[i as usize + 1] - self.ptr[i as usize]).sum();
         let mut coarse = Self::with_room(rows.len(), entries)?;
-        // Index of the coupling to an aggregate in the current row, plus 1; 0: none yet.
+        // For each aggregate: index in `row` of the coupling to this aggregate, plus 1; 0: there is no coupling yet.
         let mut place: Vec<u32> = zeroed(count, WHAT)?;
         let mut row: Vec<(u32, f64)> = Vec::new();
         for k in rows {
@@ -191,7 +191,7 @@ impl Couplings {
         Ok(coarse)
     }
 
-    /// Builds the rows of all pieces with `make` and concatenates them.
+    /// Calls `make` for each piece, on several threads, and appends the resulting rows in the order of the pieces.
     pub fn in_pieces<T: Send>(
         pieces: impl IntoIterator<Item = T>,
         workers: &mut Workers,
@@ -211,10 +211,11 @@ impl Couplings {
     }
 }
 
-/// Value of the aggregate number for rows outside all aggregates.
+/// Aggregate number of a row that is in no aggregate.
 pub const NONE: u32 = u32::MAX;
 
-/// Returns the nodes of each aggregate in ascending order: the index of the first node of each, and all nodes.
+/// Returns the nodes of all aggregates, sorted by aggregate and then by number, after the index of the first node of
+/// each aggregate in this list.
 pub fn members(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
     let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
     of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);

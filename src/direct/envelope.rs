@@ -8,12 +8,13 @@
 //! d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.
 //! ```
 //!
-//! Diagonals are not stored. If no coupling is positive and no row sum is negative, no digits cancel. If all rows of a
-//! component sum to zero, the last pivot of this component is exactly zero. If 1 / d_k is set to zero, node k is zero
-//! in every solution.
+//! The diagonal entries of the matrix are not stored. If no coupling is positive and no row sum is negative, no digits
+//! cancel. If all rows of a component sum to zero, the last pivot of this component is exactly zero. If the caller sets
+//! 1 / d_k to zero for this pivot, x_k is zero in every solution.
 //!
 //! The envelope of a row consists of the columns from its first coupling to the diagonal. If column k is in the
-//! envelopes of w_k rows, the factorization costs sum w_k^2 / 2 multiply-adds, and a solve costs two per entry.
+//! envelopes of w_k rows, the factorization costs sum w_k^2 / 2 multiply-adds, and a solve costs two multiply-adds per
+//! entry.
 
 use crate::base::isa::for_each_isa;
 use crate::base::reduce::{dot, sum};
@@ -26,8 +27,8 @@ const LANES: usize = 8;
 const WHAT: &str = "the exact factor of the coarsest system";
 
 for_each_isa! {
-    /// Subtracts `factors` times the previous columns of the block from column `at`, which has `length` entries.
-    /// Returns the sum of the resulting column.
+    /// Computes column `at` of the block after the elimination of the block's previous nodes: subtracts `factors[m]`
+    /// times column m for each m < `at`. Each column has `length` entries. Returns the sum of the new column.
     fn settle_column(columns: &mut [f64], stride: usize, at: usize, length: usize, factors: [f64; 4]) -> f64 {
         let (before, own) = columns.split_at_mut(at * stride);
         let own = &mut own[LANES..][..length];
@@ -37,9 +38,9 @@ for_each_isa! {
         sum(own)
     }
 
-    /// Eliminates a block of nodes k from the later rows i: l_ik = a_ik / d_k, a_ij -= l_ik a_kj, s_i -= l_ik s_k. The
-    /// array `excess` contains s_i, `inverse` contains 1 / d_k, and `sums` contains s_k. For `rows`, `start` and
-    /// `columns` see `gather`.
+    /// Eliminates the nodes k of a block from the later rows i: l_ik = a_ik / d_k, a_ij -= l_ik a_kj, s_i -= l_ik s_k.
+    /// `excess` contains s_i, `inverse` contains 1 / d_k, and `sums` contains s_k. `gather` describes `rows`, `start`
+    /// and `columns`.
     fn eliminate(
         rows: &mut [f64],
         start: &[usize],
@@ -64,8 +65,8 @@ for_each_isa! {
                 continue;
             }
             if l != [0.0; TOGETHER] {
-                // Updates the columns from the block to the diagonal. The range is extended to the left to whole
-                // vectors; there, `columns` is zero, so that the entries do not change.
+                // Updates row i from the block to the diagonal. The range is extended to the left to a multiple of the
+                // vector length. The additional entries do not change, because `columns` is zero there.
                 let n = i.next_multiple_of(LANES);
                 let (row, first) = (&mut rows[end - n..end], LANES + i - n);
                 let (m0, m1) = (&c0[first..][..n], &c1[first..][..n]);
@@ -75,7 +76,7 @@ for_each_isa! {
                 }
             }
             match room {
-                // The length is a compile-time constant.
+                // With a constant length, the compiler needs no call of memcpy.
                 TOGETHER => rows[end - i - TOGETHER..][..TOGETHER].copy_from_slice(&l),
                 _ => rows[end - i - room..end - i].copy_from_slice(&l[TOGETHER - room..]),
             }
@@ -98,8 +99,9 @@ for_each_isa! {
         }
     }
 
-    /// Computes x = (L D L^T)^-1 x for `width` right-hand sides, stored node by node. They must be zero before node
-    /// `from`. `width` is not a constant, so that the compiler vectorizes over the right-hand sides.
+    /// Computes x = (L D L^T)^-1 x for `width` right-hand sides; the `width` values of a node are stored next to each
+    /// other. The right-hand sides must be zero before node `from`. `width` is an argument and not a constant:
+    /// otherwise, the compiler does not vectorize over the right-hand sides.
     fn solve_together(x: &mut [f64], width: usize, rows: &[f64], start: &[usize], inverse: &[f64], from: usize) {
         for k in from..inverse.len() {
             let (before, own) = x.split_at_mut(k * width);
@@ -122,9 +124,8 @@ for_each_isa! {
     }
 }
 
-/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. `start`
-/// contains the offsets at which these rows begin, and the end of the last row. The columns are `stride` entries apart,
-/// and `LANES` zeros precede each column.
+/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i of
+/// `rows` is `start[i] .. start[i + 1]`. Column c begins at `c * stride`, with `LANES` zeros before its first entry.
 fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c0, rest) = columns.split_at_mut(stride);
     let (c1, rest) = rest.split_at_mut(stride);
@@ -134,7 +135,7 @@ fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
         match (end - bounds[0]).saturating_sub(i) {
             0 => {}
             room @ 1..TOGETHER => row[TOGETHER - room..].copy_from_slice(&rows[end - i - room..end - i]),
-            // The length is a compile-time constant.
+            // With a constant length, the compiler needs no call of memcpy.
             _ => row.copy_from_slice(&rows[end - i - TOGETHER..][..TOGETHER]),
         }
         let i = LANES + i;
@@ -142,7 +143,7 @@ fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     }
 }
 
-/// Pivot d_k = s_k - sum_l a_kl that the caller accepts or rejects.
+/// A pivot d_k = s_k - sum_l a_kl. The caller of `factorize` accepts or rejects it.
 pub struct Candidate {
     /// Number of the node.
     pub k: usize,
@@ -150,20 +151,20 @@ pub struct Candidate {
     pub excess: f64,
     /// Sum of the couplings to later nodes, sum_l a_kl.
     pub couplings: f64,
-    /// The node has no couplings to later nodes.
+    /// Whether the node has no couplings to later nodes.
     pub is_last: bool,
 }
 
-/// Matrix before `factorize`, factor afterwards.
+/// A matrix before `factorize`; its factor L D L^T afterwards.
 pub struct Envelope {
     /// Row k, from its first column to the column before the diagonal, is stored at `start[k] .. start[k + 1]`. `LANES`
     /// values that belong to no row precede row 0.
     start: Vec<usize>,
     /// Rows `end[k]` and later have no entries in columns 0 to k.
     end: Vec<u32>,
-    /// Couplings, then L.
+    /// Couplings before `factorize`; afterwards the entries of L.
     rows: Vec<f64>,
-    /// Row sums s_k: of the matrix before `factorize`, at the elimination of node k afterwards.
+    /// Row sums s_k. After `factorize`, s_k is the row sum at the elimination of node k.
     excess: Vec<f64>,
     /// 1 / d_k.
     inverse: Vec<f64>,
@@ -214,8 +215,8 @@ impl Envelope {
         self.excess[k] = value;
     }
 
-    /// Factorizes the matrix. `accepted` returns 1 / d_k of each pivot in turn, or an error. If it returns 0, the node
-    /// is zero in every solution.
+    /// Factorizes the matrix. Calls `accepted` for each pivot in ascending order, which returns 1 / d_k or an error. If
+    /// it returns 0, x_k is zero in every solution.
     pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
         let (n, stride) = (self.inverse.len(), self.columns.len() / TOGETHER);
         for block in (0..n).step_by(TOGETHER) {
@@ -246,7 +247,7 @@ impl Envelope {
         Ok(())
     }
 
-    /// Returns the couplings between the nodes of a block: entry `own[k][l]` for k < l.
+    /// Returns the couplings between the nodes of a block: `own[k][l]` couples the nodes k < l of the block.
     fn couplings_within(&self, block: usize, count: usize) -> [[f64; TOGETHER]; TOGETHER] {
         let mut own = [[0.0; TOGETHER]; TOGETHER];
         (1..count).for_each(|behind| {
@@ -272,7 +273,8 @@ impl Envelope {
         backward(x, &self.rows, &self.start);
     }
 
-    /// Solves in place for `width` right-hand sides, stored node by node. They must be zero before node `from`.
+    /// Solves in place for `width` right-hand sides. The `width` values of a node are stored next to each other. The
+    /// right-hand sides must be zero before node `from`.
     pub fn solve_together(&self, x: &mut [f64], width: usize, from: usize) {
         solve_together(x, width, &self.rows, &self.start, &self.inverse, from);
     }
@@ -288,7 +290,7 @@ mod tests {
     use super::*;
     use rrbsolver_problems::two_phase::SplitMix;
 
-    /// Dense symmetric matrix. Couplings within the envelope are 0 or between -1.5 and -0.5; row sums are random.
+    /// Dense symmetric matrix. Each coupling in the envelope is 0 or between -1.5 and -0.5; the row sums are random.
     struct System {
         first: Vec<u32>,
         couplings: Vec<Vec<f64>>,
@@ -310,7 +312,7 @@ mod tests {
 
         fn factor(&self) -> Envelope {
             let mut factor = Envelope::new(&self.first).unwrap();
-            // Nonzero old values: the factor must not depend on them.
+            // The factor must not depend on the previous content of the arrays.
             factor.rows.fill(7.0);
             factor.columns.fill(0.0);
             factor.clear();
@@ -407,7 +409,8 @@ mod tests {
         }
     }
 
-    /// A 1 = s, even if the row sums s are far below the rounding error of the diagonal.
+    /// A solve with the right-hand side s returns 1, because A 1 = s. This holds even if the row sums s are far below
+    /// the rounding error of the diagonal.
     #[test]
     fn row_sums_below_rounding_are_kept() {
         for (name, mut system) in systems() {

@@ -3,7 +3,7 @@
 //! - `couplings`: the matrix.
 //! - `null_space`: singular components and means over them.
 //! - `envelope`: L D L^T within the envelope.
-//! - `direct`: order of the rows, factorization, solution.
+//! - `solver`: order of the rows, factorization, solution.
 
 pub mod couplings;
 pub mod envelope;

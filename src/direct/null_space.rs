@@ -1,21 +1,21 @@
-//! Constant vectors of the singular and nearly singular components of a matrix. The rounding errors of r have a nonzero
-//! mean on such a component, which coarse solves must not see.
+//! Null vectors of a matrix: the constants on its singular and nearly singular components. Rounding errors give r a
+//! nonzero mean on such a component. This mean must be removed before a coarse solve.
 //!
-//! On a nearly singular component, the row sums almost vanish. Its constant vector is solved for separately in double
-//! precision: P B P + 1 1^T / sum_i e_i with P = I - 1 1^T / n replaces B. In single precision, B alone would convert
-//! the rounding error of sum r to a large constant vector (docs/theory/aggregation.md, "Nearly singular closed
-//! basins").
+//! The row sums of a nearly singular component almost vanish. Let B be the preconditioner, n the number of rows of the
+//! component, and P = I - 1 1^T / n. On the component, P B P + 1 1^T / sum_i e_i replaces B, so the constant part is
+//! solved in double precision. In single precision, B alone would convert the rounding error of sum r to a large
+//! constant (docs/theory/aggregation.md, "Nearly singular closed basins").
 
 use super::couplings::{Couplings, NONE, WHAT};
 use crate::base::number::Real;
 use crate::error::{Result, collected, push, zeroed};
 use std::iter::repeat_n;
 
-/// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. The squared
-/// rounding error of sum r in single precision, divided by sum e, then approaches the contribution of other vectors.
+/// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. At this
+/// bound, the error (eps sum r)^2 / sum e of r^T B r in single precision is about as large as the rest of r^T B r.
 const NEARLY: f64 = 1e-12;
 
-/// The singular and nearly singular components.
+/// Singular and nearly singular components of a matrix, for the removal of means.
 pub struct Means {
     /// Component of each row; `NONE`: the component is regular.
     component: Vec<u32>,
@@ -27,15 +27,15 @@ pub struct Means {
     sums: Vec<f64>,
 }
 
-/// Returns the bound of sum |e_i| for `rows` rows with the largest diagonal entry `largest` that counts as nearly
-/// singular.
+/// Returns the largest sum |e_i| of a nearly singular component with `rows` rows and the largest diagonal entry
+/// `largest`.
 pub fn nearly_none(rows: usize, largest: f64) -> f64 {
     NEARLY * rows as f64 * largest
 }
 
 impl Means {
-    /// Finds the components whose sum of |e_i| is at most `least`(number of rows, largest diagonal entry). Returns
-    /// `None` if there are none.
+    /// Finds the components with sum |e_i| <= `least(rows, largest)`, where `largest` is their largest diagonal entry.
+    /// Returns `None` if there are none.
     pub fn of(c: &Couplings, least: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
         let mut component: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
         let (mut sizes, mut excesses, mut reached) = (Vec::new(), Vec::new(), Vec::new());
@@ -70,7 +70,7 @@ impl Means {
         Ok((!sizes.is_empty()).then_some(Self { component, sizes, excess: excesses, sums }))
     }
 
-    /// Returns the components of the coarse rows. Each aggregate is inside one component.
+    /// Returns the components of the rows of the next coarser level. Each aggregate must be inside one component.
     pub fn on_aggregates(&self, aggregate: &[u32]) -> Result<Self> {
         let count = aggregate.iter().filter(|&&k| k != NONE).max().map_or(0, |&k| k as usize + 1);
         let mut component: Vec<u32> = collected(repeat_n(NONE, count), WHAT)?;
@@ -83,7 +83,7 @@ impl Means {
         Ok(Self { component, sizes, excess, sums: zeroed(self.sizes.len(), WHAT)? })
     }
 
-    /// Permutes the rows.
+    /// Permutes the rows: row k of the result is row `rows[k]`.
     pub fn in_order(self, rows: &[u32]) -> Result<Self> {
         let component = collected(rows.iter().map(|&i| self.component[i as usize]), WHAT)?;
         Ok(Self { component, ..self })
@@ -99,13 +99,13 @@ impl Means {
         rows().for_each(|(i, &of)| r[i] -= V::narrow(sums[of as usize]));
     }
 
-    /// Returns whether a component is nearly singular, but not singular.
+    /// Returns whether there is a nearly singular component. A singular component has the sum 0.
     pub fn has_nearly(&self) -> bool {
         self.excess.iter().any(|e| *e > 0.0)
     }
 
-    /// Computes r_i = from(i) minus the mean on the component of row i, and stores the sums of `from` over the
-    /// components.
+    /// Computes r_i = from(i) - (mean of `from` on the component of row i), and stores the sum of `from` over each
+    /// component.
     pub fn take<V: Real>(&mut self, from: impl Fn(usize) -> f64, r: &mut [V]) {
         let Self { component, sizes, sums, .. } = self;
         sums.fill(0.0);
@@ -118,8 +118,8 @@ impl Means {
         }
     }
 
-    /// Computes the constant to be added to z = B r on each component: (stored sum) / (sum of the row sums) - (mean of
-    /// z).
+    /// Computes for each component the constant that `constant` returns: (stored sum) / (sum of the row sums) - (mean
+    /// of z), where z = B r.
     pub fn give<V: Real>(&mut self, z: &[V]) {
         let Self { component, sizes, excess, sums } = self;
         let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
@@ -129,7 +129,7 @@ impl Means {
         }
     }
 
-    /// Returns the constant of row i.
+    /// Returns the constant that must be added to z_i.
     pub fn constant(&self, i: usize) -> f64 {
         match self.component[i] {
             NONE => 0.0,

@@ -1,6 +1,6 @@
-//! Direct solver for the coarsest matrix of a hierarchy and for the coarse matrix E of deflation. The rows are ordered
-//! for a small envelope, and L D L^T is computed within this envelope. On a singular component, the solution has mean
-//! zero.
+//! Direct solver for the coarsest matrix of a hierarchy and for the coarse matrix E of deflation. The module orders the
+//! rows so that the envelope is small, and computes L D L^T within this envelope. On a singular component, the solution
+//! has mean zero.
 
 use super::envelope::Envelope;
 use crate::base::number::Real;
@@ -13,7 +13,8 @@ use std::sync::{Mutex, PoisonError};
 
 const WHAT: &str = "the direct solver of the coarsest system";
 
-/// Number of right-hand sides per block solve. They fill four vector registers, and 1000 rows fit in the cache.
+/// Number of right-hand sides that are solved together. They fill four vector registers, and the values of 1000 rows
+/// fit in the cache.
 const TOGETHER: usize = 32;
 
 /// Row order and factor of a matrix.
@@ -21,14 +22,14 @@ pub struct Direct {
     /// Row k of the factor is row `row[k]` of the matrix.
     row: Vec<u32>,
     factor: Envelope,
-    /// Means of singular components, and a workspace of one vector.
+    /// Means of the singular components, and a vector as workspace.
     state: Mutex<(Option<Means>, Vec<f64>)>,
 }
 
 impl Direct {
-    /// Factorizes a matrix with its rows in the order `row`. `accepted` receives a row and its pivot d, and returns the
-    /// inverse of d or an error. If it returns 0, the row is zero in every solution. `means` describes the singular
-    /// components.
+    /// Factorizes a matrix with its rows in the order `row`. `accepted` receives a row i and its pivot d, and returns 1
+    /// / d or an error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if
+    /// there are any.
     pub fn of(
         c: &Couplings,
         row: Vec<u32>,
@@ -62,12 +63,13 @@ impl Direct {
         work.iter().zip(&self.row).for_each(|(work, &i)| x[i as usize] = V::narrow(*work));
     }
 
-    /// Returns the number of groups of columns of A^-1 that are computed together.
+    /// Returns the number of groups of columns of A^-1. The columns of a group are computed together.
     pub fn groups(&self) -> usize {
         self.row.len().div_ceil(TOGETHER)
     }
 
-    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. Means are not removed.
+    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. Unlike `solve`, does not remove
+    /// means.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let n = self.row.len();
         let mut x = zeroed(n * TOGETHER, WHAT)?;
@@ -87,7 +89,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns A^-1 by rows. `columns` contains the columns of all groups.
+    /// Returns A^-1, stored by rows. `columns` contains the columns of all groups, in order.
     pub fn inverse<'a>(&self, columns: impl Iterator<Item = &'a [f64]>) -> Result<Vec<f64>> {
         let n = self.row.len();
         let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
@@ -106,7 +108,8 @@ impl Direct {
     }
 }
 
-/// Orders the cells of a box with the longest direction slowest, which makes the band narrow.
+/// Returns the cells of a box in an order in which the index of the longest direction varies slowest. The band is then
+/// narrow.
 pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
     let (size, steps) = (cells.size(), cells.steps());
     let mut directions = [0, 1, 2];
@@ -120,7 +123,7 @@ pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
     Ok(order)
 }
 
-/// Breadth-first search. Rows of a level are sorted by degree.
+/// Breadth-first search in the graph of the matrix. The rows at equal distance from the root are a level of the search.
 struct Search<'a> {
     matrix: &'a Couplings,
     /// Number of the last search that found each row; 0 if none did.
@@ -133,8 +136,9 @@ impl Search<'_> {
         (self.matrix.ptr[i as usize + 1] - self.matrix.ptr[i as usize], i)
     }
 
-    /// Appends the rows that are connected to `root`, level by level. Returns the position in `order` at which the last
-    /// level begins, and the number of levels after the root.
+    /// Appends the rows that are connected to `root`, level by level; within a level, the new neighbours of a row are
+    /// sorted by degree. Returns the position in `order` of the first row of the last level, and the number of levels
+    /// without the root's.
     fn spread(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
         self.searches += 1;
         self.found[root as usize] = self.searches;
@@ -160,8 +164,9 @@ impl Search<'_> {
     }
 }
 
-/// Returns the reverse Cuthill-McKee order. In each component, the root is a pseudo-peripheral row. It is found by
-/// breadth-first searches, each from a row of the last level, until the number of levels no longer increases.
+/// Returns the reverse Cuthill-McKee order. The search in a component starts at a pseudo-peripheral row. To find this
+/// row, breadth-first searches are repeated from a row of the last level until the number of levels no longer
+/// increases.
 pub fn envelope_order(matrix: &Couplings) -> Result<Vec<u32>> {
     let mut search = Search { matrix, found: zeroed(matrix.rows(), WHAT)?, searches: 0 };
     let mut order = Vec::new();

@@ -1,5 +1,5 @@
-//! Connected components of a 7-point matrix, the singular components among them, and the groups of cells that strong
-//! couplings join. The null space of a singular component is the constant vector.
+//! Connected components of a 7-point matrix, and which of them are singular. The null space of a singular component is
+//! the constant vector. Also groups of cells that are connected by strong couplings.
 
 use crate::base::isa::for_each_isa;
 use crate::error::{Result, collected, zeroed};
@@ -12,13 +12,13 @@ use std::ops::Range;
 /// Components of at least two cells. A cell without couplings (in an obstacle) belongs to no component.
 #[derive(Clone, Debug, Default)]
 pub struct CellComponents {
-    /// Number of cells of each component, and their positions.
+    /// Number of cells of each component, and the location of these cells.
     pub joined: Joined,
-    /// Whether |row sum| <= tolerance * center in all rows of a component.
+    /// For each component, whether |row sum| <= tolerance * center in all its rows.
     pub singular: Vec<bool>,
 }
 
-/// Components in the order of their first cells, without the positions of their cells.
+/// Components in the order of their first cells, without the location of the cells.
 #[derive(Clone, Copy, Debug)]
 pub struct ComponentList<'a> {
     /// Number of cells of each component.
@@ -28,7 +28,7 @@ pub struct ComponentList<'a> {
 }
 
 impl ComponentList<'_> {
-    /// For each component, returns its number among the singular components, or `None`.
+    /// Returns for each component its number among the singular components; `None` if it is regular.
     pub fn singular_numbers(&self) -> Result<Vec<Option<usize>>> {
         let mut next = 0;
         let number = |&singular: &bool| {
@@ -70,12 +70,12 @@ for_each_isa! {
     }
 }
 
-/// Returns the values of the cells in row j + ny k.
+/// Returns the values of row j + ny k, which consists of nx cells.
 fn along(values: &[f64], nx: usize, row: usize) -> &[f64] {
     &values[row * nx..][..nx]
 }
 
-/// Computes the row sums of the matrix for the cells in row j + ny k.
+/// Computes the row sums of the matrix for the cells of row j + ny k.
 pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
     let (nx, ny) = (a.cells.nx, a.cells.ny);
     let [east, north, top] = a.forward;
@@ -95,8 +95,8 @@ pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
 /// A row sum below this fraction of the center is a rounding error of the sum of seven numbers.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
-/// Computes the row sums of the cells in row j + ny k. They are set to zero in singular components, and where they are
-/// rounding errors. Returns whether any row sum is nonzero.
+/// Computes the row sums of the matrix in row j + ny k of cells. A row sum becomes zero in singular components, and
+/// where it is a rounding error. Returns whether any row sum is nonzero.
 pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, excess: &mut [f64]) -> bool {
     let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
     if !components.runs(row).any(|(_, component)| is_regular(component)) {
@@ -116,7 +116,7 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
     excess.iter().any(|&e| e != 0.0)
 }
 
-/// For some rows, the data that determine the components.
+/// Data of some rows that determine the components: couplings and nonzero row sums.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentRows {
     joins: Joins,
@@ -146,12 +146,12 @@ impl CellComponents {
         Self::of_parts(a.cells, &[&ComponentRows::of_rows(a, ZERO_ROW_SUM, 0..a.cells.rows())?])
     }
 
-    /// Makes all cells one component.
+    /// Returns one component of all cells.
     pub fn whole(cells: Cells, singular: bool) -> Result<Self> {
         Ok(Self { joined: Joined::whole(cells)?, singular: collected([singular], "components")? })
     }
 
-    /// Finds the components from the data of all rows, which `parts` contain in order.
+    /// Finds the components from the data of all rows. `parts` contain consecutive ranges of rows, in order.
     pub fn of_parts(cells: Cells, parts: &[&ComponentRows]) -> Result<Self> {
         let joins = collected(parts.iter().map(|part| &part.joins), "components")?;
         let joined = Joined::of_parts(cells, &joins)?;
@@ -173,7 +173,7 @@ impl CellComponents {
         Ok(Self { joined, singular })
     }
 
-    /// Returns the components without the positions of their cells.
+    /// Returns the components without the location of their cells.
     pub fn list(&self) -> ComponentList<'_> {
         ComponentList { size: &self.joined.size, singular: &self.singular }
     }
@@ -183,7 +183,8 @@ impl CellComponents {
         self.joined.count()
     }
 
-    /// Returns columns and component of the runs of row j + ny k; `None`: cells without couplings.
+    /// Returns the runs of row j + ny k, each as its columns and its component. The component is `None` for cells
+    /// without couplings.
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
         self.joined.runs(row)
     }
@@ -191,13 +192,14 @@ impl CellComponents {
 
 pub use crate::options::limits::STRONG;
 
-/// Groups of cells that strong couplings join, such as bubbles, or the air around drops. A coupling is strong relative
-/// to the smallest coupling of its direction, that of the heavy phase. The cells therefore need not be cubes.
+/// Groups of cells that strong couplings join, such as bubbles, or the air around drops. A coupling is strong if it is
+/// large compared with the smallest coupling of the same direction, which belongs to the heavy phase. Since directions
+/// are treated separately, cells need not be cubes.
 #[derive(Clone, Debug, Default)]
 pub struct Strong {
     /// The groups.
     pub joined: Joined,
-    /// Smallest extent of a group, in cells, in any direction with more than one cell; 0: there is no group.
+    /// Smallest extent of any group in any direction that has more than one cell, in cells; 0: there is no group.
     pub thinnest: usize,
 }
 
@@ -209,18 +211,18 @@ impl Strong {
         Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
     }
 
-    /// Returns the smallest coupling of some rows in each direction.
+    /// Returns the smallest nonzero coupling of each direction in some rows.
     pub fn heavy(a: &SevenPoints, rows: Range<usize>) -> [f64; 3] {
         let nx = a.cells.nx;
         a.forward.map(|couplings| smallest(&couplings[rows.start * nx..rows.end * nx]))
     }
 
-    /// Returns the limits in each direction above which couplings are strong.
+    /// Returns for each direction the limit above which a coupling is strong.
     pub fn limits(heavy: [f64; 3]) -> [f64; 3] {
         heavy.map(|heavy| STRONG * heavy)
     }
 
-    /// Finds the groups from the strong couplings of all rows, which `parts` contain in order.
+    /// Finds the groups from the strong couplings of all rows. `parts` contain consecutive ranges of rows, in order.
     pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
         let joined = Joined::of_parts(cells, parts)?;
         let thinnest = thinnest(cells, &joined)?;
@@ -233,8 +235,9 @@ impl Strong {
     }
 
     /// Returns the number of groups that are hidden from the coarse grids. A group is hidden if a coarse grid has
-    /// several points in it and the next coarser grid has none. The group then couples the cells around it strongly.
-    /// Coarse grid l has the cells whose indices are multiples of 2^l. The last grid has at most `coarsest` cells.
+    /// several points in it and the next coarser grid has none. On the next coarser grid, the group only couples the
+    /// points around it strongly. Coarse grid l has the cells whose indices are multiples of 2^l. The last grid has at
+    /// most `coarsest` cells.
     pub fn hidden(&self, cells: Cells, coarsest: usize) -> Result<usize> {
         let last = coarse_grids(cells, coarsest);
         // For each group, the coarsest grid with points in the group, and the number of these points.
@@ -267,7 +270,7 @@ pub fn coarse_grids(cells: Cells, coarsest: usize) -> u32 {
     grids
 }
 
-/// Returns the shortest side of the bounding boxes of the groups.
+/// Returns the smallest extent of the bounding boxes of all groups.
 fn thinnest(cells: Cells, joined: &Joined) -> Result<usize> {
     let mut first = zeroed(joined.count(), "extents of strong groups")?;
     first.fill([usize::MAX; 3]);

@@ -1,4 +1,4 @@
-//! Inspection of a matrix on a box of cells for invalid entries.
+//! Check of a matrix on a box of cells for invalid entries.
 
 use crate::base::reduce::max_abs;
 use crate::error::{Error, Place, Result, written};
@@ -10,16 +10,17 @@ use std::ops::Range;
 pub struct InspectedRows {
     /// Largest |center|.
     center_max: f64,
-    /// The first entry that is not finite, if the inspection checks for it.
+    /// The first entry that is not finite, if the caller asked for this check.
     not_finite: Option<Error>,
     /// The first center that is not positive, not finite, or too small to divide by.
     refused: Option<Error>,
-    /// At least one center is not negative.
+    /// Whether at least one center is not negative.
     some_not_negative: bool,
 }
 
 impl InspectedRows {
-    /// Inspects rows and calls `then` for each. With `finite`, it stops at the first entry that is not finite.
+    /// Inspects rows, and calls `then` for each row after its inspection. With `finite`, stops at the first entry that
+    /// is not finite.
     pub fn of(a: &CellView, finite: bool, rows: Range<usize>, mut then: impl FnMut(usize)) -> Self {
         let mut seen = Self::default();
         for row in rows {
@@ -39,7 +40,8 @@ impl InspectedRows {
         seen
     }
 
-    /// Returns the largest center from the results of all rows, in order, or the error for the first invalid entry.
+    /// Combines the results of all rows, which must be in order. Returns the largest center, or the error for the first
+    /// invalid entry.
     pub fn center_max(a: &CellView, parts: impl IntoIterator<Item = Self>) -> Result<f64> {
         let join = |all: Self, part: Self| Self {
             center_max: all.center_max.max(part.center_max),
@@ -56,7 +58,7 @@ impl InspectedRows {
     }
 }
 
-/// Returns the place of cell i of a row, for error messages.
+/// Returns the position of cell i of a row, for error messages.
 pub fn place(cells: Cells, i: usize, row: usize) -> Place {
     Place::point(i, row % cells.ny, row / cells.ny)
 }
@@ -95,7 +97,7 @@ mod tests {
     use super::*;
     use crate::stencil::cells::Values;
 
-    /// The first invalid entry in the order of the rows is found for any division of the rows.
+    /// The first invalid entry in the order of the rows is found for any division of the rows among threads.
     #[test]
     fn shares_of_rows_find_the_same() {
         let cells = Cells { nx: 3, ny: 2, nz: 4 };

@@ -46,7 +46,7 @@ impl Cells {
     }
 }
 
-/// One array of the caller: `a[k * plane + j * ld + i]`.
+/// A caller's array. The value of cell (i, j, k) is `a[k * plane + j * ld + i]`.
 #[derive(Clone, Copy)]
 pub struct Values<'a> {
     /// Name for error messages.
@@ -70,17 +70,17 @@ impl<'a> Values<'a> {
         Self { name, data: &[], cells, ld, plane, device: address }
     }
 
-    /// Returns the distances between rows and between planes, in values.
+    /// Returns `ld` and `plane`: the distances between rows and between planes, in values.
     pub fn shape(&self) -> (usize, usize) {
         (self.ld, self.plane)
     }
 
-    /// Returns all values if the array is in host memory.
+    /// Returns all values of an array in host memory.
     pub fn all(&self) -> &'a [f64] {
         self.data
     }
 
-    /// Returns the address if the array is in device memory.
+    /// Returns the address of an array in device memory; `None` for an array in host memory.
     pub fn device(&self) -> Option<u64> {
         (self.device != 0).then_some(self.device)
     }
@@ -104,7 +104,7 @@ pub struct CellView<'a> {
 }
 
 impl<'a> CellView<'a> {
-    /// Returns the entries of a row in direction `d` that couple two cells of the box.
+    /// Returns those entries of a row in direction `d` that couple two cells of the box.
     pub fn entries(&self, d: usize, row: usize) -> &'a [f64] {
         let Cells { nx, ny, nz } = self.cells;
         let all = self.forward[d].row(row);
@@ -116,14 +116,14 @@ impl<'a> CellView<'a> {
         }
     }
 
-    /// Returns the entries of a row in direction `d` that leave the box; may be empty.
+    /// Returns those entries of a row in direction `d` that couple to a cell outside the box. May be empty.
     pub fn outward(&self, d: usize, row: usize) -> &'a [f64] {
         let inner = self.entries(d, row).len();
         &self.forward[d].row(row)[inner..]
     }
 }
 
-/// A symmetric 7-point matrix on a box of cells: `count` values per array, x fastest, no padding.
+/// A symmetric 7-point matrix on a box of cells. Each array has `cells.count()` values without padding, x fastest.
 #[derive(Clone, Copy)]
 pub struct SevenPoints<'a> {
     /// Extents of the box.
@@ -135,9 +135,9 @@ pub struct SevenPoints<'a> {
     pub forward: [&'a [f64]; 3],
 }
 
-/// The stored copy of a matrix. Each array is surrounded by as many zeros as a plane has cells, before and after its
-/// values. Entries that leave the box are zero. Loops over consecutive cells of any rows therefore need no conditions
-/// at the edges.
+/// The stored copy of the caller's matrix. As many zeros as a plane has cells precede and follow the values of each
+/// array. Entries that leave the box are zero. Loops over consecutive cells therefore need no conditions at the edges
+/// of the box.
 #[derive(Default)]
 pub struct Kept {
     cells: Cells,
@@ -145,7 +145,7 @@ pub struct Kept {
     forward: [Vec<f64>; 3],
 }
 
-/// Rows of the stored copy, to be filled from the caller's arrays.
+/// Some rows of the stored copy, into which `copy_row` copies the caller's entries.
 pub struct KeptRows<'k> {
     cells: Cells,
     /// Number of the first row, j + ny k.
@@ -155,7 +155,7 @@ pub struct KeptRows<'k> {
 }
 
 impl KeptRows<'_> {
-    /// Splits the rows into those before row `row` and the others.
+    /// Splits the rows into those before `row`, and those from `row` on.
     pub fn split_at(self, row: usize) -> (Self, Self) {
         let Self { cells, first, center, forward } = self;
         let cut = (row - first) * cells.nx;
@@ -165,7 +165,7 @@ impl KeptRows<'_> {
         (before, Self { cells, first: row, center: after, forward: [x.1, y.1, z.1] })
     }
 
-    /// Returns the center, and the entries in x, y and z.
+    /// Returns the values of these rows: the centers, and the entries in x, y and z.
     pub fn arrays(&mut self) -> [&mut [f64]; 4] {
         let [x, y, z] = &mut self.forward;
         [self.center, x, y, z]
@@ -183,7 +183,7 @@ impl KeptRows<'_> {
     }
 }
 
-/// Center and couplings of consecutive cells.
+/// Centers and off-diagonal entries of consecutive cells.
 #[derive(Clone, Copy)]
 pub struct Couplings<'a> {
     /// Diagonal entries.
@@ -195,7 +195,7 @@ pub struct Couplings<'a> {
 const MATRIX: &str = "the matrix";
 
 impl Kept {
-    /// Returns all rows of a matrix on `cells`. Memory is allocated again only if the extents have changed.
+    /// Returns all rows of the copy, for a matrix on `cells`. Allocates memory only if the extents have changed.
     pub fn rows_mut(&mut self, cells: Cells) -> Result<KeptRows<'_>> {
         let (guard, count) = (cells.plane(), cells.count());
         if self.cells != cells {
@@ -222,7 +222,7 @@ impl Kept {
         SevenPoints { cells: self.cells, center: of(&self.center), forward: self.forward.each_ref().map(of) }
     }
 
-    /// Returns the center and the couplings of the cells of a range.
+    /// Returns the centers and the off-diagonal entries of a range of cells.
     pub fn couplings(&self, range: &Range<usize>) -> Couplings<'_> {
         let (guard, n, steps) = (self.cells.plane(), range.len(), self.cells.steps());
         let at = guard + range.start;

@@ -1,4 +1,5 @@
-//! Coarse grids of the multigrids for boxes of cells: the directions to coarsen, extents, and offsets of stencils.
+//! Coarse grids of multigrid on boxes of cells: which directions are coarsened, extents of the grids, and offsets of
+//! stencils.
 
 use super::cells::Cells;
 
@@ -30,7 +31,7 @@ pub const CUBE: [Offset; 13] = [
 /// Largest number of points of the coarsest grid of multigrid with vertex coarsening, which is solved exactly.
 pub const COARSEST: usize = 1000;
 
-/// Returns whether a direction of the cells is not coarsened at first.
+/// Returns whether some direction with more than one cell is not coarsened.
 pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
     (0..3).any(|d| cells.size()[d] > 1 && !coarsened[d])
 }
@@ -42,23 +43,26 @@ pub fn coarsened(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
     [0, 1, 2].map(|d| cells.size()[d] > 1 && semi * strength[d] >= most)
 }
 
-/// Returns the directions in which multigrid with vertex coarsening coarsens a grid: those of strong couplings, and all
-/// with more than one point if there is none.
+/// Returns the directions in which multigrid with vertex coarsening coarsens a grid: the directions of strong
+/// couplings, or all directions with more than one point if no direction has strong couplings.
 pub fn directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
     let strong = coarsened(cells, strength, semi);
     if strong.contains(&true) { strong } else { cells.size().map(|n| n > 1) }
 }
 
-/// Returns the number of fine cells per coarse cell in each direction (2 or 1) of multigrid with cell coarsening. Cells
-/// with an aspect ratio of 4 have strengths in the ratio 16. Only the strong direction is then coarsened, twice.
+/// Returns the number of fine cells per coarse cell in each direction, 2 or 1, for multigrid with cell coarsening. For
+/// example, cells with an aspect ratio of 4 have strengths with a ratio of 16. Two coarsenings in the strong direction
+/// alone make the strengths equal.
 pub fn cell_ratio(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
     let size = cells.size();
     let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
-    // Written such that NaN, possible in unchecked input, also ends the coarsening.
+    // With NaN, which unchecked input may contain, the comparison is false. The direction is then coarsened, so that
+    // the sequence of grids ends.
     [0, 1, 2].map(|d| if size[d] == 1 || SEMI * strength[d] < strongest { 1 } else { 2 })
 }
 
-/// Returns the extents of the next coarser grid. In a direction with ratio 2, an odd number of cells is rounded up.
+/// Returns the extents of the next coarser grid. If the number of cells is odd and the ratio is 2, the last coarse cell
+/// contains one fine cell.
 pub fn coarse_cells(cells: Cells, ratio: [usize; 3]) -> Cells {
     let size = cells.size();
     let [nx, ny, nz] = [0, 1, 2].map(|d| size[d].div_ceil(ratio[d]));

@@ -1,7 +1,7 @@
 //! Connected components of the matrix graph. A component is singular, with the constant vector as null space, if and
 //! only if |row sum| <= tolerance * center in all its rows.
 //!
-//! Components are unions of runs; `stencil/inspection.rs` computes them.
+//! Components are unions of runs (`runs.rs`). `inspection.rs` computes them.
 
 use crate::base::isa::for_each_isa;
 use crate::error::{Result, push, zeroed};
@@ -22,7 +22,7 @@ pub struct Components {
     /// Number of all components, singular or not.
     pub count: usize,
     projected: bool,
-    /// Labels: 0 for regular runs, q for the runs of singular component q = 1, 2, ...
+    /// Label of each run: 0 in regular components, q in singular component q = 1, 2, ...
     runs: Runs,
 }
 
@@ -42,26 +42,28 @@ impl Components {
         self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()
     }
 
-    /// Returns whether a zero last pivot at node (i, j) is allowed: the node is not on a singular component, or the
-    /// constants are projected out.
+    /// Returns whether the last pivot may be zero at node (i, j). It may, unless the node is on a singular component
+    /// whose constants are not projected out.
     pub fn may_float(&self, nx: usize, i: usize, j: usize) -> bool {
         self.projected || self.singular_of(nx, i, j).is_none()
     }
 
-    /// Returns the singular component of node (i, j), counted from 0. Cost: a binary search among the runs of the row.
+    /// Returns the singular component of node (i, j), counted from 0. The cost is a binary search among the runs of the
+    /// row.
     pub fn singular_of(&self, nx: usize, i: usize, j: usize) -> Option<usize> {
         assert!(i < nx, "a node of the grid");
         if self.size.is_empty() { None } else { self.runs.label(j, i).checked_sub(1) }
     }
 
-    /// Returns columns and component of the runs of row j in singular components, from west to east.
+    /// Returns the runs of row j that are in singular components, each as its columns and its component, from west to
+    /// east.
     pub fn singular_runs(&self, j: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
         let labels = (!self.size.is_empty()).then(|| self.runs.labels(j));
         labels.into_iter().flatten().filter_map(|(columns, label)| Some((columns, label.checked_sub(1)?)))
     }
 
-    /// Returns labels of the nodes whose last pivot must not vanish: the nodes of singular components, if the constants
-    /// are not projected out. Returns `None` if there are none.
+    /// Returns the labels of the nodes at which a zero pivot is an error: the nodes of singular components if the
+    /// constants are not projected out. Returns `None` if there is no such node.
     pub fn labels_to_refuse(&self, grid: Grid) -> Result<Option<Vec<u32>>> {
         if self.projected || self.size.is_empty() {
             return Ok(None);
@@ -75,7 +77,7 @@ impl Components {
         Ok(Some(labels))
     }
 
-    /// Takes the memory of the runs for the next matrix. Until `set` is called, there are no components.
+    /// Moves the memory of the runs out, for the next matrix. There are no components until the next call of `set`.
     pub(super) fn take_runs(&mut self) -> Runs {
         self.first_node.clear();
         self.size.clear();
@@ -83,7 +85,7 @@ impl Components {
         std::mem::take(&mut self.runs)
     }
 
-    /// Sets the number of components if none is singular. Their runs are not needed.
+    /// Sets the number of components of a matrix without singular components. In this case, the runs are not stored.
     pub(super) fn set_regular(&mut self, count: usize, project: bool) {
         self.first_node.clear();
         self.size.clear();
@@ -91,8 +93,8 @@ impl Components {
         self.projected = project;
     }
 
-    /// Numbers the components of a whole grid in the order of their first nodes. `project`: the constants on singular
-    /// components will be projected out.
+    /// Numbers the components of a whole grid in the order of their first nodes. `project`: whether the constants on
+    /// singular components are projected out.
     pub(super) fn set(&mut self, runs: Runs, project: bool) -> Result<()> {
         self.take_runs();
         self.projected = project;
@@ -115,7 +117,7 @@ impl Components {
 }
 
 for_each_isa! {
-    /// Returns the bits of the values `first`, `first` + 1, ... that are zero or beyond the end.
+    /// Returns a word of bits. Bit i is set if value `first` + i is zero or does not exist.
     fn zeros(values: &[f64], first: usize) -> u64 {
         let near = &values[first.min(values.len())..values.len().min(first + WORD)];
         let mut found = 0;
@@ -127,12 +129,12 @@ for_each_isa! {
 }
 
 impl Runs {
-    /// Adds the runs of row j of `a`; `whole`: no coupling of this row to the east is zero.
+    /// Appends the runs of row j of `a`. `whole`: no coupling of this row to the east is zero, so the row is one run.
     pub(super) fn push_plane_row(&mut self, a: &StencilView, j: usize, whole: bool) -> Result<()> {
         let (east, north) = (a.east_row(j), a.north_row(j));
         let south = if j > 0 { a.north_row(j - 1) } else { &[] };
         let unreached = |word: usize| match a.corners {
-            // A diagonal coupling may reach a node without other couplings.
+            // With 9 points, a diagonal coupling may be the only coupling of a node.
             Some(_) => 0,
             None => zeros(north, word * WORD) & zeros(south, word * WORD),
         };
@@ -140,7 +142,8 @@ impl Runs {
         self.push_row(words, |word| zeros(east, word * WORD), unreached)
     }
 
-    /// Returns the pairs of runs that couplings between the rows j - 1 and j of `a` join, numbered within their rows.
+    /// Returns the pairs of runs that are joined by couplings between the rows j - 1 and j of `a`. Runs are numbered
+    /// from 0 in each row.
     pub(super) fn joins(a: &StencilView, j: usize) -> Result<Vec<(u32, u32)>> {
         let mut rows = Self::default();
         rows.clear(a.grid.nx)?;
@@ -158,10 +161,10 @@ impl Runs {
         failed.map(|()| joined)
     }
 
-    /// Calls `join` for the runs that couplings between the rows j - 1 and j of `a` join. Row j is row `upper` of these
-    /// runs.
+    /// Calls `join` for each pair of runs joined by a coupling between the rows j - 1 and j of `a`. In these runs, row
+    /// j of `a` has the number `upper`.
     fn along_upward(&mut self, a: &StencilView, j: usize, upper: usize, mut join: impl FnMut(&mut Self, usize, usize)) {
-        // The couplings, and the columns of their first entries in the rows j - 1 and j.
+        // Each array of couplings, and the columns in row j - 1 and in row j that its first entry couples.
         let upward = [(a.north_row(j - 1), 0, 0), (a.northeast_row(j - 1), 0, 1), (a.northwest_row(j - 1), 1, 0)];
         for (couplings, from, to) in upward {
             let any = |range: Range<usize>| couplings[range].iter().any(|&coupling| coupling != 0.0);
@@ -169,12 +172,13 @@ impl Runs {
         }
     }
 
-    /// Unites the runs of the last two rows, j - 1 and j of `a`, that couplings join.
+    /// Unites those runs of the last two rows that are joined by couplings. In `a`, these rows have the numbers j - 1
+    /// and j.
     pub(super) fn unite_last_rows(&mut self, a: &StencilView, j: usize) {
         self.along_upward(a, j, self.rows() - 1, Self::unite);
     }
 
-    /// Appends the rows of `next`, which begin with row j of `a`.
+    /// Appends the rows of `next`, whose first row is row j of `a`, and unites the runs joined by couplings to it.
     pub(super) fn append_rows(&mut self, next: &Self, a: &StencilView, j: usize) -> Result<()> {
         let rows = self.rows();
         self.append(next)?;
@@ -184,8 +188,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Appends the rows of `next` and unites the pairs `joins`: runs of the last row here and of the first row of
-    /// `next`.
+    /// Appends the rows of `next`. Then unites each pair of `joins`: a run of the last row here, and a run of the first
+    /// row of `next`.
     pub(super) fn append_joined(&mut self, next: &Self, joins: &[(u32, u32)]) -> Result<()> {
         let rows = self.rows();
         let (below, above) = (if rows > 0 { self.row(rows - 1).start } else { 0 }, rows);
@@ -223,7 +227,8 @@ mod tests {
 
     #[test]
     fn two_basins_and_land() {
-        // x-x . x-x : the left pair is singular, the right pair has a positive row sum, the middle is land.
+        // x-x . x-x: the left pair is singular, the right pair has a positive row sum, and the node in the middle is
+        // land.
         let c = components(5, 1, &[1., 1., 3., 1., 1.5], &[-1., 0., 0., -1., f64::NAN], &[f64::NAN; 5]);
         assert_eq!((c.count, c.singular()), (2, 1));
         let labels: Vec<Option<usize>> = (0..5).map(|i| c.singular_of(5, i, 0)).collect();

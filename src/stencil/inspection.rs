@@ -1,5 +1,6 @@
-//! Inspection of the caller's matrix before the factorization, in one pass over its entries: invalid entries, signs,
-//! smallest and largest values, components. Threads may share the rows; the result does not depend on the division.
+//! Inspection of the caller's matrix before the factorization, in one pass over its entries. It finds invalid entries,
+//! positive couplings, the smallest and largest values, and the components. Threads may share the rows; the result does
+//! not depend on the division.
 
 use crate::base::isa::for_each_isa;
 use crate::error::{
@@ -16,24 +17,25 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Parameters of an inspection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InspectionOptions {
-    /// Entries that are not finite are errors.
+    /// Whether entries that are not finite are errors.
     pub finite: bool,
     /// Row sums of at most this fraction of the center count as zero.
     pub zero_row_sum: f64,
 }
 
-/// Conditions on rows for speculative work, which assumes that the new matrix is like the previous one. Rows that
-/// satisfy these conditions may be processed before all rows have been inspected.
+/// Conditions for speculative processing, which assumes that the new matrix has the structure of the previous matrix.
+/// Rows that satisfy these conditions may be processed before all rows have been inspected.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
-    /// As in [`InspectionOptions`].
+    /// Row sums of at most this fraction of the center count as zero.
     pub zero_row_sum: f64,
     /// Upper limit of the centers, exclusive.
     pub center_below: f64,
 }
 
 impl Conditions {
-    /// Returns the extremes of row j, array by array, if all entries are finite and the centers are in range.
+    /// Returns the extremes of each array in row j. Returns `None` if an entry is not finite or a center is out of
+    /// range.
     fn sound(&self, a: &StencilView, j: usize) -> Option<[Extremes; 5]> {
         let mut found = [Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }; 5];
         for (found, (_, _, values)) in found.iter_mut().zip(a.entries(j)) {
@@ -72,8 +74,8 @@ impl Findings {
     }
 }
 
-/// Inspects one matrix after another and reuses its memory. Call `start`, then `look` for the rows of each thread, then
-/// `finish`.
+/// Inspects one matrix after another and reuses its memory. Call `start`, then `look` or `look_at` for the rows of each
+/// thread, then `finish`.
 #[derive(Debug, Default)]
 pub struct Inspection {
     /// Components of the last matrix.
@@ -86,13 +88,13 @@ pub struct Inspection {
 /// Result of one rank for its rows.
 #[derive(Debug)]
 pub struct Found {
-    /// Kind of the first error: 1 not finite, 2 not positive, 3 out of memory; 0: no error.
+    /// Kind of the first error: 1: an entry is not finite, 2: a center is not positive, 3: out of memory, 0: no error.
     kind: u8,
-    /// All centers of the rank's rows are negative.
+    /// Whether all centers of the rank's rows are negative.
     all_negative: bool,
     findings: Findings,
     runs: Runs,
-    /// Pairs of coupled runs: of the last row of the previous rank, and of the first row of this rank.
+    /// Pairs of coupled runs: a run of the previous rank's last row, and a run of this rank's first row.
     joins: Vec<(u32, u32)>,
 }
 
@@ -162,7 +164,8 @@ impl Inspection {
             part.findings = Findings::default();
             (part.not_finite, part.not_positive, part.no_memory) = (None, None, None);
         }
-        // The memory of the previous components is reused for the first part, unless that has more memory already.
+        // The memory of the previous components is reused for the first part, unless the first part has more memory
+        // already.
         let runs = self.components.take_runs();
         if let Some(first) = self.parts.first_mut().map(unlocked)
             && runs.bytes() > first.runs.bytes()
@@ -178,13 +181,14 @@ impl Inspection {
         part.no_memory = part.look(a, rows, questions).err();
     }
 
-    /// Begins an inspection row by row; `look_at` must follow for each of these rows, in order.
+    /// Begins an inspection row by row. The caller must then call `look_at` for each of these rows, in order.
     pub fn begin(&self, member: usize, a: &StencilView, rows: Range<usize>) {
         let mut part = lock(&self.parts[member]);
         part.no_memory = part.begin(a, rows).err();
     }
 
-    /// Inspects row j, the next row. Returns whether it satisfies the conditions and its data could be stored.
+    /// Inspects row j, which must be the next row. Returns whether it satisfies the conditions and its data could be
+    /// stored.
     pub fn look_at(&self, member: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
         let mut part = lock(&self.parts[member]);
         let sound = wanted.sound(a, j).filter(|_| part.no_memory.is_none());
@@ -193,9 +197,9 @@ impl Inspection {
         part.no_memory.is_none()
     }
 
-    /// Combines the results of the threads. `project`: the constants on singular components will be projected out. If
-    /// the inspection checks for it, the first entry that is not finite is an error. Otherwise, the first nonpositive
-    /// center is an error, or the fact that all centers are negative.
+    /// Combines the results of the threads. `project`: whether the constants on singular components are projected out.
+    /// If the inspection checks for it, the first entry that is not finite is an error. Otherwise, the first
+    /// nonpositive center is an error; if all centers are negative, the error says so.
     pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
         let (_, result) = self.put_together(a);
         let runs =
@@ -203,9 +207,9 @@ impl Inspection {
         self.components.set(runs, project)
     }
 
-    /// Combines the results of all ranks. Rank `this` has inspected its rows `own`, with the status `looked`. `gather`
-    /// returns the results of all ranks. All ranks return the same status; only the rank that found an error has its
-    /// message.
+    /// Combines the results of all ranks. This rank has the number `this`, and has inspected the rows `own` with the
+    /// result `looked`. `gather` sends the result of this rank to the others and returns the results of all ranks. All
+    /// ranks return the same status; only the rank that found the error has its message.
     pub fn finish_shared(
         &mut self,
         a: &StencilView,
@@ -271,7 +275,7 @@ impl Inspection {
         (0, Ok(runs.unwrap_or_default()))
     }
 
-    /// Stores the result of an inspection elsewhere: all nodes of `grid` are one component.
+    /// Stores the result of an inspection on a device: all nodes of `grid` are one component.
     pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
         self.findings = findings;
         let mut runs = self.components.take_runs();
@@ -279,8 +283,8 @@ impl Inspection {
         self.components.set(runs, project)
     }
 
-    /// Stores the result of an inspection elsewhere: `components` components of two nodes or more, none of them
-    /// singular.
+    /// Stores the result of an inspection on a device: there are `components` components of two nodes or more, and all
+    /// are regular.
     pub fn set_regular(&mut self, findings: Findings, components: usize, project: bool) {
         self.findings = findings;
         self.components.set_regular(components, project);
@@ -359,7 +363,7 @@ impl Part {
         }
     }
 
-    /// Marks the runs of row j with a nonzero row sum.
+    /// Marks the components of row j that have a nonzero row sum there.
     fn note_sums(&mut self, a: &StencilView, j: usize, tolerance: f64) {
         let center = a.center.row(j);
         let sum = &mut self.sum;
@@ -387,7 +391,7 @@ fn of_matrix(error: &Error) -> bool {
     matches!(error, Error::Matrix { .. })
 }
 
-/// Returns the error for a matrix with only negative centers in `rows`, if this is the case.
+/// Returns the error for a matrix without a center that is not negative in `rows`; `None` if there is such a center.
 pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
     let (first, negative) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
     rows.all(negative).then(|| Error::Matrix {
@@ -397,7 +401,7 @@ pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> 
     })
 }
 
-/// Returns the error for the first entry of row j that is not finite, array by array.
+/// Returns the error for the first entry of row j that is not finite. The arrays are searched one after the other.
 fn first_not_finite(a: &StencilView, j: usize) -> Option<Error> {
     a.entries(j).into_iter().find_map(|(name, start, values)| {
         let i = values.iter().position(|v| !v.is_finite())?;
@@ -412,14 +416,15 @@ pub struct Extremes {
     max: f64,
 }
 
-/// Values per block that is read twice, small enough for the first-level cache.
+/// Number of values of a block. Each block is read twice and fits in the first-level cache.
 const NEAR: usize = 512;
-/// Independent minima and maxima. This number hides the latency of one operation with the widest vectors, and fits the
-/// registers of narrower ones.
+/// Number of minima, and of maxima, that are computed independently. With 16, the widest vectors hide the latency of an
+/// operation, and narrower vectors fit the registers.
 const LANES: usize = 16;
 
 for_each_isa! {
-    /// Returns `None` if a value is not finite. The test uses bit patterns, because comparisons ignore NaN.
+    /// Returns the smallest and the largest value, or `None` if a value is not finite. The test uses bit patterns,
+    /// because comparisons ignore NaN.
     fn extremes(values: &[f64]) -> Option<Extremes> {
         let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
         for near in values.chunks(NEAR) {
@@ -458,7 +463,7 @@ fn larger(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }
 }
 
-/// Computes the extremes of values of which some may be infinite or NaN; NaN is ignored.
+/// Computes the extremes of values that may be infinite or NaN. Ignores NaN.
 fn extremes_of_numbers(values: &[f64]) -> Extremes {
     let numbers = || values.iter().copied().filter(|v| !v.is_nan());
     Extremes {
@@ -467,7 +472,8 @@ fn extremes_of_numbers(values: &[f64]) -> Extremes {
     }
 }
 
-/// Returns whether all values are finite: adding one to an exponent of all ones carries into the sign bit.
+/// Returns whether all values are finite. The test adds one to the exponent: if all its bits are set, the addition
+/// carries into the sign bit.
 #[inline(always)]
 fn all_finite(values: &[f64]) -> bool {
     const EXPONENT: u64 = f64::INFINITY.to_bits();
@@ -475,7 +481,8 @@ fn all_finite(values: &[f64]) -> bool {
     values.iter().fold(0, |carry, v| carry | ((v.to_bits() & EXPONENT) + ONE)) >> 63 == 0
 }
 
-/// Returns whether v > 0, by bit patterns: the smallest positive number has the pattern 1, and infinity the largest.
+/// Returns whether v > 0. The bit patterns of positive numbers are those from 1 (the smallest number) to that of
+/// infinity.
 fn is_positive(v: f64) -> bool {
     v.to_bits().wrapping_sub(1) < f64::INFINITY.to_bits()
 }
@@ -486,8 +493,8 @@ fn has_inverse(v: f64) -> bool {
     is_positive(v) && v.to_bits() >= f64::MIN_POSITIVE.to_bits()
 }
 
-/// Returns whether |sum| > tolerance * center for any node, or a sum is NaN. The order of the bit patterns is that of
-/// the magnitudes, with NaN largest.
+/// Returns whether |sum| > tolerance * center for any node, or a sum is NaN. Compares bit patterns without the sign,
+/// which have the order of the magnitudes; NaN is the largest.
 fn any_beyond(sum: &[f64], center: &[f64], tolerance: f64) -> bool {
     sum.iter().zip(center).any(|(s, c)| s.abs().to_bits() > (tolerance * c).to_bits())
 }

@@ -1,5 +1,5 @@
-//! Groups of cells that couplings above a limit join: unions of runs. Cells without such couplings belong to no group.
-//! A run consists of consecutive cells of a row that are joined.
+//! Groups of cells that are joined by couplings above a limit. A run consists of consecutive cells of a row that are
+//! joined; a group is a union of runs. Cells without such couplings belong to no group.
 //!
 //! One pass reads the matrix and stores one bit per coupling; threads may share its rows. The following steps process
 //! one word of 64 bits at a time.
@@ -13,7 +13,7 @@ use std::ops::Range;
 const GROUPS: &str = "groups of joined cells";
 
 for_each_isa! {
-    /// Sets bit i of the words to |values_i| > limit.
+    /// Sets bit i if |values_i| > limit, and clears it otherwise.
     fn above(bits: &mut [u64], values: &[f64], limit: f64) {
         for (bits, values) in bits.iter_mut().zip(values.chunks(64)) {
             let mut found = 0;
@@ -24,7 +24,7 @@ for_each_isa! {
         }
     }
 
-    /// Sets bit i of the words to |sums_i| > part * center_i.
+    /// Sets bit i if |sums_i| > part * center_i, and clears it otherwise.
     fn beyond(bits: &mut [u64], sums: &[f64], center: &[f64], part: f64) {
         for ((bits, sums), center) in bits.iter_mut().zip(sums.chunks(64)).zip(center.chunks(64)) {
             let mut found = 0;
@@ -51,17 +51,17 @@ impl Bits {
         Ok(Self { bits: zeroed(words * rows.len(), GROUPS)?, rows, words })
     }
 
-    /// Sets the bits of a row to |values_i| > limit.
+    /// Sets bit i of a row if |values_i| > limit, and clears it otherwise.
     pub fn set_above(&mut self, row: usize, values: &[f64], limit: f64) {
         above(self.row_mut(row), values, limit);
     }
 
-    /// Sets the bits of a row to |sums_i| > part * center_i.
+    /// Sets bit i of a row if |sums_i| > part * center_i, and clears it otherwise.
     pub fn set_beyond(&mut self, row: usize, sums: &[f64], center: &[f64], part: f64) {
         beyond(self.row_mut(row), sums, center, part);
     }
 
-    /// Returns the range of rows.
+    /// Returns the rows for which bits are stored.
     pub fn rows(&self) -> Range<usize> {
         self.rows.clone()
     }
@@ -86,12 +86,12 @@ pub fn any_of(words: &[u64], range: Range<usize>) -> bool {
     })
 }
 
-/// For some rows, the bits of the couplings that join cells, in each direction.
+/// For some rows and each direction, one bit per coupling: whether the coupling joins two cells.
 #[derive(Clone, Debug, Default)]
 pub struct Joins([Bits; 3]);
 
 impl Joins {
-    /// Finds the couplings of the rows j + ny k that are larger than the limit of their direction.
+    /// Finds the couplings in some rows j + ny k that are larger than the limit of their direction.
     pub fn of_rows(a: &SevenPoints, limits: [f64; 3], rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
         let mut joins = Self::default();
@@ -110,25 +110,26 @@ impl Joins {
 pub struct Joined {
     /// Number of cells of each group.
     pub size: Vec<usize>,
-    /// Runs of the rows j + ny k. Label 0: cells in no group; label q: group q - 1.
+    /// Runs of the rows j + ny k with their labels. Label q > 0: the run belongs to group q - 1. Label 0: it belongs to
+    /// no group.
     runs: Runs,
 }
 
 impl Joined {
-    /// Puts all cells into one group.
+    /// Returns one group of all cells.
     pub fn whole(cells: Cells) -> Result<Self> {
         let mut runs = Runs::default();
         runs.make_whole(cells.nx, cells.rows(), false)?;
         Self::number(runs)
     }
 
-    /// Finds the groups that couplings larger than the limit of their direction join.
+    /// Finds the groups of cells joined by couplings above the limit of their direction.
     #[cfg(test)]
     pub fn find(a: &SevenPoints, limits: [f64; 3]) -> Result<Self> {
         Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
     }
 
-    /// Finds the groups from the couplings of all rows, which `parts` contain in order.
+    /// Finds the groups from the couplings of all rows. `parts` contain consecutive ranges of rows, in order.
     pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
         let mut runs = Runs::default();
         runs.clear(cells.nx)?;
@@ -172,7 +173,8 @@ impl Joined {
         self.size.len()
     }
 
-    /// Returns columns and group of the runs of row j + ny k, from west to east; `None`: cells in no group.
+    /// Returns the runs of row j + ny k from west to east, each as its columns and its group. The group is `None` for
+    /// cells in no group.
     pub fn runs(&self, row: usize) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
         self.runs.labels(row).map(|(columns, label)| (columns, label.checked_sub(1)))
     }
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
     use crate::stencil::cells::Cells;
 
-    /// Group + 1 of each cell; 0: no group.
+    /// Returns for each cell its group + 1, or 0 if it is in no group.
     fn labels(joined: &Joined, cells: Cells) -> Vec<usize> {
         let rows = 0..cells.ny * cells.nz;
         rows.flat_map(|row| joined.runs(row).flat_map(|(run, group)| run.map(move |_| group.map_or(0, |g| g + 1))))

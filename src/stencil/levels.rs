@@ -1,4 +1,4 @@
-//! Repeated red-black levels of a grid (report 16-06, section 2.1), even parity (docs/theory/rrb.md, "Order of
+//! Repeated red-black levels of a grid with even parity (report 16-06, section 2.1; docs/theory/rrb.md, "Order of
 //! elimination").
 //!
 //! The report's formula for even k has a typo; its figures show that B[2] contains the nodes with both 1-based indices
@@ -7,8 +7,8 @@
 //! eliminates the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not
 //! kept.
 
-/// Largest number of nodes of a coarsest system that is solved with an explicit inverse: 31 x 32, so that half a band
-/// has 32 values.
+/// Largest number of nodes of a coarsest system that is solved with an explicit inverse: 31 x 32. Half the band of such
+/// a system then has 32 values.
 pub const MOST_INVERTED: usize = 992;
 
 /// A grid of the hierarchy.
@@ -36,7 +36,7 @@ impl Grid {
         self.nx * self.ny
     }
 
-    /// Returns the number of black nodes, which remain after the odd level.
+    /// Returns the number of black nodes. The odd level keeps them.
     pub fn blacks(&self) -> usize {
         let kept = self.coarse();
         kept.nodes() + (self.nx - kept.nx) * (self.ny - kept.ny)
@@ -63,15 +63,16 @@ impl Grid {
         levels
     }
 
-    /// Returns the coarsest system after `levels` levels.
+    /// Returns the nodes of the coarsest system after `levels` levels.
     pub fn remainder(self, levels: usize) -> Remainder {
         let grid = self.chain().nth(levels / 2).unwrap_or(Self { nx: 1, ny: 1 });
         Remainder { grid, skew: levels % 2 == 1 }
     }
 
     /// Returns the number of levels for `levels=0`: the smallest even number for which the band factor of the coarsest
-    /// system has at most nx ny / 4 entries. The factor is read twice per application. This is half a word per node,
-    /// compared with 18 words per iteration. Fewer levels need fewer iterations (kappa ~ 1.23^levels).
+    /// system has at most nx ny / 4 entries. An application reads the factor twice, which is half a word per node; an
+    /// iteration reads 18 words per node. Fewer levels need fewer iterations, because the condition number is about
+    /// 1.23^levels.
     pub fn default_levels(self) -> usize {
         let all = self.max_levels();
         (0..=all)
@@ -81,8 +82,8 @@ impl Grid {
             .unwrap_or(all)
     }
 
-    /// Returns the default number of levels for recursive cycles, which solve the coarsest system about four times per
-    /// iteration: the limit is nx ny / 64 entries.
+    /// Returns the default number of levels for recursive cycles. They solve the coarsest system about four times per
+    /// iteration, so the band factor has at most nx ny / 64 entries.
     pub fn recursive_levels(self) -> usize {
         let all = self.max_levels();
         (0..=all)
@@ -99,7 +100,7 @@ impl Grid {
         (2..=all).step_by(2).find(|&levels| self.remainder(levels).nodes() <= MOST_INVERTED).unwrap_or(all)
     }
 
-    /// Returns g_max of equation 3.1 of report 16-06.
+    /// Returns g_max, the largest number of grids stored by colour (report 16-06, equation 3.1).
     pub fn max_packed_grids(self, block: usize) -> usize {
         let mut g = 0;
         while block << g < self.nx.max(self.ny) {
@@ -124,8 +125,9 @@ impl Remainder {
         if self.skew { self.grid.blacks() } else { self.grid.nodes() }
     }
 
-    /// Returns the half bandwidth with lines along the shorter side. With 9 points, the farthest neighbour is one line
-    /// and one node away. If only the black nodes remain, it is two lines away, and a line has half as many nodes.
+    /// Returns the half bandwidth of the coarsest matrix. Its nodes are numbered along the shorter side, line by line.
+    /// With 9 points, the farthest neighbour is one line and one node away. If only the black nodes remain, the
+    /// farthest neighbour is two lines away, and a line has half as many nodes.
     pub fn bandwidth(&self) -> usize {
         let line = self.grid.nx.min(self.grid.ny);
         let band = if self.skew { line.max(1) } else { line + 1 };
@@ -138,7 +140,7 @@ impl Remainder {
     }
 }
 
-/// Position of the nodes of a coarse grid on the finest grid: i_fine = x0 + step * i.
+/// Position of the nodes of a coarse grid on the finest grid: i_fine = x0 + step * i, j_fine = y0 + step * j.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Embedding {
     /// Column of the first node on the finest grid.
@@ -153,7 +155,7 @@ impl Embedding {
     /// Position of the finest grid itself.
     pub const FINEST: Self = Self { x0: 0, y0: 0, step: 1 };
 
-    /// Returns the position of the next coarser grid of `grid`, whose own position is `self`.
+    /// Returns the position of the grid after `grid`, where `self` is the position of `grid`.
     pub fn coarse(&self, grid: Grid) -> Self {
         Self { x0: self.x0 + self.step * grid.ox(), y0: self.y0 + self.step * grid.oy(), step: 2 * self.step }
     }

@@ -1,8 +1,9 @@
-//! The caller's matrix: half of a symmetric 5- or 9-point stencil in three or five arrays.
+//! The caller's matrix in 2D: the lower half of a symmetric 5- or 9-point stencil is not stored, so there are three or
+//! five arrays.
 
 use crate::stencil::levels::Grid;
 
-/// One array of the caller: `a[j * ld + i]`, i fastest, rows `ld` values apart; the last row may end after nx values.
+/// A caller's array. The value of node (i, j) is `a[j * ld + i]`; the last row may end after nx values.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Name for error messages.
@@ -12,7 +13,7 @@ pub struct View<'a> {
     ld: usize,
     len: usize,
     device: u64,
-    /// Row of the first stored value.
+    /// Grid row of the first value of `data`.
     first: usize,
 }
 
@@ -23,23 +24,24 @@ impl<'a> View<'a> {
         Self { name, data, nx: grid.nx, ld, len: data.len(), device: 0, first: 0 }
     }
 
-    /// Wraps some rows of an array, from row `first` on, nx values each. Only these rows may be accessed.
+    /// Wraps consecutive rows of an array, each with nx values. `first` is the first of these rows; other rows must not
+    /// be accessed.
     pub fn of_rows(name: &'static str, data: &'a [f64], grid: Grid, first: usize) -> Self {
         Self { name, data, nx: grid.nx, ld: grid.nx, len: data.len(), device: 0, first }
     }
 
-    /// Wraps an array in device memory, `len` values from `address` on. Only a backend on that device may read it.
+    /// Wraps an array of `len` values in device memory. Only a backend on that device may read it.
     pub fn on_device(name: &'static str, address: u64, grid: Grid, ld: usize, len: usize) -> Self {
         assert!(ld >= grid.nx && len >= (grid.ny - 1) * ld + grid.nx);
         Self { name, data: &[], nx: grid.nx, ld, len, device: address, first: 0 }
     }
 
-    /// Returns the address if the array is in device memory.
+    /// Returns the address of an array in device memory; `None` for an array in host memory.
     pub fn device(&self) -> Option<u64> {
         (self.device != 0).then_some(self.device)
     }
 
-    /// Returns all values if the array is in host memory.
+    /// Returns all values of an array in host memory.
     pub fn values(&self) -> &'a [f64] {
         self.data
     }
@@ -71,7 +73,7 @@ pub struct StencilView<'a> {
     pub east: View<'a>,
     /// Entries between (i, j) and (i, j + 1).
     pub north: View<'a>,
-    /// Entries between (i, j) and (i + 1, j + 1), and between (i, j) and (i - 1, j + 1); `None`: 5 points.
+    /// Entries between (i, j) and (i + 1, j + 1), and between (i, j) and (i - 1, j + 1); `None` with 5 points.
     pub corners: Option<(View<'a>, View<'a>)>,
 }
 
@@ -102,7 +104,8 @@ impl<'a> StencilView<'a> {
         }
     }
 
-    /// Returns all entries of row j that are read, as (array, first column, values).
+    /// Returns those entries of row j that are read: the name of the array, the column of the first value, and the
+    /// values.
     pub fn entries(&self, j: usize) -> [(&'static str, usize, &'a [f64]); 5] {
         let (ne, nw) = match self.corners {
             Some((ne, nw)) => (ne.name, nw.name),
@@ -125,7 +128,7 @@ impl<'a> StencilView<'a> {
             self.add_couplings(j, sum);
             return;
         }
-        // Inner rows with 5 points: the same additions in one pass.
+        // For inner rows with 5 points, one pass executes the same additions in the same order.
         let (east, north, south) = (self.east_row(j), self.north_row(j), self.north_row(j - 1));
         sum[0] = center[0] + east[0] + north[0] + south[0];
         sum[nx - 1] = center[nx - 1] + east[nx - 2] + north[nx - 1] + south[nx - 1];
@@ -138,7 +141,8 @@ impl<'a> StencilView<'a> {
         }
     }
 
-    /// Adds the couplings of row j of the grid to the nx values of `sum`. With the centers, this gives the row sums.
+    /// Adds to `sum` the couplings of the nx nodes of row j. If `sum` contains the centers, it then contains the row
+    /// sums.
     pub fn add_couplings(&self, j: usize, sum: &mut [f64]) {
         let east = self.east_row(j);
         add(&mut sum[..east.len()], east);
@@ -173,8 +177,8 @@ fn add(sum: &mut [f64], a: &[f64]) {
 pub struct HalfStencil {
     /// Number of nodes in x.
     pub nx: usize,
-    /// In A the centers, in M the row sums s. With center = s - sum of couplings there is no cancellation, and a row
-    /// sum of zero remains exactly zero through all eliminations.
+    /// Centers in A; row sums s in M. In M, the center is s minus the sum of the couplings, which is free of
+    /// cancellation. A row sum of zero remains exactly zero in all eliminations.
     pub diagonal: Vec<f64>,
     /// Entries to (i + 1, j).
     pub east: Vec<f64>,
@@ -221,7 +225,8 @@ pub fn ring_len(grid: Grid) -> usize {
     (grid.nx + 2 * RING) * (grid.ny + 2 * RING)
 }
 
-/// Returns the index of node (i, j) in an array with a ring; neighbours are at +-1 and +-`ring_stride`.
+/// Returns the index of node (i, j) in an array with a ring. Neighbours are at distances 1 in x, and `ring_stride` in
+/// y.
 pub fn ring_index(nx: usize, i: usize, j: usize) -> usize {
     (j + RING) * ring_stride(nx) + i + RING
 }

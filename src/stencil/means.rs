@@ -1,11 +1,11 @@
-//! Singular components: sums and means of vectors over each of them.
+//! Sums and means of vectors over singular components.
 
 use crate::error::{Result, reset};
 
-/// Labels of the values of a vector, and workspace for sums.
+/// Components of the values of a vector, and workspace for sums over the components.
 #[derive(Default)]
 pub struct Singular {
-    /// Component + 1 of each value, or 0; empty without singular components.
+    /// Component + 1 of each value; 0: none. Empty if there are no singular components.
     label: Vec<u32>,
     sum: Vec<f64>,
     magnitude: Vec<f64>,
@@ -14,7 +14,8 @@ pub struct Singular {
 }
 
 impl Singular {
-    /// Prepares for vectors with `values` values. Returns the labels, all 0, which the caller must set.
+    /// Prepares for vectors with `values` values. Sets all labels to 0 and returns them, so that the caller can set
+    /// them.
     pub fn reset(&mut self, components: usize, values: usize) -> Result<&mut [u32]> {
         for v in [&mut self.sum, &mut self.magnitude, &mut self.count, &mut self.kept_mean] {
             reset(v, components, "sums over components")?;
@@ -23,7 +24,7 @@ impl Singular {
         Ok(&mut self.label)
     }
 
-    /// Returns (component, index) for those `places` that belong to a component.
+    /// Returns (component, index) for those indices in `places` whose value belongs to a component.
     fn labelled<'a>(
         label: &'a [u32],
         places: impl Iterator<Item = usize> + 'a,
@@ -31,7 +32,7 @@ impl Singular {
         places.filter_map(move |c| Some(((*label.get(c)? as usize).checked_sub(1)?, c)))
     }
 
-    /// Computes the sums of v and of |v|, and the number of values, for each component.
+    /// Computes for each component the sum of v, the sum of |v|, and the number of values.
     fn sums(&mut self, places: impl Iterator<Item = usize>, v: &[f64]) {
         for sums in [&mut self.sum, &mut self.magnitude, &mut self.count] {
             sums.fill(0.0);
@@ -43,7 +44,7 @@ impl Singular {
         }
     }
 
-    /// Computes v = v - mean(v), or v - mean(v) + kept mean with `restore`, for each component.
+    /// Subtracts from v its mean on each component. With `restore`, then adds the mean stored by `keep_means`.
     pub fn shift(&mut self, places: impl Iterator<Item = usize> + Clone, v: &mut [f64], restore: bool) {
         self.sums(places.clone(), v);
         for (k, c) in Self::labelled(&self.label, places) {
@@ -52,7 +53,7 @@ impl Singular {
         }
     }
 
-    /// Stores the means of v for `shift`.
+    /// Stores the mean of v on each component, for `shift`.
     pub fn keep_means(&mut self, places: impl Iterator<Item = usize>, v: &[f64]) {
         self.sums(places, v);
         for (kept, (sum, count)) in self.kept_mean.iter_mut().zip(self.sum.iter().zip(&self.count)) {
@@ -68,7 +69,7 @@ impl Singular {
         (worst, self.sum[worst], self.magnitude[worst])
     }
 
-    /// Computes the sum of mean(v)^2 / center over all values of components.
+    /// Computes the sum of mean(v)^2 / center over all values that belong to a component.
     pub fn square_of_means(&mut self, places: impl Iterator<Item = usize> + Clone, v: &[f64], center: &[f64]) -> f64 {
         self.sums(places.clone(), v);
         let mean = |k: usize| self.sum[k] / self.count[k];

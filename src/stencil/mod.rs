@@ -1,4 +1,4 @@
-//! Geometry and storage of stencil systems on grids and patches: safe code without threads and devices.
+//! Geometry and storage of stencil systems on 2D grids and on boxes of cells: safe code without threads and devices.
 
 pub mod cell_components;
 pub mod cell_inspection;

@@ -1,5 +1,5 @@
-//! Detection of couplings to nodes outside the grid. They are not part of the matrix. A caller with a periodic grid may
-//! expect them to have an effect.
+//! Search for nonzero couplings to nodes outside the grid. The library ignores them. A caller with a periodic grid may
+//! expect them to have an effect, so they are reported.
 
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT};
 use crate::stencil::cells::CellView;
@@ -7,9 +7,9 @@ use crate::stencil::matrix::StencilView;
 use std::fmt;
 use std::ops::Range;
 
-/// Coupling arrays of a 2D grid, in order.
+/// Names of the coupling arrays of a 2D grid.
 const OF_GRID: &[&str] = &["east", "north", "northeast", "northwest"];
-/// Coupling arrays of a box of cells, in order.
+/// Names of the coupling arrays of a box of cells.
 const OF_CELLS: &[&str] = &["east", "north", "top"];
 
 /// Nonzero couplings to nodes outside the grid. NaN is not counted, because callers use it to mark unset values.
@@ -17,9 +17,9 @@ const OF_CELLS: &[&str] = &["east", "north", "top"];
 pub struct Outward {
     /// Names of the coupling arrays.
     pub arrays: &'static [&'static str],
-    /// Number of such couplings per array.
+    /// Number of these couplings in each array.
     pub counts: [usize; 4],
-    /// The first such coupling: row by row, and array by array within a row.
+    /// The first of these couplings, in the order of the rows; within a row, in the order of the arrays.
     pub first: Option<Entry>,
 }
 
@@ -38,7 +38,7 @@ pub struct Entry {
     pub k: Option<usize>,
 }
 
-/// No such couplings on a 2D grid.
+/// Returns the result for a 2D grid without such couplings.
 impl Default for Outward {
     fn default() -> Self {
         Self { arrays: OF_GRID, counts: [0; 4], first: None }
@@ -59,13 +59,13 @@ impl Outward {
         found
     }
 
-    /// Stores the result of a search elsewhere, of a matrix on a box of cells.
+    /// Stores the counts of a search on a device, in a matrix on a box of cells.
     pub fn in_cells(counts: [usize; 3], first: Option<Entry>) -> Self {
         let [x, y, z] = counts;
         Self { arrays: OF_CELLS, counts: [x, y, z, 0], first }
     }
 
-    /// Records the nonzero values of `values`, which begin at (i, j).
+    /// Counts the nonzero values of `values`. The first value belongs to node (i, j).
     fn look(&mut self, array: usize, values: &[f64], [i, j]: [usize; 2], k: Option<usize>) {
         for (i, &value) in (i..).zip(values) {
             if value != 0.0 && !value.is_nan() {
@@ -84,8 +84,8 @@ impl Outward {
     pub fn of_rows(a: &StencilView, rows: Range<usize>) -> Self {
         let (nx, ny) = (a.grid.nx, a.grid.ny);
         let corners = a.corners.unzip();
-        // Each array with its column that points out of the grid in every row. In the last row, all values of `north`
-        // and of the corners point out of the grid.
+        // Each array, with the column in which its entry points out of the grid in every row. In the last row, all
+        // entries of `north` and of the corners point out of the grid.
         let arrays =
             [(Some(a.east), Some(nx - 1)), (Some(a.north), None), (corners.0, Some(nx - 1)), (corners.1, Some(0))];
         let mut found = Self::default();
@@ -100,12 +100,12 @@ impl Outward {
         found
     }
 
-    /// Returns whether there are no such couplings.
+    /// Returns whether no coupling was found.
     pub fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// Returns an error that names the first such coupling, for `check_input = 2`.
+    /// Returns an error that names the first coupling found; `Ok` if there is none.
     pub fn refuse(&self) -> Result<(), Error> {
         match self.first {
             None => Ok(()),
@@ -140,7 +140,7 @@ mod tests {
     use crate::stencil::levels::Grid;
     use crate::stencil::matrix::View;
 
-    /// Exactly the entries that `StencilView` does not read point out of the grid.
+    /// The search finds exactly those entries that `StencilView` does not read.
     #[test]
     fn what_is_not_read() {
         for (nx, ny) in [(1, 1), (1, 4), (5, 1), (2, 2), (4, 3)] {
@@ -173,7 +173,7 @@ mod tests {
         );
     }
 
-    /// In a box, exactly the entries that do not couple two cells of the box point outwards.
+    /// In a box, the search finds exactly those entries that do not couple two cells of the box.
     #[test]
     fn what_leaves_a_box() {
         for (nx, ny, nz) in [(1, 1, 1), (2, 2, 2), (4, 3, 2), (5, 1, 3)] {

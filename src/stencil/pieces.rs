@@ -1,18 +1,18 @@
-//! Division of the cells into pieces: each piece has one partial result of a reduction, and one owner thread.
+//! Division of the cells of a box into pieces. A reduction has one partial result per piece, and each piece is owned by
+//! one thread.
 
 use crate::base::team::Me;
 use crate::stencil::cells::Cells;
 use std::ops::Range;
 
-/// Minimum number of cells of a piece, rounded up to whole rows. Large enough that the partial results cost little
-/// compared with reading the cells.
+/// Minimum number of cells of a piece. The partial results then cost little compared with reading the cells.
 const PIECE: usize = 1024;
 
 /// Division of a box of cells into pieces of whole rows. It depends on the box only, so sums over pieces are bitwise
 /// identical for any number of threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pieces {
-    /// The box.
+    /// The divided box.
     pub cells: Cells,
     rows: usize,
 }
@@ -39,7 +39,7 @@ impl Pieces {
         start * self.cells.nx..end * self.cells.nx
     }
 
-    /// Returns the pieces of a thread.
+    /// Returns the pieces that this thread owns.
     pub fn share(&self, me: Me) -> Range<usize> {
         me.share(self.count())
     }

@@ -1,18 +1,18 @@
-//! Residual of a row in double precision, for the confirmation of convergence.
+//! Residual of a row in double precision, used to confirm convergence.
 
-/// Computes the residual b - (row of A) v from differences:
+/// Computes the residual b - center v_0 - sum_j a_j v_j of a row from differences of the neighbours v_j and v_0:
 ///
 /// ```text
 /// b - (s v_0 + sum_j a_j (v_j - v_0)),   v_j + v_0 if a_j > 0,   s = center - sum_j |a_j|
 /// ```
 ///
-/// s is the row sum if no coupling is positive (docs/theory/rrb.md, stopping test).
+/// If no coupling is positive, s is the row sum (docs/theory/rrb.md, stopping test).
 ///
 /// The rounding error of the direct formula b - (center v_0 + sum_j a_j v_j) is eps |A| |v|. This error can be far
-/// above a residual of 1e-12 if centers are large or if v is nearly constant. (Across a positive coupling, v nearly
-/// changes its sign.) In the formula above, the terms that nearly cancel have no rounding error. s is summed with the
-/// exact errors of its additions (Knuth, The Art of Computer Programming 2, 4.2.2, theorem B), and differences of close
-/// numbers are exact.
+/// above a residual of 1e-12 if centers are large or if v is nearly constant.  In the formula above, the terms that
+/// nearly cancel have no rounding error: v_j - v_0, or v_j + v_0 across a positive coupling, where v nearly changes its
+/// sign. s is summed with the exact errors of its additions (Knuth, The Art of Computer Programming 2, 4.2.2, theorem
+/// B), and differences of close numbers are exact.
 #[inline(always)]
 pub fn residual_of_row<const N: usize>(b: f64, center: f64, v_0: f64, a: [f64; N], v: [f64; N]) -> f64 {
     let (mut excess, mut lost, mut flow) = (center, 0.0, 0.0);
@@ -38,13 +38,14 @@ mod tests {
         let (a, m) = ([-1.0, 1.0 + unit, 1.0, -1.0 - unit], [3, 0, 2, 7]);
         let v: Vec<f64> =
             (0..4).map(|j| if a[j] > 0.0 { -1.0 - m[j] as f64 * unit } else { 1.0 + m[j] as f64 * unit }).collect();
-        // s = center - sum |a| = 8 - 2 and a_j (v_j +- v_0) = -m_j, in units of eps.
+        // s = center - sum |a| = 8 - 2 and a_j (v_j - v_0) or a_j (v_j + v_0) is -m_j, in units of eps.
         let found = residual_of_row(0.0, 4.0 + 6.0 * unit, 1.0, a, [v[0], v[1], v[2], v[3]]);
         let exact = -f64::from(8 - 2 - m.iter().sum::<i32>()) * unit;
         assert!((found - exact).abs() <= 32.0 * unit * unit, "{found:e} for {exact:e}");
     }
 
-    /// Centers are rounded sums, and v is constant except for its last bits. Integers give the exact residual.
+    /// Centers are rounded sums, and v is constant except for its last bits. Integer arithmetic gives the exact
+    /// residual.
     #[test]
     fn nearly_constant_vectors() {
         // In units of 2^-52: a_j = -(2^52 + k_j), the center 2^54 + 8, v = 1 + m_j.
@@ -54,7 +55,8 @@ mod tests {
             let a = k.map(|k: i64| -(1.0 + k as f64 * unit));
             let v = m.map(|m: i64| 1.0 + m as f64 * unit);
             let center = 4.0 + 8.0 * unit;
-            // s = 8 - sum k, times v_0 = 1, and - sum a_j m_j; the terms in unit^2 are below the last bit.
+            // s v_0 = 8 - sum k, because v_0 = 1, and the sum of a_j (v_j - v_0) is -sum m_j. Terms with unit^2 are
+            // below the last bit.
             let exact = -((8 - k.iter().sum::<i64>()) - m.iter().sum::<i64>()) as f64 * unit;
             let found = residual_of_row(0.0, center, 1.0, a, v);
             assert!((found - exact).abs() <= 32.0 * unit * unit, "{found:e} for {exact:e}");

@@ -1,17 +1,17 @@
 //! Connected components by union-find over runs. A run is a maximal piece of a row whose nodes are coupled to their
-//! east neighbours. For example, a row of open water, or of one phase, is one run. Couplings between rows unite runs;
-//! the run with the smallest index is the root.
+//! east neighbours. For example, a row of open water is one run. Couplings between rows unite runs; the run with the
+//! smallest index is the root.
 //!
 //! The rows are those of a plane, or those of a box of cells in storage order. The caller states which rows are
-//! adjacent. Couplings are read as words of bits, so that long runs need no branches.
+//! adjacent. Couplings are read as bits of 64-bit words, so that the interior of a long run needs no branches.
 
 use crate::error::{Result, collected, extend, push, reserve};
 use std::ops::Range;
 
-/// The component has two nodes or more.
+/// Flag: the component has two nodes or more.
 pub(super) const COUPLED: u8 = 1;
-/// A row of the component has a sum beyond the tolerance. Lone nodes have this flag too, since their row sums have no
-/// effect.
+/// Flag: the component has a row sum beyond the tolerance. Nodes without couplings also have this flag, since their row
+/// sums have no effect.
 pub(super) const REGULAR: u8 = 2;
 
 /// Nodes per word of bits.
@@ -20,23 +20,24 @@ pub(super) const WORD: usize = u64::BITS as usize;
 const RUNS: &str = "the runs of coupled nodes";
 
 /// The runs of all rows and their components. Consecutive nodes without any coupling also form a run. Every node
-/// belongs to exactly one run. Indices of nodes fit 32 bits, and so do those of runs.
+/// belongs to exactly one run. Indices of nodes and of runs fit 32 bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Runs {
     nx: usize,
-    /// First column of a run, which ends where the next one of its row starts.
+    /// First column of each run. A run ends where the next run of its row starts.
     start: Vec<u32>,
-    /// Parent in the tree of the component, a run with a smaller index. A root is its own parent, and the first run of
-    /// its component. After `number`: the label of the component, or 0.
+    /// Parent of each run in the tree of its component: a run with a smaller index. The root of a tree is its own
+    /// parent, and is the first run of the component. After `number`, the array contains the label of the run's
+    /// component instead, or 0.
     parent: Vec<u32>,
-    /// Flags of the component; valid at its root.
+    /// Flags of the components. Only the entry of a root is valid.
     flags: Vec<u8>,
-    /// Runs of a row: row_start[row] .. row_start[row + 1].
+    /// Row j has the runs row_start[j] .. row_start[j + 1].
     row_start: Vec<u32>,
 }
 
 impl Runs {
-    /// Makes all nodes of `rows` rows of `nx` nodes one component. `regular`: one of its row sums is not zero.
+    /// Makes all nodes of `rows` rows of `nx` nodes one component. `regular`: whether one of its row sums is not zero.
     pub fn make_whole(&mut self, nx: usize, rows: usize, regular: bool) -> Result<()> {
         self.clear(nx)?;
         for numbers in [&mut self.start, &mut self.parent, &mut self.row_start] {
@@ -53,7 +54,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Removes all rows; rows of nx nodes follow.
+    /// Removes all rows. The rows that are pushed next have nx nodes.
     pub fn clear(&mut self, nx: usize) -> Result<()> {
         self.nx = nx;
         self.start.clear();
@@ -71,29 +72,30 @@ impl Runs {
         self.row_start.len().saturating_sub(1)
     }
 
-    /// Runs of a row.
+    /// Returns the runs of a row.
     pub fn row(&self, row: usize) -> Range<usize> {
         self.row_start[row] as usize..self.row_start[row + 1] as usize
     }
 
-    /// Nodes of run k, which is one of `row`.
+    /// Returns the columns of run k, which must be a run of `row`.
     fn columns(&self, row: &Range<usize>, k: usize) -> Range<usize> {
         let end = if k + 1 < row.end { self.start[k + 1] as usize } else { self.nx };
         self.start[k] as usize..end
     }
 
-    /// Appends the runs of the next row from `words` words of bits; 0 words: the row is one run. Bit i of `apart`: node
-    /// i has no coupling to the east, or lies outside the row. Bit i of `unreached`: node i has no coupling to another
-    /// row. `unreached` is called for words with nodes that have no coupling within the row.
+    /// Appends the runs of the next row, given `words` words of bits; with 0 words, the row is one run. Bit i of
+    /// `apart` is set if node i has no coupling to the east or is outside the row. Bit i of `unreached` is set if node
+    /// i has no coupling to another row. `unreached` is called only for words with nodes that have no coupling within
+    /// the row.
     pub fn push_row(
         &mut self,
         words: usize,
         apart: impl Fn(usize) -> u64,
         unreached: impl Fn(usize) -> u64,
     ) -> Result<()> {
-        // Of the run to come: its start, and whether it is of lone nodes.
+        // Start of the current run, and whether its nodes have no couplings ("lone" nodes).
         let (mut start, mut lone) = (0, false);
-        // Of the node before: it has no coupling to the east, it is lone.
+        // For the previous node: whether it has no coupling to the east, and whether it is lone.
         let (mut apart_before, mut lone_before) = (1, 0);
         for word in 0..words {
             let apart = apart(word);
@@ -127,9 +129,9 @@ impl Runs {
         push(&mut self.start, start as u32, RUNS)
     }
 
-    /// Calls `join` for each pair of runs of the rows `low` and `high` that a coupling connects, unless both belong to
-    /// one component already. Coupling t of `count` connects node `from` + t of `low` and node `to` + t of `high`.
-    /// `any`: whether a coupling of a range is not zero.
+    /// Calls `join` for each pair of runs of the rows `low` and `high` that are joined by a nonzero coupling and do not
+    /// yet belong to one component. Coupling t < `count` connects node `from` + t of `low` and node `to` + t of `high`.
+    /// `any` returns whether a coupling of a range is not zero.
     pub fn along(
         &mut self,
         [low, high]: [usize; 2],
@@ -155,7 +157,7 @@ impl Runs {
     pub fn unite(&mut self, k: usize, l: usize) {
         let (a, b) = (self.root(k), self.root(l));
         if a != b {
-            // The smaller root wins: parents come before their children.
+            // The root with the smaller index becomes the parent, so that parents precede their children.
             self.parent[a.max(b)] = a.min(b) as u32;
             self.flags[a.min(b)] |= self.flags[a.max(b)];
         }
@@ -170,8 +172,8 @@ impl Runs {
         k
     }
 
-    /// Flags the components of the last row as regular where `is_regular`, called with the columns of a run, says so.
-    /// Runs of components that are flagged already are skipped.
+    /// Flags components of the last row as regular. Calls `is_regular` with the columns of each run whose component
+    /// does not have this flag yet.
     pub fn mark_last_row(&mut self, mut is_regular: impl FnMut(Range<usize>) -> bool) {
         let row = self.row(self.rows() - 1);
         for k in row.clone() {
@@ -191,15 +193,15 @@ impl Runs {
         extend(&mut self.row_start, next.row_start[1..].iter().map(|k| k + runs), RUNS)
     }
 
-    /// Labels the components whose flags are `wanted` with 1, 2, ... in the order of their first runs, all others with
-    /// 0. Calls `found(label, row, columns)` for each run with a label. Returns the number of components with two nodes
-    /// or more, and the number of labels.
+    /// Labels the components: those whose flags satisfy `wanted` get 1, 2, ... in the order of their first runs, all
+    /// others 0. Calls `found(label, row, columns)` for each run with a nonzero label. Returns the number of components
+    /// with two nodes or more, and the number of labels.
     pub fn number(
         &mut self,
         wanted: impl Fn(u8) -> bool,
         mut found: impl FnMut(usize, usize, Range<usize>) -> Result<()>,
     ) -> Result<(usize, usize)> {
-        // Parents come before their children, so that one sweep leads all to their roots.
+        // Parents precede their children, so one sweep replaces all parents by roots.
         for k in 0..self.parent.len() {
             let root = self.parent[self.parent[k] as usize] as usize;
             self.parent[k] = root as u32;
@@ -211,7 +213,7 @@ impl Runs {
         for j in 0..self.rows() {
             let row = self.row(j);
             for k in row.clone() {
-                // A root turns into the label of its component before any run asks for it.
+                // The entry of a root becomes the label of its component before other runs of the component read it.
                 let up = self.parent[k] as usize;
                 let label = match () {
                     () if up != k => self.parent[up],
@@ -231,20 +233,22 @@ impl Runs {
         Ok((coupled, labels as usize))
     }
 
-    /// Columns and label of the runs of a row, from west to east, after `number`.
+    /// Returns the runs of a row from west to east, each as its columns and its label. Requires a previous call of
+    /// `number`.
     pub fn labels(&self, row: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
         let row = self.row(row);
         row.clone().map(move |k| (self.columns(&row, k), self.parent[k] as usize))
     }
 
-    /// Label of node i of a row, after `number`. Cost: a search among the runs of the row.
+    /// Returns the label of node i of a row. Requires a previous call of `number`. The cost is a binary search among
+    /// the runs of the row.
     pub fn label(&self, row: usize, i: usize) -> usize {
         let row = self.row(row);
         let later = self.start[row.clone()].partition_point(|&start| start as usize <= i);
         self.parent[row.start + later - 1] as usize
     }
 
-    /// Appends all arrays to a message for another rank.
+    /// Appends all arrays to `words`, for a message to another rank.
     pub fn to_words(&self, words: &mut Vec<f64>) -> Result<()> {
         let lengths = [self.nx, self.start.len(), self.row_start.len()].map(|n| n as f64);
         extend(words, lengths, RUNS)?;
@@ -254,7 +258,7 @@ impl Runs {
         extend(words, self.row_start.iter().map(|&v| f64::from(v)), RUNS)
     }
 
-    /// Reads the arrays of `to_words` from the beginning of a message.
+    /// Reads the arrays that `to_words` has appended, from the beginning of `words`.
     pub fn from_words(words: &mut impl Iterator<Item = f64>) -> Result<Self> {
         let mut length = || words.next().unwrap_or(0.0) as usize;
         let (nx, runs, rows) = (length(), length(), length());

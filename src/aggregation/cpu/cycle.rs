@@ -1,10 +1,10 @@
-//! The multigrid cycle: z = B r with B close to A^-1 (Notay 2010). A forward Gauss-Seidel sweep precedes the coarse
-//! correction, a backward sweep follows it.
+//! The multigrid cycle z = B r, where B approximates A^-1 (Notay 2010). A forward Gauss-Seidel sweep precedes the
+//! coarse correction, and a backward sweep follows it.
 //!
-//! On the upper levels, up to two steps of flexible CG solve the coarse system (K-cycle). On lower levels, one cycle
-//! solves it (V-cycle). One cycle also suffices for a level with more than half the couplings of the previous level. On
-//! the coarsest level, an exact factorization solves the system. With `Way::Linear`, two Chebyshev steps with fixed
-//! bounds replace CG on all levels (AMLI-cycle).
+//! On the finer levels, up to two steps of flexible CG solve the coarse system (K-cycle). On coarser levels, one cycle
+//! solves it (V-cycle). A level with more than half the couplings of the previous level is also solved by one cycle,
+//! because two would be expensive. On the coarsest level, an exact factorization solves the system. With `Way::Linear`,
+//! two Chebyshev steps with fixed bounds replace CG on all levels (AMLI-cycle).
 
 use super::level::{CHUNK, Level, Run, Visits, Way};
 use crate::aggregation::{Choices, Hierarchy, Kept, MOST_INVERTED, Ordered, TwoSteps};
@@ -21,36 +21,38 @@ use crate::error::{Result, collected, push};
 /// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
 /// (Notay 2010).
 const ENOUGH: f64 = 0.25;
-/// A level is solved by two cycles if it has at most half the couplings of the previous level plus this number.
+/// A level is solved by two cycles only if its number of couplings is at most half that of the previous level, plus
+/// this number.
 const SMALL: usize = 1000;
 /// Thread 0 alone works on a level with fewer rows and on all coarser levels: barriers cost more than the work.
 const WORTH_A_TEAM: usize = 4096;
 
-/// Factorizes the coarsest matrix. A pivot far below its diagonal is the last pivot of a singular component, which is
-/// zero but for rounding.
+/// Factorizes the coarsest matrix. A pivot far below its diagonal entry is the last pivot of a singular component. It
+/// would be zero without rounding errors, and is treated as zero.
 fn factor(c: &Couplings) -> Result<Direct> {
     const VANISHED: f64 = 1e-12;
     let inverse = |i: usize, d: f64| if d.abs() <= VANISHED * c.diagonal[i] { 0.0 } else { 1.0 / d };
     Direct::of(c, envelope_order(c)?, None, |i, d| Ok(inverse(i, d)))
 }
 
-/// The cycle of a matrix, with its memory.
+/// The cycle of a matrix, with its levels and vectors.
 pub struct Cycle<V: Number> {
     levels: Vec<Level<V>>,
-    /// Solver of the coarsest level. None if the level is too large: a forward and a backward Gauss-Seidel sweep.
+    /// Solver of the coarsest level. It is `None` if the coarsest level is too large to be factorized. A forward and a
+    /// backward Gauss-Seidel sweep then replace the solver.
     last: Option<Direct>,
-    /// Rows of the matrix in the order of the first level.
+    /// Row of the matrix for each row of the first level, whose rows are in the order of the sweeps.
     row: Vec<u32>,
     largest: Noted,
-    /// Power of two by which the hierarchy multiplies the matrix.
+    /// Power of two by which the matrix is multiplied in the hierarchy.
     scale: f64,
     /// Aggregates that the next matrix may reuse.
     kept: Kept,
 }
 
 impl<V: Real + Number> Cycle<V> {
-    /// Creates the cycle of a hierarchy and keeps the aggregates for the next matrix. `first`: the order of the rows on
-    /// the first level, if the caller knows it.
+    /// Creates the cycle of a hierarchy, and keeps the aggregates for the next matrix. `first`: order of the rows on
+    /// the first level, if the caller has computed it.
     pub fn keeping(
         hierarchy: Hierarchy,
         choices: &Choices,
@@ -74,8 +76,8 @@ impl<V: Real + Number> Cycle<V> {
             true => Ordered::unswept(coarsest.rows()),
             false => Ordered::of(matrices[k], choices.order),
         };
-        // A singular component remains singular on all coarser levels, or becomes a single row. Its row sum does not
-        // change.
+        // A singular component remains singular on all coarser levels, or becomes a single row. The sum of its row sums
+        // does not change.
         let largest = matrices[0].diagonal.iter().fold(0.0, |most: f64, d| most.max(*d));
         let least = nearly_none(matrices[0].rows(), largest);
         let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
@@ -122,25 +124,25 @@ impl<V: Real + Number> Cycle<V> {
         self.kept.again
     }
 
-    /// Renumbers the rows of the matrix: row i becomes row place(i).
+    /// Renumbers the rows of the matrix: row i becomes row `place(i)`.
     pub fn take_places(&mut self, place: impl Fn(usize) -> u32) {
         self.row.iter_mut().for_each(|i| *i = place(*i as usize));
     }
 
-    /// Computes z = B r and calls `to(i, z_i)` for each row i; `from(i)` returns r_i. Scales r so that squares neither
-    /// overflow nor underflow. All threads of a team call it; each receives rows of its own. Begins and ends with a
-    /// barrier.
+    /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither
+    /// overflow nor underflow. All threads of a team must call this function, and `to` is called for different rows on
+    /// each thread. Begins and ends with a barrier.
     pub fn apply(&self, me: &Me, way: Way, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let noted = self.largest.reduce(0, self.largest.rows());
         for chunk in me.share(self.largest.rows()) {
             let part = &self.row[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
-            // SAFETY: a chunk of this thread, written once.
+            // SAFETY: the chunk belongs to this thread and is written once.
             unsafe { noted.note(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
         }
         let [all] = noted.all(Some(*me));
         let largest = max_abs(all);
-        // A power of two, so that scaling is exact and needs no division.
+        // The unit is a power of two, so that scaling is exact and needs no division.
         let unit = power_of_two_below(largest);
         let per_unit = unit.recip();
         let (first, rows) = (&self.levels[0], &self.row[own]);
@@ -185,7 +187,8 @@ impl<V: Real + Number> Cycle<V> {
         }
     }
 
-    /// Computes z close to A^-1 r on level k; overwrites r. The caller has passed a barrier; ends with a barrier.
+    /// Computes z, an approximation of A^-1 r, on level k, and overwrites r. The caller has passed a barrier; ends with
+    /// a barrier.
     fn solve(&self, k: usize, run: &mut Run) {
         let own = &self.levels[k];
         if run.me.members > 1 && own.len() < WORTH_A_TEAM {
@@ -204,8 +207,8 @@ impl<V: Real + Number> Cycle<V> {
         }
     }
 
-    /// Executes two steps of flexible CG (K-cycle; Notay 2010). With c = B r, v = A c, r' = r - (c^T r / c^T v) v and d
-    /// = B r', z minimizes the energy norm of the error over the span of c and d.
+    /// Executes up to two steps of flexible CG (K-cycle; Notay 2010). Let c = B r, v = A c, r' = r - (c^T r / c^T v) v
+    /// and d = B r'. Then z minimizes the energy norm of the error in the span of c and d.
     fn solve_twice(&self, k: usize, run: &mut Run) {
         let own = &self.levels[k];
         let before = own.norm2(run);

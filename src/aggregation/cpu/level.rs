@@ -1,7 +1,7 @@
-//! A level of the cycle with its vectors, and the multithreaded operations on it.
+//! A level of the cycle: its matrix and vectors, and the multithreaded operations on them.
 //!
-//! Safety of the unsafe blocks: a thread writes only rows of its own share of a group, of its chunks or of the coarse
-//! rows. It reads rows of other threads only after a barrier.
+//! Safety of the unsafe blocks: a thread writes only its own share of the rows of a group, of the chunks, or of the
+//! coarse rows. It reads rows of other threads only after a barrier.
 
 use super::rows::{Around, Rows, backwards, forwards, left, multiply};
 use crate::aggregation::Ordered;
@@ -16,21 +16,21 @@ use crate::error::{Result, collected};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of rows of a chunk in the search for the largest value.
+/// Number of rows of a chunk. Each chunk has one partial result in the search for the largest value.
 pub const CHUNK: usize = 2048;
-/// Number of slices of a chunk in sums.
+/// Number of slices of a chunk. Each chunk has one partial result in a sum.
 const SLICES: usize = 128;
 
-/// A level.
+/// A level of the cycle.
 pub struct Level<V: Number> {
     pub rows: Rows<V>,
-    /// Index of the first row of each group, and the end. The rows of a group do not depend on each other in a sweep.
-    /// `slices`: slices of each group.
+    /// Group g consists of the rows `groups[g] .. groups[g + 1]`. In a sweep, the rows of a group do not depend on each
+    /// other. `slices` contains the slices of each group.
     groups: Vec<usize>,
     slices: Vec<Range<usize>>,
-    /// Row of the coarser level for each row; `NONE`: the smoother alone treats this row. Empty on the coarsest level.
+    /// Row of the coarser level for each row; `NONE` if only the smoother treats the row. Empty on the coarsest level.
     aggregate: Vec<u32>,
-    /// Start of each coarse row in the list of its fine rows, and this list.
+    /// Fine rows of coarse row k: entries `fine.0[k] .. fine.0[k + 1]` of the list `fine.1`.
     fine: (Vec<usize>, Vec<u32>),
     pub visits: Visits,
     means: Option<Mutex<Means>>,
@@ -45,7 +45,7 @@ pub struct Level<V: Number> {
     pub v: Shared<V>,
 }
 
-/// Method for the coarse systems on levels with two cycles.
+/// Method that solves the coarse systems on levels with two cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Way {
     /// Flexible CG (K-cycle): fewest iterations, but B depends on r.
@@ -63,7 +63,7 @@ pub enum Visits {
     Two,
 }
 
-/// A thread in a cycle.
+/// State of a thread during a cycle.
 pub struct Run<'a> {
     pub me: Me<'a>,
     pub way: Way,
@@ -78,8 +78,8 @@ impl<'a> Run<'a> {
 }
 
 impl<V: Real + Number> Level<V> {
-    /// Creates a level for a matrix whose rows are in `order`. `aggregate`: the aggregate of each row, and the index of
-    /// each aggregate in the order of the coarser level.
+    /// Creates a level for a matrix whose rows are processed in the order `order`. `aggregate` contains the aggregate
+    /// of each row, and the row of the coarser level for each aggregate.
     pub fn new(
         c: &Couplings,
         order: &Ordered,
@@ -120,7 +120,7 @@ impl<V: Real + Number> Level<V> {
         self.rows.len()
     }
 
-    /// Returns the slices of a group that belong to this thread, and their rows.
+    /// Returns this thread's share of a group: its slices, and their rows.
     fn share(&self, me: &Me, group: usize) -> (Range<usize>, Range<usize>) {
         let of = &self.slices[group];
         let share = me.share(of.len());
@@ -128,7 +128,7 @@ impl<V: Real + Number> Level<V> {
         (slices.clone(), self.rows.rows(&slices))
     }
 
-    /// Returns number, slices and rows of each chunk of this thread.
+    /// Returns the chunks of this thread, each as its number, its slices and its rows.
     fn chunks(&self, me: &Me) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
         let n = self.rows.slices();
         me.share(n.div_ceil(SLICES)).map(move |chunk| {
@@ -137,7 +137,7 @@ impl<V: Real + Number> Level<V> {
         })
     }
 
-    /// Returns the sums of `of(slices, rows)` over all chunks. Contains a barrier.
+    /// Returns the sums of `of(slices, rows)` over all chunks of the level. Contains a barrier.
     pub fn sums<const N: usize>(
         &self,
         run: &mut Run,
@@ -146,20 +146,20 @@ impl<V: Real + Number> Level<V> {
         run.turn += 1;
         let noted = self.noted.reduce(run.turn, self.noted.rows());
         for (chunk, slices, rows) in self.chunks(&run.me) {
-            // SAFETY: a chunk of this thread, written once.
+            // SAFETY: the chunk belongs to this thread and is written once.
             unsafe { noted.note(chunk, of(slices, rows)) };
         }
         noted.sum(Some(run.me))
     }
 
-    /// Returns the means if some of their components are nearly singular.
+    /// Returns the singular components if some of them are nearly singular, otherwise `None`.
     fn nearly(&self) -> Option<MutexGuard<'_, Means>> {
         let means = self.means.as_ref().filter(|_| self.has_nearly)?;
         Some(means.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Computes r_k = from(k). If components are nearly singular, subtracts their means from r; `give` adds the
-    /// corresponding constants to z. Ends with a barrier.
+    /// Computes r_k = from(k). If there are nearly singular components, subtracts from r its mean on each component;
+    /// `give` adds the corresponding constants to z. Ends with a barrier.
     pub fn load(&self, me: &Me, from: impl Fn(usize) -> f64) {
         if self.has_nearly {
             if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
@@ -168,15 +168,15 @@ impl<V: Real + Number> Level<V> {
             }
         } else {
             let own = me.share(self.len());
-            // SAFETY: rows of this thread.
+            // SAFETY: the rows belong to this thread.
             let r = unsafe { self.r.slice_mut(own.start, own.len()) };
             own.zip(r).for_each(|(k, r)| *r = V::narrow(from(k)));
         }
         me.barrier();
     }
 
-    /// Calls `to(k, z_k)` for the rows of this thread, with the constants of nearly singular components added to z. The
-    /// caller has passed a barrier after the cycle.
+    /// Calls `to(k, z_k)` for the rows of this thread. z_k includes the constant of its component, if some components
+    /// are nearly singular. The caller has passed a barrier after the cycle.
     pub fn give(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
         let own = me.share(self.len());
         // SAFETY: no thread writes z before the next cycle.
@@ -197,8 +197,8 @@ impl<V: Real + Number> Level<V> {
     pub fn forwards(&self, me: &Me, z: &Shared<V>) {
         for (k, group) in self.groups.windows(2).enumerate() {
             let (slices, own) = self.share(me, k);
-            // SAFETY: z is written in rows of this thread, and read in groups before the last barrier. The couplings of
-            // the slices on this side are to these groups only (`lines`).
+            // SAFETY: the thread writes its own rows of z. It reads rows of earlier groups, which were written before
+            // the last barrier; the lines to earlier groups refer to no other rows (`Lines`).
             let (before, r, z) = unsafe {
                 let r = self.r.slice(own.start, own.len());
                 (Around::new(z.slice(0, group[0]), 0), r, z.slice_mut(own.start, own.len()))
@@ -223,19 +223,19 @@ impl<V: Real + Number> Level<V> {
         }
     }
 
-    /// Computes the residual after the forward sweep, and sums it over the aggregates into `coarse`. Ends with a
+    /// Computes the residual after the forward sweep. Stores its sum over each aggregate in `coarse`. Ends with a
     /// barrier.
     pub fn restrict(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
         let n = self.len();
         for (_, slices, rows) in self.chunks(me) {
-            // SAFETY: `left` is written in rows of this thread; no thread writes z before the next barrier.
+            // SAFETY: the rows of `left` belong to this thread; no thread writes z before the next barrier.
             let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.left.slice_mut(rows.start, rows.len())) };
             left(&self.rows, slices, z, out);
         }
         me.barrier();
         let (starts, fine) = &self.fine;
         let own = me.share(starts.len() - 1);
-        // SAFETY: coarse rows of this thread; no thread writes `left` before the next barrier.
+        // SAFETY: the coarse rows belong to this thread; no thread writes `left` before the next barrier.
         let (left, coarse) = unsafe { (self.left.slice(0, n), coarse.slice_mut(own.start, own.len())) };
         for (sum, ends) in coarse.iter_mut().zip(starts[own.start..=own.end].windows(2)) {
             *sum = fine[ends[0]..ends[1]].iter().fold(V::default(), |sum, &i| sum + left[i as usize]);
@@ -243,12 +243,12 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// Computes z_i = z_i + coarse_(aggregate of i). Omits the last group, since the backward sweep overwrites its rows
-    /// first. Ends with a barrier.
+    /// Adds the coarse correction to z: z_i += coarse_k for each row i of aggregate k. Omits the last group, because
+    /// the backward sweep overwrites its rows before reading them. Ends with a barrier.
     pub fn prolong(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
         let end = self.groups[self.groups.len().saturating_sub(2)];
         let own = me.share(end);
-        // SAFETY: rows of this thread; no thread writes `coarse` before the next barrier.
+        // SAFETY: the rows belong to this thread; no thread writes `coarse` before the next barrier.
         let (z, coarse) = unsafe { (z.slice_mut(own.start, own.len()), coarse.slice(0, coarse.len())) };
         for (z, &k) in z.iter_mut().zip(&self.aggregate[own]).filter(|(_, k)| **k != NONE) {
             *z += coarse[k as usize];
@@ -256,7 +256,7 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// Subtracts from r its means over singular components. The caller has passed a barrier; ends with a barrier.
+    /// Subtracts from r its mean on each singular component. The caller has passed a barrier; ends with a barrier.
     pub fn remove_means(&self, me: &Me) {
         let Some(means) = &self.means else { return };
         if me.index == 0 {
@@ -280,7 +280,7 @@ impl<V: Real + Number> Level<V> {
     /// Computes v = A x; returns <x, v> and <x, r>. Contains a barrier.
     pub fn multiply(&self, run: &mut Run, x: &Shared<V>) -> [f64; 2] {
         self.sums(run, |slices, rows| {
-            // SAFETY: no thread writes x or r in this step; v is written in rows of this thread.
+            // SAFETY: no thread writes x or r in this step; the rows of v belong to this thread.
             let (all, from, r, v) = unsafe {
                 let (all, r) = (x.slice(0, self.len()), self.r.slice(rows.start, rows.len()));
                 (all, Around::new(all, 0), r, self.v.slice_mut(rows.start, rows.len()))
@@ -304,7 +304,7 @@ impl<V: Real + Number> Level<V> {
     pub fn subtract(&self, run: &mut Run, factor: f64) -> f64 {
         let factor = V::narrow(factor);
         let [norm2] = self.sums(run, |_, rows| {
-            // SAFETY: rows of this thread.
+            // SAFETY: the rows belong to this thread.
             let (r, v) = unsafe { (self.r.slice_mut(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
             r.iter_mut().zip(v).for_each(|(r, &v)| *r -= factor * v);
             [dot(r, r)]
@@ -316,7 +316,7 @@ impl<V: Real + Number> Level<V> {
     pub fn combine(&self, me: &Me, first: f64, second: f64) {
         let own = me.share(self.len());
         let first = V::narrow(first);
-        // SAFETY: rows of this thread.
+        // SAFETY: the rows belong to this thread.
         let (z, c) = unsafe { (self.z.slice_mut(own.start, own.len()), self.c.slice(own.start, own.len())) };
         if second == 0.0 {
             z.iter_mut().zip(c).for_each(|(z, &c)| *z = first * c);

@@ -1,11 +1,11 @@
 //! Couplings of the rows of a level, in the precision of the cycle. A slice is a group of `LANES` consecutive rows in
-//! the order of a sweep. Its couplings are stored in lines with one coupling per row, so that loops process all rows of
-//! a slice at once.
+//! the order of a sweep. Its couplings are stored in lines. A line contains one coupling of each row, so that loops
+//! process all rows of a slice at once.
 //!
-//! On a grid, the neighbours of the rows of a slice are often at equal distances. Each line then has the couplings at
-//! one distance, and the loops read consecutive values. Otherwise a line stores the column of each coupling. A row
-//! without coupling in a line has the value zero there. Zero is multiplied by a finite number unless the sweep has
-//! overflowed.
+//! On a grid, the neighbours of the rows of a slice are often at equal distances. Each line then contains the couplings
+//! at one distance, and the loops read consecutive values of the vector. Otherwise, a line stores the column of each
+//! coupling. If a row has no coupling in a line, the line contains a zero for it. The vector value that is multiplied
+//! by this zero is finite, unless the sweep has overflowed.
 
 use crate::aggregation::Ordered;
 use crate::base::number::Real;
@@ -17,22 +17,26 @@ use std::ops::Range;
 
 /// Number of rows of a slice: the number of single-precision values in the widest vector register.
 pub const LANES: usize = 16;
-/// Largest number of lines by distance per line with stored columns. In single precision, a line by distance reads 68
-/// consecutive bytes. A line with columns reads 132 bytes, and its values one by one.
+/// Lines by distance are used if their number is at most this factor times the number of lines with stored columns. In
+/// single precision, a line by distance reads 68 consecutive bytes. A line with stored columns reads 132 bytes, and the
+/// vector values one by one.
 const WORTH: usize = 2;
 /// Largest number of distances per slice.
 const MOST_DISTANCES: usize = 16;
-/// Number of rows after which a slice is tested for too many distances.
+/// Number of rows of a slice after which the number of distances is first compared with the limit.
 const TELLING: usize = 4;
-/// Bit in `Lines::from` that marks a line with stored columns. The other bits are its index in `Lines::col`.
+/// Bit in `Lines::from` that marks a line with stored columns. The other bits are the index of its columns in
+/// `Lines::col`.
 const NAMED: u32 = 1 << 31;
 
 /// The lines of all slices.
 #[derive(Default)]
 pub struct Lines<V> {
-    /// Index of the first line of each slice to earlier groups, and of its first line to later groups; then the end.
+    /// For each slice, the index of its first line to earlier groups and of its first line to later groups. The last
+    /// entry is the number of lines.
     ends: Vec<usize>,
-    /// Row of the first coupling of each line; the other couplings are to the following rows. Or `NAMED` with an index.
+    /// For a line by distance, the row whose value is multiplied by the first coupling; the other couplings refer to
+    /// the following rows. For a line with stored columns, `NAMED` plus the index in `col`.
     from: Vec<u32>,
     /// Columns of the lines with stored columns.
     col: Vec<[u32; LANES]>,
@@ -42,7 +46,7 @@ pub struct Lines<V> {
 /// Slices of all groups.
 #[derive(Default)]
 pub struct Slices {
-    /// First row of each slice, and the end.
+    /// First row of each slice. The last entry is the number of rows.
     pub first: Vec<u32>,
     /// Rows of the group of each slice.
     group: Vec<Range<u32>>,
@@ -62,9 +66,9 @@ impl Slices {
     }
 }
 
-/// Rows with whose values a line is multiplied.
+/// Rows whose values are multiplied by the couplings of a line.
 pub enum At<'a> {
-    /// Consecutive rows from this row on.
+    /// `LANES` consecutive rows that begin with this row.
     From(u32),
     /// These rows.
     Rows(&'a [u32; LANES]),
@@ -102,8 +106,8 @@ impl<V: Real + Send> Lines<V> {
                 let mut at = [Next::default(); 2];
                 for (j, a) in c.row(order.row[k as usize] as usize) {
                     let place = order.place[j];
-                    // The sweeps omit a coupling within a group. Such a coupling occurs only if the pattern is
-                    // unsymmetric, and its value is a rounding error.
+                    // A coupling between rows of the same group is omitted. It exists only if the pattern is
+                    // unsymmetric, and is then a rounding error.
                     if let Some(side) = rows.iter().position(|rows| rows.contains(&place)) {
                         sides[side].add((k - first) as usize, i64::from(place) - i64::from(k), a, &mut at[side])?;
                     }
@@ -121,14 +125,15 @@ impl<V: Real + Send> Lines<V> {
         Ok(lines)
     }
 
-    /// Appends a line per distance for the slice whose first row is `first`. The lines read values of `rows` only.
+    /// Appends a line for each distance of the slice whose first row is `first`. These lines refer to rows in `rows`
+    /// only.
     fn push_distances(&mut self, side: &Side<V>, first: u32, rows: Range<u32>) -> Result<()> {
         for (distance, values) in side.distances.iter().zip(&side.values) {
             let from = i64::from(first) + distance;
             if from >= i64::from(rows.start) && from + LANES as i64 <= i64::from(rows.end) {
                 push(&mut self.from, from as u32, WHAT)?;
             } else {
-                // A missing coupling refers to any row of this side.
+                // A row without coupling at this distance may refer to any row of `rows`, because its coupling is zero.
                 let to = |l: usize| (from + l as i64).clamp(i64::from(rows.start), i64::from(rows.end) - 1) as u32;
                 push(&mut self.from, NAMED | self.col.len() as u32, WHAT)?;
                 push(&mut self.col, from_fn(to), WHAT)?;
@@ -138,7 +143,8 @@ impl<V: Real + Send> Lines<V> {
         Ok(())
     }
 
-    /// Appends lines with stored columns for the rows `slice`, which have up to `most` couplings to `rows`.
+    /// Appends lines with stored columns for the rows `slice`, which have up to `most` couplings each to rows in
+    /// `rows`.
     fn push_named(
         &mut self,
         c: &Couplings,
@@ -161,7 +167,7 @@ impl<V: Real + Send> Lines<V> {
         Ok(())
     }
 
-    /// Appends the lines of the following slices.
+    /// Appends the lines of `more`, which contains the slices after those of `self`.
     fn append(&mut self, more: Self) -> Result<()> {
         let (lines, named) = (self.a.len(), self.col.len() as u32);
         extend(&mut self.ends, more.ends[1..].iter().map(|end| lines + end), WHAT)?;
@@ -205,21 +211,22 @@ impl<V> Lines<V> {
     }
 }
 
-/// Couplings of a slice to rows of earlier groups, or to rows of later groups.
+/// Couplings of a slice while its lines are built, either to rows of earlier groups or to rows of later groups.
 #[derive(Default)]
 struct Side<V> {
-    /// Distances (column minus row), each once; up to `MOST_DISTANCES`.
+    /// Distances (column minus row) without repetition, at most `MOST_DISTANCES`.
     distances: Vec<i64>,
     /// Couplings at each distance.
     values: Vec<[V; LANES]>,
-    /// Whether there are more distances than that, or too many for lines by distance to be faster.
+    /// Whether there are more than `MOST_DISTANCES` distances, or too many for lines by distance to be faster.
     are_many: bool,
     /// Largest number of couplings of a row.
     most: usize,
     rows: usize,
 }
 
-/// State of a row in a side: its number of couplings so far, and the probable index of the next distance.
+/// State of a row while its couplings are added to a `Side`: number of couplings so far, and probable index of the next
+/// distance.
 #[derive(Clone, Copy, Default)]
 struct Next {
     nth: usize,
@@ -233,7 +240,7 @@ impl<V: Real> Side<V> {
         (self.are_many, self.most, self.rows) = (false, 0, 0);
     }
 
-    /// Ends a row that has `couplings` couplings.
+    /// Ends a row that has `couplings` couplings to this side.
     fn end_row(&mut self, couplings: usize) {
         self.most = self.most.max(couplings);
         self.rows += 1;

@@ -1,4 +1,4 @@
-//! Multithreaded cycle of multigrid by aggregation; `aggregation` builds the hierarchy.
+//! Multithreaded cycle of multigrid by aggregation. The parent module builds the hierarchy.
 //!
 //! Modules, each of which uses only modules named before it: `lines` (couplings), `rows` (matrix of a level), `level`
 //! (matrix and vectors), `cycle`.

@@ -12,12 +12,12 @@ use std::ops::Range;
 
 /// Matrix of a level: couplings by slices in the order of the sweeps, row sums, and reciprocal diagonal.
 pub struct Rows<V> {
-    /// First row of each slice, and the end.
+    /// First row of each slice. The last entry is the number of rows.
     first: Vec<u32>,
     lines: Lines<V>,
     excess: Vec<V>,
     inverse: Vec<V>,
-    /// Number of couplings, without the zeros that fill the lines.
+    /// Number of couplings, without the zeros in the lines.
     couplings: usize,
 }
 
@@ -49,13 +49,13 @@ impl<V: Real> Rows<V> {
         self.couplings
     }
 
-    /// Returns the slices of the group that contains the rows from `group[0]` up to, but excluding, `group[1]`.
+    /// Returns the slices of the group that consists of the rows `group[0] .. group[1]`.
     pub fn slices_of(&self, group: &[usize]) -> Range<usize> {
         let of = |row: usize| self.first.partition_point(|&first| (first as usize) < row);
         of(group[0])..of(group[1])
     }
 
-    /// Returns the rows of slices.
+    /// Returns the rows of the given slices.
     pub fn rows(&self, slices: &Range<usize>) -> Range<usize> {
         self.first[slices.start] as usize..self.first[slices.end] as usize
     }
@@ -66,7 +66,7 @@ impl<V: Real> Rows<V> {
     }
 }
 
-/// Values of the rows from `start` on, with which the lines of a slice are multiplied.
+/// Vector values that the lines of a slice refer to: those of the rows from `start` on.
 #[derive(Clone, Copy)]
 pub struct Around<'a, V> {
     values: &'a [V],
@@ -75,13 +75,14 @@ pub struct Around<'a, V> {
 
 impl<'a, V: Real> Around<'a, V> {
     /// # Safety
-    /// The values must be those of all rows, or of all rows before or after the group of the slices in question. A line
-    /// of that side reads no other rows (`Lines::push_distances`, `Lines::push_named`).
+    /// The values must be those of all rows, or of all rows before (or after) the group of the slices that are
+    /// processed. A line to earlier (or later) groups refers to no other rows (`Lines::push_distances`,
+    /// `Lines::push_named`).
     pub unsafe fn new(values: &'a [V], start: usize) -> Self {
         Self { values, start }
     }
 
-    /// Returns the values with which a line is multiplied.
+    /// Returns the values that are multiplied by the couplings of a line.
     #[inline(always)]
     fn of(&self, at: At) -> [V; LANES] {
         match at {
@@ -104,7 +105,8 @@ impl<'a, V: Real> Around<'a, V> {
     }
 }
 
-/// Returns sums + a z over a line. Each operation covers all lanes, so that the compiler vectorizes it.
+/// Returns sums + a z for the couplings a of a line and the values z that it refers to. Each operation covers all
+/// lanes, so that the compiler vectorizes it.
 #[inline(always)]
 fn add<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), z: &Around<V>) -> [V; LANES] {
     let z = z.of(at);
@@ -112,7 +114,7 @@ fn add<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), z: &Around<V>) -> 
     from_fn(|l| sums[l] + products[l])
 }
 
-/// Returns sums + a (x - z) over a line.
+/// Returns sums + a (x - z) for the couplings a of a line. x: values of the slice; z: values that the line refers to.
 #[inline(always)]
 fn add_differences<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), x: &[V; LANES], z: &Around<V>) -> [V; LANES] {
     let z = z.of(at);
@@ -120,7 +122,7 @@ fn add_differences<V: Real>(sums: [V; LANES], (at, a): (At, &[V; LANES]), x: &[V
     from_fn(|l| sums[l] + products[l])
 }
 
-/// Returns the values of a slice, filled with zeros if it has fewer than `LANES` rows.
+/// Returns the values of a slice. If it has fewer than `LANES` rows, the other values are zero.
 #[inline(always)]
 fn slice_of<V: Real>(values: &[V]) -> [V; LANES] {
     match values.first_chunk() {
@@ -133,7 +135,7 @@ fn slice_of<V: Real>(values: &[V]) -> [V; LANES] {
     }
 }
 
-/// Stores the values of a slice.
+/// Stores the values of a slice. If it has fewer than `LANES` rows, ignores the other values.
 #[inline(always)]
 fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
     match values.first_chunk_mut() {
@@ -143,8 +145,8 @@ fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
 }
 
 for_each_isa! {
-    /// Executes a Gauss-Seidel sweep from z = 0 on slices of a group. `before`: values of all rows before the group; r
-    /// and z: values of these slices.
+    /// Executes a forward Gauss-Seidel sweep from z = 0 on slices of a group. `before` contains the values of all rows
+    /// before the group; r and z contain the values of these slices.
     fn forwards<V: Real>(m: &Rows<V>, slices: Range<usize>, before: Around<V>, r: &[V], z: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
@@ -159,7 +161,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes the residual after this sweep: left_i = sum of a_ij z_j over rows j of later groups.
+    /// Computes the residual after a forward sweep from zero: left_i = sum of a_ij z_j over rows j of later groups.
     fn left<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, left: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
@@ -172,8 +174,8 @@ for_each_isa! {
         }
     }
 
-    /// Executes a Gauss-Seidel sweep on slices of a group. `before` and `after`: values of all rows before and after
-    /// the group.
+    /// Executes a backward Gauss-Seidel sweep on slices of a group. `before` and `after` contain the values of all rows
+    /// before and after the group.
     fn backwards<V: Real>(
         m: &Rows<V>,
         slices: Range<usize>,
@@ -198,8 +200,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes y_i = e_i x_i + sum_j a_ij (x_i - x_j) on slices. With the product d_i x_i, rounding errors would
-    /// exceed e_i x_i. x: values of all rows.
+    /// Computes y_i = e_i x_i + sum_j a_ij (x_i - x_j) on slices. The rounding error of the usual form d_i x_i - sum_j
+    /// a_ij x_j could exceed e_i x_i. x and `all` contain the values of all rows.
     fn multiply<V: Real>(m: &Rows<V>, slices: Range<usize>, x: &[V], all: Around<V>, y: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {

@@ -1,6 +1,6 @@
-//! Tests of hierarchy and cycle. They compare with an independent program in its variants of sequential pairing,
-//! natural order and K-cycle in f32. The matrices are from public collections, or 7-point matrices of a cube.
-//! Multicolour sweeps are tested, too.
+//! Tests of hierarchy and cycle. They compare with the results of an independent program, which pairs rows
+//! sequentially, sweeps in natural order, and computes the K-cycle in single precision. The matrices are from public
+//! collections, or are 7-point matrices on a cube. Multicolour sweeps are tested, too.
 
 use super::{Cycle, Way};
 use crate::aggregation::{Choices, Hierarchy, Order, Rules};
@@ -16,12 +16,12 @@ use rrbsolver_problems::two_phase::TwoPhase;
 use std::ffi::CString;
 use std::path::Path;
 
-/// Variants `seq` and `seq3` of the independent program.
+/// Parameters of the variants `seq` and `seq3` of the independent program.
 const TWO: Rules = Rules { kappa: 8.0, passes: 2 };
 const THREE: Rules = Rules { kappa: 12.0, passes: 3 };
 
-/// Returns the matrix of a cube of n^3 nodes: -1 between neighbours. The diagonal is 6 everywhere if `held`
-/// (Dirichlet), else the number of neighbours (Neumann).
+/// Returns the matrix of a cube of n^3 nodes with -1 between neighbours. The diagonal is 6 everywhere if `held`
+/// (Dirichlet conditions), and otherwise the number of neighbours (Neumann conditions).
 fn cube(n: usize, held: bool) -> Csr<u32> {
     let mut a = Csr { cols: n * n * n, ptr: vec![0], col: Vec::new(), val: Vec::new() };
     for k in 0..a.cols {
@@ -50,7 +50,7 @@ fn read(name: &str) -> Csr<u32> {
 /// Natural order of the rows, and two cycles on every level.
 pub(crate) const SEQUENTIAL: Choices = Choices { order: Order::Natural, levels: usize::MAX, rows: 0 };
 
-/// A cycle with its team.
+/// A cycle with its thread team and vectors.
 pub(crate) struct Applied<V: Number> {
     cycle: Cycle<V>,
     team: Team,
@@ -69,7 +69,7 @@ impl<V: Real + Number> Applied<V> {
         let Self { cycle, team, from, to } = self;
         // SAFETY: no team runs, so only this thread uses `from`.
         unsafe { from.slice_mut(0, r.len()) }.copy_from_slice(r);
-        // SAFETY: no thread writes `from`; each thread writes its own rows of `to`.
+        // SAFETY: no thread writes `from`; each thread writes only its own rows of `to`.
         let work = |me: Me| unsafe {
             let from = from.slice(0, cycle.rows());
             cycle.apply(&me, Way::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
@@ -89,8 +89,8 @@ fn iterations(a: &Csr<u32>, b: &[f64], cycle: &mut Applied<f32>) -> Option<usize
     iterations_to(1e-6 * dot(b, b).sqrt(), &[], a, b, cycle)
 }
 
-/// Returns the iterations until ||b - A x|| <= `threshold`. Subtracts from z its mean over the rows of `basin`, the
-/// singular component.
+/// Returns the iterations until ||b - A x|| <= `threshold`. `basin` contains the rows of the singular component; the
+/// mean of z over these rows is subtracted from z.
 pub(crate) fn iterations_to(
     threshold: f64,
     basin: &[usize],
@@ -131,8 +131,8 @@ pub(crate) fn sizes(h: &Hierarchy) -> (usize, f64, usize) {
     (all.len(), (all.iter().sum::<f64>() / all[0] * 1000.0).round() / 1000.0, second)
 }
 
-/// b = A times ones. Levels, complexity and aggregates agree exactly. Iteration counts agree within one, since sums are
-/// rounded in another order. For bcsstk13, which has positive couplings, this code needs fewer iterations than the
+/// Solves A x = A 1. Levels, complexity and aggregates must agree exactly, and iteration counts within one, since sums
+/// are rounded in another order. For bcsstk13, which has positive couplings, this code needs fewer iterations than the
 /// program (207); its count is not tested.
 #[test]
 fn golden() {
@@ -180,9 +180,9 @@ fn csr(a: &TwoPhase) -> Csr<u32> {
     made
 }
 
-/// Two phases in boxes (tests/golden/README.md) at contrast 1e-3: 16^3 and 32^3 cells; with `RRBSOLVER_ALL_ROWS=1` also
-/// 48^3 and 64^3. Iteration counts agree within one, since sums are rounded in another order. Multicolour sweeps need
-/// at most one iteration more than the program with pairing in blocks.
+/// Two-phase systems on boxes of cells (tests/golden/README.md) with the contrast 1e-3: 16^3 and 32^3 cells; with
+/// `RRBSOLVER_ALL_ROWS=1` also 48^3 and 64^3. Iteration counts must agree within one, since sums are rounded in another
+/// order. Multicolour sweeps must need at most one iteration more than the program with pairing in blocks.
 #[test]
 fn golden_boxes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/aggregation.csv");
@@ -192,7 +192,7 @@ fn golden_boxes() {
     let mut compared = 0;
     for row in rows.iter().filter(|row| row[0] == "dpcg" && row[6] == "seq3" && row[1].ends_with(" con=1e-3")) {
         let n: usize = row[2].parse().unwrap();
-        // Excluded: on 48^3 cells, ties in the pairing make this case take 16 iterations instead of 14.
+        // This case is excluded: ties in the pairing lead to 16 iterations instead of 14.
         if n > most || (n, row[1]) == (48, "set=sheet con=1e-3") {
             continue;
         }
@@ -205,8 +205,8 @@ fn golden_boxes() {
         let hierarchy = Hierarchy::new(&a, &THREE, 128, &mut Workers::eager(2)).unwrap();
         let (levels, complexity, aggregates) = sizes(&hierarchy);
         let wanted: (usize, f64, usize) = (row[9].parse().unwrap(), row[10].parse().unwrap(), row[11].parse().unwrap());
-        // The couplings within a phase are equal. Rounding errors of sums therefore decide between pairs of equal mu.
-        // The largest observed difference is 4 aggregates out of 579.
+        // The couplings within a phase are equal. Rounding errors of sums therefore select one of several pairs with
+        // equal mu. The largest observed difference is 4 aggregates out of 579.
         assert!(levels == wanted.0 && aggregates.abs_diff(wanted.2) <= 4 + wanted.2 / 500, "{aggregates}: {row:?}");
         assert!((complexity - wanted.1).abs() < 2.5e-3, "{complexity}: {row:?}");
         let found = |choices| {
@@ -223,7 +223,8 @@ fn golden_boxes() {
     assert_eq!(compared, if most == 64 { 59 } else { 30 });
 }
 
-/// Results are bitwise identical for any number of threads, on levels with one thread and on levels with several.
+/// Results are bitwise identical for any number of threads, both on levels that one thread processes and on levels that
+/// all threads process.
 #[test]
 fn any_team() {
     for (a, rules) in [(cube(31, true), THREE), (cube(28, false), TWO)] {
@@ -240,7 +241,8 @@ fn any_team() {
     }
 }
 
-/// Singular components that become single rows before the coarsest level: 300 pairs, next to a cube.
+/// A cube, and 300 pairs of rows. Each pair is a singular component that becomes a single row before the coarsest
+/// level.
 #[test]
 fn singular_rows() {
     let mut a = cube(10, true);
@@ -263,8 +265,8 @@ fn singular_rows() {
     assert!(found.is_some_and(|found| found <= 15), "{found:?}");
 }
 
-/// Two Neumann cubes, the second multiplied by 1e6: two singular components, with b of zero mean on both. The last
-/// pivot of each component vanishes.
+/// Two cubes with Neumann conditions, the second multiplied by 1e6: two singular components. b has zero mean on both.
+/// The last pivot of each component must be treated as zero.
 #[test]
 fn singular_components() {
     let one = cube(12, false);
@@ -285,8 +287,8 @@ fn singular_components() {
     assert!(found.is_some_and(|found| found <= 15), "{found:?}");
 }
 
-/// Zero, one and two unknowns. Also a level that pairing does not reduce and that is too large to be factorized: all
-/// off-diagonal entries are positive.
+/// Systems with zero, one and two unknowns. Also a matrix whose off-diagonal entries are all positive: pairing does not
+/// reduce it, and it is too large to be factorized.
 #[test]
 fn awkward_sizes() {
     for n in [0, 1, 2] {
@@ -312,7 +314,7 @@ fn awkward_sizes() {
     assert!(found.is_some_and(|found| found <= 30), "{found:?}");
 }
 
-/// The result does not depend on the unit of A.
+/// The result does not depend on the scale of A.
 #[test]
 fn any_unit() {
     let a = cube(12, true);
@@ -327,7 +329,7 @@ fn any_unit() {
     assert!(counts[0] > 0.0 && counts[1] == counts[0] && counts[2] == counts[0], "{counts:?}");
 }
 
-/// The zero vector, and vectors outside the range of f32.
+/// The cycle is applied to the zero vector, and to vectors outside the range of f32.
 #[test]
 fn vectors_without_a_scale() {
     let hierarchy = Hierarchy::new(&cube(8, true), &THREE, 30, &mut Workers::eager(2)).unwrap();
@@ -341,7 +343,8 @@ fn vectors_without_a_scale() {
     assert!(large.iter().zip(&small).all(|(l, s)| *l > 0.0 && l * 2f64.powi(-500) == s * 2f64.powi(500)));
 }
 
-/// An unsymmetric pattern: a rounding error without its transposed entry, between rows of one colour.
+/// An unsymmetric pattern: between two rows of one colour, one of two entries is a rounding error, and the other is not
+/// stored.
 #[test]
 fn one_sided_entries() {
     let plain = cube(9, true);

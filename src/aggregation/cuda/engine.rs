@@ -1,4 +1,4 @@
-//! The cycle of a matrix, and the workspace in which the levels of successive matrices are built.
+//! Owner of the cycle of a matrix and of the workspace of its setup. Successive matrices reuse both.
 
 use super::{Cycle, Launched};
 use crate::aggregation::Rules;
@@ -14,8 +14,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Builds the cycle of `scale` times a matrix, which `take` writes, in single or double precision. Reuses the
-    /// memory of the previous matrix. Also returns whether a recorded graph of the previous launches remains valid.
+    /// Builds the cycle of `scale` times a matrix, in single or double precision. `take` writes the matrix to the
+    /// device. Reuses the memory of `before`, the engine of the previous matrix. Also returns whether a recorded graph
+    /// of launches remains valid.
     pub fn new(
         stream: &Stream,
         (shape, rules): (Shape, &Rules),
@@ -23,7 +24,7 @@ impl Engine {
         before: Option<Self>,
         take: impl FnOnce(&Couplings) -> Result<()>,
     ) -> Result<(Self, bool)> {
-        // Frees an engine of another shape before allocating a new one.
+        // An engine for another shape is freed before new memory is allocated.
         let (previous, mut making) = match before.filter(|before| before.fits(shape)) {
             Some(before) => (Some(before.cycle), before.making),
             None => (None, Making::new(stream, shape)?),
@@ -36,7 +37,7 @@ impl Engine {
         Ok((Self { cycle, making }, same))
     }
 
-    /// Returns whether the workspace suits a matrix of this shape.
+    /// Returns whether the workspace is large enough for a matrix of this shape, and not too large.
     pub fn fits(&self, shape: Shape) -> bool {
         self.making.fits(shape)
     }

@@ -1,7 +1,7 @@
-//! Multigrid by aggregation on a device; `aggregation` describes the method, and kernels/aggregation contains
-//! the kernels. `making` builds the levels with pairing by handshakes. `engine` owns the levels and the memory for the
-//! next matrix. This module executes the cycle: Jacobi smoothing and two Chebyshev steps, so B is a fixed matrix. No
-//! loop over rows runs on the host, and no scalar of a cycle is copied to the host.
+//! Multigrid by aggregation on a device. The parent module describes the method, and kernels/aggregation contains the
+//! kernels. `setup` builds the levels; it pairs rows by handshakes. `engine` owns the levels and the workspace for the
+//! next matrix. This module executes the cycle with Jacobi smoothing and two Chebyshev steps, so that B is a fixed
+//! matrix. No loop over rows runs on the host, and no scalar of a cycle is copied to the host.
 
 mod engine;
 pub mod setup;
@@ -25,26 +25,28 @@ pub struct Cycle {
     kept: usize,
 }
 
-/// Arguments of the launches of a cycle. If those of two cycles are equal, a recorded graph of launches is valid for
-/// both.
+/// Arguments of the launches of a cycle. If the arguments of two cycles are equal, a graph recorded for one cycle is
+/// valid for the other.
 #[derive(PartialEq)]
 pub struct Launched {
     /// Whether the cycle uses single precision.
     single: bool,
     levels: Vec<Level>,
-    /// Address of the inverse of the coarsest matrix; 0: the matrix is too large, or only the smoother treats it.
+    /// Address of the inverse of the coarsest matrix. It is 0 if the matrix is too large to be inverted, or if only the
+    /// smoother treats its rows.
     inverse: Address,
     /// Power of two by which A is multiplied.
     scale: f64,
 }
 
 impl Launched {
-    /// Returns the first level: its r and start are the input of the cycle, and z = B r times the scale is the output.
+    /// Returns the first level. Its `r` and `start` are the input of the cycle. The output is its `z`; B r is z times
+    /// the scale.
     pub fn first(&self) -> &Level {
         &self.levels[0]
     }
 
-    /// Returns the number of levels without the first.
+    /// Returns the number of levels below the first.
     pub fn coarse_levels(&self) -> usize {
         self.levels.len() - 1
     }
@@ -67,7 +69,7 @@ impl Launched {
         self.solve(stream, 0)
     }
 
-    /// Computes out = B r on level k or, with `c` = (first, second), out = first c + second B r.
+    /// Computes out = B r on level k; with `c` = (first, second), computes out = first c + second B r.
     fn cycle(&self, stream: &Stream, k: usize, out: Address, c: Option<(f64, f64)>) -> Result<()> {
         let (own, coarse) = (self.levels[k], self.levels[k + 1]);
         descend(stream, self.single, &DescendArgs { fine: own, coarse })?;
@@ -76,7 +78,7 @@ impl Launched {
         ascend(stream, self.single, &AscendArgs { k: own, coarse_z: coarse.z, out, first, second })
     }
 
-    /// Computes z close to A^-1 r on level k; overwrites r.
+    /// Computes z, an approximation of A^-1 r, on level k, and overwrites r.
     fn solve(&self, stream: &Stream, k: usize) -> Result<()> {
         let own = self.levels[k];
         if k + 1 == self.levels.len() {

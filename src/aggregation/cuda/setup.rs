@@ -1,4 +1,5 @@
-//! Builds the levels on the device. The host enqueues kernels and waits only for two counts: aggregates and couplings.
+//! Setup of the levels on a device. The host enqueues kernels. It waits only for counts: the number of aggregates and
+//! of couplings of each level.
 
 use super::{Cycle, Launched};
 use crate::aggregation::{KEPT, Rules};
@@ -14,26 +15,28 @@ use crate::cuda::plan::Plan;
 use crate::direct::couplings::WHAT;
 use crate::error::{Error, Result, push};
 
-/// Rounds of handshakes per pass of pairing. More rounds are not needed.
+/// Number of handshake rounds per pass of pairing. More rounds do not improve the pairs.
 const ROUNDS: usize = 4;
-/// Coarsening stops if the next level has more than this fraction of the rows of a level.
+/// Coarsening stops if the next level would have more than this fraction of the rows of a level.
 const WORTH: f64 = 0.9;
-/// Largest number of rows that are solved with the dense inverse. The product with the inverse is a single launch, as
-/// is each step on a further level.
+/// Largest number of rows of a coarsest system that is solved with the dense inverse. The product with the inverse is a
+/// single launch, whereas a further level needs several launches.
 pub const COARSEST: u32 = MOST_UNKNOWNS;
-/// Number of rows of a coarse level that uses aggregates of eight nodes. These reduce the level to the size of the
-/// dense inverse, aggregates of four do not. One level instead of two also needs fewer launches.
+/// Numbers of rows for which a coarse level uses aggregates of eight nodes. They reduce such a level to the size of the
+/// dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
-/// Number of coarse levels, from the first, whose system is solved by two cycles.
+/// Number of coarse levels, counted from the finest of them, whose systems are solved by two cycles.
 const TWICE: usize = 4;
-/// A level is solved by two cycles if it has at most half the couplings of the previous level plus this number.
+/// A level is solved by two cycles only if its number of couplings is at most half that of the previous level, plus
+/// this number.
 const FEW: usize = 1000;
-/// Number of rows from which on each row has one thread. Smaller levels are faster with several threads per row.
+/// Levels with at least this number of rows use one thread per row. Smaller levels are faster with several threads per
+/// row.
 const ENOUGH: u32 = 1 << 16;
-/// Largest factor by which kappa, the limit of mu, may be increased.
+/// Largest factor by which kappa, the bound of mu, may be increased.
 const WEAKEST: f64 = 4.0;
 
-/// Workspace of the setup, including the first matrix.
+/// Workspace of the setup. It contains the matrix of the first level.
 pub struct Making {
     matrices: [Couplings; 3],
     partner: Address,
@@ -42,7 +45,7 @@ pub struct Making {
     number: Address,
     parts: Address,
     nodes: Address,
-    /// A count, and the upper bound of the eigenvalues.
+    /// Workspace for a count, and for the upper bound of the eigenvalues.
     bound: Address,
     rows: usize,
     entries: usize,
@@ -79,7 +82,7 @@ impl Making {
             let words = |plan: &mut Plan, count: usize| plan.bytes(4 * count);
             let (partner, pointed) = (words(&mut plan, rows), words(&mut plan, rows));
             let (number, parts) = (words(&mut plan, rows + 1), words(&mut plan, rows.div_ceil(PART) + 1));
-            // Node lists of one pass, in the width that the next pass needs, and of the pass after it.
+            // Space for the node lists of two consecutive passes.
             let nodes = words(&mut plan, 6 * rows + 16);
             let (struck, bound) = (plan.bytes(entries), plan.bytes(8));
             (matrices, [partner, pointed, number, parts, nodes, struck, bound], plan.used)
@@ -89,7 +92,7 @@ impl Making {
         Ok(Self { matrices, partner, pointed, struck, number, parts, nodes, bound, rows, entries, memory })
     }
 
-    /// Returns whether the workspace suits a matrix of this shape.
+    /// Returns whether the workspace was allocated for this shape.
     pub fn fits(&self, Shape { rows, row }: Shape) -> bool {
         (self.rows, self.entries) == (rows, rows * row)
     }
@@ -103,7 +106,7 @@ impl Making {
         self.memory.bytes
     }
 
-    /// Replaces values by their exclusive prefix sums, followed by the sum of all.
+    /// Replaces `count` values by their exclusive prefix sums; the total follows the last of them.
     fn scan(&self, stream: &Stream, values: Address, count: u32) -> Result<()> {
         let arguments = ScanArgs { values, parts: self.parts, count, unused: 0 };
         sum_parts(stream, &arguments)?;
@@ -112,7 +115,8 @@ impl Making {
     }
 
     /// Builds the cycle of the first matrix, which is `scale` times A. Reuses the memory of the previous cycle where it
-    /// suffices. Reuses the aggregates level by level, until those of a level fail the quality test.
+    /// suffices. Reuses the aggregates of the previous cycle level by level, until the aggregates of a level fail the
+    /// quality test.
     pub fn cycle(
         &mut self,
         stream: &Stream,
@@ -122,7 +126,7 @@ impl Making {
     ) -> Result<Cycle> {
         let launched = Launched { single, levels: Vec::new(), inverse: 0, scale };
         let mut cycle = Cycle { launched, memory, kept: 0 };
-        // With equal size and precision, a level gets its previous memory, whose aggregates are still valid.
+        // A level of equal size and precision keeps its memory, which still contains the previous aggregates.
         let mut last = last.filter(|last| last.single == single).map(|last| &*last.levels);
         let (mut matrix, mut spare) = (self.first(), [self.matrices[1], self.matrices[2]]);
         let (mut nodes, mut before, mut kappa) = ((0, 0), None, rules.kappa);
@@ -149,7 +153,7 @@ impl Making {
                 if f64::from(made.0) <= WORTH * f64::from(matrix.rows) {
                     break Some(made);
                 }
-                // Too few pairs. If the level is too large for the inverse, pairing is repeated with a larger kappa.
+                // There were too few pairs. Pairing is repeated with a larger kappa.
                 if weaker > WEAKEST * rules.kappa {
                     break None;
                 }
@@ -171,8 +175,8 @@ impl Making {
         Ok(cycle)
     }
 
-    /// Returns number, width and node lists of the previous aggregates of level k if they pass the quality test for
-    /// this matrix.
+    /// Tests whether the previous aggregates of level k pass the quality test for this matrix. If so, returns their
+    /// number, the width of their node lists, and the address of these lists.
     fn kept(
         &self,
         stream: &Stream,
@@ -196,7 +200,7 @@ impl Making {
         Ok((failed == 0).then_some((count, width, nodes)))
     }
 
-    /// Appends a level with this matrix to the cycle; returns its number of couplings.
+    /// Appends a level for this matrix to the cycle. Returns the number of couplings.
     fn take(
         &self,
         stream: &Stream,
@@ -240,7 +244,7 @@ impl Making {
         Ok(couplings)
     }
 
-    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrix of the pairs. Returns the
+    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrix of each pass. Returns the
     /// number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each row
     /// is stored at the beginning of the level's memory.
     fn aggregate(
@@ -285,7 +289,7 @@ impl Making {
             let is_last = pass + 1 == rules.passes;
             let joined = match is_last {
                 true => cycle.room(stream, 3 * k + 2, 4 * count as usize * width as usize)?.1,
-                // The lists of a pass are read while those of the next pass are written.
+                // Two buffers alternate, because a pass reads the lists of the previous pass while it writes its own.
                 false => self.nodes + if pass % 2 == 0 { 0 } else { 8 * (u64::from(matrix.rows) + 2) },
             };
             number_pairs(stream, &NumberArgs { joined, ..numbers })?;
@@ -300,7 +304,7 @@ impl Making {
         Ok((rows.rows, width as u16, nodes))
     }
 
-    /// Computes the matrix of the aggregates.
+    /// Computes the coarse matrix P^T A P, whose rows are the aggregates.
     fn galerkin(
         &self,
         stream: &Stream,
@@ -342,23 +346,23 @@ impl Making {
 }
 
 impl Cycle {
-    /// Returns size and address of memory block k, reallocated if it has fewer than `bytes` bytes.
+    /// Returns size and address of memory block k. Allocates it again if it has fewer than `bytes` bytes.
     fn room(&mut self, stream: &Stream, k: usize, bytes: usize) -> Result<(usize, Address)> {
         while self.memory.len() <= k {
             push(&mut self.memory, None, WHAT)?;
         }
         let place = &mut self.memory[k];
         if place.as_ref().is_none_or(|memory| memory.bytes < bytes) {
-            // Free the previous block before allocating a new one.
+            // The previous block is freed before the new block is allocated.
             *place = None;
-            // One sixteenth more, since the next matrix may have slightly more rows on this level.
+            // The block is larger by one sixteenth, since the next matrix may have slightly more rows on this level.
             *place = Some(Memory::zeroed(stream.device(), stream, bytes + bytes / 16 + 256, WHAT)?);
         }
         Ok(place.as_ref().map_or((0, 0), |memory| (memory.bytes, memory.address)))
     }
 }
 
-/// Copies counts to the host, and waits for them.
+/// Copies N counts to the host and waits for the copy.
 fn fetched<const N: usize>(stream: &Stream, from: Address) -> Result<[u32; N]> {
     let mut values = [0; N];
     stream.fetch(&mut values, from)?;

@@ -1,16 +1,16 @@
 //! Multithreaded projection of deflation, P v = v - A Z t with t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009).
 //!
-//! The regions are stored as runs: consecutive cells of a row in one region. Adjacent rows with equal runs share one
-//! list. Let e_i be the row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0 for a cell
-//! without region. Then
+//! The regions are stored as runs. A run consists of consecutive cells of a row in one region. Rows with equal runs
+//! share one list. Let e_i be the row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0
+//! for a cell without region. Then
 //!
 //! ```text
 //! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)).
 //! ```
 //!
-//! This vector is nonzero only next to boundaries of regions, and in rows with a nonzero row sum. Z^T v is first summed
-//! over each piece by its owner thread, and then over the pieces in order. It is therefore bitwise identical for any
-//! number of threads.
+//! This vector is nonzero only next to boundaries of regions, and in rows with a nonzero row sum. The owner thread of
+//! each piece of the grid sums Z^T v over the piece. These sums are then added in the order of the pieces. Z^T v is
+//! therefore bitwise identical for any number of threads.
 
 use crate::base::isa::for_each_isa;
 use crate::base::reduce::{dot, sum};
@@ -25,7 +25,7 @@ use crate::stencil::pieces::Pieces;
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Name of the allocation in error messages.
+/// Name of the arrays in error messages about failed allocations.
 const DEFLATION: &str = "deflation by regions";
 
 for_each_isa! {
@@ -49,22 +49,22 @@ for_each_isa! {
     }
 }
 
-/// First cell and region of consecutive cells in a row that belong to one region. The run ends where the next run
-/// begins.
+/// Run of consecutive cells in a row that belong to one region: first cell and region. The run ends where the next run
+/// of the row begins.
 #[derive(Clone, Copy)]
 struct Run {
     start: u32,
-    /// Region number; the number of deflation vectors: cells without region.
+    /// Number of the region. For cells without region, it is the number of deflation vectors.
     region: u32,
 }
 
-/// Runs of all rows. A pattern is a list of runs that one or more rows have.
+/// Runs of all rows. A pattern is a list of runs, shared by all rows that have these runs.
 #[derive(Default)]
 struct Patterns {
     nx: usize,
     /// Pattern of row j + ny k.
     of_row: Vec<u32>,
-    /// Index of the first run of each pattern: pattern p has the runs start[p] .. start[p + 1].
+    /// Pattern p has the runs start[p] .. start[p + 1].
     start: Vec<u32>,
     runs: Vec<Run>,
 }
@@ -101,15 +101,15 @@ impl Patterns {
         &self.runs[self.start[pattern] as usize..self.start[pattern + 1] as usize]
     }
 
-    /// Returns columns and region of each run of a row.
+    /// Returns the columns and the region of each run of a row.
     fn columns(&self, row: usize) -> impl Iterator<Item = (Range<usize>, usize)> + '_ {
         let runs = self.of(row);
         let ends = runs[1..].iter().map(|run| run.start as usize).chain([self.nx]);
         runs.iter().zip(ends).map(|(run, end)| (run.start as usize..end, run.region as usize))
     }
 
-    /// Calls `f(columns, r, s)` for the columns where two rows belong to different regions, r in `row` and s in
-    /// `other`.
+    /// Calls `f(columns, r, s)` for each range of columns in which two rows belong to different regions: r in `row`,
+    /// and s in `other`.
     fn differences(&self, row: usize, other: usize, mut f: impl FnMut(Range<usize>, usize, usize)) {
         if self.of_row[row] == self.of_row[other] {
             return;
@@ -136,28 +136,30 @@ impl Patterns {
     }
 }
 
-/// Slots for the partial sums of Z^T v. A slot is a pair of a piece and a region with cells in this piece.
+/// Slots for the partial sums of Z^T v. There is one slot for each pair of a piece and a region with cells in this
+/// piece.
 #[derive(Default)]
 struct Slots {
-    /// Index of the first slot of each piece.
+    /// Index of the first slot of each piece. The last entry is the number of slots.
     of_piece: Vec<u32>,
-    /// Slots of a region, in the order of pieces: by_region[region_start[r] .. region_start[r + 1]].
+    /// Slots of all regions. Region r has the slots by_region[region_start[r] .. region_start[r + 1]], in the order of
+    /// the pieces.
     by_region: Vec<u32>,
     region_start: Vec<u32>,
-    /// For each row, the index in `of_run` of the slot of its first run. Consecutive rows of a piece with one pattern
-    /// share these slots.
+    /// For each row, index in `of_run` of the slot of its first run; the slots of its other runs follow. Consecutive
+    /// rows of a piece with one pattern share these entries.
     of_row: Vec<u32>,
     of_run: Vec<u32>,
 }
 
-/// Slot number of a run without region.
+/// Slot of a run without region.
 const NO_SLOT: u32 = u32::MAX;
 
 impl Slots {
     fn new(pieces: Pieces, patterns: &Patterns, vectors: usize) -> Result<Self> {
         let mut slots = Self { of_row: zeroed(pieces.cells.rows(), DEFLATION)?, ..Self::default() };
         reset(&mut slots.of_piece, pieces.count() + 1, DEFLATION)?;
-        // `region`: region of each slot. `last`: latest slot of each region.
+        // `region` is the region of each slot, and `last` the latest slot of each region.
         let (mut region, mut last) = (Vec::new(), zeroed(vectors + 1, DEFLATION)?);
         last.fill(NO_SLOT);
         for piece in 0..pieces.count() {
@@ -192,7 +194,7 @@ impl Slots {
         }
         reset(&mut self.by_region, region.len(), DEFLATION)?;
         for (slot, &r) in region.iter().enumerate() {
-            // Each start advances to the start of the next region.
+            // After the loop, each entry has advanced to the first slot of the next region.
             let at = &mut start[r as usize + 1];
             self.by_region[*at as usize] = slot as u32;
             *at += 1;
@@ -215,11 +217,11 @@ impl Slots {
     }
 }
 
-/// Row sums of the matrix, stored for those rows of cells that have a nonzero row sum.
+/// Row sums of the matrix, stored only for those rows of cells that contain a nonzero row sum.
 #[derive(Default)]
 struct Excess {
-    /// Number of the stored row of row sums, counted from 1; 0: all its row sums are zero. Empty if all components are
-    /// singular.
+    /// For each row of cells, position in `values` counted from 1 in units of rows; 0: all its row sums are zero. Empty
+    /// if all components are singular.
     of_row: Vec<u32>,
     values: Vec<f64>,
 }
@@ -249,7 +251,7 @@ impl Excess {
     }
 }
 
-/// Z, E and the workspace of the projection.
+/// Regions, E and the workspace of the projection.
 pub struct Projection {
     pieces: Pieces,
     patterns: Patterns,
@@ -263,12 +265,12 @@ pub struct Projection {
     g: Shared,
     /// t = E^-1 Z^T v, followed by a zero for cells without region.
     t: Shared,
-    /// Sums by column, one row per thread.
+    /// Partial sums by column, one row of values per thread.
     columns: Shared,
 }
 
 impl Projection {
-    /// Prepares the projection for the regions of a matrix and their E, for at most `members` threads.
+    /// Prepares the projection for the regions of a matrix and its coarse matrix E, for at most `members` threads.
     pub fn new(
         pieces: Pieces,
         a: &SevenPoints,
@@ -304,11 +306,13 @@ impl Projection {
         self.coarse.count()
     }
 
-    /// Computes the partial sums of Z^T v for the pieces of this thread. `values(cells)` returns v in its cells.
+    /// Computes the partial sums of Z^T v for the pieces of this thread. `values(cells)` returns v for a range of
+    /// cells.
     pub fn restrict<'v>(&self, me: Me, values: impl Fn(Range<usize>) -> &'v [f64]) {
         let nx = self.patterns.nx;
         for piece in self.pieces.share(me) {
-            // SAFETY: pieces of this thread, one after the other; `solve` begins with a barrier.
+            // SAFETY: the pieces belong to this thread and are summed one after the other; `solve` begins with a
+            // barrier.
             let mut sums = unsafe { self.begin(me, piece, true) };
             for row in self.pieces.rows(piece) {
                 sums.add(row, values(row * nx..(row + 1) * nx));
@@ -316,11 +320,11 @@ impl Projection {
         }
     }
 
-    /// Begins the partial sums of a piece. The caller then adds all rows of the piece in ascending (`upwards`) or
-    /// descending order.
+    /// Begins the partial sums of a piece. The caller then adds all rows of the piece, in ascending order if `upwards`
+    /// and in descending order otherwise.
     ///
     /// # Safety
-    /// The piece must belong to the calling thread, which must end the sums of a piece before it begins the next piece.
+    /// The piece must belong to the calling thread, which must add all rows of a piece before it begins the next piece.
     /// No thread may use the sums before a barrier.
     pub unsafe fn begin(&self, me: Me, piece: usize, upwards: bool) -> PieceSums<'_> {
         let slots = self.slots.of_piece[piece] as usize..self.slots.of_piece[piece + 1] as usize;
@@ -353,7 +357,7 @@ impl Projection {
         match self.coarse.inverse() {
             Some(inverse) => {
                 let own = me.share(k);
-                // SAFETY: entries of this thread; all threads had read the previous t before the barrier.
+                // SAFETY: the entries belong to this thread; all threads had read the previous t before the barrier.
                 let t = unsafe { self.t.slice_mut(own.start, own.len()) };
                 multiply_rows(&inverse[own.start * k..], g, t);
             }
@@ -368,7 +372,7 @@ impl Projection {
         g
     }
 
-    /// Returns t of the last `solve`, followed by a zero.
+    /// Returns t of the last `solve`, followed by a zero for cells without region.
     fn t(&self) -> &[f64] {
         // SAFETY: only the next `solve` writes t, after a barrier.
         unsafe { self.t.slice(0, self.t.len()) }
@@ -379,7 +383,7 @@ impl Projection {
         dot(g, self.t())
     }
 
-    /// Computes v = v - A Z t in a row of cells with couplings `a`.
+    /// Computes v = v - A Z t in row `row` of cells, whose entries of A are `a`.
     pub fn subtract(&self, row: usize, a: Couplings, v: &mut [f64]) {
         let t = self.t();
         let [_, east, south, north, bottom, top] = a.near;
@@ -407,7 +411,7 @@ impl Projection {
         }
     }
 
-    /// Computes v = v + Z t in a row of cells.
+    /// Computes v = v + Z t in row `row` of cells.
     pub fn prolong(&self, row: usize, v: &mut [f64]) {
         let t = self.t();
         for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
@@ -427,16 +431,16 @@ impl Projection {
     }
 }
 
-/// Partial sums of a piece by region, while its rows are added.
+/// Partial sums of a piece by region. The rows of the piece are added one after the other.
 pub struct PieceSums<'a> {
     of: &'a Projection,
     rows: Range<usize>,
     first_slot: usize,
     noted: &'a mut [f64],
-    /// Sums by column over consecutive rows of one pattern.
+    /// For each column, sum over consecutive rows with the same pattern.
     columns: &'a mut [f64],
     upwards: bool,
-    /// Whether `columns` contains rows that are not yet in the slots.
+    /// Whether `columns` contains sums that have not been added to the slots.
     open: bool,
 }
 
@@ -456,7 +460,7 @@ impl PieceSums<'_> {
         }
     }
 
-    /// Adds the column sums, which cover rows with the runs of `row`, to the slots.
+    /// Adds the column sums to the slots. The summed rows have the runs of `row`.
     fn note(&mut self, row: usize) {
         let first = self.of.slots.of_row[row] as usize;
         for ((columns, _), &slot) in self.of.patterns.columns(row).zip(&self.of.slots.of_run[first..]) {

@@ -130,7 +130,7 @@ fn cases() -> Vec<Case> {
     all
 }
 
-/// Returns A v for a random v. Its sums over regions that fill a singular component are zero.
+/// Returns A v for a random v. Its sum over a region that fills a singular component is zero.
 fn of_the_range(a: &SevenPoints) -> Vec<f64> {
     let mut generator = SplitMix(3);
     let v: Vec<f64> = (0..a.cells.count()).map(|_| 2.0 * generator.unit() - 1.0).collect();
@@ -168,7 +168,7 @@ fn rows_may_be_added_downwards() {
     let sums = |upwards: bool| {
         let work = |me: Me| {
             for piece in 0..pieces.count() {
-                // SAFETY: a single thread, one piece after the other.
+                // SAFETY: only this thread uses the projection, one piece after the other.
                 let mut sums = unsafe { projection.begin(me, piece, upwards) };
                 let mut rows: Vec<usize> = pieces.rows(piece).collect();
                 if !upwards {

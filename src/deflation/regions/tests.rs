@@ -1,10 +1,11 @@
-//! Regions of the golden systems, of labels, and of tanks that are separated by walls.
+//! Tests of the regions of the golden systems, of regions from labels, and of regions in tanks that are separated by
+//! walls.
 
 use super::*;
 use crate::error::RRB_ERR_ARGUMENT;
 use rrbsolver_problems::two_phase::TwoPhase;
 
-/// The arrays of a system; entries that leave the grid are zero.
+/// The arrays of a system. Entries that leave the grid are zero.
 struct Arrays {
     cells: Cells,
     center: Vec<f64>,
@@ -18,7 +19,7 @@ impl Arrays {
         Self { cells: Cells { nx, ny, nz }, center: problem.center, forward }
     }
 
-    /// Cells of one liquid, with impermeable walls before the cells `walls` in x.
+    /// Returns a system with one liquid. Impermeable walls are at the west sides of the cells `walls` in x.
     fn of_tanks(size: [usize; 3], walls: &[usize]) -> Self {
         let mut a = Self::of(TwoPhase::new("8", size, 1.0));
         for c in 0..a.cells.count() {
@@ -114,7 +115,7 @@ fn a_region_is_dropped_in_each_singular_tank_that_regions_cover() {
     a.center[7] += 1e-6;
     let regions = a.regions(&subdomains([2, 1, 1])).unwrap();
     assert_eq!(regions.of[0], NONE);
-    // The first column of cells is a singular component and is dropped. The other cells have two boxes.
+    // The first column of cells is a singular component, and its vector is dropped. The other cells have two boxes.
     assert_eq!((regions.found, regions.count), (3, 2));
     assert_eq!([1, 3].map(|i| regions.of[i]), [0, 1]);
 }
@@ -130,7 +131,8 @@ fn labels_split_at_walls_and_spread() {
     assert_eq!((regions.found, regions.count), (3, 3));
     assert_eq!(regions.of[..8], [NONE, NONE, 0, 0, 1, NONE, NONE, 2]);
     assert!(regions.of[8..].iter().all(|&r| r == NONE));
-    // Labels spread by one layer, but not through the wall. A cell between two labels gets the smaller one.
+    // With dilation, labels spread by one layer of cells, but not through the wall. A cell between two labels gets the
+    // smaller one.
     labels[5] = 2;
     labels[6] = -1;
     labels[7] = 1;

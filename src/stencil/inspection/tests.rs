@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 pub const ASKED: InspectionOptions = InspectionOptions { finite: true, zero_row_sum: ZERO_ROW_SUM };
 
-/// Inspects the matrix like a team of `members` threads.
+/// Inspects the matrix as `members` threads would, one after the other.
 pub fn inspect(
     inspection: &mut Inspection,
     a: &StencilView,
@@ -38,8 +38,8 @@ fn random(seed: &mut u64) -> f64 {
 }
 
 impl Matrix {
-    /// `land`: fraction of the nodes without couplings; `missing`, `positive`: fractions of the other couplings;
-    /// `excess`: fraction of the rows with a nonzero row sum.
+    /// Creates a random matrix. `land`: fraction of the nodes without couplings. `missing` and `positive`: fractions of
+    /// zero and of positive couplings between other nodes. `excess`: fraction of the rows with a nonzero row sum.
     fn new(grid: Grid, nine_points: bool, seed: u64, [land, missing, positive, excess]: [f64; 4]) -> Self {
         let (nx, ny) = (grid.nx, grid.ny);
         let ld = nx + seed as usize % 3;
@@ -54,7 +54,7 @@ impl Matrix {
             for (j, i) in (0..ny - dj).flat_map(|j| (0..nx).map(move |i| (j, i))) {
                 let Some(to) = i.checked_add_signed(di).filter(|&to| to < nx) else { continue };
                 let (k, l) = (j * nx + i, (j + dj) * nx + to);
-                // Multiples of 1/16, so that sums are exact in any order.
+                // Couplings are multiples of 1/16, so that sums are exact in any order.
                 let mut coupling = -(1.0 + (16.0 * random(&mut seed)).floor()) / 16.0;
                 if random(&mut seed) < positive {
                     coupling = -coupling;
@@ -87,7 +87,7 @@ impl Matrix {
     }
 }
 
-/// Reference implementation: union-find over nodes, one property after the other.
+/// Reference implementation: union-find over nodes, and a separate loop for each property.
 struct Nodewise {
     parent: Vec<usize>,
     /// Singular component of each node, counted from 0.
@@ -191,7 +191,7 @@ fn extent() -> impl Strategy<Value = usize> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// For any division of the rows, and after any previous matrix.
+    /// Compares with the reference, for any division of the rows among threads and after any previous matrix.
     #[test]
     fn nodes_and_runs_agree(nx in extent(), ny in extent(), nine_points: bool, seed: u64, parts in parts()) {
         let mut inspection = Inspection::default();
@@ -212,7 +212,8 @@ proptest! {
         for _ in 0..bad {
             let mut below = |n: usize| (random(&mut seed) * n as f64) as usize;
             let node = below(ny) * a.ld + below(nx);
-            // Half of the positions are in arrays or columns that are not read; a value in a center is always read.
+            // Half of the positions are never read, because they are in unused arrays or columns. Positions in `center`
+            // are always read.
             let value = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0][below(6)];
             let array = if value.is_finite() { 0 } else { below(5) };
             a.arrays[array][node] = value;
@@ -245,7 +246,7 @@ proptest! {
                         .flat_map(|j| a.entries(j).into_iter().skip(1))
                         .map(|(_, _, values)| values.iter().filter(|&&v| v > 0.0).count());
                     prop_assert_eq!(inspection.findings.positive_couplings, positive.sum::<usize>());
-                    // NaN counts as a coupling and as a nonzero row sum.
+                    // Without the check for finite entries, NaN counts as a coupling and as a nonzero row sum.
                     prop_assert_eq!(inspection.components.count, Nodewise::of(&a, ZERO_ROW_SUM).count);
                 }
             }
