@@ -1,4 +1,4 @@
-// Kernels of multigrid by aggregation for the module of a family. One translation unit includes this file once.
+// Kernels of multigrid by aggregation. The translation unit of a family includes this file once.
 #pragma once
 #include "../common/inverse.cuh"
 #include "couplings.cuh"
@@ -6,14 +6,15 @@
 #include "galerkin.cuh"
 #include "pairs.cuh"
 
-// Defines a kernel that calls aggregation::BODY with its ARGS; AGGREGATION_IN_FORMATS defines it in f64 and f32.
+// AGGREGATION_KERNEL defines a kernel that calls aggregation::BODY with its ARGS. AGGREGATION_IN_FORMATS defines the
+// kernel in f64 and in f32.
 #define AGGREGATION_KERNEL(NAME, ARGS, THREADS, BODY)                                                                  \
     extern "C" __global__ void __launch_bounds__(THREADS) NAME(aggregation::ARGS a) { aggregation::BODY(a); }
 #define AGGREGATION_IN_FORMATS(NAME, ARGS, THREADS, BODY)                                                              \
     AGGREGATION_KERNEL(NAME##_f64, ARGS<double>, THREADS, BODY)                                                        \
     AGGREGATION_KERNEL(NAME##_f32, ARGS<float>, THREADS, BODY)
 
-// Defines a kernel of kernels/common/inverse.cuh, with two blocks per multiprocessor.
+// Defines a kernel that calls inverse::BODY (kernels/common/inverse.cuh), with two thread blocks per multiprocessor.
 #define INVERSE_KERNEL(NAME, ARGS, BODY)                                                                               \
     extern "C" __global__ void __launch_bounds__(inverse::THREADS, 2) NAME(inverse::ARGS a) { inverse::BODY(a); }
 

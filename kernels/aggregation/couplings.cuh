@@ -1,14 +1,14 @@
-// Multigrid by aggregation on a device (docs/theory/aggregation.md; src/aggregation has the CPU version). This
-// file has the matrix of a level during the setup, in double precision, and loops over its rows.
+// Multigrid by aggregation on a device (docs/theory/aggregation.md; src/aggregation contains the CPU version). This
+// file defines the matrix of a level during the setup, in double precision, and loops over its rows.
 //
 // A symmetric matrix S is stored as couplings a_ij = -s_ij and row sums e_i = sum_j s_ij. The diagonal is d_i = e_i +
-// sum_j a_ij. Row i has `length` couplings from index `first` on, in ascending order of the columns. Unused memory may
-// follow the couplings of a row.
+// sum_j a_ij. Row i has length[i] couplings, which begin at index first[i], in ascending order of the columns. Unused
+// memory may follow the couplings of a row.
 //
-// Launch shape, unless a kernel states that it uses one thread block: up to MOST_BLOCKS thread blocks of THREADS
-// threads, grid-stride loops. In loops over the couplings of a row, LANES threads share the row, so that several loads
-// are in flight. The first lane writes the result. On large levels of a cycle, one thread processes a row. Unless
-// stated otherwise, each value is written by the thread of its row, and no other thread reads it in the same kernel.
+// Kernels have up to MOST_BLOCKS thread blocks of THREADS threads and grid-stride loops, unless they state that they
+// use one thread block. In loops over the couplings of a row, LANES threads share the row, so that several loads are in
+// flight. The first of these threads writes the result. On large levels of a cycle, one thread processes a row. Unless
+// stated otherwise, each value is written by the thread of its row, and no other thread of the same kernel reads it.
 // Indices of rows and couplings have 32 bits.
 #pragma once
 #include "../common/device.cuh"
@@ -17,7 +17,7 @@ namespace aggregation {
 
 constexpr int THREADS = 256;
 constexpr int MOST_BLOCKS = 1056;
-// Marks a missing row or aggregate.
+// Number of a row or aggregate that does not exist.
 constexpr uint32_t NONE = ~0u;
 // A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
 constexpr double ROUNDING = 1e-12;
@@ -30,7 +30,7 @@ struct Couplings {
     uint32_t rows, unused;
 };
 
-// Calls f(k) for this thread's indices of 0 .. count - 1.
+// Calls f(k) for those indices k of 0 .. count - 1 that belong to this thread.
 template <class F> __device__ inline void over(uint32_t count, F f) {
     const uint32_t step = gridDim.x * blockDim.x;
     for (uint64_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) f(uint32_t(k));
@@ -39,8 +39,8 @@ template <class F> __device__ inline void over(uint32_t count, F f) {
 // Threads per row in loops that share a row; most rows have at most this many couplings.
 constexpr int LANES = 8;
 
-// Calls f(i, lane, is) for the rows of this thread, where ROW threads share a row and `lane` is the thread's number in
-// the row. All threads of a warp call f: threads beyond the last row receive the last row and `is` = false.
+// Calls f(i, lane, is) for the rows i of this thread. ROW threads share a row, and `lane` is the number of the thread
+// among them. All threads of a warp call f equally often: beyond the last row, i is the last row and `is` is false.
 template <int ROW, class F> __device__ inline void over_rows(uint32_t rows, F f) {
     const uint32_t group = (blockIdx.x * blockDim.x + threadIdx.x) / ROW, groups = gridDim.x * blockDim.x / ROW;
     constexpr uint32_t TOGETHER = 32 / ROW;
@@ -50,13 +50,13 @@ template <int ROW, class F> __device__ inline void over_rows(uint32_t rows, F f)
     }
 }
 
-// Computes the sum over the lanes of a row; all lanes return the same value.
+// Computes the sum of v over the threads that share a row; all of them return the same value.
 template <int ROW, class V> __device__ inline V lane_sum(V v) {
     for (int by = ROW / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
     return v;
 }
 
-// Ends row i: stores its length, row sum and diagonal. `sum` is the sum of its couplings.
+// Ends row i: stores its length, its row sum and its diagonal entry. `sum` is the sum of its couplings.
 __device__ inline void end_row(const Couplings &c, uint32_t i, uint32_t length, double excess, double sum) {
     if (fabs(excess) < ROUNDING * (excess + sum)) excess = 0.0;
     c.length[i] = length;

@@ -1,7 +1,8 @@
-// The cycle computes z = B r, an approximation of A^-1 r. Each level uses one step of damped Jacobi before and one
-// after the coarse correction. The coarse system is solved by two Chebyshev steps with fixed bounds (AMLI). If a level
-// has more than half of the couplings of the previous level, one cycle solves the coarse system. The coarsest system is
-// solved with its inverse. The cycle computes no dot products, so B is a fixed symmetric positive definite matrix.
+// The cycle computes z = B r, an approximation of A^-1 r. Each level executes one step of damped Jacobi before the
+// coarse correction, and one after it. The coarse system is solved by two Chebyshev steps with fixed bounds (AMLI). If
+// a level has more than half of the couplings of the previous level, one cycle solves the coarse system. The coarsest
+// system is solved with the inverse of its matrix. The cycle computes no dot products, so B is a fixed symmetric
+// positive definite matrix.
 #pragma once
 #include "couplings.cuh"
 
@@ -13,29 +14,29 @@ template <class V> struct alignas(2 * sizeof(V)) Entry {
     V a;
 };
 
-// Rows per slice of the format for one thread per row (sliced ELLPACK). The w-th couplings of the rows of a slice are
-// contiguous. Shorter rows are padded with zero couplings to themselves. If LANES threads share a row, a slice has one
-// row.
+// Number of rows of a slice in sliced ELLPACK format, which is used with one thread per row. The couplings number w of
+// all rows of a slice are contiguous. Shorter rows are padded with zero couplings to themselves. If LANES threads share
+// a row, a slice has one row.
 constexpr uint32_t SLICE = 32;
 
 // A level of the cycle. The coarsest level uses only r and z.
 template <class V> struct Level {
-    const uint32_t *first; // index of the first entry of each slice, and the end of the last slice
+    const uint32_t *first; // slice s has the entries first[s] .. first[s + 1] - 1
     const Entry<V> *entries;
     const V *excess, *step; // excess: row sums e_i; step: omega / d_i
-    const uint32_t *aggregate; // of each row; NONE: only the smoother acts on the row. Null: there is no coarser level
-    const uint32_t *nodes;     // the `width` rows of the finer level that each row represents, padded with NONE
+    const uint32_t *aggregate; // of each row; NONE: only the smoother treats the row. Null pointer: coarsest level
+    const uint32_t *nodes;     // nodes of each row, its finer rows: `width` entries per row, padded with NONE
     V *r, *start;              // start: step * r
     V *c, *z;
     uint32_t rows;
     uint16_t width;
-    uint16_t twice; // two cycles solve the system of this level
+    uint16_t twice; // 1: the system of this level is solved by two cycles; 0: by one
     uint32_t lanes; // threads per row: one, or LANES on levels with few rows
     uint32_t unused;
 };
 
-// Computes (A x)_i = e_i x_i + sum_j a_ij (x_i - x_j). In this form, a small row sum next to large couplings keeps its
-// digits. The lanes of the row share the sum.
+// Computes (A x)_i = e_i x_i + sum_j a_ij (x_i - x_j). In this form, a small row sum loses no digits to large
+// couplings. The threads that share a row share this sum.
 template <int ROW, class V, class X>
 __device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own, X x) {
     V sum = lane == 0 ? k.excess[i] * own : V(0);
@@ -50,15 +51,16 @@ __device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own,
     return lane_sum<ROW>(sum);
 }
 
-// First half of the cycle on a level: z = D^-1 omega r from zero, and r - A z summed over the aggregates. The first
-// step of the coarser level is computed, too. Rows of several aggregates share a warp, or one aggregate has the whole
-// warp.
+// First half of the cycle on a level. Computes z = omega D^-1 r, a Jacobi step from zero, and the sum of r - A z over
+// each aggregate, which is r of the coarser level. Also computes the first Jacobi step of the coarser level. With small
+// aggregates and one thread per row, several aggregates share a warp; otherwise, a warp processes one aggregate.
 template <class V> struct DescendArgs {
     Level<V> fine, coarse;
 };
 template <int ROW, class V> __device__ inline void descend(const DescendArgs<V> &a) {
     const Level<V> &k = a.fine, &coarse = a.coarse;
-    // Threads per aggregate, aggregates per warp, and the position of the thread in its aggregate.
+    // `together`: threads per aggregate; `of_warp`: aggregates per warp; `slot`: index of the thread's first node in
+    // its aggregate.
     const uint32_t thread = threadIdx.x % 32, lane = thread % ROW, width = coarse.width;
     const uint32_t together = ROW == 1 ? width : 32, of_warp = 32 / together, slot = thread % together / ROW;
     const uint32_t warps = gridDim.x * (blockDim.x / 32);
@@ -85,10 +87,11 @@ template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
     else descend<LANES>(a);
 }
 
-// Second half of the cycle on a level: z plus the coarse correction, then a Jacobi step. out = first * c + second * z.
+// Second half of the cycle on a level. Adds the coarse correction to z, executes a Jacobi step, and computes out =
+// first * c + second * z.
 template <class V> struct AscendArgs {
     Level<V> k;
-    const V *coarse_z; // null: there is no coarser level
+    const V *coarse_z; // null pointer: coarsest level
     V *out;
     double first, second;
 };
@@ -110,7 +113,7 @@ template <class V> __device__ inline void ascend(const AscendArgs<V> &a) {
     else ascend<LANES>(a);
 }
 
-// Computes r = r - factor A c, and the first Jacobi step for the new r.
+// Computes r = r - factor A c, and the Jacobi step from zero for the new r.
 template <class V> struct SubtractArgs {
     Level<V> k;
     double factor;
@@ -157,14 +160,14 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
     over(a.count, [&](uint32_t k) { a.to[k] = V(a.from[k]); });
 }
 
-// Conversion of the matrix of a level from the format of the setup to the format of the cycle.
+// Conversion of the matrix of a level from the format of the setup to that of the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
-    uint32_t *first; // per slice: lengths, then prefix sums; after them the number of couplings, initially zero
+    uint32_t *first; // length of each slice, later its prefix sum; then the total and the number of couplings
     Entry<V> *entries;
     V *excess, *step;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
-    uint32_t slice, unused; // rows per slice: SLICE or 1
+    uint32_t slice, unused; // `slice`: rows per slice, SLICE or 1
 };
 
 // Computes `bound`, the length of each slice, and the number of couplings.
@@ -184,13 +187,14 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
         for (uint32_t by = t.slice / 2; by > 0; by /= 2)
             longest = max(longest, __shfl_xor_sync(0xffffffffu, longest, by));
         if (is && i % t.slice == 0) t.first[i / t.slice] = t.slice * longest;
-        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // integers, so the order does not matter
+        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // exact in any order
     });
 }
 
 // Converts the rows, and computes the Jacobi step omega / d_i with omega = (4/3) / max(2, bound).
 template <class V> __device__ inline void take_rows(const TakeArgs<V> &t) {
-    // By Gershgorin's theorem, the bound is at most 2 if couplings and row sums are not negative.
+    // By Gershgorin's theorem, `bound` is an upper bound of the eigenvalues. It is at most 2 if no coupling and no row
+    // sum is negative.
     const double omega = 4.0 / 3.0 / max(2.0, __longlong_as_double((long long)*t.bound));
     over_rows<LANES>(t.c.rows, [&](uint32_t i, uint32_t lane, bool is) {
         const uint32_t slice = i / t.slice, start = t.first[slice], from = t.c.first[i];

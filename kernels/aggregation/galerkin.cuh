@@ -1,11 +1,12 @@
-// Galerkin matrices of the coarser levels: sums over aggregates in a fixed order.
+// Galerkin matrices of the coarser levels. Couplings and row sums are added over aggregates in a fixed order.
 #pragma once
 #include "couplings.cuh"
 
 namespace aggregation {
 
-// Exclusive prefix sums of `count` values, in place, with the total stored after them. sum_parts sums parts of PART
-// values, one thread block per part. scan_parts scans these sums in one thread block, and scan_values scans the parts.
+// Exclusive prefix sums of `count` values, in place; the total is stored after the last value. The values are divided
+// into parts of PART values. sum_parts computes the sum of each part with one thread block. scan_parts computes the
+// prefix sums of these sums with a single thread block. scan_values computes the prefix sums within each part.
 constexpr int EACH = 8;
 constexpr uint32_t PART = THREADS * EACH;
 struct ScanArgs {
@@ -13,7 +14,7 @@ struct ScanArgs {
     uint32_t count, unused;
 };
 
-// Returns the sum of the values of the previous threads, and the total in `all`.
+// Returns the sum of v over the previous threads of the thread block. Stores the sum over all its threads in `all`.
 __device__ inline uint32_t sum_before(uint32_t v, uint32_t &all) {
     __shared__ uint32_t sums[THREADS / 32];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -54,7 +55,7 @@ __device__ inline void sum_parts(const ScanArgs &a) {
     }
 }
 
-// Called by one thread block.
+// Computes the exclusive prefix sums of the sums of all parts. One thread block executes this function.
 __device__ inline void scan_parts(const ScanArgs &a) {
     const uint32_t parts = (a.count + PART - 1) / PART;
     uint32_t before = 0;
@@ -68,7 +69,7 @@ __device__ inline void scan_parts(const ScanArgs &a) {
     if (threadIdx.x == 0) a.values[a.count] = before;
 }
 
-// Computes the prefix sums within each part and adds the sum of all previous parts.
+// Computes the prefix sums within each part, and adds to them the sum of all previous parts.
 __device__ inline void scan_values(const ScanArgs &a) {
     const uint32_t parts = (a.count + PART - 1) / PART;
     for (uint32_t part = blockIdx.x; part < parts; part += gridDim.x) {
@@ -89,7 +90,8 @@ struct GalerkinArgs {
     int width, unused;
 };
 
-// Computes the memory for each coarse row: as many couplings as the nodes of its aggregate have.
+// Computes the memory required for each coarse row: its number of couplings is at most that of all nodes of its
+// aggregate.
 __device__ inline void make_room(const GalerkinArgs &g) {
     over(g.coarse.rows, [&](uint32_t k) {
         uint32_t room = 0;
@@ -101,17 +103,17 @@ __device__ inline void make_room(const GalerkinArgs &g) {
     });
 }
 
-// Computes P^T S P: sums of couplings and of row sums over aggregates. Couplings to nodes outside all aggregates are
-// added to the row sum. One warp per row. The order of summation is that of the nodes of an aggregate and of their
-// columns. `coarse.first` must have been computed.
+// Computes P^T S P with one warp per row: sums of couplings and of row sums over aggregates. Couplings to nodes outside
+// all aggregates are added to the row sum. Terms are added in the order of the nodes of an aggregate, and of the
+// columns within a node. `coarse.first` must have been computed before.
 constexpr int MOST_TOGETHER = 64;
 struct Summed {
     uint32_t to;
     double a;
 };
 
-// Returns coupling number k of the nodes of an aggregate. `to` is NONE if the coupling does not exist, is inside the
-// aggregate, or leads to a node outside all aggregates.
+// Returns coupling number k of all nodes of aggregate `row`. `to` is NONE if there is no such coupling, if it is inside
+// the aggregate, or if it leads to a node outside all aggregates.
 __device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32_t k, double &excess) {
     for (int w = 0; w < g.width; ++w) {
         const uint32_t i = g.nodes[uint64_t(row) * g.width + w];
@@ -129,7 +131,7 @@ __device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32
     return {NONE, 0.0};
 }
 
-// Sums the couplings of a row with one thread, for rows with many couplings.
+// Sums the couplings of a coarse row with one thread. Used for rows with more than MOST_TOGETHER fine couplings.
 __device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
     double &sum) {
     uint32_t *col = g.coarse.col + g.coarse.first[row], length = 0;
@@ -154,8 +156,9 @@ __device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, u
     return length;
 }
 
-// Sums the couplings of a row with one warp. The lane with the first coupling to an aggregate adds all of them. The
-// rank among the columns is counted.
+// Sums the couplings of a coarse row with one warp. For each neighbouring aggregate, the lane that has the first
+// coupling to it adds all couplings to it. The position of a sum in the row is the number of neighbouring aggregates
+// with a lower number.
 __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
     double &sum) {
     constexpr int EACH = MOST_TOGETHER / 32;
@@ -205,14 +208,15 @@ __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uin
     return length;
 }
 
-// Node of an aggregate, one per lane: first coupling, number of couplings, number of couplings of the previous nodes.
+// Node of an aggregate; each lane has one. The fields are its first coupling, its number of couplings, and the number
+// of couplings of all previous nodes.
 struct Node {
     uint32_t first, length, before;
 };
 
-// Sums the couplings of a row with one warp, at most one coupling per lane. For each neighbouring aggregate, the first
-// lane with a coupling to it adds all couplings to it, in the order of the lanes. The position of the sum in the row is
-// the number of neighbouring aggregates with a lower number.
+// Sums the couplings of a coarse row with one warp, if there is at most one fine coupling per lane. For each
+// neighbouring aggregate, the first lane with a coupling to it adds all couplings to it, in the order of the lanes. The
+// position of a sum in the row is the number of neighbouring aggregates with a lower number.
 __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uint32_t count, const Node &node,
     double &excess, double &sum) {
     const uint32_t lane = threadIdx.x % 32, first = g.coarse.first[row];
@@ -248,7 +252,7 @@ __device__ inline uint32_t sum_by_lanes(const GalerkinArgs &g, uint32_t row, uin
     return length;
 }
 
-// Computes the coarse rows, one warp per row; the number of fine couplings selects the algorithm.
+// Computes the coarse rows with one warp per row. The number of fine couplings of a row selects the algorithm.
 __device__ inline void sum_couplings(const GalerkinArgs &g) {
     const uint32_t lane = threadIdx.x % 32, warps = gridDim.x * (blockDim.x / 32);
     for (uint64_t row = (blockIdx.x * blockDim.x + threadIdx.x) / 32; row < g.coarse.rows; row += warps) {
@@ -273,7 +277,7 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
     }
 }
 
-// The coarsest matrix as a dense matrix, which is initialized with zeros.
+// Copy of the coarsest matrix as a dense matrix, whose entries must be zero initially.
 struct SpreadArgs {
     Couplings c;
     double *to;
@@ -287,7 +291,7 @@ __device__ inline void spread_rows(const SpreadArgs &s) {
     });
 }
 
-// Removes one unknown of each null vector (kernels/common/inverse.cuh): its row and column become zero.
+// Removes one unknown of each null vector (kernels/common/inverse.cuh): sets its row and column to zero.
 __device__ inline void leave_out(const SpreadArgs &s) {
     const uint32_t n = s.c.rows, i = threadIdx.x, first = i < n ? s.c.first[i] : 0, length = i < n ? s.c.length[i] : 0;
     const uint32_t *null = inverse::find_nulls(int(n), i < n && s.c.excess[i] != 0.0, [&](auto f) {

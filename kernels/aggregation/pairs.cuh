@@ -1,28 +1,30 @@
 // Aggregates by passes of pairwise matching (Napov and Notay 2012) with handshakes. Each unpaired node points at its
-// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. Keys are ordered by mu
-// in four classes per octave, and by a hash within a class. Keys with the full mu would allow chains of nodes in which
-// each node prefers the next one. Such a chain would yield one pair per round.
+// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. A key contains mu
+// rounded to a quarter of an octave, and a hash for equal rounded values. Keys with all digits of mu would lead to
+// chains of nodes in which each node prefers the next one, and a round would find only one pair per chain.
 #pragma once
 #include "couplings.cuh"
 
 namespace aggregation {
 
-// A pivot below this value is negative. A larger one may be a rounding error of the eigenvalue that is always zero.
+// A pivot below this value counts as negative. One eigenvalue is always zero, so a negative pivot above this value may
+// be a rounding error.
 constexpr double NEGATIVE = -1e-9;
 
 struct PairArgs {
     Couplings c; // matrix of this pass
     double kappa;
-    uint32_t *partner;  // NONE: unpaired; the row itself: without partner
-    uint32_t *pointed;  // index of the coupling at which each node points; NONE: none
-    uint8_t *struck;    // per coupling: 1 if the union of its two rows was rejected
-    uint32_t *of;       // first pass: NONE where only the smoother acts on the row, else 0
-    Couplings fine;     // later passes: the matrix whose rows are aggregated,
-    const uint32_t *nodes; // and `width` of its rows for each row here, ascending, padded with NONE
+    uint32_t *partner;  // NONE: not yet paired; the row itself: it remains without a partner
+    uint32_t *pointed;  // index of the coupling to the node at which each node points, or NONE
+    uint8_t *struck;    // per coupling: 1 if the quality test has rejected the union of its two rows
+    uint32_t *of;       // first pass: NONE for rows that only the smoother treats, otherwise 0; null in later passes
+    Couplings fine;     // later passes: the matrix of the level,
+    const uint32_t *nodes; // and its rows in each row of c: `width` entries, ascending, padded with NONE
     int width, unused;
 };
 
-// Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), which is small for well-coupled pairs.
+// Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), which is small for strongly coupled
+// pairs (Napov and Notay 2012).
 __device__ inline double quality(const Couplings &c, uint32_t i, uint32_t j, double a) {
     const double di = c.diagonal[i], dj = c.diagonal[j], ei = c.excess[i], ej = c.excess[j];
     const double series = ei > 0.0 && ej > 0.0 ? ei * ej / (ei + ej) : 0.0;
@@ -36,15 +38,15 @@ __device__ inline uint64_t mixed(uint64_t v) {
     return v ^ (v >> 31);
 }
 
-// Returns the key of the coupling between i and j with the quality mu.
+// Returns the key of the pair (i, j) with the quality mu.
 __device__ inline uint64_t key(uint32_t i, uint32_t j, double mu) {
     const uint32_t low = min(i, j), high = max(i, j);
     const uint64_t hash = mixed((uint64_t(low) << 32 | high) + 0x9e3779b97f4a7c15ull) >> 28;
     return uint64_t(__float_as_uint(float(mu)) >> 21) << 36 | hash;
 }
 
-// Initializes a pass. The first pass, which alone has `of`, excludes dominant rows: d_i (kappa - 2) >= kappa sum_j
-// |a_ij|.
+// Initializes a pass. In the first pass, rows with d_i (kappa - 2) >= kappa sum_j |a_ij| are excluded from pairing.
+// Only the first pass has `of`.
 __device__ inline void set_free(const PairArgs &p) {
     const Couplings &c = p.c;
     over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
@@ -61,8 +63,8 @@ __device__ inline void set_free(const PairArgs &p) {
     });
 }
 
-// Each unpaired node points at the unpaired neighbour with the smallest key, among positive couplings with mu <= kappa
-// that were not rejected. Without such a neighbour, it points at none.
+// Each unpaired node points at the unpaired neighbour with the smallest key. Only positive couplings with mu <= kappa
+// that were not rejected are considered. A node without such a neighbour points at none.
 __device__ inline void point(const PairArgs &p) {
     const Couplings &c = p.c;
     over_rows<LANES>(c.rows, [&](uint32_t i, uint32_t lane, bool is) {
@@ -92,9 +94,10 @@ __device__ inline void point(const PairArgs &p) {
     });
 }
 
-// Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, for a set G of n <= N nodes.
-// A_G has the couplings inside G and the row sums of A. The matrix is scaled by D_G^-1/2 and eliminated, the largest
-// pivot first. All indices are constants, so that the arrays stay in registers.
+// Returns whether kappa A_G - D_G (I - 1 1^T D_G / 1^T D_G 1) has no negative eigenvalue, where G is the set of the n
+// <= N nodes. A_G has the couplings inside G and the row sums of A; D_G is its diagonal. The matrix is scaled by
+// D_G^-1/2 on both sides and eliminated with diagonal pivoting. All indices are constants, so that the arrays stay in
+// registers.
 template <int N> __device__ inline bool accepts(const Couplings &c, const uint32_t (&nodes)[N], int n, double kappa) {
     double m[N][N], d[N], root[N], total = 0.0;
 #pragma unroll
@@ -139,7 +142,8 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
             for (int l = 0; l < N; ++l) row[l] = m[k][l];
         }
         if (!(pivot > -NEGATIVE)) {
-            // This is the largest remaining pivot. The remaining matrix is zero or has a negative eigenvalue.
+            // The largest remaining pivot is not positive. The remaining matrix therefore has a negative eigenvalue,
+            // unless it is zero.
             bool is_zero = true;
 #pragma unroll
             for (int k = 0; k < N; ++k) {
@@ -182,13 +186,13 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
     return accepts<N>(p.fine, nodes, n, p.kappa);
 }
 
-// Pairs nodes that point at each other. In later passes, the union of at most N nodes must pass the quality test;
-// otherwise the coupling is marked as rejected. The thread of the lower node writes for both nodes. The thread of the
-// higher node returns, whether or not it already sees the new partner.
+// Pairs nodes that point at each other. In later passes, the union of their nodes, at most N, must pass the quality
+// test. Otherwise, the coupling is marked as rejected. Only the thread of the lower node writes, for both nodes. The
+// thread of the higher node returns, even if it does not yet see its new partner.
 template <int N> __device__ inline void match(const PairArgs &p) {
     const Couplings &c = p.c;
     over(c.rows, [&](uint32_t i) {
-        // An unpaired node has pointed in this round; the value of a paired node may be from an earlier round.
+        // `pointed` is valid for unpaired nodes only. For a paired node, it may be from an earlier round.
         if (p.partner[i] != NONE || p.pointed[i] == NONE) return;
         const uint32_t at = p.pointed[i], j = c.col[at];
         if (j < i) return;
@@ -205,10 +209,10 @@ template <int N> __device__ inline void match(const PairArgs &p) {
     });
 }
 
-// Numbering of the aggregates after the last round: 1 for the first row of each pair, 0 for all others.
+// Arguments of the numbering of the aggregates after the last round of a pass.
 struct NumberArgs {
     const uint32_t *partner;
-    uint32_t *number;        // 1 or 0, then exclusive prefix sums
+    uint32_t *number;        // 1 for the first row of each pair and 0 for all others; later the exclusive prefix sums
     uint32_t *of;            // aggregate of each row of the finest matrix of these passes
     const uint32_t *nodes;   // `width` nodes of each row; null: the row itself
     uint32_t *joined;        // nodes of each aggregate, 2 * `width` entries
@@ -222,7 +226,7 @@ __device__ inline void mark_first(const NumberArgs &a) {
     });
 }
 
-// Stores the aggregates by number, in the order of their first nodes.
+// Stores the nodes of each aggregate. Aggregates are numbered in the order of their first nodes.
 __device__ inline void number(const NumberArgs &a) {
     over(a.rows, [&](uint32_t i) {
         const uint32_t other = a.partner[i];
@@ -245,8 +249,9 @@ __device__ inline void number(const NumberArgs &a) {
     });
 }
 
-// Tests whether aggregates of an earlier matrix are suitable for this matrix: unions by the quality test, excluded
-// nodes by the dominance criterion. `failed` counts the failures.
+// Tests whether the aggregates of an earlier matrix are suitable for this matrix. Each aggregate must pass the quality
+// test. Each node outside all aggregates must satisfy the condition for exclusion from pairing. `failed` counts the
+// failures.
 struct SuitArgs {
     Couplings c;
     double kappa;

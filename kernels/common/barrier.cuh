@@ -2,7 +2,8 @@
 #pragma once
 #include "device.cuh"
 
-// Counters of a barrier of all thread blocks of a launch; `arrived` and `summed` are zero before and after the launch.
+// Counters of a barrier of all thread blocks of a launch; `arrived` and `summed` are zero at the beginning and at the
+// end of a launch.
 struct BarrierCounts {
     unsigned arrived;
     unsigned epoch;  // products with the inverse of the coarsest system by a cluster, counted over all launches
@@ -13,7 +14,8 @@ struct BarrierCounts {
 __device__ inline unsigned arrive(unsigned *place) { return atomicAdd(place, 1u); }
 __device__ inline unsigned look(const unsigned *place) { return *place; }
 #else
-// Release and acquire: a thread that reads the new value with `look` also sees all earlier writes of the thread block.
+// `arrive` releases and `look` acquires: a thread that reads the new value with `look` also sees all earlier writes of
+// the thread block that called `arrive`.
 __device__ inline unsigned arrive(unsigned *place) {
     unsigned old;
     asm volatile("atom.add.acq_rel.gpu.u32 %0, [%1], 1;" : "=r"(old) : "l"(place) : "memory");
@@ -37,7 +39,7 @@ __device__ inline void grid_barrier(BarrierCounts *m, unsigned &phase, unsigned 
     __syncthreads();
 }
 
-// Waits until all thread blocks of the cluster have called this function; 3 times faster than grid_barrier.
+// Waits until all thread blocks of the cluster have called this function; it is 3 times faster than grid_barrier.
 __device__ inline void cluster_barrier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory");
@@ -46,7 +48,8 @@ __device__ inline void cluster_barrier() {
 #endif
 }
 
-// Reports the partial sums of scalar update number `updates`. The last thread block waits for those of all others.
+// Reports that this thread block has written the partial sums of scalar update number `updates`. The last thread block
+// waits until all other thread blocks have reported theirs.
 __device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0) {
@@ -56,8 +59,8 @@ __device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned 
     __syncthreads();
 }
 
-// Called last by each thread block. The last one to call it resets the counters, because no thread block waits any
-// more.
+// Ends the use of the barrier; the last function that each thread block calls. The last thread block to call it resets
+// the counters, because no thread block waits any longer.
 __device__ inline void leave(BarrierCounts *m, unsigned phase, unsigned epoch, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == count * (phase + 1)) {

@@ -7,11 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 
-// Reads a value in device memory that no kernel of a solve writes. The compiler may reorder the read with writes.
+// Reads a value in device memory that no kernel of a solve writes. The compiler may therefore reorder the read with
+// writes.
 template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
 
-// Accesses to values that a pass reads or writes once. If ONCE is set, the L2 cache evicts their lines first. The
-// compiler may reorder reads by `fixed_once` with writes, as for `fixed`.
+// Accesses to values that a pass reads or writes only once. If ONCE is set, the L2 cache evicts their lines before
+// others. The compiler may reorder reads by `fixed_once` with writes, like reads by `fixed`.
 #if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
 __device__ inline uint64_t given_up_first() {
     uint64_t policy;
@@ -44,7 +45,7 @@ template <bool> __device__ inline double read_once(const double &v) { return v; 
 template <bool> __device__ inline void write_once(double &to, double v) { to = v; }
 #endif
 
-// Requests the cache line of an address into the L2 cache.
+// Requests that the cache line of an address is loaded into the L2 cache.
 __device__ inline void prefetch(const void *place) {
 #ifndef RRB_EMULATED
     asm volatile("prefetch.global.L2 [%0];" : : "l"(place));
@@ -68,7 +69,8 @@ template <class T> __device__ inline T warp_sum(T v) {
     return v;
 }
 
-// Computes the sum over a thread block: pairwise within warps, then warp by warp. All threads return the same value.
+// Computes the sum of v over a thread block in a fixed order: pairwise within warps, and then over the warps in order.
+// All threads return the same value.
 __device__ inline double block_sum(double v) {
     __shared__ double warps[32];
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
@@ -82,7 +84,7 @@ __device__ inline double block_sum(double v) {
     return sum;
 }
 
-// The thread blocks `first` .. `end` - 1 of a launch, which share some of its work.
+// A team: the thread blocks `first` .. `end` - 1 of a launch, which share a part of its work.
 struct Team {
     int first, end;
     __device__ int place() const { return int(blockIdx.x) - first; }
@@ -93,9 +95,9 @@ __device__ inline Team all_blocks() { return {0, int(gridDim.x)}; }
 
 __device__ inline int thread_of_block() { return threadIdx.x + blockDim.x * threadIdx.y; }
 
-// Returns whether this thread block is the last of the launch to call this function. It can then read all that the
-// other thread blocks wrote. The last thread block differs from run to run, but its result does not depend on which one
-// it is.
+// Returns whether this thread block is the last of the launch to call this function. It can then read all values that
+// the other thread blocks have written. Which thread block is the last differs from run to run, but results do not
+// depend on it.
 __device__ inline bool last_block(unsigned *ticket) {
     __shared__ bool last;
     __threadfence();
@@ -106,7 +108,8 @@ __device__ inline bool last_block(unsigned *ticket) {
     return last;
 }
 
-// Computes the sum of this thread's elements of an array in a fixed order, with eight loads in flight.
+// Computes the sum of those elements of an array that belong to this thread, in a fixed order, with eight loads in
+// flight.
 __device__ inline double part_of(const double *values, int count) {
     const int step = blockDim.x * blockDim.y;
     double sum = 0.0;
@@ -120,10 +123,10 @@ __device__ inline double part_of(const double *values, int count) {
     return sum;
 }
 
-// Computes the sum of an array by one thread block.
+// Computes the sum of an array with one thread block.
 __device__ inline double sum_of(const double *values, int count) { return block_sum(part_of(values, count)); }
 
-// Adds the sums of all thread blocks. The last thread block computes the total, and one of its threads calls then(sum).
+// Adds `sum` over all thread blocks. The last thread block computes the total, and one of its threads calls then(sum).
 template <class Then> __device__ inline void sum_blocks(double sum, double *partial, unsigned *ticket, Then then) {
     sum = block_sum(sum);
     if (thread_of_block() == 0) partial[blockIdx.x] = sum;
@@ -132,10 +135,10 @@ template <class Then> __device__ inline void sum_blocks(double sum, double *part
     if (thread_of_block() == 0) then(sum);
 }
 
-// Returns the bits of |v|, which order like the magnitudes; NaN is largest.
+// Returns the bits of |v|. As integers, these bits have the order of the magnitudes; NaN is the largest.
 __device__ inline uint64_t magnitude(double v) { return uint64_t(__double_as_longlong(v)) & 0x7fffffffffffffffull; }
 
-// System-wide atomics: several devices may update the same location at the same time.
+// Atomic operations that are system-wide, because several devices may update the same location at the same time.
 __device__ inline void atomic_max(uint64_t *place, uint64_t v) {
     if (v) atomicMax_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
 }
@@ -146,7 +149,7 @@ __device__ inline void atomic_add(uint64_t *place, uint64_t v) {
     if (v) atomicAdd_system(reinterpret_cast<unsigned long long *>(place), static_cast<unsigned long long>(v));
 }
 
-// Updates `place` with the largest value of the threads of a thread block.
+// Replaces the value at `place` by the maximum of it and of v over all threads of the thread block.
 __device__ inline void note_largest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long largest;
     if (thread_of_block() == 0) largest = 0;

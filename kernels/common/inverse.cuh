@@ -1,17 +1,18 @@
-// Computes the inverse of a symmetric positive semidefinite matrix of up to some thousand unknowns, stored by rows, in
-// f64.
+// Inverse of a symmetric positive semidefinite matrix of up to some thousand unknowns, stored by rows in f64.
 //
-// Gauss-Jordan elimination by blocks of PIVOTS unknowns, without row exchanges. Step k, P = A_kk:
+// The method is Gauss-Jordan elimination by blocks of PIVOTS unknowns, without row exchanges. With P = A_kk, step k
+// computes
 //
 //     A_kk = P^-1,   A_kj = P^-1 A_kj,   A_ik = -A_ik P^-1,   A_ij = A_ij - A_ik P^-1 A_kj.
 //
-// A thread block computes a tile of SIDE x SIDE entries. It reads one buffer and writes another, so that no thread
-// block reads what another one writes. The thread block with the next pivots also inverts them, in 16 dependent steps.
+// A thread block computes a tile of SIDE x SIDE entries. It reads one buffer and writes another one, so that no thread
+// block reads values that others write. The thread block whose tile contains the next pivot block also inverts this
+// block, in 16 dependent steps.
 //
-// For each null vector u of the matrix, one unknown is removed: its row and column are zero. Let G be the inverse for
-// the remaining unknowns, and k = u^T u. Then (I - u u^T / k) G (I - u u^T / k) is the pseudoinverse. Without the
-// projections, G would treat the sum of a right-hand side, which is a rounding error, as a source at the removed
-// unknown.
+// For each null vector u of the matrix, the caller removes one unknown by setting its row and column to zero. Let G be
+// the inverse for the remaining unknowns, and let k = u^T u. Then (I - u u^T / k) G (I - u u^T / k) is the
+// pseudoinverse. Without the projections, G would treat the sum of a right-hand side, which is a rounding error, as a
+// source at the removed unknown.
 #pragma once
 #include "device.cuh"
 
@@ -19,18 +20,18 @@ namespace inverse {
 
 constexpr int THREADS = 256;
 constexpr int PIVOTS = 32, SIDE = 64;
-// A pivot of at most this fraction of its diagonal entry is a rounding error. Row and column of its unknown become
-// zero.
+// A pivot of at most this fraction of its diagonal entry is a rounding error. Row and column of its unknown are then
+// set to zero in the inverse.
 constexpr double ZERO_PIVOT = 1e-14;
 struct InverseArgs {
     const double *from;
     double *to;
     const double *diagonal;
-    double *pivots; // inverses of the pivot blocks of this step and of the next step, by parity
+    double *pivots; // two buffers for inverses of pivot blocks; step k uses buffer k % 2 and writes the other one
     int n, step;    // step -1 only inverts the first pivot block
 };
 
-// Inverse of the 2 x 2 matrix [a b; b d]; the entries of unknowns with a vanishing pivot are zero.
+// Inverse of the 2 x 2 matrix [a b; b d]; entries of an unknown whose pivot is too small are zero.
 struct TwoPivots {
     double a, b, d;
     __device__ void invert(double least_a, double least_d) {
@@ -44,8 +45,8 @@ struct TwoPivots {
     }
 };
 
-// Inverts 32 x 32 entries, two pivots at a time. A thread has column threadIdx.x % 32 of the rows threadIdx.x / 32 + 8
-// q.
+// Inverts a block of 32 x 32 entries, two pivots at a time. A thread has the entries e[q] in row threadIdx.x / 32 + 8 q
+// and column threadIdx.x % 32.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least[PIVOTS];
@@ -77,11 +78,12 @@ __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int
     }
 }
 
-// One step of the elimination, one thread block per tile of SIDE x SIDE. Step -1 needs one thread block.
+// Executes one step of the elimination with one thread block per tile of SIDE x SIDE entries. Step -1 needs a single
+// thread block.
 __device__ inline void step(const InverseArgs &a) {
     __shared__ double pivots[PIVOTS][PIVOTS + 1], across[PIVOTS][SIDE], along[SIDE][PIVOTS + 1];
     const int n = a.n, tiles = (n + SIDE - 1) / SIDE, t = threadIdx.x, x = t % 16, y = t / 16;
-    // The first thread block has the tile with the next pivots.
+    // The first thread block processes the tile with the next pivots.
     const int next = PIVOTS * (a.step + 1), own = next / SIDE;
     const int tile = (blockIdx.x + own * (tiles + 1)) % (tiles * tiles);
     const int row = tile / tiles * SIDE, column = tile % tiles * SIDE, begin = PIVOTS * a.step;
@@ -164,15 +166,16 @@ __device__ inline void step(const InverseArgs &a) {
     for (int q = 0; q < 4; ++q) a.pivots[(a.step + 1) % 2 * PIVOTS * PIVOTS + t + THREADS * q] = e[q];
 }
 
-// Bit of `null_of` for the removed unknown. The other bits are the number of the null vector, from 1 on; 0: none.
+// Bit of `null_of` that marks the removed unknown of a null vector. The other bits are the number of the null vector,
+// counted from 1, or 0 for none.
 constexpr uint32_t LEFT_OUT = 1u << 31;
-// Largest number of unknowns of `find_nulls`, and its threads.
+// Largest number of unknowns for `find_nulls`, which uses one thread per unknown.
 constexpr int MOST_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix: the components of at least two unknowns in which all row sums are zero. Returns
-// `null_of` of all unknowns, in shared memory. One thread block, one thread per unknown. `regular`: the row sum of this
-// thread's unknown is not zero. each(f) calls f(q) for the unknowns q to which this thread's unknown, if any, is
-// coupled.
+// `null_of` of all unknowns, in shared memory. Executed by one thread block with one thread per unknown. `regular`:
+// whether the row sum of this thread's unknown is not zero. each(f) must call f(q) for each unknown q that is coupled
+// to this thread's unknown, if the thread has one.
 template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool regular, Each each) {
     __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
     const unsigned p = threadIdx.x;
@@ -208,14 +211,14 @@ struct NullArgs {
     double *to;
     const double *diagonal;
     const uint32_t *null_of;
-    const uint32_t *nulls; // number of null vectors
+    const uint32_t *nulls; // points to the number of null vectors
     double *shift;         // 1 / (c k^2) and c of each null vector; null: no shift
-    uint64_t *largest;     // maximum of the inverse, and of the diagonal with c
+    uint64_t *largest;     // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
     int n, add;
 };
 
-// Subtracts from each row its mean over the row's null vector, adds 1 / (c k^2) with `add`, and transposes. One thread
-// block per row. Entries between different null vectors are zero.
+// Subtracts from the entries within each null vector u their mean over u in the same row. With `add`, then adds 1 /
+// (c k^2) to these entries. Other entries do not change. Stores the transpose. One thread block processes a row.
 __device__ inline void take_means(const NullArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;

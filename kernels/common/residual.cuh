@@ -2,8 +2,9 @@
 #pragma once
 #include "device.cuh"
 
-// Computes b - (center v_0 + sum_j a_j v_j) as b - (s v_0 + sum_j a_j (v_j - v_0)) with the compensated row sum s =
-// center - sum_j |a_j|. For positive a_j, v_j + v_0 replaces v_j - v_0. src/stencil/residual.rs states the reasons.
+// Returns b - (center v_0 + sum_j a_j v_j), computed as b - (s v_0 + sum_j a_j (v_j - v_0)). The sum s = center - sum_j
+// |a_j| includes the rounding errors of its additions. For positive a_j, v_j + v_0 replaces v_j - v_0.
+// src/stencil/residual.rs states the reasons.
 template <int N> __device__ inline double residual_of_row(
     double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {
     double excess = center, lost = 0.0, flow = 0.0;

@@ -1,11 +1,11 @@
-// Scalars of a PCG solve on a device and the decisions of an iteration, as in src/krylov/, for all families.
+// Scalars of a PCG solve on a device and the decisions of an iteration, for all families, as in src/krylov/.
 #pragma once
 #include "device.cuh"
 
 // State of the PCG loop; the numbers are those of src/krylov/state.rs.
 enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
-// Number of entries in the ring buffer of iterations; the loop pauses when the buffer is full.
+// Number of iterations that the ring buffer records. When it is full, the loop pauses so that the host can read it.
 constexpr int RING = 1024;
 
 // Record of one iteration: tested norm, alpha and beta.
@@ -15,50 +15,50 @@ struct Step {
 
 // Scalars of a solve on the device. The host, or rrb_set_out, writes the first fields before the loop.
 struct Standing {
-    double per_unit; // formats with short entries store M / unit
+    double per_unit; // 1 / unit; formats with short entries store M / unit
     double threshold;
-    double vanishing; // squares of residuals with at most this 2-norm may underflow
+    double vanishing; // if the 2-norm of a residual is at most this number, its square may have underflowed
     int64_t iterations;
     int64_t max_iter;
     int64_t pause_at;
     int64_t done;           // the loop has ended and x is final: further kernels of the graph return immediately
-    int32_t preconditioned; // whether the preconditioned norm is tested
+    int32_t preconditioned; // 1: the stopping test uses the preconditioned norm; 0: the 2-norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
-    int64_t met; // 1 if check_ahead has found that the convergence test of this iteration is met
+    int64_t met; // 1 if check_ahead has found that this iteration will satisfy the convergence test
     int32_t ring_used;
     int32_t parity;              // index of the current r of b1 (0 or 1); later kernels only read this r
     double sum;                  // result of the last dot product
-    int64_t direction;           // index of the current p (0 or 1), to which alpha belongs
-    double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of it (rrb/solve.cuh)
+    int64_t direction;           // index of the current p (0 or 1), which is the p of alpha
+    double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of this sum (rrb/solve.cuh)
     uint64_t largest, largest_guess;
-    uint64_t not_finite; // bitwise complement of the first index; 0: none
+    uint64_t not_finite; // bitwise complement of the index of the first value that is not finite; 0: none
     unsigned ticket;
-    unsigned lost; // the devices that share a grid did not synchronize (kernels/rrb/divided.cuh)
+    unsigned lost; // 1 if the devices that share a grid failed to synchronize (kernels/rrb/divided.cuh)
 };
 struct Scalars : Standing {
     Step ring[RING];
 };
 
-// Copies the fields that a scalar update and the end of an iteration change. Executed by the first threads of a thread
-// block, one field per thread, because field by field, each write would delay the next read.
+// Copies the fields that are changed by a scalar update and at the end of an iteration. The first threads of a thread
+// block copy one field each. If one thread copied all of them, each write would delay the next read.
 __device__ inline void copy_standing(Standing &to, const Standing &from) {
     const int t = threadIdx.x + blockDim.x * threadIdx.y;
     if (t < int(offsetof(Standing, b_norm2) / sizeof(uint64_t)))
         reinterpret_cast<uint64_t *>(&to)[t] = reinterpret_cast<const uint64_t *>(&from)[t];
 }
 
-// Stage of the solve, which selects what a kernel does with its sums. CONFIRM: like START, after a loop that has ended.
+// Stage of a solve. It selects what a kernel does with its sums. CONFIRM is like START, but after the end of a loop.
 enum Stage { NOTHING, START, LOOP, CONFIRM };
 
 // The following functions are those of src/krylov/decisions.rs. One thread executes them.
 
-// Returns whether a square is not positive because of underflow: the residual norm is at most `vanishing`.
+// Returns whether `square` is not positive because it may have underflowed: the residual norm is at most `vanishing`.
 __device__ inline bool vanished(const Standing &s, double square) {
     return square <= 0.0 && sqrt(s.norm2) <= s.vanishing;
 }
 
-// Computes the tested norm from <r, r> or, for the preconditioned norm, from rho = <r, M^-1 r>.
+// Computes the tested norm: from <r, r>, or from rho = <r, M^-1 r> for the preconditioned norm.
 __device__ inline Code take_norm(Standing &s, double rho) {
     if (vanished(s, rho)) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : s.norm2);
@@ -80,7 +80,7 @@ __device__ inline Code take_rho(Standing &s, double rho) {
     return RUNNING;
 }
 
-// Ends an iteration: sigma = <p, A p>, and alpha = rho / sigma of the next iteration.
+// Ends an iteration: stores sigma = <p, A p> and computes alpha = rho / sigma of the next iteration.
 __device__ inline Code take_sigma(Standing &s, double sigma) {
     s.sigma = sigma;
     s.alpha = s.rho / sigma;
@@ -89,8 +89,7 @@ __device__ inline Code take_sigma(Standing &s, double sigma) {
 }
 
 // Updates the scalars between the forward and the backward half of the cycle, when <r, M^-1 r> and <r, r> are known.
-// The fused forward half has written the other r of b1. `ring` is the ring buffer if this thread writes it, otherwise
-// null.
+// `ring` is the ring buffer in the thread that writes it, and null in all other threads.
 __device__ inline void update(Standing &s, Step *ring, double rho, double norm2, int how) {
     if (how == CONFIRM && (s.code == PAUSED || s.code == RUNNING)) return;
     s.norm2 = norm2;
@@ -108,7 +107,7 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
     if (code != RUNNING) s.code = code;
 }
 
-// Ends an iteration after the backward half of the cycle, when <p, A p> is known.
+// Ends an iteration after the backward half of the cycle, which computes sigma = <p, A p>.
 __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     const Code code = take_sigma(s, sigma);
     s.direction = s.parity;
@@ -121,7 +120,7 @@ __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
     }
 }
 
-// Sets whether a recorded loop continues; called by one thread.
+// Sets whether the loop of a graph continues. Called by one thread.
 __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #ifdef RRB_EMULATED
     emulated_set_conditional(conditional, s.code == RUNNING);
@@ -130,7 +129,7 @@ __device__ inline void set_loop(uint64_t conditional, const Standing &s) {
 #endif
 }
 
-// Arguments of the scalar update: the partial sums of <r, M^-1 r> and <r, r>.
+// Arguments of a scalar update: partial sums of <r, M^-1 r> and of <r, r>.
 struct ScalarArgs {
     Scalars *scalars;
     const double *rho_partial, *norm_partial;
@@ -138,14 +137,15 @@ struct ScalarArgs {
     int how;
 };
 
-// Updates the scalars when all partial sums are available. Called by one thread block, or by each with its own copy.
+// Updates the scalars when all partial sums are available. Called by one thread block, or by all thread blocks with a
+// copy of the scalars each.
 __device__ inline void update_scalars(const ScalarArgs &a, Standing &s, Step *ring) {
     if (a.how == LOOP && s.done) return;
     double rho = part_of(a.rho_partial, a.rho_count), norm2 = part_of(a.norm_partial, a.norm_count);
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
-        // The forward half of the cycle in the loop has written the other r of b1.
+        // In the loop, the forward half of the cycle has written the other r of b1.
         if (a.how == LOOP) s.parity ^= 1;
         update(s, ring, rho * s.per_unit, norm2, a.how);
     }
@@ -161,7 +161,7 @@ __device__ inline void update_scalars(const ScalarArgs &a) {
 }
 
 // Determines in advance whether the convergence test will end the loop. Called by one thread block when the partial
-// sums of <r, r> are available. If the test is met, the coarse levels are skipped.
+// sums of <r, r> are available. If the test will be satisfied, later kernels skip the coarse levels.
 __device__ inline void check_ahead(const ScalarArgs &a) {
     Standing &s = *a.scalars;
     if (a.how == LOOP && s.done) return;

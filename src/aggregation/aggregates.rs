@@ -1,7 +1,7 @@
 //! Aggregation by passes of pairwise matching (Napov and Notay 2012).
 
 use super::pairs::pairs;
-use super::quality::{MOST, accepts};
+use super::quality::{MAX_NODES, accepts};
 use crate::base::workers::{Parts, Workers, cut};
 use crate::direct::couplings::{Couplings, NONE, WHAT, members};
 use crate::error::{Result, collected, zeroed};
@@ -19,7 +19,7 @@ pub struct Rules {
 /// Default value of `Rules::kappa` (docs/theory/aggregation.md).
 pub const KAPPA: f64 = 12.0;
 /// Value of kappa for the reuse of aggregates with another matrix. Up to this bound, iteration counts grow little.
-pub const KEPT: f64 = 200.0;
+pub const KAPPA_FOR_REUSE: f64 = 200.0;
 
 impl Rules {
     /// Returns the rules with the given number of passes and the default bound.
@@ -36,24 +36,24 @@ pub struct Aggregates {
 }
 
 impl Aggregates {
-    /// Returns whether the aggregates are suitable for another matrix. With kappa = `KEPT`, each aggregate must pass
-    /// the quality test, and each node without aggregate must satisfy the condition of `is_left_out`.
+    /// Returns whether the aggregates are suitable for another matrix. With kappa = `KAPPA_FOR_REUSE`, each aggregate
+    /// must pass the quality test, and each node without aggregate must satisfy the condition of `is_only_smoothed`.
     pub fn suit(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
         if self.of.len() != c.rows() {
             return Ok(false);
         }
         let (starts, nodes) = members(&self.of, self.count)?;
-        let suits = |union: &[u32]| union.len() < 2 || accepts(c, union, KEPT);
+        let suits = |union: &[u32]| union.len() < 2 || accepts(c, union, KAPPA_FOR_REUSE);
         let pieces = cut(self.count, workers.pieces(size_of_val(&*c.a)).min(self.count));
         let unions = workers.map(pieces, |mut some| some.all(|k| suits(&nodes[starts[k]..starts[k + 1]])))?;
-        let is_right = |i: usize| self.of[i] != NONE || is_left_out(c, i, KEPT);
+        let is_right = |i: usize| self.of[i] != NONE || is_only_smoothed(c, i, KAPPA_FOR_REUSE);
         Ok(unions.into_iter().all(|suit| suit) && (0..c.rows()).all(is_right))
     }
 }
 
 /// Returns whether node i remains outside all aggregates, so that only the smoother treats it: d_i (kappa - 2) >= kappa
 /// sum_j |a_ij|.
-fn is_left_out(c: &Couplings, i: usize, kappa: f64) -> bool {
+fn is_only_smoothed(c: &Couplings, i: usize, kappa: f64) -> bool {
     let sum: f64 = c.row(i).map(|(_, a)| a.abs()).sum();
     c.diagonal[i] * (kappa - 2.0) >= kappa * sum
 }
@@ -66,7 +66,7 @@ pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result
     let mut left = Parts(&mut partner);
     let pieces = cut(c.rows(), workers.pieces(size_of_val(&*c.a)));
     workers.each(pieces.map(|rows| (rows.clone(), left.next(rows.len()))), |(rows, partner)| {
-        let free = |i: usize| if is_left_out(c, i, rules.kappa) { i as u32 } else { NONE };
+        let free = |i: usize| if is_only_smoothed(c, i, rules.kappa) { i as u32 } else { NONE };
         rows.zip(partner).for_each(|(i, partner)| *partner = free(i));
     })?;
     let kept = collected(partner.iter().map(|&p| p == NONE), WHAT)?;
@@ -77,7 +77,7 @@ pub fn aggregates(c: &Couplings, rules: &Rules, workers: &mut Workers) -> Result
         let (starts, nodes) = members(&of, count)?;
         let nodes_of = |k: usize| &nodes[starts[k]..starts[k + 1]];
         let suits = |k: usize, l: usize| {
-            let mut union = [0; MOST];
+            let mut union = [0; MAX_NODES];
             let (a, b) = (nodes_of(k), nodes_of(l));
             union[..a.len()].copy_from_slice(a);
             union[a.len()..a.len() + b.len()].copy_from_slice(b);

@@ -10,7 +10,7 @@ use crate::direct::couplings::{Couplings, WHAT};
 use crate::error::{Result, collected, push};
 
 /// Coarsening continues only if a level has at most this fraction of the rows of the previous level.
-const WORTH: f64 = 0.9;
+const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is factorized. A larger coarsest system is solved approximately by
 /// smoothing.
 pub const MOST_INVERTED: usize = 1500;
@@ -29,7 +29,7 @@ pub struct Level {
 pub struct Kept {
     levels: Vec<Aggregates>,
     /// Number of aggregates that were reused from an earlier matrix.
-    pub again: usize,
+    pub reused: usize,
 }
 
 impl Kept {
@@ -45,7 +45,7 @@ pub struct Hierarchy {
     pub scale: f64,
     pub levels: Vec<Level>,
     /// Whether the aggregates are those of an earlier matrix.
-    is_kept: bool,
+    is_reused: bool,
     /// Matrix of the coarsest level. It is small, or aggregation would not reduce it enough.
     pub coarsest: Couplings,
 }
@@ -70,11 +70,11 @@ impl Hierarchy {
         let mut levels = Vec::new();
         while matrix.rows() > coarsest {
             let made = aggregates(&matrix, &rules, workers)?;
-            if made.count as f64 > WORTH * matrix.rows() as f64 {
+            if made.count as f64 > MAX_ROW_FRACTION * matrix.rows() as f64 {
                 // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with a
                 // weaker bound.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
-                if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MOST_KAPPA {
+                if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MAX_KAPPA {
                     break;
                 }
                 rules = weaker;
@@ -84,13 +84,13 @@ impl Hierarchy {
             push(&mut levels, Level { matrix, aggregates: made }, WHAT)?;
             matrix = coarse;
         }
-        Ok(Self { scale, levels, coarsest: matrix, is_kept: false })
+        Ok(Self { scale, levels, coarsest: matrix, is_reused: false })
     }
 
     /// Builds the hierarchy with the aggregates of an earlier matrix if all of them are suitable, otherwise with new
     /// aggregates. The test is necessary: if a coast has moved, an aggregate may extend across two basins, and no
     /// smoother reduces the resulting error.
-    pub fn again(
+    pub fn reusing(
         mut matrix: Couplings,
         scale: f64,
         rules: &Rules,
@@ -110,13 +110,13 @@ impl Hierarchy {
         if levels.is_empty() {
             return Self::of(matrix, scale, rules, coarsest, workers);
         }
-        Ok(Self { scale, levels, coarsest: matrix, is_kept: true })
+        Ok(Self { scale, levels, coarsest: matrix, is_reused: true })
     }
 
     /// Returns the aggregates without the matrices.
     pub fn into_kept(self) -> Result<Kept> {
-        let again = if self.is_kept { self.levels.iter().map(|level| level.aggregates.count).sum() } else { 0 };
-        Ok(Kept { levels: collected(self.levels.into_iter().map(|level| level.aggregates), WHAT)?, again })
+        let reused = if self.is_reused { self.levels.iter().map(|level| level.aggregates.count).sum() } else { 0 };
+        Ok(Kept { levels: collected(self.levels.into_iter().map(|level| level.aggregates), WHAT)?, reused })
     }
 
     /// Returns the matrices of all levels, from the finest to the coarsest.
@@ -126,4 +126,4 @@ impl Hierarchy {
 }
 
 /// Largest kappa with which the aggregation of a hierarchy begins.
-const MOST_KAPPA: f64 = KAPPA;
+const MAX_KAPPA: f64 = KAPPA;

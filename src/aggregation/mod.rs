@@ -14,7 +14,7 @@ mod order;
 mod pairs;
 mod quality;
 
-pub use aggregates::{KEPT, Rules};
+pub use aggregates::{KAPPA_FOR_REUSE, Rules};
 pub use choices::{Choices, TwoSteps};
 pub use hierarchy::{COARSEST, Hierarchy, Kept, MOST_INVERTED};
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl Ordered {
     pub fn of(c: &Couplings, order: Order) -> Result<Self> {
         match order {
             #[cfg(test)]
-            Order::Natural => Self::by_waits(c),
+            Order::Natural => Self::by_dependencies(c),
             Order::Colours => Self::by_colours(c),
         }
     }
@@ -51,7 +51,7 @@ impl Ordered {
 
     /// Natural order: the group of a row is the first one after the groups of all coupled rows with lower numbers.
     #[cfg(test)]
-    fn by_waits(c: &Couplings) -> Result<Self> {
+    fn by_dependencies(c: &Couplings) -> Result<Self> {
         let mut group: Vec<u32> = zeroed(c.rows(), WHAT)?;
         let mut sizes = Vec::new();
         for i in 0..c.rows() {

@@ -3,7 +3,7 @@
 use crate::direct::couplings::Couplings;
 
 /// Largest number of nodes of an aggregate. Three passes of pairing produce aggregates of this size.
-pub const MOST: usize = 8;
+pub const MAX_NODES: usize = 8;
 
 /// A pivot below this value counts as negative. One eigenvalue is always zero, so a negative pivot above this value may
 /// be a rounding error.
@@ -23,7 +23,7 @@ pub fn of_pair(c: &Couplings, i: usize, j: usize, a: f64) -> f64 {
 /// by D_G^-1/2 on both sides and eliminated with diagonal pivoting.
 pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
     let n = nodes.len();
-    let mut m = [[0.0; MOST]; MOST];
+    let mut m = [[0.0; MAX_NODES]; MAX_NODES];
     let d = |k: usize| c.diagonal[nodes[k] as usize];
     let total: f64 = (0..n).map(d).sum();
     for k in 0..n {
@@ -35,7 +35,7 @@ pub fn accepts(c: &Couplings, nodes: &[u32], kappa: f64) -> bool {
         }
         m[k][k] = kappa * inside / d(k) - 1.0 + d(k) / total;
     }
-    let mut left = [true; MOST];
+    let mut left = [true; MAX_NODES];
     for _ in 0..n {
         let rest = || (0..n).filter(|&k| left[k]);
         let Some(p) = rest().max_by(|&k, &l| m[k][k].total_cmp(&m[l][l])) else { return true };

@@ -21,7 +21,7 @@ use crate::base::reduce::{dot, sum};
 use crate::error::{Result, zeroed};
 
 /// Number of nodes per block of the elimination. Later rows are loaded and stored once per block.
-const TOGETHER: usize = 4;
+const BLOCK: usize = 4;
 /// Number of doubles in the widest vector register.
 const LANES: usize = 8;
 const WHAT: &str = "the exact factor of the coarsest system";
@@ -29,7 +29,7 @@ const WHAT: &str = "the exact factor of the coarsest system";
 for_each_isa! {
     /// Computes column `at` of the block after the elimination of the block's previous nodes: subtracts `factors[m]`
     /// times column m for each m < `at`. Each column has `length` entries. Returns the sum of the new column.
-    fn settle_column(columns: &mut [f64], stride: usize, at: usize, length: usize, factors: [f64; 4]) -> f64 {
+    fn update_column(columns: &mut [f64], stride: usize, at: usize, length: usize, factors: [f64; 4]) -> f64 {
         let (before, own) = columns.split_at_mut(at * stride);
         let own = &mut own[LANES..][..length];
         for (column, factor) in before.chunks_exact(stride).zip(factors) {
@@ -60,11 +60,11 @@ for_each_isa! {
         }
         for (i, bounds) in start.windows(2).enumerate() {
             let (l, end) = (factors(LANES + i), bounds[1]);
-            let room = (end - bounds[0]).saturating_sub(i).min(TOGETHER);
+            let room = (end - bounds[0]).saturating_sub(i).min(BLOCK);
             if room == 0 {
                 continue;
             }
-            if l != [0.0; TOGETHER] {
+            if l != [0.0; BLOCK] {
                 // Updates row i from the block to the diagonal. The range is extended to the left to a multiple of the
                 // vector length. The additional entries do not change, because `columns` is zero there.
                 let n = i.next_multiple_of(LANES);
@@ -77,8 +77,8 @@ for_each_isa! {
             }
             match room {
                 // With a constant length, the compiler needs no call of memcpy.
-                TOGETHER => rows[end - i - TOGETHER..][..TOGETHER].copy_from_slice(&l),
-                _ => rows[end - i - room..end - i].copy_from_slice(&l[TOGETHER - room..]),
+                BLOCK => rows[end - i - BLOCK..][..BLOCK].copy_from_slice(&l),
+                _ => rows[end - i - room..end - i].copy_from_slice(&l[BLOCK - room..]),
             }
         }
     }
@@ -131,12 +131,12 @@ fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c1, rest) = rest.split_at_mut(stride);
     let (c2, c3) = rest.split_at_mut(stride);
     for (i, bounds) in start.windows(2).enumerate() {
-        let (mut row, end) = ([0.0; TOGETHER], bounds[1]);
+        let (mut row, end) = ([0.0; BLOCK], bounds[1]);
         match (end - bounds[0]).saturating_sub(i) {
             0 => {}
-            room @ 1..TOGETHER => row[TOGETHER - room..].copy_from_slice(&rows[end - i - room..end - i]),
+            room @ 1..BLOCK => row[BLOCK - room..].copy_from_slice(&rows[end - i - room..end - i]),
             // With a constant length, the compiler needs no call of memcpy.
-            _ => row.copy_from_slice(&rows[end - i - TOGETHER..][..TOGETHER]),
+            _ => row.copy_from_slice(&rows[end - i - BLOCK..][..BLOCK]),
         }
         let i = LANES + i;
         [c0[i], c1[i], c2[i], c3[i]] = row;
@@ -195,7 +195,7 @@ impl Envelope {
             end,
             excess: zeroed(n, WHAT)?,
             inverse: zeroed(n, WHAT)?,
-            columns: zeroed(TOGETHER * (LANES + widest), WHAT)?,
+            columns: zeroed(BLOCK * (LANES + widest), WHAT)?,
         })
     }
 
@@ -218,13 +218,13 @@ impl Envelope {
     /// Factorizes the matrix. Calls `accepted` for each pivot in ascending order, which returns 1 / d_k or an error. If
     /// it returns 0, x_k is zero in every solution.
     pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
-        let (n, stride) = (self.inverse.len(), self.columns.len() / TOGETHER);
-        for block in (0..n).step_by(TOGETHER) {
-            let count = TOGETHER.min(n - block);
+        let (n, stride) = (self.inverse.len(), self.columns.len() / BLOCK);
+        for block in (0..n).step_by(BLOCK) {
+            let count = BLOCK.min(n - block);
             let later = block + count..self.end[block + count - 1] as usize;
             let mut own = self.couplings_within(block, count);
             gather(&mut self.columns, stride, &self.rows, &self.start[later.start..=later.end]);
-            let (mut inverse, mut sums) = ([0.0; TOGETHER], [0.0; TOGETHER]);
+            let (mut inverse, mut sums) = ([0.0; BLOCK], [0.0; BLOCK]);
             for at in 0..count {
                 let factors = [0, 1, 2, 3].map(|before| own[before][at] * inverse[before]);
                 let length = later.len();
@@ -233,7 +233,7 @@ impl Envelope {
                     (at + 1..count).for_each(|behind| own[at][behind] -= factors[before] * own[before][behind]);
                 }
                 let couplings =
-                    own[at].iter().sum::<f64>() + settle_column(&mut self.columns, stride, at, length, factors);
+                    own[at].iter().sum::<f64>() + update_column(&mut self.columns, stride, at, length, factors);
                 let column = &self.columns[at * stride + LANES..][..length];
                 let is_last = couplings == 0.0 && own[at].iter().chain(column).all(|&c| c == 0.0);
                 sums[at] = self.excess[block + at];
@@ -248,8 +248,8 @@ impl Envelope {
     }
 
     /// Returns the couplings between the nodes of a block: `own[k][l]` couples the nodes k < l of the block.
-    fn couplings_within(&self, block: usize, count: usize) -> [[f64; TOGETHER]; TOGETHER] {
-        let mut own = [[0.0; TOGETHER]; TOGETHER];
+    fn couplings_within(&self, block: usize, count: usize) -> [[f64; BLOCK]; BLOCK] {
+        let mut own = [[0.0; BLOCK]; BLOCK];
         (1..count).for_each(|behind| {
             let row = &self.rows[self.start[block + behind]..self.start[block + behind + 1]];
             (0..behind).rev().zip(row.iter().rev()).for_each(|(at, &c)| own[at][behind] = c);
@@ -258,7 +258,7 @@ impl Envelope {
     }
 
     /// Stores the entries of L between the nodes of a block after its elimination, l_lk = `own[k][l]` / d_k.
-    fn store_within(&mut self, block: usize, count: usize, own: &[[f64; TOGETHER]; TOGETHER]) {
+    fn store_within(&mut self, block: usize, count: usize, own: &[[f64; BLOCK]; BLOCK]) {
         (1..count).for_each(|behind| {
             let row = &mut self.rows[self.start[block + behind]..self.start[block + behind + 1]];
             let columns = (0..behind).rev().zip(row.iter_mut().rev());

@@ -1,5 +1,5 @@
-//! Null vectors of a matrix: the constants on its singular and nearly singular components. Rounding errors give r a
-//! nonzero mean on such a component. This mean must be removed before a coarse solve.
+//! Null vectors of a matrix: the constants on its singular and nearly singular components. Rounding errors
+//! compute_constants r a nonzero mean on such a component. This mean must be removed before a coarse solve.
 //!
 //! The row sums of a nearly singular component almost vanish. Let B be the preconditioner, n the number of rows of the
 //! component, and P = I - 1 1^T / n. On the component, P B P + 1 1^T / sum_i e_i replaces B, so the constant part is
@@ -13,7 +13,7 @@ use std::iter::repeat_n;
 
 /// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. At this
 /// bound, the error (eps sum r)^2 / sum e of r^T B r in single precision is about as large as the rest of r^T B r.
-const NEARLY: f64 = 1e-12;
+const NEARLY_SINGULAR: f64 = 1e-12;
 
 /// Singular and nearly singular components of a matrix, for the removal of means.
 pub struct Means {
@@ -29,8 +29,8 @@ pub struct Means {
 
 /// Returns the largest sum |e_i| of a nearly singular component with `rows` rows and the largest diagonal entry
 /// `largest`.
-pub fn nearly_none(rows: usize, largest: f64) -> f64 {
-    NEARLY * rows as f64 * largest
+pub fn nearly_singular_bound(rows: usize, largest: f64) -> f64 {
+    NEARLY_SINGULAR * rows as f64 * largest
 }
 
 impl Means {
@@ -100,13 +100,13 @@ impl Means {
     }
 
     /// Returns whether there is a nearly singular component. A singular component has the sum 0.
-    pub fn has_nearly(&self) -> bool {
+    pub fn has_nearly_singular(&self) -> bool {
         self.excess.iter().any(|e| *e > 0.0)
     }
 
     /// Computes r_i = from(i) - (mean of `from` on the component of row i), and stores the sum of `from` over each
     /// component.
-    pub fn take<V: Real>(&mut self, from: impl Fn(usize) -> f64, r: &mut [V]) {
+    pub fn load_without_means<V: Real>(&mut self, from: impl Fn(usize) -> f64, r: &mut [V]) {
         let Self { component, sizes, sums, .. } = self;
         sums.fill(0.0);
         for (i, &of) in component.iter().enumerate().filter(|(_, of)| **of != NONE) {
@@ -120,7 +120,7 @@ impl Means {
 
     /// Computes for each component the constant that `constant` returns: (stored sum) / (sum of the row sums) - (mean
     /// of z), where z = B r.
-    pub fn give<V: Real>(&mut self, z: &[V]) {
+    pub fn compute_constants<V: Real>(&mut self, z: &[V]) {
         let Self { component, sizes, excess, sums } = self;
         let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };
         sums.iter_mut().zip(&*excess).for_each(ratio);

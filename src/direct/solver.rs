@@ -15,7 +15,7 @@ const WHAT: &str = "the direct solver of the coarsest system";
 
 /// Number of right-hand sides that are solved together. They fill four vector registers, and the values of 1000 rows
 /// fit in the cache.
-const TOGETHER: usize = 32;
+const GROUP: usize = 32;
 
 /// Row order and factor of a matrix.
 pub struct Direct {
@@ -65,24 +65,24 @@ impl Direct {
 
     /// Returns the number of groups of columns of A^-1. The columns of a group are computed together.
     pub fn groups(&self) -> usize {
-        self.row.len().div_ceil(TOGETHER)
+        self.row.len().div_ceil(GROUP)
     }
 
     /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. Unlike `solve`, does not remove
     /// means.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let n = self.row.len();
-        let mut x = zeroed(n * TOGETHER, WHAT)?;
+        let mut x = zeroed(n * GROUP, WHAT)?;
         for group in groups {
-            let from = group * TOGETHER;
-            let wanted = TOGETHER.min(n - from);
+            let from = group * GROUP;
+            let wanted = GROUP.min(n - from);
             x.fill(0.0);
-            (0..wanted).for_each(|i| x[(from + i) * TOGETHER + i] = 1.0);
-            self.factor.solve_together(&mut x, TOGETHER, from);
+            (0..wanted).for_each(|i| x[(from + i) * GROUP + i] = 1.0);
+            self.factor.solve_together(&mut x, GROUP, from);
             let first = columns.len();
             reserve(columns, wanted * n, WHAT)?;
             columns.resize(first + wanted * n, 0.0);
-            for (x, &s) in x.chunks_exact(TOGETHER).zip(&self.row) {
+            for (x, &s) in x.chunks_exact(GROUP).zip(&self.row) {
                 x[..wanted].iter().enumerate().for_each(|(i, x)| columns[first + i * n + s as usize] = *x);
             }
         }

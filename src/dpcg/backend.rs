@@ -22,29 +22,29 @@ pub enum Preconditioner {
         /// Number of terms after the first.
         order: usize,
     },
-    /// M = (D~ + L) D~^-1 (D~ + L^T), a relaxed incomplete Cholesky factorization. omega = 0 is IC(0), omega = 1 is
-    /// MIC(0).
+    /// M = (D~ + L) D~^-1 (D~ + L^T) with a diagonal matrix D~: a relaxed incomplete Cholesky factorization. With omega
+    /// = 0 it is IC(0), with omega = 1 it is MIC(0).
     Incomplete {
         /// Fraction of the dropped fill that is subtracted from the diagonal.
         omega: f64,
     },
     /// One V-cycle of geometric multigrid.
     Multigrid {
-        /// Vertex-centered coarsening: every second cell is a coarse point. Otherwise two cells per direction form a
-        /// coarse cell.
+        /// Whether coarsening is vertex-centered, so that every second cell is a coarse point. Otherwise, two cells per
+        /// direction form a coarse cell.
         vertex: bool,
         /// Number of smoothing sweeps before and after the coarse correction.
         sweeps: usize,
-        /// Computes on coarse grids in single precision.
+        /// Whether coarse grids use single precision.
         single: bool,
         /// Maximum number of cells of the coarsest grid with cell-centered coarsening.
         coarsest: usize,
     },
     /// A cycle of aggregation-based multigrid, which is not linear in r.
     Aggregation {
-        /// Passes of pairwise aggregation; aggregates have at most 2^passes cells.
+        /// Number of passes of pairwise matching. Aggregates have at most 2^passes cells.
         passes: usize,
-        /// Runs the cycle in single precision.
+        /// Whether the cycle uses single precision.
         single: bool,
         /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
         zero_row_sum: f64,
@@ -52,11 +52,11 @@ pub enum Preconditioner {
 }
 
 /// Number of cells of the coarsest grid in the published method, 4 x 4 x 4, with cell-centered coarsening. This grid
-/// does not resolve bubbles and couples the water on all sides of a bubble. For nine bubbles, 64^3 cells and density
-/// ratio 1e-6, V(2,2) then needs 37 iterations. With a coarsest grid that resolves the bubbles, V(2,2) needs 8
-/// iterations.
+/// does not resolve bubbles: its couplings connect the water on opposite sides of a bubble. For nine bubbles, 64^3
+/// cells and density ratio 1e-6, V(2,2) then needs 37 iterations. With a coarsest grid that resolves the bubbles,
+/// V(2,2) needs 8 iterations.
 pub const PUBLISHED: usize = 64;
-/// Number of cells of a coarsest grid that resolves the bubbles.
+/// Maximum number of cells of a coarsest grid that resolves the bubbles.
 pub const SEEING: usize = 1000;
 
 /// Parameters of `factorize`.
@@ -68,14 +68,14 @@ pub struct Setup {
     pub coarse_solver: Solver,
     /// Tolerance of an iterative solver of systems with E.
     pub coarse_tolerance: f64,
-    /// Uses fused stages if the backend has them.
+    /// Whether fused stages are used, if the backend has them.
     pub fused: bool,
 }
 
 /// Backend with a matrix, its preconditioner and its deflation vectors.
 pub trait DpcgBackend: Engine + Send {
     /// Copies the caller's matrix, inspects it, and returns the largest center. An entry that is not finite is an error
-    /// if `finite` is set. A center by which division is impossible is always an error.
+    /// if `finite` is set. A center that is not positive, or too small to divide by, is always an error.
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64>;
     /// Returns the nonzero couplings that point out of the box, for the matrix `a` that was loaded last.
     fn outward(&self, a: &CellView) -> Result<Outward> {
@@ -84,19 +84,19 @@ pub trait DpcgBackend: Engine + Send {
     /// Determines the properties of the matrix on which automatic choices depend. A component is singular if the
     /// magnitudes of its row sums are at most `zero_row_sum` times the center.
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey>;
-    /// Determines the deflation regions; called after `survey`. Without regions, `factorize` uses no deflation.
+    /// Determines the deflation regions; must be called after `survey`. Without regions, `factorize` uses no deflation.
     fn find_regions(&mut self, choice: &Choice) -> Result<RegionCount>;
-    /// Computes M and E; called after `survey`. Returns the solver of systems with E.
+    /// Computes M and E; must be called after `survey`. Returns the solver of systems with E.
     fn factorize(&mut self, setup: &Setup) -> Result<Option<Solver>>;
-    /// Returns the seconds for E in the last `factorize`.
+    /// Returns the time in seconds that the last `factorize` spent on Z and E.
     fn seconds_of_e(&self) -> f64;
     /// Returns the number of aggregates reused from the previous matrix.
     fn aggregates_kept(&self) -> usize {
         0
     }
-    /// Runs a method on all threads.
+    /// Runs `program` on all threads with the caller's `arrays`. Thread 0 reports events to `observer`.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// Returns the seconds of coarse solves in the last run.
+    /// Returns the time in seconds that the last run spent on solves with E.
     fn seconds_coarse(&self) -> f64 {
         0.0
     }

@@ -42,8 +42,8 @@ impl<T: Real> Points<'_, T> {
         })
     }
 
-    /// Returns the matrix by rows, with the row sums `excess`. If a row sum and the couplings do not add up to a
-    /// positive diagonal, the row sum is computed from the center instead.
+    /// Returns the matrix in row-sum form, with the row sums `excess`. If the diagonal entry that results from a row
+    /// sum is not positive, the row sum is computed from the center instead.
     pub fn in_row_sum_form(&self, excess: &[f64]) -> Result<Couplings> {
         let mut matrix = Couplings::with_room(self.cells.count(), 6 * self.cells.count())?;
         for (cell, &excess) in excess.iter().enumerate() {
@@ -58,7 +58,7 @@ impl<T: Real> Points<'_, T> {
     }
 }
 
-/// A coarse grid.
+/// A coarse grid and its matrix.
 pub struct Grid<T> {
     /// Extents.
     pub cells: Cells,
@@ -68,7 +68,7 @@ pub struct Grid<T> {
     forward: [Vec<T>; 3],
 }
 
-/// For the cells of a row, the negative sums of the couplings in x, y and z.
+/// For each cell of a row, three values: the negative sums of its couplings in x, in y and in z.
 struct RowCouplings([Vec<f64>; 3]);
 
 impl RowCouplings {
@@ -76,7 +76,7 @@ impl RowCouplings {
         Ok(Self([zeroed(nx, WHAT)?, zeroed(nx, WHAT)?, zeroed(nx, WHAT)?]))
     }
 
-    /// Computes the sums for row (j, k) with row = k ny + j; returns its cells.
+    /// Computes the sums for row number `row` = k ny + j. Returns its cells.
     fn look<T: Real>(&mut self, cells: Cells, forward: [&[T]; 3], row: usize) -> Range<usize> {
         let here = row * cells.nx..(row + 1) * cells.nx;
         for (d, sums) in self.0.iter_mut().enumerate() {
@@ -99,14 +99,16 @@ impl RowCouplings {
         x[i] + y[i] + z[i]
     }
 
-    /// Returns whether a cell has couplings. The smoother solves a row without couplings, so coarse grids omit it.
+    /// Returns whether a cell has couplings. Coarse grids omit cells without couplings, because the smoother solves
+    /// their equations.
     fn any(&self, i: usize) -> bool {
         self.0.iter().any(|v| v[i] != 0.0)
     }
 }
 
-/// Visits the rows of a matrix. `see(cell, sum, any)` gets the negative sum of the couplings and whether there are any;
-/// it returns the center. Returns the strength of each direction, the sum over rows of |couplings| / center.
+/// Computes the strength of each direction: the sum over all cells of |couplings| / center. For each cell, calls
+/// `see(cell, sum, any)`, which returns the center. `sum` is the negative sum of the couplings, and `any` states
+/// whether there are couplings.
 fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
     let mut strength: [Vec<f64>; 3] =
@@ -122,7 +124,7 @@ fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f6
     Ok(strength.map(|rows| pairwise(&rows)))
 }
 
-/// Computes the row sums of the caller's matrix; returns the strength of each direction.
+/// Computes the row sums of the caller's matrix. Returns the strength of each direction.
 fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
     look(a.cells, a.forward, |cell, couplings, any| {
         let center = a.center[cell];
@@ -133,8 +135,8 @@ fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
 }
 
 impl<T: Real> Grid<T> {
-    /// Computes the next coarser grid; its matrix is divided by `unit`. `excess`: the fine row sums, replaced by the
-    /// coarse row sums.
+    /// Computes the next coarser grid, whose matrix is divided by `unit`. `excess` contains the fine row sums on entry,
+    /// and the coarse row sums on return.
     fn coarser<F: Real>(fine: Points<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
         let (size, cells) = (fine.cells.size(), coarse_cells(fine.cells, ratio));
         let Cells { nx, ny, .. } = cells;
@@ -151,8 +153,8 @@ impl<T: Real> Grid<T> {
             reset(&mut sums, cells.count(), WHAT)?;
             for (row, entries) in fine.forward[d].chunks_exact(size[0]).enumerate() {
                 let sums = &mut sums[coarse_row(row)..][..nx];
-                // Only faces between two coarse cells contribute. The distance of their centres is `ratio` times as
-                // large, so couplings are divided by it.
+                // Only faces between two coarse cells contribute. The centres of coarse cells are `ratio` times as far
+                // apart as those of fine cells, so couplings are divided by `ratio`.
                 let parts = entries.iter().map(|entry| entry.wide() / (ratio[d] as f64 * unit));
                 match d {
                     0 => add_up(sums, 1, parts.skip(ratio[0] - 1).step_by(ratio[0])),
@@ -167,8 +169,9 @@ impl<T: Real> Grid<T> {
         Ok(grid)
     }
 
-    /// Sets the centers to row sum minus rounded couplings, so that constants remain in the null space of a singular
-    /// matrix. A row with neither gets the center 1. Returns the strength of each direction.
+    /// Sets each center to the row sum minus the rounded couplings, so that constants remain in the null space of a
+    /// singular matrix. A row without couplings and with a zero row sum gets the center 1. Returns the strength of each
+    /// direction.
     fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
         let Self { cells, center, forward: [x, y, z], .. } = self;
         look(*cells, [x, y, z], |cell, couplings, any| {
@@ -200,7 +203,7 @@ fn add_up(sums: &mut [f64], ratio: usize, values: impl Iterator<Item = f64>) {
 
 /// The coarse grids, and the solver on the coarsest grid.
 pub struct Hierarchy<T> {
-    /// Coarse grids, beginning with the finest.
+    /// Coarse grids, from the finest to the coarsest.
     pub grids: Vec<Grid<T>>,
     /// Divisor of the coarse matrices: a power of two near the largest center.
     pub unit: f64,
@@ -246,9 +249,9 @@ impl<T: Real> Hierarchy<T> {
     }
 }
 
-/// Factorizes a matrix with the row sums `excess`. A pivot d is rounding if d divided by the diagonal is in
-/// `ZERO_PIVOT`; its cell is zero in every solution. This rounding grows with the contrast if only light cells have row
-/// sums.
+/// Factorizes a matrix with the row sums `excess`. A pivot d counts as a rounding error if its ratio to the diagonal
+/// entry is in `ZERO_PIVOT`. The unknown of this pivot is then zero in every solution. The rounding error grows with
+/// the contrast if only cells of the light phase have nonzero row sums.
 fn coarsest_solver<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Direct> {
     const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
     let c = a.in_row_sum_form(excess)?;
@@ -268,7 +271,7 @@ fn coarsest_solver<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Direct> {
 mod tests {
     use super::*;
 
-    /// Coarsening ends for positive couplings, for no couplings, and for NaN.
+    /// Coarsening ends even if couplings are positive, zero or NaN.
     #[test]
     fn any_matrix_leads_to_a_coarsest_grid() {
         let cells = Cells { nx: 9, ny: 7, nz: 12 };

@@ -1,5 +1,5 @@
-//! Deflated PCG on boxes of cells: factorization of a matrix, and calls with it. `plan` selects the methods.
-//! `krylov/solve` then solves P A x^ = P b with P = I - A Z E^-1 Z^T and E = Z^T A Z.
+//! Deflated PCG on boxes of cells: factorization of a matrix, and calls that use the factorization. `plan` selects the
+//! methods. `krylov/solve` then solves P A x^ = P b with P = I - A Z E^-1 Z^T and E = Z^T A Z.
 
 pub mod backend;
 pub mod cell_grids;
@@ -41,11 +41,12 @@ pub struct Dpcg {
     pub done: Done,
 }
 
-/// Creates a backend. The boundary of the library passes this function, which alone names the concrete backends.
+/// Function that creates a backend. The entry points pass it, so that no other module names a concrete backend.
 pub type MakeBackend = fn(Machine) -> Result<Box<dyn DpcgBackend>>;
 
 impl Dpcg {
-    /// Factorizes `a`; reuses the memory of `previous` where it fits. `labels`: the caller's regions.
+    /// Factorizes `a`; reuses the memory of `previous` where it fits. `labels` contains the caller's label of each
+    /// cell.
     pub fn factorize(
         previous: Option<Self>,
         a: &CellView,
@@ -55,7 +56,7 @@ impl Dpcg {
         stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        // Frees a solver of another machine before allocating a new one.
+        // A solver for another machine is freed before a new one is created.
         let mut dpcg = match previous.filter(|dpcg| dpcg.machine == machine) {
             Some(dpcg) => dpcg,
             None => {
@@ -76,7 +77,7 @@ impl Dpcg {
         plan::check_null_space(&survey, options)?;
         let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
         match self.factorize_planned(&plan, &mut survey, labels, started) {
-            // Retry with multigrid, which needs a third of the memory of aggregation.
+            // The factorization is repeated with multigrid, which needs a third of the memory of aggregation.
             Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
                 let plan = plan.without_aggregates(&survey, labels.is_some());
                 let made = self.factorize_planned(&plan, &mut survey, labels, started);
@@ -126,7 +127,7 @@ impl Dpcg {
     }
 
     /// Computes output from input: solves A x = b to the tolerance of `options`, or applies M^-1 or A. With deflation,
-    /// it applies P^T M^-1 P + Z E^-1 Z^T, which is symmetric and positive definite.
+    /// P^T M^-1 P + Z E^-1 Z^T is applied instead of M^-1; it is symmetric and positive definite.
     pub fn call(
         &mut self,
         what: Function,

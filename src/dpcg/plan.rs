@@ -1,4 +1,4 @@
-//! Methods for a matrix, selected before its factorization: preconditioner, deflation vectors, and solver for E.
+//! Selection of the methods for a matrix before its factorization: preconditioner, deflation vectors, and solver for E.
 
 use crate::base::machine::Machine;
 use crate::deflation::Solver;
@@ -17,8 +17,8 @@ use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::is_flat;
 use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 
-/// Defaults for the boxes: at most `BOXES` per direction, each of at least `CELLS_OF_A_BOX` cells. Nine bubbles then
-/// have about 8 boxes each, as in the slides of Vuik and others (2013).
+/// Defaults for boxes: at most `BOXES` boxes per direction, each with at least `CELLS_OF_A_BOX` cells. There are then
+/// about 8 boxes per bubble for nine bubbles, as in the slides of Vuik and others (2013).
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
@@ -31,7 +31,7 @@ pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) ->
     Machine::new(options, threads, devices, cells.count() >= DPCG_DEVICE_CELLS && refused_on_device(options).is_none())
 }
 
-/// Returns the reason why a device does not support the requested options, or `None`.
+/// Returns the reason why a device does not support the requested options; `None` if it does.
 fn refused_on_device(options: &Options) -> Option<&'static str> {
     if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
         return Some("ic0 and ric run only on the CPU: on a device use preconditioner=neumann or multigrid");
@@ -42,7 +42,7 @@ fn refused_on_device(options: &Options) -> Option<&'static str> {
     None
 }
 
-/// Returns the tolerance, relative to the center, below which a row sum counts as zero. It does not depend on
+/// Returns the tolerance, relative to the center, below which a row sum counts as zero. The value is the same with
 /// `null_space=none`, since E is singular whenever the matrix is.
 pub fn zero_row_sum(options: &Options) -> f64 {
     match options.choice(opt::NULL_SPACE) {
@@ -51,7 +51,7 @@ pub fn zero_row_sum(options: &Options) -> f64 {
     }
 }
 
-/// With `null_space=constant`, checks that all components are singular.
+/// With `null_space=constant`, returns an error unless all components are singular.
 pub fn check_null_space(survey: &Survey, options: &Options) -> Result<()> {
     if options.is(opt::NULL_SPACE, NullSpace::Constant) {
         check_all_singular(survey.components, survey.singular.len())?;
@@ -72,7 +72,7 @@ pub struct Done {
     pub coarse_solver: CoarseSolver,
     /// Number of deflation vectors.
     pub vectors: usize,
-    /// Number of regions before regions without vector were removed.
+    /// Number of regions before those without a deflation vector were removed.
     pub regions: usize,
     /// Number of groups of cells that strong couplings connect.
     pub strong: usize,
@@ -88,7 +88,7 @@ pub struct Done {
     pub reason: AutoReason,
     /// Precision of the preconditioner in use.
     pub precision: Precision,
-    /// Whether memory for the aggregates selected by `auto` was insufficient, so that multigrid replaced them.
+    /// Whether `auto` selected aggregation, but its memory could not be allocated, so that multigrid replaced it.
     pub went_without: bool,
     /// Times of the parts of a factorization and a solve.
     pub seconds: Seconds,
@@ -101,7 +101,7 @@ pub struct Seconds {
     pub deflation: f64,
     /// Solution of systems with E in the last solve.
     pub coarse: f64,
-    /// Remainder of the last solve.
+    /// Rest of the last solve.
     pub iterations: f64,
 }
 
@@ -118,7 +118,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Selects the methods. `labelled`: the caller provides regions.
+    /// Selects the methods. `labelled`: whether the caller provides labels.
     pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
         let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
             Preconditioner::Auto if may_aggregate(options, machine, labelled) && is_crowded(cells, survey) => {
@@ -139,7 +139,7 @@ impl<'a> Plan<'a> {
         Ok(Self::with(cells, (options, machine), (preconditioner, left), survey, labelled))
     }
 
-    /// Returns this plan with multigrid instead of the aggregates that `auto` selected.
+    /// Returns the plan with multigrid instead of aggregation, which `auto` selected.
     pub fn without_aggregates(&self, survey: &Survey, labelled: bool) -> Self {
         let multigrid = (Preconditioner::Multigrid, AutoReason::Plain);
         Self::with(self.cells, (self.options, self.machine), multigrid, survey, labelled)
@@ -160,7 +160,7 @@ impl<'a> Plan<'a> {
             Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
                 beside_multigrid(survey, coarsening, labelled)
             }
-            // Aggregates resolve bubbles of any shape, so they need no deflation.
+            // Aggregation needs no deflation, because aggregates resolve bubbles of any shape.
             Deflation::Auto if preconditioner == Preconditioner::Amg && !labelled => {
                 (Deflation::None, AutoReason::Plain)
             }
@@ -173,7 +173,7 @@ impl<'a> Plan<'a> {
         Self { options, cells, machine, preconditioner, coarsening, passes, deflation, reason }
     }
 
-    /// Returns whether `auto` selected aggregates.
+    /// Returns whether `auto` selected aggregation.
     pub fn aggregates_unasked(&self) -> bool {
         self.preconditioner == Preconditioner::Amg && self.options.is(opt::PRECONDITIONER, Preconditioner::Auto)
     }
@@ -183,7 +183,7 @@ impl<'a> Plan<'a> {
         self.options.is(opt::NULL_SPACE, NullSpace::None)
     }
 
-    /// Returns how regions are found, or `None` without deflation.
+    /// Returns the parameters of the deflation regions, or `None` without deflation.
     pub fn choice<'l>(&self, labels: Option<&'l [i32]>) -> Option<Choice<'l>> {
         let kind = match self.deflation {
             Deflation::Auto | Deflation::None => return None,
@@ -255,7 +255,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns the results that the selection determines.
+    /// Returns those results of a factorization that the selection determines.
     pub fn told(&self, vectors: usize) -> Done {
         let deflates = vectors > 0;
         Done {
@@ -283,8 +283,8 @@ pub fn coarse_solver_of(solver: Solver) -> CoarseSolver {
     }
 }
 
-/// Checks that no direction has more boxes than cells. The check does not depend on `deflation`, since `auto` may
-/// select boxes.
+/// Returns an error if a direction has more boxes than cells. The check is made for any value of `deflation`, since
+/// `auto` may select boxes.
 fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
     for (((name, extent), key), n) in names.into_iter().zip(BOXES_ASKED).zip(cells.size()) {
@@ -296,24 +296,24 @@ fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of pairing passes: three (aggregates of eight cells), or two (of four) in a plane or with flat
-/// cells.
+/// Returns the number of pairing passes. It is three (aggregates of eight cells), or two (aggregates of four cells) in
+/// a plane or with flat cells.
 fn passes(cells: Cells, survey: &Survey) -> usize {
     let coarsened = |d: &usize| cells.size()[*d] > 1 && survey.coarsened[*d];
     if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
 }
 
-/// Returns whether `auto` may select aggregates instead of multigrid. The options must not request another deflation or
-/// a property of multigrid. The caller must not provide labels, and the backend must support aggregates.
+/// Returns whether `auto` may select aggregation instead of multigrid. The options must not request another deflation
+/// or a property of multigrid. The caller must not provide labels, and the backend must support aggregation.
 fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
     let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
     let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto) || options.int(opt::SWEEPS) != 0;
     left && !labelled && !of_multigrid && machine.backend != Backend::Reference
 }
 
-/// Returns whether aggregates converge faster than multigrid. Bubbles must be hidden from the coarse grids. In
-/// addition, there must be too many groups for deflation at high contrast, or the cells must be flat. On flat cells,
-/// coarse grids connect the liquid around hidden bubbles even with deflation.
+/// Returns whether aggregation is expected to converge faster than multigrid. Bubbles must be hidden from the coarse
+/// grids. In addition, there must be too many groups for deflation at high contrast, or the cells must be flat. On flat
+/// cells, coarse grids connect the liquid around hidden bubbles even with deflation.
 fn is_crowded(cells: Cells, survey: &Survey) -> bool {
     let left_alone = survey.strong > MANY && survey.contrast <= FAR_APART;
     survey.hidden >= MANY_HIDDEN && (left_alone || is_flat(cells, survey.coarsened))
@@ -332,8 +332,8 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
     }
 }
 
-/// Selects deflation with multigrid, and returns the reason: labels, or groups of strong couplings that need a vector
-/// each.
+/// Selects the deflation with multigrid, and returns the reason: labels, or groups of strong couplings that each need a
+/// vector.
 fn beside_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::Levelset, AutoReason::Labels);
@@ -351,8 +351,8 @@ fn beside_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> 
     (deflation, AutoReason::Plain)
 }
 
-/// Selects deflation with the other preconditioners, and returns the reason: boxes, which the phases divide if there
-/// are two.
+/// Selects the deflation with other preconditioners, and returns the reason. The regions are boxes, which are divided
+/// by the phases if there are two.
 fn beside_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::LevelsetSubdomain, AutoReason::Labels);
@@ -363,7 +363,8 @@ fn beside_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
     (Deflation::Subdomain, AutoReason::Plain)
 }
 
-/// Returns the first specific reason. Without one, returns `Asked` if the options determine everything, else `Plain`.
+/// Returns the first specific reason. If there is none, returns `Asked` if the options determine all methods, and
+/// otherwise `Plain`.
 fn first_reason(reasons: [AutoReason; 3]) -> AutoReason {
     let tells = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
     let left = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
@@ -443,8 +444,8 @@ mod tests {
         check(told("", plane, &one, false), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
     }
 
-    /// Aggregates are selected if there are too many groups for deflation, or if flat cells hide many groups. They are
-    /// not selected with an option of multigrid, or with a backend without aggregates.
+    /// Aggregation is selected if there are too many groups for deflation, or if flat cells hide many groups. It is not
+    /// selected if an option of multigrid is set, or if the backend does not support it.
     #[test]
     fn crowds() {
         let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
@@ -467,7 +468,7 @@ mod tests {
         }
     }
 
-    /// Labels are deflated for any matrix.
+    /// If there are labels, deflation uses them for any matrix.
     #[test]
     fn labels() {
         for survey in [bubbly(0, 0, 1.0), bubbly(9, 3, 1e-6), bubbly(1001, 1, 1e-6)] {
@@ -475,7 +476,7 @@ mod tests {
             let done = told("preconditioner=neumann", CUBE, &survey, true);
             assert_eq!((done.deflation, done.reason), (Deflation::LevelsetSubdomain, AutoReason::Labels));
         }
-        // All labels are -1.
+        // With all labels equal to -1, there are no deflation vectors.
         let options = Options::new(crate::options::Family::Dpcg);
         let plan = Plan::new(CUBE, &options, machine(&options, CUBE, 1, 0), &bubbly(9, 4, 1e-3), true).unwrap();
         check(plan.told(0), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
@@ -528,8 +529,8 @@ mod tests {
         }
     }
 
-    /// Returns the survey of a matrix with a conductance per cell (harmonic mean on faces), and a face factor per
-    /// direction.
+    /// Returns the survey of a matrix. The coupling at a face is the harmonic mean of the conductances of two cells,
+    /// times the factor of the direction in `faces`.
     fn survey([nx, ny, nz]: [usize; 3], faces: [f64; 3], conductance: impl Fn([usize; 3]) -> f64) -> (Cells, Survey) {
         let cells = Cells { nx, ny, nz };
         let mut center = vec![0.0; cells.count()];
@@ -550,7 +551,7 @@ mod tests {
         (cells, Found::of(&a, ZERO_ROW_SUM).unwrap().1)
     }
 
-    /// The same rules for matrices: `blocks` blocks of air of `side` cells in cubes of water.
+    /// The same rules, tested with matrices: `blocks` blocks of air with sides of `side` cells in a cube of water.
     #[test]
     fn rules_by_matrices() {
         let of = |side: usize, blocks: usize, contrast: f64, faces: [f64; 3]| {

@@ -1,6 +1,7 @@
-//! Properties of a matrix on a box of cells before its factorization, and the coarse matrix E of its deflation regions.
-//! A thread team computes them for the CPU, and for a device if the host does this work. Each thread processes its own
-//! rows or blocks of rows. Results that combine all rows are identical for any number of threads.
+//! Inspection of a matrix on a box of cells before its factorization, and assembly of the coarse matrix E for its
+//! deflation regions. A thread team executes this work for the backend `cpu`, and also for `cuda` where the host does
+//! this work. Each thread processes its own rows or blocks of rows. Results are bitwise identical for any number of
+//! threads.
 
 use crate::base::team::{Me, Team, share};
 use crate::deflation::regions::Regions;
@@ -13,10 +14,10 @@ use crate::stencil::cells::{CellView, Kept, SevenPoints};
 use crate::stencil::joined::Joins;
 use std::sync::{Mutex, PoisonError};
 
-/// Name of the parts in error messages.
+/// Name of the memory in error messages about failed allocations.
 const PARTS: &str = "parts of a thread team";
 
-/// Calls `make` on each thread; returns the results in the order of the threads.
+/// Calls `make` on each thread, and returns the results in the order of the threads.
 pub fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
     let mut made: Vec<Mutex<Result<T>>> = Vec::new();
     reserve(&mut made, team.members(), PARTS)?;
@@ -112,7 +113,7 @@ mod tests {
                 assert_eq!(runs(&found.components.joined), runs(&components.joined), "{name}");
                 assert_eq!(runs(&found.strong.joined), runs(&strong.joined), "{name}");
                 assert_eq!(found.components.singular, components.singular);
-                // Bitwise identical.
+                // The values must be bitwise identical.
                 assert_eq!(numbers, alone, "{name}, {members} members");
                 let boxes = size.map(|n| n.min(4));
                 for keep_all in [false, true] {
@@ -121,7 +122,7 @@ mod tests {
                     let regions = Regions::find(&a, &components, &strong, &choice).unwrap();
                     let alone = CoarseMatrix::new(&a, &components, &regions, Solver::Inverse, 0.0).unwrap();
                     let shared = coarse_matrix(team, &a, &components, &regions, Solver::Inverse, 0.0).unwrap();
-                    // Bitwise identical.
+                    // The values must be bitwise identical.
                     assert_eq!(shared.inverse(), alone.inverse(), "{name}, {members} members");
                 }
             }

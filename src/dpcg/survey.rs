@@ -1,5 +1,6 @@
-//! Survey of a matrix before the factorization: numbers for the choice of the method, components, groups of strong
-//! couplings, and deflation regions. Threads may share the rows; the result does not depend on the division.
+//! Survey of a matrix before the factorization: properties on which the choice of the method depends, components,
+//! groups of strong couplings, and deflation regions. Threads may share the rows; the result does not depend on the
+//! division.
 
 use crate::base::isa::for_each_isa;
 use crate::base::reduce::{max_abs, pairwise, sum};
@@ -15,7 +16,7 @@ const ROWS: &str = "the inspection of a matrix by rows";
 
 pub use crate::options::limits::MANY_COMPONENTS as MANY;
 
-/// Numbers for the choice of the method.
+/// Properties of a matrix on which the choice of the method depends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
     /// Largest row sum of |L D^-1|, where L has the entries to the west, south and bottom. The Neumann series converges
@@ -23,7 +24,8 @@ pub struct Survey {
     pub row_sum: f64,
     /// Whether multigrid coarsens the finest grid in each direction.
     pub coarsened: [bool; 3],
-    /// Smallest ratio of the smallest to the largest coupling of a direction: the contrast of the phases.
+    /// Contrast of the phases: the ratio of the smallest to the largest coupling of a direction, minimized over the
+    /// directions.
     pub contrast: f64,
     /// Number of connected components of two cells or more.
     pub components: usize,
@@ -38,13 +40,13 @@ pub struct Survey {
 }
 
 /// Returns whether the choice of the method depends on groups that coarse grids do not represent. This is the case if
-/// there are more groups than deflation can use, or if a direction of the cells is not coarsened at first.
+/// there are more groups than deflation can use, or if a direction with more than one cell is not coarsened at first.
 pub fn asks_for_hidden(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
     strong > MANY || is_flat(cells, coarsened)
 }
 
-/// Returns the contrast from the smallest and the largest coupling of each direction. Without couplings, these are
-/// infinity and zero.
+/// Returns the contrast for the smallest and the largest coupling of each direction. For a direction without couplings,
+/// these are infinity and zero.
 pub fn contrast(smallest: [f64; 3], largest: [f64; 3]) -> f64 {
     let of = |d: usize| if largest[d] > 0.0 { smallest[d] / largest[d] } else { 1.0 };
     [0, 1, 2].map(of).into_iter().fold(1.0, f64::min)
@@ -105,7 +107,7 @@ impl SurveyedRows {
         Ok(found)
     }
 
-    /// Adds the quotients of couplings and centers of row `row`, which has the position `at` among these rows.
+    /// Adds the quotients of couplings and centers in row `row`, whose position among the surveyed rows is `at`.
     fn look(&mut self, a: &SevenPoints, row: usize, at: usize, of_row: &mut [f64]) {
         let (nx, ny) = (a.cells.nx, a.cells.ny);
         let of = |values, row| along(values, nx, row);

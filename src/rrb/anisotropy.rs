@@ -1,4 +1,5 @@
-//! Anisotropy of a matrix, estimated in windows (docs/theory/aggregation.md, "Cost model of `cycle=auto`").
+//! Anisotropy of a matrix, estimated in small windows of the grid (docs/theory/aggregation.md, "Cost model of
+//! `cycle=auto`").
 //!
 //! In a window of w x w nodes, the east couplings of a row act as conductances in series, and the rows act in parallel.
 //! In the same way, the north couplings of a column act in series, and the columns act in parallel. With the mean row
@@ -9,27 +10,28 @@
 //!     anisotropy = max(E, N) / (min(E, N) + e)
 //! ```
 //!
-//! Layers therefore count by their conductances along and across. Jumps in both directions (checkerboards, noise) do
-//! not count. A jump between two halves of a window does not count, either. Suppose that direction x conducts better in
-//! the window. Then E / N must be at least the square root of the window's ratio in a quarter of its parts of 4 x 4
-//! nodes. Otherwise the window counts as isotropic; direction y is treated in the same way.
+//! The couplings of a layered medium therefore count by the conductances of the layers along and across. Jumps in both
+//! directions (checkerboards, noise) do not count as anisotropy. A jump between two halves of a window must not count,
+//! either. A window with direction x as the better conductor is therefore divided into parts of 4 x 4 nodes. In a
+//! quarter of the parts, E / N must be at least the square root of the window's E / N. Otherwise, the window counts as
+//! isotropic. Direction y is treated in the same way.
 //!
-//! With nine points, the diagonals of a cell are added to its couplings in both directions. A diagonal leads one step
-//! in x and one in y.
+//! With nine points, the two diagonal couplings of a cell are added to its couplings in x and in y, because a diagonal
+//! leads one step in both directions.
 
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 
-/// Nodes of a window in each direction.
+/// Number of nodes of a window in each direction.
 pub const WINDOW: usize = 32;
-/// Number of windows in each direction, distributed from border to border.
+/// Number of windows in each direction. They are distributed from border to border.
 pub const WINDOWS: usize = 8;
-/// Number of windows with a larger anisotropy than the result, 10 % of all windows.
+/// Number of windows that may have a larger anisotropy than the result: 10 % of all windows.
 const OUTLIERS: usize = WINDOWS * WINDOWS / 10;
-/// Nodes of a part of a window in each direction, and number of parts in each direction.
+/// Number of nodes of a part in each direction.
 const PART: usize = 4;
 const PARTS: usize = WINDOW / PART;
-/// Factor of the square root that allows for rounding errors.
+/// Factor by which the square root is reduced, to allow for rounding errors.
 const BELOW: f64 = 0.999;
 
 /// Computes the anisotropy of a matrix in host memory. Row sums of at most `zero_row_sum` times the center count as
@@ -43,7 +45,7 @@ pub fn anisotropy(a: &StencilView, zero_row_sum: f64) -> f64 {
     of_most(std::array::from_fn(|y| std::array::from_fn(|x| of(x, y))))
 }
 
-/// Returns whether the grid is large enough: the nodes of windows must have neighbours on all sides.
+/// Returns whether the grid is large enough for windows whose nodes have neighbours on all sides.
 pub fn has_windows(grid: Grid) -> bool {
     grid.nx >= WINDOW + 2 && grid.ny >= WINDOW + 2
 }
@@ -53,15 +55,15 @@ fn start(n: usize, k: usize) -> usize {
     1 + (n - 2 - WINDOW) * k / (WINDOWS - 1)
 }
 
-/// Returns the 90th percentile of the values of the windows.
+/// Returns the value that is exceeded in `OUTLIERS` windows only, the 90th percentile.
 pub fn of_most(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
     let windows = windows.as_flattened_mut();
     windows.sort_unstable_by(|a, b| b.total_cmp(a));
     windows[OUTLIERS]
 }
 
-/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if a coupling is zero or positive,
-/// because the flow can then bypass this coupling.
+/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if a coupling is zero or positive: the
+/// flow can then avoid this coupling, so the model of series and parallel conductances does not apply.
 fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Option<f64> {
     let (mut east, mut north) = ([[0.0; WINDOW]; WINDOW], [[0.0; WINDOW]; WINDOW]);
     let mut excess = 0.0;
@@ -92,7 +94,7 @@ fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Opti
         let of = conductances(part % PARTS * PART, part / PARTS * PART, PART);
         of[better] >= enough * of[1 - better]
     };
-    // The ratio is NaN if entries are infinite.
+    // The comparison is false if the ratio is NaN, which infinite entries cause.
     (ratio >= 1.0 && 4 * (0..PARTS * PARTS).filter(|&part| is_so(part)).count() >= PARTS * PARTS).then_some(ratio)
 }
 
@@ -142,7 +144,8 @@ mod tests {
     use super::*;
     use crate::stencil::matrix::View;
 
-    /// East and north couplings as functions of the node, and a row sum.
+    /// Returns the anisotropy of a matrix whose east and north couplings are functions of the node, and whose row sums
+    /// are e.
     fn of(n: usize, east: impl Fn(usize, usize) -> f64, north: impl Fn(usize, usize) -> f64, e: f64) -> f64 {
         let grid = Grid { nx: n, ny: n };
         let at = |f: &dyn Fn(usize, usize) -> f64| (0..n * n).map(|k| f(k % n, k / n)).collect::<Vec<_>>();
@@ -168,7 +171,7 @@ mod tests {
             close(of(n, |_, _| 1000.0, |_, _| 1.0, 0.0), 1000.0);
             close(of(n, |_, _| 1.0, |_, _| 100.0, 0.0), 100.0);
         }
-        // Row sums are added to the weaker direction.
+        // Row sums are added to the smaller conductance.
         close(of(64, |_, _| 1000.0, |_, _| 1.0, 9.0), 100.0);
         // Smaller grids count as isotropic.
         close(of(33, |_, _| 1000.0, |_, _| 1.0, 0.0), 1.0);
@@ -184,7 +187,7 @@ mod tests {
         close(of(66, checker, |i, j| checker(j, i), 0.0), 1.0);
     }
 
-    /// A jump at a disc, on a grid where windows are close together.
+    /// A jump of the coefficients across a circle, on a small grid, where windows are close together.
     #[test]
     fn jumps_between_regions_do_not_count() {
         let n = 140;
@@ -205,7 +208,7 @@ mod tests {
     fn few_windows_do_not_count() {
         let inside = |i: usize, j: usize| i < 60 && j < 60;
         close(of(400, |i, j| if inside(i, j) { 1e6 } else { 1.0 }, |_, _| 1.0, 0.0), 1.0);
-        // Windows with coasts do not count, either.
+        // Windows with zero couplings, as at coasts, count as isotropic.
         close(of(100, |i, _| if i % 8 == 0 { 0.0 } else { 1000.0 }, |_, _| 1.0, 0.0), 1.0);
     }
 
@@ -219,7 +222,7 @@ mod tests {
         let corners = Some((v("northeast", &corner), v("northwest", &corner)));
         let (east, north) = (v("east", &east), v("north", &north));
         let a = StencilView { grid, center: v("center", &center), east, north, corners };
-        // The row sums are 24 - 20 - 2.
+        // The row sums are 24 - 20 - 2 = 2.
         close(anisotropy(&a, 1e-12), 10.0 / (2.0 + 2.0));
         close(anisotropy(&a, 0.1), 10.0 / 2.0);
         let nan = of(f64::NAN);

@@ -1,5 +1,5 @@
-//! RRB-PCG (docs/theory/rrb.md): parameters of `factorize`, the pivots, and the interface of the backends
-//! (`RrbBackend`).
+//! Interface of the backends of RRB-PCG (`RrbBackend`), parameters of `factorize`, and computation of pivots
+//! (docs/theory/rrb.md).
 
 use crate::base::engine::Engine;
 use crate::error::{Error, Result};
@@ -32,14 +32,14 @@ pub struct Setup {
     /// Number of levels, at most the number that the grid allows.
     pub levels: usize,
     /// `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. Set if the
-    /// caller did not request the number of levels. Used by backends on which a small grid costs as much as a large
-    /// one.
+    /// caller did not request a number of levels. Devices use this flag, because a small grid costs as much time there
+    /// as a larger one.
     pub may_end: bool,
     /// Variant of lumping.
     pub lumping: Lumping,
     /// omega, the fraction of the dropped couplings that is added to the diagonal.
     pub omega: f64,
-    /// Builds M from A-hat, in which positive couplings are added to the diagonals (compensation).
+    /// Whether M is built from A-hat, the matrix A with positive couplings added to the diagonals (compensation).
     pub compensate: bool,
     /// Number of grids that store the colours r1, r2, b1, b2 in separate arrays; at most `levels / 2`.
     pub grids: usize,
@@ -47,11 +47,11 @@ pub struct Setup {
     pub block: usize,
     /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
     pub zero_row_sum: f64,
-    /// Uses fused stages if the backend has them.
+    /// Whether fused stages are used, if the backend has them.
     pub fused: bool,
     /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// Power of two near the largest center; f32 and bf16 store M / unit. 1 for f64.
+    /// Power of two near the largest center; f32 and bf16 store M / unit. With f64, the unit is 1.
     pub unit: f64,
     /// Recursions of the cycle.
     pub cycle: Cycle,
@@ -59,16 +59,16 @@ pub struct Setup {
     pub aggregation: Aggregation,
 }
 
-/// Approximate bytes per node for aggregation, with 5 and with 9 points. The value includes the hierarchy in double
-/// precision, which is needed during the setup, and the cycle, which remains. On a device both remain.
+/// Approximate memory for aggregation in bytes per node, with 5 and with 9 points. It includes the hierarchy in double
+/// precision, which only the setup needs, and the cycle. On a device, both remain allocated.
 const BYTES_OF_AGGREGATION: [usize; 2] = [150, 400];
 const BYTES_ON_DEVICE: [usize; 2] = [400, 800];
 
-/// Bytes per entry of the inverse of the coarsest system on a device, which has at most `INVERTED_ON_DEVICE` unknowns.
+/// Memory for the inverse of the coarsest system on a device, in bytes per entry.
 const BYTES_OF_INVERSE: usize = 24;
 pub const INVERTED_ON_DEVICE: usize = 1024;
 
-/// Returns the approximate bytes that aggregation needs for `nodes` nodes.
+/// Returns the approximate memory that aggregation needs for `nodes` nodes, in bytes.
 pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) -> usize {
     let (bytes, inverted) = match on_device {
         true => (BYTES_ON_DEVICE, nodes.min(INVERTED_ON_DEVICE)),
@@ -77,8 +77,8 @@ pub fn bytes_of_aggregation(nodes: usize, nine_points: bool, on_device: bool) ->
     nodes.saturating_mul(bytes[usize::from(nine_points)]).saturating_add(BYTES_OF_INVERSE * inverted * inverted)
 }
 
-/// Costs of aggregation on a backend, in units of one CG iteration with a fused V-cycle (docs/theory/aggregation.md,
-/// cost model).
+/// Costs of aggregation on a backend, in multiples of the time of one CG iteration with a fused V-cycle
+/// (docs/theory/aggregation.md, cost model).
 #[derive(Debug)]
 pub struct CostOfAggregation {
     /// Setup of a hierarchy.
@@ -93,8 +93,9 @@ pub struct CostOfAggregation {
     pub unfused: f64,
 }
 
-/// Ratio of the condition number of M^-1 A, with M from the levels, to the anisotropy of the matrix
-/// (`rrb::anisotropy`). Fits of the iteration counts of the hard suite (docs/benchmarks/hard-suite.md):
+/// Ratio of two numbers: the condition number of M^-1 A with M from the levels, and the anisotropy of the matrix
+/// (`rrb::anisotropy`). It is a compromise between the ratios that fit the iteration counts of the hard suite
+/// (docs/benchmarks/hard-suite.md):
 /// - 0.7 if the couplings of a direction are equal everywhere,
 /// - 2 in layers,
 /// - 5 on grids that are stretched in both directions.
@@ -117,7 +118,8 @@ pub struct Prediction {
 /// fused V-cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// Number of CG iterations; with levels sqrt(kappa) / 2 ln(2 / reduction).
+    /// Number of CG iterations. With levels, it is sqrt(kappa) / 2 ln(2 / reduction), where kappa is the condition
+    /// number of M^-1 A.
     pub iterations: f64,
     /// Cost of setup and iterations.
     pub cost: f64,
@@ -144,8 +146,8 @@ impl CostOfAggregation {
         }
     }
 
-    /// Returns whether a switch to aggregation reduces the remaining cost. `own` is the cost of an iteration with the
-    /// current preconditioner.
+    /// Returns whether a switch to aggregation in state `at` of a solve reduces the remaining cost. `own` is the cost
+    /// of an iteration with the current preconditioner.
     pub fn pays(&self, at: &State, own: f64) -> bool {
         let iterations = (at.norm / at.test.threshold).ln() / -self.contraction.ln();
         at.since_start() >= SWITCH_ITERATIONS && own * at.iterations_left() > self.setup + self.iteration * iterations
@@ -157,21 +159,22 @@ impl CostOfAggregation {
 pub enum Aggregation {
     /// No aggregation.
     Never,
-    /// Aggregation may replace the levels during a solve that converges slowly; its cycle uses this storage format.
+    /// Aggregation may replace the levels during a solve that converges slowly; the cycle of aggregation then uses this
+    /// storage format.
     IfSlow(Storage),
-    /// Aggregation replaces all levels, except the first one, which leaves S1.
+    /// Aggregation replaces all levels from the start, except the first level, whose elimination produces S1.
     Instead,
 }
 
 impl Setup {
-    /// Returns whether CG runs on the Schur complement S1 of the first level: 5 points, so the first elimination is
-    /// exact.
+    /// Returns whether CG runs on the Schur complement S1 of the first level: This requires 5 points, for which the
+    /// first elimination is exact.
     pub fn on_schur_complement(&self, a: &StencilView) -> bool {
         a.corners.is_none() && !self.compensate && self.levels > 0
     }
 
     /// Returns 1 - omega, the fraction of the dropped couplings that is not added to the diagonal. The row sum of M
-    /// changes by this fraction.
+    /// changes by this fraction of the dropped couplings.
     pub fn one_minus_omega(&self) -> f64 {
         1.0 - self.omega
     }
@@ -188,7 +191,7 @@ impl Setup {
         self.storage.round(coupling / self.unit) * self.unit
     }
 
-    /// Returns the fraction of the couplings between black nodes that remains: 1 in M1, 0 in M2.
+    /// Returns the fraction of the couplings between black nodes that is kept: 1 in M1, 0 in M2.
     pub fn black_keeps(&self) -> f64 {
         if self.lumping == Lumping::Red { 1.0 } else { 0.0 }
     }
@@ -199,17 +202,17 @@ impl Setup {
 pub struct Look {
     /// Checks of the entries.
     pub questions: InspectionOptions,
-    /// The solve projects out the constants on singular components.
+    /// Whether the solve projects out the constants on singular components.
     pub project: bool,
     /// Maximum number of threads that share the rows.
     pub members: usize,
-    /// Row padding and border of grids with separate arrays for r1, r2, b1, b2, in values.
+    /// Row padding and border width of grids stored by colour, in values.
     pub block: usize,
-    /// M may be stored in f32 or bf16.
+    /// Whether M may be stored in f32 or bf16.
     pub short: bool,
 }
 
-/// Matrix with a 5-point stencil: grid, and center, east and north row by row.
+/// Matrix with a 5-point stencil: the grid, and the arrays center, east and north, stored row by row.
 pub type FivePoints = (Grid, [Vec<f64>; 3]);
 
 /// Properties of a factorization.
@@ -217,25 +220,24 @@ pub type FivePoints = (Grid, [Vec<f64>; 3]);
 pub struct Report {
     /// Kind of the recursions in use.
     pub kind: Kind,
-    /// Number of levels in use, or of coarse levels with aggregation. `None`: the number in the setup.
+    /// Number of levels in use, or of coarse levels with aggregation. `None`: the number in [`Setup`] is in use.
     pub levels: Option<usize>,
-    /// Aggregation replaces the levels.
+    /// Whether aggregation replaces the levels.
     pub aggregates: bool,
-    /// Aggregates reused from the previous factorization, on all levels.
+    /// Number of aggregates that were reused from the previous factorization, on all levels.
     pub aggregates_kept: usize,
-    /// Number of grids that store r1, r2, b1, b2 in separate arrays.
+    /// Number of grids that are stored by colour, in separate arrays for r1, r2, b1 and b2.
     pub grids: usize,
 }
 
 impl Report {
-    /// V-cycle with the levels of the setup, in natural storage.
+    /// Report of a V-cycle with the levels of the setup, in natural storage.
     pub const PLAIN: Self = Self { kind: Kind::V, levels: None, aggregates: false, aggregates_kept: 0, grids: 0 };
 }
 
 /// Backend with a matrix and its RRB factorization.
 pub trait RrbBackend: Engine + Send {
-    /// Returns whether other ranks or devices own rows of the grids. Such a backend offers only the levels as
-    /// preconditioner.
+    /// Returns whether other ranks or devices own rows of the grids. Such a backend does not offer aggregation.
     fn shares_grids(&self) -> bool {
         false
     }
@@ -243,11 +245,11 @@ pub trait RrbBackend: Engine + Send {
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
         inspection.start(look.members)?;
         let shared = &*inspection;
-        self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))?;
+        self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &look.questions))?;
         inspection.finish(a, look.project)
     }
-    /// Returns the anisotropy of the inspected matrix, the ratio of the conductances of the two directions.
-    /// `zero_row_sum` is the limit below which row sums are zero.
+    /// Returns the anisotropy of the inspected matrix, the ratio of the conductances of the two directions. Row sums of
+    /// at most `zero_row_sum` times the center count as zero.
     fn anisotropy(&self, a: &StencilView, zero_row_sum: f64) -> f64 {
         anisotropy(a, zero_row_sum)
     }
@@ -265,7 +267,7 @@ pub trait RrbBackend: Engine + Send {
         work(0, 0..grid.ny);
         Ok(())
     }
-    /// Frees memory that only the previous options needed.
+    /// Frees memory that is not needed with the current options.
     fn forget(&mut self) {}
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
@@ -284,21 +286,23 @@ pub trait RrbBackend: Engine + Send {
     ) -> Result<bool> {
         Ok(false)
     }
-    /// Runs `program` on every thread.
+    /// Runs `program` on every thread with the caller's `arrays`. Thread 0 reports events to `observer`.
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Returns the properties of the last factorization.
     fn report(&self) -> Report;
-    /// Returns the last matrix unchanged; `None` if it has 9 points or is not stored as a whole.
+    /// Returns the last matrix with its original entries. Returns `None` if the matrix has 9 points, or if this process
+    /// does not store all of it.
     fn matrix(&self) -> Result<Option<FivePoints>> {
         Ok(None)
     }
 }
 
-/// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A. If this ratio exceeds 10, the
-/// center is the better pivot.
+/// A node whose couplings are all dropped adds an eigenvalue of about center / pivot to M^-1 A. If this ratio would
+/// exceed 10, that is, if the pivot is below this fraction of the center, the center is used as the pivot.
 const ROW_SUM_WORTH: f64 = 0.1;
 
-/// Pivot of an eliminated node (red, or b1) in row-sum form. After lumping, center = row sum - sum of kept couplings.
+/// Pivot of an eliminated node (red, or b1) in row-sum form. After lumping, the pivot is the row sum minus the sum of
+/// the kept couplings.
 #[derive(Clone, Copy, Debug)]
 pub struct Pivot {
     /// Pivot d.
@@ -306,7 +310,7 @@ pub struct Pivot {
     /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of each remaining
     /// neighbour.
     pub excess: f64,
-    /// Stored row sum s, with d = s - sum of kept couplings.
+    /// Row sum s as the sweeps read it: d = s - sum of kept couplings.
     pub stored: f64,
     kept: f64,
 }
@@ -317,19 +321,20 @@ impl Pivot {
     /// d = c + omega * sum(lumped) = (excess - (1 - omega) * sum(lumped)) - sum(kept), with the row sum `excess` and
     /// the center c.
     ///
-    /// If all couplings of a node are lumped (a channel that is one cell wide), the pivot would be the row sum alone.
-    /// This row sum may be zero in a regular matrix. If it is less than [`ROW_SUM_WORTH`] of the center, the center is
-    /// the pivot, as with omega = 0.
+    /// If all couplings of a node are lumped, as in a channel that is one cell wide, this formula makes the row sum
+    /// alone the pivot. The row sum may be zero even in a regular matrix. If it is less than [`ROW_SUM_WORTH`] times
+    /// the center, the center becomes the pivot, as with omega = 0.
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
-    /// sums. Any positive pivot is then correct: z is projected, or another component contains the Dirichlet rows. The
-    /// center of A has the right scale. The caller must reject this case if A itself is singular and is not projected.
+    /// sums. Any positive pivot is then correct, because the constant is projected out of z, or because A is regular
+    /// although M has lost the coupling to its Dirichlet rows. The center of A is used, which has a suitable magnitude.
+    /// The caller must reject this case if A itself is singular and its constants are not projected out.
     #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
         let sum = Self::sum(kept);
         let lumped_excess = excess - one_minus_omega * lumped;
         let center = excess - lumped;
-        // Selects instead of branches, so that loops over rows vectorize.
+        // The code selects values instead of branching, so that the compiler vectorizes loops over a row.
         let none_kept = (kept[0] == 0.0) & (kept[1] == 0.0) & (kept[2] == 0.0) & (kept[3] == 0.0);
         let lone = none_kept & (lumped_excess < ROW_SUM_WORTH * center);
         let stored = if lone { center } else { lumped_excess };
@@ -353,41 +358,42 @@ impl Pivot {
         Self { d: excess - kept, excess, stored: excess, kept }
     }
 
-    /// Returns whether d > eps * center and d is finite.
+    /// Returns whether the pivot needs no further checks: d > eps * center, and d is finite.
     #[inline(always)]
     pub fn beyond_doubt(&self, center: f64) -> bool {
         (self.d > f64::EPSILON * center) & self.d.is_finite()
     }
 
-    /// Replaces s by its rounded value and recomputes d.
+    /// Replaces s by its rounded value, and recomputes d from it.
     #[inline(always)]
     pub fn keep(self, stored: f64) -> Self {
         Self { d: stored - self.kept, stored, ..self }
     }
 
-    /// Returns the smallest pivot of f32 and bf16: sweeps in f32 divide by d / unit.
+    /// Returns the smallest pivot that f32 and bf16 allow, since sweeps in f32 divide by d / unit.
     pub fn least(unit: f64) -> f64 {
         unit * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Rejects a pivot d <= eps * center, or replaces the last pivot of a singular component of M by the center. `node`
-    /// locates the node and is called for such pivots only.
+    /// Rejects a pivot d <= eps * center, or replaces the last pivot of a singular component of M by the center. With
+    /// `floating`, the node has no couplings to remaining nodes. `node` returns the location of the node, and is called
+    /// only for such pivots.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
         if self.beyond_doubt(center) {
             return Ok(self);
         }
         let node = node();
-        if floating && self.d == 0.0 && node.may_float {
+        if floating && self.d == 0.0 && node.may_be_singular {
             (self.d, self.stored) = (node.center, node.center);
             return Ok(self);
         }
-        if !node.may_float && self.d.is_finite() {
+        if !node.may_be_singular && self.d.is_finite() {
             return Err(unprojected_pivot(self.d, node.level, node.i, node.j));
         }
         Err(refused_pivot(self.d, center, node.level, node.i, node.j))
     }
 
-    /// Computes `accepted`, then rounds the pivot to the storage format.
+    /// Checks the pivot like `accepted`, then rounds it to the storage format.
     pub fn checked(self, center: f64, floating: bool, setup: &Setup, node: impl Fn() -> PivotNode) -> Result<Self> {
         let exact = self.accepted(center, floating, &node)?;
         if setup.storage == Storage::F64 {
@@ -402,7 +408,7 @@ impl Pivot {
     }
 }
 
-/// Returns the error for the last pivot of a singular component without projection.
+/// Returns the error for the last pivot of a singular component whose constants are not projected out.
 pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
         "pivot {d:e} at @ is not positive: the matrix is singular, and null_space=none does not project its null \
@@ -424,7 +430,7 @@ pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> E
     Error::matrix(format!("pivot {d:e} at @ is {what} (center {center:e}): the matrix is {why}"), level, i, j)
 }
 
-/// Returns the error for a pivot that underflows in f32 or bf16.
+/// Returns the error for a pivot that is too small for f32 or bf16.
 pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
         "pivot {d:e} at @ underflows in a short format relative to the largest center, about {unit:e}; use \
@@ -444,17 +450,18 @@ pub struct PivotNode {
     pub j: usize,
     /// Center of A at the node.
     pub center: f64,
-    /// The pivot may be replaced: the node is not in a singular component that is left unprojected.
-    pub may_float: bool,
+    /// Whether the pivot may be replaced. It may, unless the node is in a singular component whose constants are not
+    /// projected out.
+    pub may_be_singular: bool,
 }
 
-/// Data for the location of rejected or replaced pivots.
+/// Data from which the location of a rejected or replaced pivot is determined.
 pub struct PivotContext<'a> {
     /// The matrix on the finest grid.
     pub a: &'a StencilView<'a>,
     /// Components of the matrix.
     pub components: &'a Components,
-    /// Replaces the center of every node if other ranks own some of the centers.
+    /// If other ranks own some of the centers, the value that is used as the center of every node.
     pub center: Option<f64>,
 }
 
@@ -464,9 +471,9 @@ impl<'a> PivotContext<'a> {
         Self { a, components, center: None }
     }
 
-    /// Returns node (i, j) of the finest grid, which `level` eliminates.
+    /// Returns the location of node (i, j) of the finest grid, which `level` eliminates.
     pub fn node(&self, level: usize, (i, j): (usize, usize)) -> PivotNode {
         let center = self.center.unwrap_or_else(|| self.a.center.row(j)[i]);
-        PivotNode { level, i, j, center, may_float: self.components.may_float(self.a.grid.nx, i, j) }
+        PivotNode { level, i, j, center, may_be_singular: self.components.may_be_singular(self.a.grid.nx, i, j) }
     }
 }

@@ -11,20 +11,20 @@ use crate::stencil::matrix::{HalfStencil, ring_index, ring_len, ring_stride};
 
 const WHAT: &str = "the exact factor";
 
-/// Offsets (di, dj) of the neighbours in a half stencil: east, north, northeast, northwest.
+/// Offsets (di, dj) of the neighbours in a half stencil, in the order east, north, northeast, northwest.
 const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
 /// Offsets of the neighbours in a skew half stencil on black nodes: two columns east, two rows north, two diagonals.
 const SKEW: [(isize, isize); 4] = [(2, 0), (0, 2), (1, 1), (-1, 1)];
 
 /// Numbering of the nodes, and the factor.
 pub struct Band {
-    /// Number of the node at each index of a ringed array, counted from 1; 0 if there is no node.
+    /// Number of the node at each index of an array with a ring of zeros, counted from 1; 0 if there is no node.
     number: Vec<u32>,
-    /// Index of node k in a ringed array.
+    /// Index of node k in an array with a ring.
     place: Vec<usize>,
     /// (i, j) of node k.
     node: Vec<(usize, usize)>,
-    /// Index of a neighbour in a ringed array, minus the index of the node.
+    /// Distance in an array with a ring from a node to each neighbour.
     steps: [isize; 4],
     factor: Envelope,
     z: Vec<f64>,
@@ -59,8 +59,8 @@ impl Band {
         Ok(Self { number, place, node, steps, factor: Envelope::new(&first)?, z: zeroed(n, WHAT)? })
     }
 
-    /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context` describes node (i, j) if its
-    /// pivot is rejected or replaced.
+    /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context(i, j)` returns the location of a
+    /// node whose pivot is rejected or replaced.
     pub fn factorize(&mut self, a: &HalfStencil, context: impl Fn(usize, usize) -> PivotNode) -> Result<()> {
         let Self { number, place, node, steps, factor, .. } = self;
         factor.clear();
@@ -81,7 +81,7 @@ impl Band {
         })
     }
 
-    /// Solves in place on the numbered nodes of the ringed array `z`.
+    /// Solves in place on the numbered nodes of `z`, an array with a ring.
     pub fn solve(&mut self, z: &mut [f64]) {
         self.z.iter_mut().zip(&self.place).for_each(|(v, &place)| *v = z[place]);
         self.factor.solve(&mut self.z);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn context(i: usize, j: usize) -> PivotNode {
-        PivotNode { level: 1, i, j, center: 4.0, may_float: true }
+        PivotNode { level: 1, i, j, center: 4.0, may_be_singular: true }
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod tests {
             let (mut b, mut z) = (vec![0.0; ring_len(grid)], vec![0.0; ring_len(grid)]);
             let count = band.place.len();
             for (k, &place) in band.place.iter().enumerate() {
-                // b sums to zero, so that the singular system is compatible.
+                // The sum of b is zero, so that the singular system has a solution.
                 b[place] = if k + 1 == count && count % 2 == 1 { 0.0 } else { 1.0 - 2.0 * (k % 2) as f64 };
             }
             // The second factorization must not depend on the first one.

@@ -1,5 +1,5 @@
-//! One rank of a grid that is distributed by strips of rows: its rows, and the collective exchange of errors and of
-//! matrix properties.
+//! One rank of a grid that is distributed by strips of rows: the rows of this rank, and the collective exchange of
+//! errors and of matrix properties.
 
 use crate::base::heap::Counted;
 use crate::distributed::strips::Strips;
@@ -10,16 +10,17 @@ use crate::stencil::inspection::Found;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Allocation named in error messages.
+/// Name of the memory in error messages about failed allocations.
 const HALOS: &str = "rows of other ranks";
 
-/// Number of halo rows J on each side for which a rank has the matrix. The elimination of the red nodes of two rows
-/// needs three.
+/// Number of halo rows J on each side in which a rank computes the matrix. Three are necessary to eliminate the red
+/// nodes of two rows.
 pub const REACH: usize = 3;
-/// Number of halo rows J on each side that are stored. Scattering the natural rows also writes the row above.
+/// Number of halo rows J on each side that are stored. The copy of natural rows to the arrays by colour also writes the
+/// row above.
 pub const STORED: usize = REACH + 1;
-/// Numbers of natural rows below and above the own rows from which the halo is built. The lowest row below stores the
-/// couplings to the south of the next row.
+/// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. The lowest of them is
+/// needed because it contains the couplings from the next row to the south.
 pub const BELOW: usize = 2 * REACH + 1;
 pub const ABOVE: usize = 2 * REACH;
 
@@ -30,7 +31,7 @@ pub struct Domain {
     pub strips: Counted<Strips>,
     /// Whether sums are bitwise identical to the sums on one rank.
     pub reproducible: bool,
-    /// Largest center of the last matrix, as the bits of a double.
+    /// Bits of the largest center of the last matrix.
     center: Counted<AtomicU64>,
 }
 
@@ -40,7 +41,7 @@ impl Domain {
         Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
     }
 
-    /// Returns the largest center of the last matrix, which is the scale for pivots.
+    /// Returns the largest center of the last matrix. Pivots are compared with it.
     pub fn center(&self) -> f64 {
         f64::from_bits(self.center.load(Ordering::Relaxed))
     }
@@ -80,13 +81,13 @@ impl Domain {
         rows.start.saturating_sub(BELOW)..(rows.end + ABOVE).min(strips.grid.ny)
     }
 
-    /// Returns the first failure of all ranks, ordered by level and then by node. The rank on which it occurred returns
-    /// its own error; the others return [`Error::Elsewhere`]. Collective.
+    /// Returns the first error of all ranks, in the order of levels, and of nodes within a level. The rank with this
+    /// error returns it; the other ranks return [`Error::Elsewhere`]. Collective.
     pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
         self.first_of(own).unwrap_or_else(Some)
     }
 
-    /// Fails on all ranks if any rank has an error. Collective.
+    /// Returns an error on all ranks if any rank has an error. Collective.
     pub fn agree(&self, own: Option<Error>) -> Result<()> {
         self.first_of(own)?.map_or(Ok(()), Err)
     }
@@ -108,7 +109,7 @@ impl Domain {
         }))
     }
 
-    /// Gathers the properties that each rank found in its rows of a matrix, in the order of the ranks. Collective.
+    /// Returns the inspection results of all ranks, in the order of the ranks. Collective.
     pub fn gather_found(&self, own: &Found) -> Result<Vec<Found>> {
         let words = own.to_words()?;
         let size = self.comm.size();

@@ -1,5 +1,5 @@
-//! A domain of several ranks whose systems rank 0 solves on its devices. Rank 0 sends its events and results to the
-//! other ranks, so that monitors, histories and results are the same on all ranks.
+//! Solves of a distributed domain on the devices of rank 0. Rank 0 sends its events and results to the other ranks, so
+//! that monitors, histories and results are the same on all ranks.
 
 use super::{Done, Rrb};
 use crate::base::heap::{Counted, boxed};
@@ -10,7 +10,7 @@ use crate::options::{Backend, Choice, Devices, StopReason};
 use crate::report::{Event, Observer, Outcome};
 use crate::rrb::remote::Elsewhere;
 
-/// Name of the data in error messages.
+/// Name of the memory in error messages about failed allocations.
 const TELLING: &str = "events for other ranks";
 
 /// The root rank, which computes.
@@ -58,12 +58,12 @@ fn event_of(words: &[f64]) -> Option<Event> {
 const EVENTS: usize = 64;
 const BLOCK: usize = 1 + EVENTS * EVENT;
 
-/// Number of words for the result of a solve: the status and the five fields of the outcome. The factorization's
-/// results, the number of grids and the number of threads follow.
+/// Number of words for the result of a solve: the status, and the five fields of the outcome. The results of the
+/// factorization, the number of grids and the number of threads follow these words.
 const SOLVE: usize = 6;
 const RESULTS: usize = SOLVE + Done::WORDS + 2;
 
-/// Communication plans from rank 0 to the other ranks.
+/// Plans of the messages between rank 0 and the other ranks.
 pub struct Led {
     rank: usize,
     events: Gather,
@@ -87,8 +87,8 @@ impl Led {
         self.rank == FIRST
     }
 
-    /// Runs `solve` on rank 0; on the other ranks, repeats the reported events. `stop` is set if any rank has a
-    /// monitor.
+    /// On rank 0, runs `solve` and sends its events. On the other ranks, passes these events to `observer`. `stop` is
+    /// not `None` if any rank has a monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,
@@ -109,7 +109,7 @@ impl Led {
         outcome
     }
 
-    /// Receives the events of rank 0 until their end and passes them to the observer of this rank.
+    /// Receives the events of rank 0, up to the end of the solve, and passes them to the observer of this rank.
     fn follow(&mut self, observer: &mut dyn Observer, mut stop: Option<&mut Largest>) -> Result<()> {
         loop {
             let block = self.events.run(|_| {})?;
@@ -168,7 +168,7 @@ impl Led {
     }
 }
 
-/// Creates the object that represents the core of rank 0 on another rank.
+/// Creates the object that represents the factorization of rank 0 on another rank.
 fn core_of(words: &[f64]) -> Result<Rrb> {
     let done = words[SOLVE..][..Done::WORDS].try_into().expect("as many as were given");
     let [grids, threads] = [0, 1].map(|k| words[SOLVE + Done::WORDS + k] as usize);

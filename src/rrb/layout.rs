@@ -1,7 +1,7 @@
 //! Storage of one grid by the colours r1, r2, b1 and b2 (report 16-06, section 3.2, figures 8 and 9).
 //!
-//! Columns and rows are counted such that the kept nodes have odd indices: i' = i + shift_x, where shift_x = 0 for nx
-//! >= 2 and 1 for nx = 1. The same holds for y. With I = i' / 2 and J = j' / 2:
+//! Columns are counted such that the kept nodes have odd indices i' = i + shift_x, where shift_x is 0 for nx >= 2 and 1
+//! for nx = 1. Rows are counted in the same way. With I = i' / 2 and J = j' / 2:
 //!
 //! ```text
 //!     j' odd :  r1(I,J) b2(I,J) r1(I+1,J) b2(I+1,J) ...
@@ -13,21 +13,21 @@
 //! border has one row below and above, and `block` columns on either side. On the host, consecutive rows share these
 //! columns: a row has cx + block values. On a device, a row has cx + 2 block values.
 //!
-//! The report allows rectangular compute blocks. Here the blocks are `block` wide and one row high, so that only rows
-//! are padded, as alignment requires.
+//! The report allows rectangular compute blocks. Here, blocks are `block` values wide and one row high, because
+//! alignment requires only that rows are padded.
 
 use crate::stencil::levels::Grid;
 
 /// Colours of the nodes of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
-    /// Red, between two kept nodes of a row.
+    /// Red nodes between two kept nodes of a row.
     R1,
-    /// Red, between two kept nodes of a column.
+    /// Red nodes between two kept nodes of a column.
     R2,
-    /// Black, eliminated by the even level.
+    /// Black nodes that the even level eliminates.
     B1,
-    /// Black, kept: the nodes of the next grid.
+    /// Black nodes that are kept: the nodes of the next grid.
     B2,
 }
 
@@ -51,7 +51,7 @@ pub struct Layout {
     pub cy: usize,
     /// Width of the left and right border, in values.
     pub block: usize,
-    /// First stored row, and the end; a part of the rows if other ranks have the rest.
+    /// The stored rows are `from` .. `to`. They are a part of all rows if other ranks store the rest.
     pub from: usize,
     pub to: usize,
 }
@@ -80,17 +80,18 @@ impl Layout {
         (self.cy + 2) * self.stride()
     }
 
-    /// Returns the columns I of a colour that are nodes: odd columns i' for b2 and r2, even columns for r1 and b1.
+    /// Returns the columns I of a colour that contain nodes: odd columns i' for b2 and r2, even columns i' for r1 and
+    /// b1.
     pub fn columns(&self, colour: Colour) -> std::ops::Range<usize> {
         half(self.shift_x, self.grid.nx, matches!(colour, Colour::B2 | Colour::R2))
     }
 
-    /// Returns the rows J of a colour that are nodes: odd rows j' for b2 and r1, even rows for r2 and b1.
+    /// Returns the rows J of a colour that contain nodes: odd rows j' for b2 and r1, even rows j' for r2 and b1.
     pub fn rows(&self, colour: Colour) -> std::ops::Range<usize> {
         half(self.shift_y, self.grid.ny, matches!(colour, Colour::B2 | Colour::R1))
     }
 
-    /// Returns the node (i, j) of entry (I, J).
+    /// Returns the node (i, j) whose value is entry (I, J) of a colour.
     pub fn node(&self, colour: Colour, col: usize, row: usize) -> (usize, usize) {
         let odd_x = usize::from(matches!(colour, Colour::B2 | Colour::R2));
         let odd_y = usize::from(matches!(colour, Colour::B2 | Colour::R1));
@@ -108,8 +109,8 @@ mod tests {
     use super::*;
 
     /// Figure 9 of the report. Its caption states 40 x 75 nodes; its text states 20 x 33 and 20 x 32 red nodes, which
-    /// correspond to 40 x 65. The 75 rows give 38 and 37. Both sizes are checked: columns of twenty, rows that differ
-    /// by one, and equal compute areas.
+    /// correspond to 40 x 65. The 75 rows give 38 and 37. The test checks for both sizes that r1 and r2 have twenty
+    /// columns, that their numbers of rows differ by one, and that their compute areas are equal.
     #[test]
     fn figure_9() {
         for (ny, odd_rows, even_rows) in [(65, 32, 33), (75, 37, 38)] {

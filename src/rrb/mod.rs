@@ -1,5 +1,5 @@
-//! RRB-PCG for one matrix: the factorization and the calls that use it. `plan` contains the choices for a matrix,
-//! `krylov::solve` the solution process.
+//! RRB-PCG for one matrix: its factorization, and the calls that use the factorization. `plan` contains the choices for
+//! a matrix, and `krylov::solve` the steps of a solve.
 
 pub mod anisotropy;
 pub mod backend;
@@ -48,7 +48,7 @@ pub struct Rrb {
     found: Found,
     /// Parameters of the last factorization; `None` if there is none.
     last: Option<Last>,
-    /// Number of factorizations until the next speculation on an unchanged structure.
+    /// Number of factorizations before the next one that speculates on an unchanged structure.
     doubts: usize,
 }
 
@@ -63,33 +63,33 @@ struct Last {
 /// Number of factorizations without speculation after a failed one. A failed speculation factorizes the matrix twice.
 const DOUBTS: usize = 8;
 
-/// Decisions of `auto`, valid while the relevant options are unchanged. Later matrices are then factorized only once,
-/// in the memory that is already allocated.
+/// Decisions of `auto`, valid while the relevant options are unchanged. With these decisions, later matrices are
+/// factorized only once, in the memory that is already allocated.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     asked: Asked,
-    /// A matrix needed f64.
+    /// Whether a matrix needed f64.
     double: bool,
-    /// The V-cycle was selected, for regular and for singular matrices.
+    /// Whether the V-cycle was selected for a regular matrix, and for a singular matrix.
     plain: [bool; 2],
-    /// A solve converged slowly and switched to aggregation.
+    /// Whether a solve converged slowly and switched to aggregation.
     slow: bool,
-    /// The memory for aggregation could not be allocated.
+    /// Whether the memory for aggregation could not be allocated.
     too_much: bool,
-    /// Over ranks, CG in single precision stagnated; CG in double precision replaces it.
+    /// Whether CG in single precision stagnated on a distributed domain, so that CG in double precision replaces it.
     stagnates: bool,
-    /// CG in double precision did not reduce the residual further.
+    /// Whether CG in double precision, after such a replacement, did not reduce the residual further.
     futile: bool,
 }
 
-/// Result of a planned factorization.
+/// Result of `factorize_planned`.
 struct Made {
     setup: Setup,
-    /// The estimates selected the V-cycle instead of AMLI.
+    /// Whether the estimates selected the V-cycle instead of AMLI.
     plain: bool,
 }
 
-/// Options on which the choices of `auto` depend.
+/// Values of the options on which the choices of `auto` depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Asked {
     whole: [i64; 9],
@@ -132,7 +132,7 @@ pub struct Done {
     pub cycle: options::Cycle,
     /// Predicted costs from which `auto` selected levels or aggregation.
     pub prediction: Option<Prediction>,
-    /// `auto` selected aggregation, but its memory could not be allocated.
+    /// Whether `auto` selected aggregation, but its memory could not be allocated.
     pub went_without: bool,
 }
 
@@ -174,8 +174,8 @@ impl Done {
 /// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
 pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
-/// Runs a program on the given steps, or on a wrapper that forwards and times them (for benchmarks). Every thread of a
-/// team calls this function.
+/// Function that runs a program on the steps of a solve. Benchmarks pass a function that wraps the steps and measures
+/// their times. Every thread of a team calls this function.
 pub type Around<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
@@ -188,7 +188,7 @@ impl Rrb {
         stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        // A backend for another machine is dropped first, which frees its memory.
+        // A backend for another machine is dropped before a new one is created, so that its memory is free.
         let mut rrb = match previous.filter(|rrb| rrb.machine == machine) {
             Some(rrb) => rrb,
             None => Self::new(machine, make(machine)?),
@@ -211,8 +211,8 @@ impl Rrb {
     fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
         let asked = Asked::of(options);
         let look = look(options, self.machine.threads);
-        // In a simulation, the next matrix usually has the same structure; speculation reads it only once. There is no
-        // speculation if a solve has switched to aggregation since.
+        // In a simulation, the next matrix usually has the same structure. A speculative factorization then reads the
+        // matrix only once. It is not possible if a solve has switched to aggregation since the last factorization.
         let is_hoped = |last: &Last| {
             let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
             self.doubts == 0 && (last.asked, last.look) == (asked, look) && !goes_over
@@ -271,9 +271,8 @@ impl Rrb {
         Ok(())
     }
 
-    /// Factorizes according to the plan and to the decisions for previous matrices. `hope`: whether the factorization
-    /// speculated on an unchanged structure, and the parameters of the existing factorization if the speculation
-    /// succeeded.
+    /// Factorizes according to the plan and to the decisions for previous matrices. `hope` states whether a speculative
+    /// factorization was attempted, and contains its parameters if it succeeded.
     fn factorize_planned(&mut self, plan: &Plan, known: &Found, hope: (bool, Option<Setup>)) -> Result<Made> {
         let singular = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
@@ -286,8 +285,8 @@ impl Rrb {
                 self.doubts = DOUBTS;
             }
         }
-        // A factorization that ended after fewer levels gives no information about other matrices. It also has few
-        // levels already.
+        // If the factorization ended after fewer levels, its choice of the cycle says nothing about other matrices. Its
+        // number of levels need not be reduced.
         let Report { levels, kind, .. } = self.backend.report();
         let ended = levels.is_some_and(|levels| levels < setup.levels);
         if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
@@ -295,7 +294,7 @@ impl Rrb {
             setup = plan.setup(setup.storage.stored(), plan.plain())?;
             self.factorize_by(plan, &mut setup)?;
         }
-        // Recorded only if the estimates had a choice.
+        // `plain` is recorded only if the estimates could select the cycle.
         let plain = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
         Ok(Made { setup, plain })
     }
@@ -305,7 +304,7 @@ impl Rrb {
     fn factorize_by(&mut self, plan: &Plan, setup: &mut Setup) -> Result<()> {
         let components = &self.inspection.components;
         match self.backend.factorize(plan.a, setup, components) {
-            // Compares the status, because the error may come from another rank.
+            // The status is compared, and not the kind of error, because the error may come from another rank.
             Err(error) if error.status() == RRB_ERR_MATRIX && plan.automatic() && setup.storage != Storage::F64 => {
                 *setup = plan.setup(Storage::F64, setup.cycle)?;
                 self.backend.factorize(plan.a, setup, components)
@@ -365,9 +364,9 @@ impl Rrb {
         self.backend.run(arrays, observer, &|s| what.run(s, &control))
     }
 
-    /// Solves over ranks. If CG in single precision stagnates, the solve continues with CG in double precision. `a`
-    /// contains the rows of the matrix that this rank received; `None` if this rank alone has all rows, in its
-    /// factorization.
+    /// Solves on a distributed domain. If CG in single precision stagnates, the solve continues with CG in double
+    /// precision. `a` contains the rows of the matrix that this rank received; `None` if this rank alone has all rows,
+    /// in its factorization.
     pub fn solve_over_ranks(
         &mut self,
         mut arrays: Arrays,
@@ -384,7 +383,7 @@ impl Rrb {
         }
         match self.widen(a) {
             Err(error) if error.status() == RRB_ERR_COMMUNICATION => return Err(error),
-            // The output contains the x of the first run. If the factorization is lost, the next call reports an error.
+            // The output contains x of the first run. If there is no factorization now, the next call reports an error.
             Err(_) => return Ok(first),
             Ok(()) => {
                 observer.see(Event::Widened(first.iterations));
@@ -397,7 +396,7 @@ impl Rrb {
             other => other?,
         };
         if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
-            // The residual stagnates because of rounding in A itself.
+            // The reason of the stagnation is not the precision of CG but the rounding of the products with A.
             (self.found.stagnates, self.found.futile) = (false, true);
         }
         Ok(Outcome { initial_residual: first.initial_residual, ..second })
@@ -415,7 +414,7 @@ impl Rrb {
         });
         let a = a.or(view.as_ref()).ok_or_else(nowhere)?;
         let setup = Setup { storage: last.setup.storage.stored(), ..last.setup };
-        // Frees the memory of the old factorization first.
+        // The memory of the old factorization is freed before new memory is allocated.
         self.last = None;
         self.backend.release();
         self.backend.factorize(a, &setup, &self.inspection.components)?;
@@ -430,7 +429,7 @@ impl Rrb {
         self.last.is_none()
     }
 
-    /// Solves with `around` between the steps and the program that uses them.
+    /// Solves like `call`, but runs the program through `around`.
     pub fn solve_around(
         &mut self,
         arrays: Arrays,
@@ -462,7 +461,7 @@ impl Rrb {
         outcome
     }
 
-    /// Returns the number of grids with separate arrays for r1, r2, b1, b2.
+    /// Returns the number of grids that are stored by colour.
     pub fn grids(&self) -> usize {
         self.backend.report().grids
     }

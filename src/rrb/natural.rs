@@ -24,7 +24,7 @@ use crate::stencil::levels::{Embedding, Grid, Remainder};
 use crate::stencil::matrix::{HalfStencil, ring_index, ring_len, ring_stride};
 use std::ops::Range;
 
-/// One grid and the two levels that eliminate its nodes.
+/// One grid, and the two levels that eliminate nodes of this grid.
 pub struct NaturalGrid {
     grid: Grid,
     embedding: Embedding,
@@ -40,7 +40,7 @@ pub struct NaturalGrid {
     pub z: Vec<f64>,
 }
 
-/// Levels `first_level + 1` to `levels`, and the exact factor of the coarsest system.
+/// The levels `first_level + 1` to `levels`, and the exact factor of the coarsest matrix.
 pub struct NaturalLevels {
     /// Grids from the finest one to the grid of the coarsest system.
     pub grids: Vec<NaturalGrid>,
@@ -50,14 +50,14 @@ pub struct NaturalLevels {
     band: Band,
     /// Sections of the cycle.
     sections: Vec<Section>,
-    /// First section that begins with a recursion: 0 if the first grid is a recursion grid, else 1.
+    /// Number of the first section that begins with a recursion: 0 if the first grid is a recursion grid, otherwise 1.
     first_recursion: usize,
     recursion: Recursion,
-    /// The cycle was selected automatically.
+    /// Whether the cycle was selected automatically.
     chosen: bool,
-    /// Storage format of M, and the power of two that scales the stored values.
+    /// Storage format of M, and the power of two by which stored values are divided.
     stored: (Storage, f64),
-    /// The sweeps begin with the second level, on the black nodes of the first grid.
+    /// Whether the sweeps begin with the second level, on the black nodes of the first grid.
     schur: bool,
 }
 
@@ -113,8 +113,8 @@ impl NaturalGrid {
         })
     }
 
-    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the caller's centers, which are the
-    /// pivots of the first level of a 5-point matrix. This level drops no couplings.
+    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the caller's centers if this is the
+    /// first level of a 5-point matrix. They are the pivots, because this level drops no couplings.
     fn eliminate_red(
         &mut self,
         level: usize,
@@ -149,8 +149,8 @@ impl NaturalGrid {
                 (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
             let lumped = (1.0 - setup.black_keeps()) * setup.one_minus_omega() * corners(c);
             s.diagonal[c] = a.diagonal[c] - lumped - handed;
-            // a_bb' - sum_r a_br a_rb' / d_r over the common red neighbours r. Products are computed as (a / d) a, so
-            // that they do not overflow for any scaling of A.
+            // The new coupling of the black nodes b and b' is a_bb' - sum_r a_br a_rb' / d_r over their common red
+            // neighbours r. Products are computed as (a / d) a, so that they do not overflow for any scaling of A.
             s.northeast[c] = setup.black_keeps() * a.northeast[c]
                 - (a.east[c] * h[east]) * a.north[east]
                 - (a.north[c] * h[north]) * a.east[north];
@@ -212,8 +212,8 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is the matrix before the levels of this grid.
-    /// `kept` rounds its entries to the storage format.
+    /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is the matrix of this grid before its levels
+    /// change it. `kept` rounds the entries to the storage format.
     fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
@@ -227,8 +227,8 @@ impl NaturalGrid {
         }
     }
 
-    /// Returns the center s_i - sum_j a_ij of the matrix before the levels of this grid. `kept` rounds its entries to
-    /// the storage format.
+    /// Returns the center s_i - sum_j a_ij of the matrix of this grid before its levels change it. `kept` rounds the
+    /// entries to the storage format.
     fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
         let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
@@ -340,13 +340,13 @@ impl NaturalLevels {
         })
     }
 
-    /// Returns the half stencil (row-sum form) to fill before `factorize`.
+    /// Returns the matrix of the first grid in row-sum form. The caller sets it before `factorize`.
     pub fn input(&mut self) -> &mut HalfStencil {
         &mut self.grids[0].straight
     }
 
-    /// Factorizes level by level, then factorizes the coarsest system. `exact` contains the centers of A for the first
-    /// level (see [`NaturalGrid::eliminate_red`]) and receives S1 before the couplings of M are rounded.
+    /// Factorizes level by level, and then the coarsest matrix. `exact` contains the centers of A for the first level
+    /// (see [`NaturalGrid::eliminate_red`]) and receives S1 before the couplings of M are rounded.
     pub fn factorize(
         &mut self,
         setup: &Setup,
@@ -376,7 +376,7 @@ impl NaturalLevels {
         Ok(())
     }
 
-    /// Solves M u = z in place in `grids[0].z`.
+    /// Solves M u = z in place: `grids[0].z` contains z on entry and u on return.
     pub fn apply(&mut self) {
         let recursion = self.recursion;
         if self.first_recursion == 0 {
@@ -415,12 +415,12 @@ impl NaturalLevels {
         }
     }
 
-    /// Returns the grids of section k, without the first grid of the next section.
+    /// Returns the grids of section k, which does not contain the first grid of the next section.
     fn section(&self, k: usize) -> Range<usize> {
         self.sections[k].start..self.sections.get(k + 1).map_or(self.grids.len(), |next| next.start)
     }
 
-    /// Returns the first grid of section k and the vectors of the recursion.
+    /// Returns the recursion grid with which section k begins, and its vectors.
     fn inner(&mut self, k: usize) -> (&mut NaturalGrid, &mut [Vec<f64>; 4]) {
         let section = &mut self.sections[k];
         (&mut self.grids[section.start], &mut section.vectors)

@@ -47,20 +47,20 @@ pub struct Plan<'a> {
     pub storage: Storage,
     /// Cycle; replaced by the V-cycle if the estimates of the factorization select it.
     pub cycle: Cycle,
-    /// Aggregation replaces the levels.
+    /// Whether aggregation replaces the levels from the start.
     aggregates: bool,
     circumstances: Circumstances,
 }
 
-/// Further inputs of the choices, besides matrix and options.
+/// Properties other than matrix and options on which the choices depend.
 #[derive(Clone, Copy, Default)]
 pub struct Circumstances {
-    /// A previous solve with these options converged slowly and switched to aggregation, or aggregation is predicted to
-    /// be cheaper.
+    /// Whether a previous solve with these options converged slowly and switched to aggregation, or whether aggregation
+    /// is predicted to be cheaper.
     pub slow: bool,
-    /// Other ranks or devices own rows of the grids.
+    /// Whether other ranks or devices own rows of the grids.
     pub shared: bool,
-    /// CG in single precision stagnated in a previous solve with these options.
+    /// Whether CG in single precision stagnated in a previous solve with these options.
     pub stagnates: bool,
 }
 
@@ -96,7 +96,8 @@ impl<'a> Plan<'a> {
         })
     }
 
-    /// Predicts the cost of a solve if both levels and aggregation are permitted, else returns `None`.
+    /// Predicts the cost of a solve with the levels and with aggregation. Returns `None` unless the options permit
+    /// both.
     pub fn predict(&self, backend: &dyn RrbBackend) -> Option<Prediction> {
         let (nodes, options, reduction) = (self.a.grid.nodes(), self.options, self.options.real(opt::REL_TOL));
         let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
@@ -109,12 +110,12 @@ impl<'a> Plan<'a> {
         Some(cost.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), fused))
     }
 
-    /// Returns whether aggregation is used although the option `cycle` does not request it.
+    /// Returns whether aggregation is used without a request by the option `cycle`.
     pub fn aggregates_unasked(&self) -> bool {
         self.aggregates && !aggregates(self.options)
     }
 
-    /// Returns the cycle with V instead of its kind.
+    /// Returns the parameters of the cycle with the kind V.
     pub fn plain(&self) -> Cycle {
         Cycle { kind: Some(Kind::V), ..self.cycle }
     }
@@ -124,14 +125,14 @@ impl<'a> Plan<'a> {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
-    /// Selects the use of aggregation. Aggregation may replace the levels in a slow solve if no option prescribes the
-    /// levels and `switch_memory` permits the memory.
+    /// Selects the use of aggregation. If no option prescribes the levels, and if `switch_memory` permits the memory,
+    /// aggregation may replace the levels during a slow solve.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
             _ if self.aggregates => return Aggregation::Instead,
             _ if self.circumstances.shared => return Aggregation::Never,
-            // On a device, the vectors stay in their format.
+            // On a device, a switch does not change the format of the vectors.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
             Precision::Auto | Precision::F32 | Precision::Mixed => Storage::F32,
             Precision::F64 => Storage::F64,
@@ -143,7 +144,7 @@ impl<'a> Plan<'a> {
         if self.is_free() && fits { Aggregation::IfSlow(storage) } else { Aggregation::Never }
     }
 
-    /// Returns whether `auto` selects the cycle and lumping and relaxation have their default values.
+    /// Returns whether `auto` selects the cycle, and lumping and relaxation have their default values.
     fn is_free(&self) -> bool {
         self.options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(self.options)
     }
@@ -152,7 +153,7 @@ impl<'a> Plan<'a> {
     pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
         let (a, options, block) = (self.a, self.options, self.look.block);
         let (levels, grids) = match self.aggregates {
-            // The first level, which leaves S1, and its grid.
+            // With aggregation, there is only the first level, whose elimination produces S1, and its grid.
             true => (1, 1),
             false => {
                 let levels = choose_levels(a.grid, options, &cycle, self.on_device)?;
@@ -180,8 +181,9 @@ impl<'a> Plan<'a> {
             aggregation: self.aggregation(),
         };
         // CG in single precision requires the CPU, S1 of a regular matrix, and at least two packed grids. `auto`
-        // selects it if a slow solve may switch to aggregation: the iteration counts differ only in solves of hundreds
-        // of iterations. Over ranks, `auto` selects it if a stagnating solve can continue with CG in double precision.
+        // selects it if a slow solve may switch to aggregation, because it increases iteration counts only in solves of
+        // hundreds of iterations. On a distributed domain, `auto` selects it if a stagnating solve can continue with CG
+        // in double precision.
         let asked = match options.choice(opt::PRECISION) {
             Precision::Auto => {
                 let Circumstances { shared, stagnates, .. } = self.circumstances;
@@ -204,12 +206,12 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Returns the names of options that the caller set and that have no effect with aggregation.
+/// Returns the names of those options set by the caller that have no effect with aggregation.
 pub fn idle_beside_aggregation(options: &Options) -> Vec<&'static str> {
     if aggregates(options) { options.changed(&OF_LEVELS).collect() } else { Vec::new() }
 }
 
-/// Options without effect with aggregation. If the caller sets one of them, `auto` does not consider aggregation.
+/// Options that have no effect with aggregation. If the caller sets one of them, `auto` does not consider aggregation.
 const OF_LEVELS: [i32; 8] = [
     opt::LEVELS,
     opt::COARSE_MEMORY,
@@ -225,7 +227,7 @@ fn aggregates(options: &Options) -> bool {
     options.is(opt::CYCLE, options::Cycle::Aggregation)
 }
 
-/// Returns an error message for an option that a device does not support.
+/// Returns an error message if the options request something that a device does not support, otherwise `None`.
 fn wants_on_host(options: &Options) -> Option<&'static str> {
     match options.choice(opt::CYCLE) {
         options::Cycle::K => Some("cycle=k is not supported on a device: use cycle=amli, or backend=cpu"),
@@ -233,7 +235,7 @@ fn wants_on_host(options: &Options) -> Option<&'static str> {
     }
 }
 
-/// Rejects options that the backend does not support.
+/// Returns an error if the backend does not support an option.
 fn check_offered(options: &Options, machine: Machine) -> Result<()> {
     let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
     let refused = match wants_on_host(options) {
@@ -249,16 +251,16 @@ fn check_offered(options: &Options, machine: Machine) -> Result<()> {
     refused.map_or(Ok(()), |sentence| Err(Error::Unsupported(sentence.to_owned())))
 }
 
-/// Selects the storage format of M. `auto` selects bf16, and `Plan::setup` then mixed if possible. bf16 needs a quarter
-/// of the memory traffic of f64, and one or two iterations more.
+/// Selects the storage format of M. `auto` usually selects bf16, which `Plan::setup` replaces by `mixed` if possible.
+/// bf16 needs a quarter of the memory traffic of f64, and one or two iterations more.
 ///
 /// `auto` selects f64 on small grids, if the ratio of the largest to the smallest center is above a limit, and for
-/// other variants of lumping. On singular systems, sweeps in f32 do not keep constants out. bf16 then needs up to 20 %
-/// more iterations and still 0.7 to 0.95 of the time.
+/// other variants of lumping. On singular systems, sweeps in f32 add constant vectors by rounding. bf16 then needs up
+/// to 20 % more iterations than f64, but only 0.7 to 0.95 of the time.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
-        // The cycle and the sums of CG are both scaled, so f32 needs as many iterations as f64 for all coefficients.
+        // With aggregation, the cycle is scaled, and f32 needs as many iterations as f64 for all coefficients.
         Precision::Auto | Precision::Mixed if aggregates => Storage::F32,
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
@@ -270,7 +272,7 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
     }
 }
 
-/// Returns whether lumping is M1 with omega = 1, the only variant with fast convergence.
+/// Returns whether the options select M1 with omega = 1, the only variant of lumping with fast convergence.
 fn papers_default(options: &Options) -> bool {
     options.is(opt::LUMPING, options::Lumping::M1) && options.real(opt::RELAXATION) == 1.0
 }
@@ -279,7 +281,7 @@ fn papers_default(options: &Options) -> bool {
 /// than half of the iterations.
 pub const SPACING: usize = 4;
 
-/// Further inputs of the choice of a cycle, besides grid and options.
+/// Properties other than grid and options on which the choice of a cycle depends.
 #[derive(Clone, Copy, Default)]
 struct Kinds {
     on_device: bool,
@@ -287,8 +289,8 @@ struct Kinds {
     aggregates: bool,
 }
 
-/// Selects the cycle; its kind is `None` if the estimates of the factorization select it. Small grids and other
-/// variants of lumping use V. With aggregation, V means that there is no recursion.
+/// Selects the cycle. Its kind is `None` if the factorization selects it by estimates. The kind is V on small grids,
+/// for other variants of lumping, and with aggregation.
 fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
     let Kinds { on_device, singular, aggregates } = kinds;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
@@ -310,12 +312,13 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
     Ok(Cycle { kind, spacing, steps: options.int(opt::CYCLE_STEPS) as usize, jumps })
 }
 
-/// Maximum work of one application of M, in V-cycles. More work does not pay: two steps of a contracting recursion
-/// already halve the iterations.
+/// Maximum work of one application of M, as a multiple of a V-cycle. More work never reduces the total time, because
+/// two steps of a contracting recursion already halve the number of iterations.
 const MOST_WORK: f64 = 100.0;
 
-/// Checks the work of a cycle. At each recursion, the number of visits grows by the factor `cycle_steps`, while the
-/// number of nodes decreases by a factor of 4 per two levels. The work is unbounded if the visits grow faster.
+/// Returns an error if a cycle needs too much work. At each recursion, the number of visits grows by the factor
+/// `cycle_steps`, while the number of nodes decreases by a factor of 4 per two levels. The work is unbounded if the
+/// visits grow faster.
 fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     let cost = cycle.cost(grid, levels);
     if cost <= MOST_WORK {
@@ -328,8 +331,8 @@ fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MOST_WORK} V-cycles")))
 }
 
-/// Returns the number of levels: the option `levels`, at most the maximum of the grid. For 0, the default rule applies;
-/// `coarse_memory` may require more levels.
+/// Returns the number of levels: the option `levels`, at most the maximum of the grid. If the option is 0, the default
+/// rule applies, and `coarse_memory` may require more levels.
 fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
     let limit = options.int(opt::COARSE_MEMORY) as u128;
     let all = grid.max_levels();
@@ -356,8 +359,8 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
     )))
 }
 
-/// Returns the minimum number of grids whose rows ranks can share, over all factorizations with these options. The
-/// V-cycle has the fewest levels, so its grids are counted. 0: the ranks share no grids.
+/// Returns the number of grids whose rows can be distributed among ranks in every factorization with these options; 0
+/// if there are none. Factorizations for the V-cycle have the fewest levels, so their grids are counted.
 pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
     if aggregates(options) {
         return 0;
@@ -365,11 +368,11 @@ pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
     let cycle = Cycle { kind: Some(Kind::V), spacing: SPACING, steps: 2, jumps: false };
     let block = options.int(opt::COMPUTE_BLOCK) as usize;
     let wanted = options.int(opt::GRIDS) as usize;
-    // Every rank stores the last grid whole.
+    // The last packed grid is not distributed.
     choose_levels(grid, options, &cycle, false).map_or(0, |l| choose_grids(grid, l, wanted, block).saturating_sub(1))
 }
 
-/// Returns the number of packed grids: one per two levels, at most `wanted` if it is not 0.
+/// Returns the number of packed grids: one per two levels, but at most `wanted` unless `wanted` is 0.
 fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize {
     let most = grid.max_packed_grids(block).min(levels / 2);
     if wanted == 0 { most } else { wanted.min(most) }
@@ -393,7 +396,8 @@ mod tests {
                 let cycle = Cycle { kind: Some(Kind::Amli), ..default };
                 for levels in [grid.recursive_levels(), grid.default_device_levels(), grid.max_levels()] {
                     check_cost(grid, &cycle, levels).unwrap();
-                    // A single line of nodes has a quarter of the nodes at the next recursion and twice the visits.
+                    // On a single line of nodes, the next recursion has a quarter of the nodes, and is executed twice
+                    // as often.
                     assert!(
                         cycle.cost(grid, levels) < 3.0,
                         "{nx} x {ny}, {levels} levels: {}",

@@ -1,6 +1,6 @@
 //! Handles whose domain is distributed over several ranks: the boxes of all ranks, and the protocol of collective
 //! calls. A collective call begins with one exchange, in which each rank sends the function, the options, and its
-//! status. Therefore either all ranks compute, or all ranks return the same status.
+//! status. After this exchange, either all ranks compute, or all ranks return the same status.
 
 pub use crate::rrb::gathered::FIRST;
 
@@ -26,13 +26,13 @@ use crate::stencil::matrix::{StencilView, View};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Name of the data in error messages.
+/// Name of the memory in error messages about failed allocations.
 const BOXES: &str = "boxes of ranks";
 
-/// Number of a collective factorization; the numbers of other calls are those of [`Function`].
+/// Number that denotes a factorization. The numbers of other calls are those of [`Function`].
 const FACTORIZE: i32 = 1;
 
-/// Returns the name of a collective call without `_boxes`.
+/// Returns the name of a collective call, without the suffix `_boxes`.
 fn name_of(number: f64) -> &'static str {
     match number as i32 {
         FACTORIZE => "rrb_factorize",
@@ -42,7 +42,7 @@ fn name_of(number: f64) -> &'static str {
     }
 }
 
-/// Timeout in seconds for a rank whose options are not available.
+/// Timeout in seconds for a rank that could not create its options.
 const FIRST_TIMEOUT: f64 = 60.0;
 
 /// Options that may differ between ranks; they do not change results.
@@ -52,36 +52,39 @@ const OWN: [i32; 7] =
 /// Number of values that must be equal on all ranks. Each rank sends every value and its negative, and the exchange
 /// returns the maxima. The maximum of the negatives is minus the minimum; the value is equal if minimum = maximum.
 const SAME: usize = 6;
-/// Indices of the values: number of the call, function, two halves of the hash of the options, handle number, corners.
+/// Indices of some of the values. All values are: number of the call, function, two halves of the hash of the options,
+/// handle number, and whether there are corner couplings.
 const FUNCTION: usize = 1;
 const HANDLE: usize = 4;
 const CORNERS: usize = SAME - 1;
 const OPENING: usize = 2 * SAME + 2;
 
-/// Part of a handle for its ranks.
+/// Data of a handle whose domain is distributed among ranks.
 pub struct Ranks {
     comm: Counted<Comm>,
     boxes: Counted<Boxes>,
     opening: Largest,
-    /// Exchange of the status at the end of a call, or of the rank that reports an error.
+    /// Exchange of the status at the end of a call, and of the number of the rank that reports an error.
     closing: Largest,
     stop: Largest,
     calls: u64,
-    /// Number of the handle: equal on all ranks, and different from the numbers of their other handles.
+    /// Number of the handle. It is equal on all ranks, and differs from the numbers of other handles.
     number: f64,
     spread: Option<Spread>,
-    /// Set if the ranks share the rows of the first grids. Otherwise every rank, or rank 0, has the whole system.
+    /// Distribution of the rows of the first grids among the ranks. `None` if every rank, or only rank 0, stores the
+    /// whole system.
     domain: Option<Domain>,
-    /// Set if rank 0 solves the whole system.
+    /// Exchange of events and results if rank 0 solves the whole system; otherwise `None`.
     led: Option<Led>,
-    /// Set until arrays pass through the host for the first time: exchange that finds memory shared by all ranks.
+    /// Exchange that finds out whether all ranks are on one host and can share memory. `None` after arrays have been
+    /// transferred through the host for the first time.
     search: Option<Gather>,
     /// Number of arrays of the matrix.
     arrays: usize,
-    /// Rows of the matrix, and of the input and output vectors.
+    /// Rows of the matrix, and rows of the input and output vectors, that this rank stores.
     matrix: Rows,
     vectors: Rows,
-    /// A rank has a monitor.
+    /// Whether any rank has a monitor.
     monitored: bool,
     /// Numbers of messages and bytes sent before the last call.
     before: [u64; 2],
@@ -93,7 +96,7 @@ const BOTH: usize = 1;
 const INPUT: usize = 2;
 
 impl Ranks {
-    /// Creates the part of this rank. Collective.
+    /// Creates the data of this rank. Collective.
     ///
     /// `given` contains the grid and the timeout in seconds. `boxes` contains the lower corners and sizes of the boxes
     /// of this rank, counted from 0, or the error of this rank.
@@ -109,7 +112,8 @@ impl Ranks {
             }
             Ok(words)
         });
-        // Each rank sends the extents, which must be equal, the number of its boxes, its status, and a handle number.
+        // Each rank sends the extents of the grid, which must be equal on all ranks, the number of its boxes, its
+        // status, and a handle number.
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let words = own.as_ref().map_or(0, Vec::len);
         let status = own.as_ref().err().map_or(0, Error::status);
@@ -186,8 +190,8 @@ impl Ranks {
         (&self.comm, &self.boxes)
     }
 
-    /// Begins a collective call; a factorization if `what` is `None`. `refused` is the error of this rank. Returns
-    /// whether the matrix has corner couplings, which a rank without boxes does not know.
+    /// Begins a collective call of `what`, or a factorization if `what` is `None`. `refused` is the error of this rank,
+    /// if it has one. Returns whether the matrix has corner couplings, which a rank without boxes does not know.
     pub fn open(
         &mut self,
         what: Option<Function>,
@@ -244,18 +248,18 @@ impl Ranks {
         Ok(said[2 * CORNERS] > 0.0)
     }
 
-    /// Returns the error of a failed call on all ranks: the message of the first rank with this status.
+    /// Returns the error of a failed call, on all ranks. The first rank with this status has the message.
     fn whose(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
         let mine = own.filter(|error| error.status() == status && !matches!(error, Error::Elsewhere { .. }));
         let this = self.comm.rank();
         let candidate = if mine.is_some() { -(this as f64) } else { f64::NEG_INFINITY };
         let first = self.closing.run(&[candidate, 0.0])?[0];
-        // If no rank has this error, the program has a defect; rank 0 reports it.
+        // If no rank has an error with this status, there is a defect in this library; rank 0 then reports it.
         let rank = if first.is_finite() { -first as usize } else { 0 };
         of_rank(&self.comm, rank, status, mine.as_ref())
     }
 
-    /// Ends a collective call. Returns `result` if all ranks succeeded, else an error on all ranks.
+    /// Ends a collective call. Returns `result` if all ranks succeeded, and otherwise an error on all ranks.
     pub fn close<T>(&mut self, result: Result<T>) -> Result<T> {
         self.comm.check()?;
         let status = result.as_ref().err().map_or(0, Error::status);
@@ -271,9 +275,9 @@ impl Ranks {
         Ok(self.closing.run(&[f64::from(u8::from(own)), 0.0])?[0] > 0.0)
     }
 
-    /// Allocates memory for `arrays` arrays of a matrix, and plans the messages. On devices, rank 0 stores all rows.
-    /// On the CPU, the ranks may share the rows of the first grids; each rank stores the other grids whole. Returns
-    /// whether the distribution of rows has changed.
+    /// Allocates memory for `arrays` arrays of a matrix, and plans the messages. If rank 0 solves on devices, it stores
+    /// all rows. On the CPU, the rows of the first grids may be distributed among the ranks; each rank stores the other
+    /// grids completely. Returns whether the distribution of rows has changed.
     pub fn prepare(&mut self, arrays: usize, options: &Options) -> Result<bool> {
         let (grid, size) = (self.boxes.grid, self.comm.size());
         let (grids, reproducible, led) = match options.choice(opt::BACKEND) {
@@ -323,7 +327,7 @@ impl Ranks {
         Ok(())
     }
 
-    /// Prepares the transfer through host memory if rank 0 has all rows. The first call allocates shared memory or
+    /// Prepares transfers through host memory, if rank 0 stores all rows. The first call allocates shared memory or
     /// plans messages. Collective.
     pub fn prepare_host(&mut self) -> Result<()> {
         let Some(search) = self.search.as_mut().filter(|_| self.led.is_some()) else { return Ok(()) };
@@ -350,12 +354,13 @@ impl Ranks {
         Ok(())
     }
 
-    /// Returns whether another rank computes for this rank.
+    /// Returns whether rank 0 computes and this rank does not.
     pub fn follows(&self) -> bool {
         self.led.as_ref().is_some_and(|led| !led.works())
     }
 
-    /// Sends the results of a factorization from rank 0 to the other ranks, which create a core from them.
+    /// Sends the results of a factorization from rank 0 to the other ranks. Each of them creates a core that represents
+    /// this factorization.
     pub fn tell_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
         let Some(led) = &mut self.led else { return Ok(None) };
         match core {
@@ -364,7 +369,7 @@ impl Ranks {
         }
     }
 
-    /// Returns whether rank 0 has all rows.
+    /// Returns whether rank 0 stores all rows.
     pub fn is_led(&self) -> bool {
         self.led.is_some()
     }
@@ -374,7 +379,7 @@ impl Ranks {
         Role { led: self.led.as_mut(), stop: self.monitored.then_some(&mut self.stop) }
     }
 
-    /// Returns the rows that this rank stores.
+    /// Returns the natural rows that this rank stores.
     fn rows(&self) -> Range<usize> {
         match &self.spread {
             Some(spread) => spread.rows(),
@@ -383,16 +388,16 @@ impl Ranks {
         }
     }
 
-    /// Transfers the matrix from all boxes to rows. `given` contains center, east, north and, with 9 points, both
-    /// corners.
+    /// Transfers the matrix from the boxes of all ranks to the rows that each rank stores. `given` contains center,
+    /// east, north and, with 9 points, both corner arrays.
     pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
         match (&mut self.spread, &mut self.matrix) {
             (Some(spread), rows) => spread.bring_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
             (None, Rows::OfAll(rows)) => put(&self.boxes, self.comm.rank(), given, rows),
             _ => return Err(no_spread()),
         }
-        // Land nodes receive the smallest positive center of all ranks. The range of the centers, on which the storage
-        // format depends, then does not change.
+        // Nodes outside all boxes (land) receive the smallest positive center of all ranks, so that the range of the
+        // centers does not change. The storage format depends on this range.
         let own = given[0].iter().zip(self.boxes.of(self.comm.rank()));
         let centers = own.flat_map(|(given, b)| {
             let Grid { nx, ny } = b.extents();
@@ -405,7 +410,7 @@ impl Ranks {
         self.close(land)
     }
 
-    /// Calls `work` to factorize the rows that this rank received, or the arrays of the only rank.
+    /// Calls `work`, which factorizes the rows that this rank received. A single rank passes the caller's arrays.
     pub fn factorize(
         &self,
         values: &[Vec<Given>],
@@ -421,8 +426,8 @@ impl Ranks {
         work(&a, self.domain.as_ref())
     }
 
-    /// Copies the values of all boxes to rows and calls `work` with the rows of this rank. If all ranks succeed, copies
-    /// the output to the boxes. `lists`: input and output of the boxes of this rank, if it has memory for them.
+    /// Copies the input of all boxes to rows, and calls `work` with the rows of this rank. If all ranks succeed, copies
+    /// the output to the boxes. `lists` contains input and output of the boxes of this rank, or its error.
     pub fn call<T>(
         &mut self,
         what: Function,
@@ -446,7 +451,8 @@ impl Ranks {
         let (plane, len) = (grid.ny.saturating_mul(ld), grid.nodes());
         let arrays = Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row };
         let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, first_row);
-        // A single rank has the matrix in its factorization. Matrices with 9 points are not needed here.
+        // The matrix is not passed if a single rank has all rows, because its factorization contains the matrix.
+        // 9-point matrices are not needed here.
         let a = (!alone && !follows).then(|| StencilView {
             grid,
             center: view(0),
@@ -463,8 +469,8 @@ impl Ranks {
         Ok(result)
     }
 
-    /// Transfers the input of all boxes to rows, with `guess` also the output. Fails on all ranks if a rank could not
-    /// allocate its lists.
+    /// Transfers the input of all boxes to rows; with `guess`, also the output. Returns an error on all ranks if `own`
+    /// is an error on any rank.
     fn spread_vectors(&mut self, own: Result<(&[Given], &[Taken])>, guess: bool) -> Result<()> {
         let given = own.and_then(|(input, output)| {
             let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
@@ -487,7 +493,7 @@ impl Ranks {
         }
     }
 
-    /// Transfers the output to all boxes. Called after `close`.
+    /// Transfers the output from rows to all boxes. Must be called after `close`.
     fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
             (Some(spread), rows) => spread.bring_boxes(rows.array(1), output),
@@ -505,7 +511,8 @@ impl Ranks {
     }
 }
 
-/// Copies the boxes of this rank into the shared rows. For each array, `given` contains one entry per box.
+/// Copies the values of the boxes of this rank to rows in shared memory. For each array, `given` contains one entry per
+/// box.
 fn put(boxes: &Boxes, rank: usize, given: &[Vec<Given>], rows: &OfAll) {
     for (k, array) in given.iter().enumerate() {
         for (b, given) in boxes.of(rank).iter().zip(array) {
@@ -521,8 +528,8 @@ fn no_spread() -> Error {
     Error::Internal("rows of a domain that was not factorized".to_owned())
 }
 
-/// Checks that there are boxes and that they do not overlap. `words` contains the number of words of each rank, four
-/// per box.
+/// Returns an error if there are no boxes, or if boxes overlap. `words` contains, for each rank, four times the number
+/// of its boxes.
 fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
     if all.is_empty() {
         return Err(Error::Argument("no rank has a box: there is nothing to solve".to_owned()));
@@ -543,18 +550,18 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
 /// Role of a rank in a call.
 pub struct Role<'a> {
     led: Option<&'a mut Led>,
-    /// Set if any rank has a monitor.
+    /// Exchange of stop requests, if any rank has a monitor.
     stop: Option<&'a mut Largest>,
 }
 
 impl Role<'_> {
-    /// Returns whether another rank computes for this rank.
+    /// Returns whether rank 0 computes and this rank does not.
     pub fn follows(&self) -> bool {
         self.led.as_ref().is_some_and(|led| !led.works())
     }
 
-    /// Runs a function of the core on the rows of this rank, whose matrix is `a`. The observers of all ranks agree on
-    /// when a solve stops.
+    /// Runs the function `what` of the core on the rows of this rank. `a` contains these rows of the matrix. A solve
+    /// stops on all ranks if the observer of any rank requests it.
     pub fn run(
         self,
         what: Function,
@@ -579,7 +586,7 @@ impl Role<'_> {
     }
 }
 
-/// Observer that stops if the observer of any rank requests it.
+/// Observer that requests a stop if the observer of any rank does.
 struct Agreed<'a> {
     observer: &'a mut dyn Observer,
     stop: Option<&'a mut Largest>,

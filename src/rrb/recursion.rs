@@ -1,4 +1,5 @@
-//! Recursive cycles (`cycle = amli`, `k`), which reduce the number of outer iterations for more work on coarse grids.
+//! Recursive cycles (`cycle = amli`, `k`). They reduce the number of outer iterations, but do more work on coarse
+//! grids.
 //!
 //! A recursion grid is the grid that every `spacing`-th level leaves. Let A_k be the matrix that the levels above the
 //! k-th recursion grid leave there, before the levels below drop couplings. The V-cycle passes the right-hand side g on
@@ -39,26 +40,26 @@ pub enum Kind {
 /// Parameters of the recursion for `factorize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cycle {
-    /// `None`: [`choose`] selects V or AMLI.
+    /// Kind of the cycle. `None`: [`choose`] selects V or AMLI.
     pub kind: Option<Kind>,
     /// Number of levels between two recursions; even.
     pub spacing: usize,
     /// Number of inner iterations per recursion.
     pub steps: usize,
-    /// [`choose`] may also select AMLI for coefficients with jumps.
+    /// Whether [`choose`] may select AMLI for coefficients with jumps, too.
     pub jumps: bool,
 }
 
 impl Cycle {
-    /// Returns the recursion grids, by their numbers: the grids that every `spacing`-th level leaves, if levels remain
-    /// below.
+    /// Returns the numbers of the recursion grids: the grids that remain after every `spacing`-th level, if further
+    /// levels follow.
     pub fn grids(&self, levels: usize) -> impl Iterator<Item = usize> + use<> {
         let grids_apart = self.spacing / 2;
         let any = self.kind != Some(Kind::V) && self.steps > 1 && grids_apart > 0;
         (1..).map(move |k| k * grids_apart).take_while(move |q| any && 2 * q < levels)
     }
 
-    /// Returns the work of one application of M relative to the V-cycle, sum_q v_q n_q / sum_q n_q.
+    /// Returns the work of one application of M, divided by the work of a V-cycle: sum_q v_q n_q / sum_q n_q.
     ///
     /// The sums include all grids and the coarsest system. n_q is the number of nodes of grid q, and v_q the number of
     /// visits per application. Each recursion multiplies v_q by `steps`.
@@ -113,7 +114,7 @@ impl Recursion {
     pub const V: Self = Self { kind: Kind::V, steps: 1, bounds: [EXACT; SECTIONS] };
 }
 
-/// Bounds for A_k = M_k, with the usual margin.
+/// Eigenvalue bounds for A_k = M_k, with the margin of `bounds_of`.
 const EXACT: Bounds = Bounds { low: 1.0, high: ABOVE };
 
 /// Vectors of a recursion grid.
@@ -121,7 +122,7 @@ const EXACT: Bounds = Bounds { low: 1.0, high: ABOVE };
 pub enum Inner {
     /// Residual r.
     R,
-    /// Vector z that the sweeps overwrite: right-hand side before, solution after them.
+    /// Vector z: right-hand side before the sweeps, solution after the sweeps.
     Z,
     /// Search direction d.
     D,
@@ -134,7 +135,7 @@ pub enum Inner {
 pub trait CycleSteps {
     /// Returns the sections that begin with a recursion; they are the last sections.
     fn recursions(&self) -> Range<usize>;
-    /// Returns whether this thread works on section k. A thread that does not must skip the steps of the section.
+    /// Returns whether this thread works on section k. Other threads must skip the steps of the section.
     fn takes_part(&self, k: usize) -> bool;
     /// Solves L y = z on the levels of section k. Stores z on the first grid of the next section, or on the coarsest
     /// grid.
@@ -176,8 +177,8 @@ pub trait CycleSteps {
 }
 
 /// Returns entry (i, j) of a vector that contains all frequencies: a hash of (i, j) in [-1, 1), divided by
-/// sqrt(center). The hash makes the vectors of all backends equal. The scaling gives regions with different
-/// coefficients equal weight in <v, A_k v>.
+/// sqrt(center). The hash makes the vectors of all backends equal. With this scaling, regions with large and with small
+/// coefficients contribute equally to <v, A_k v>.
 pub fn all_frequencies(i: usize, j: usize, center: f64) -> f64 {
     let mut h = (i as u32).wrapping_mul(73_856_093) ^ (j as u32).wrapping_mul(19_349_663);
     h = (h ^ (h >> 13) ^ 0x9e37_79b9).wrapping_mul(0x5bd1_e995);
@@ -197,12 +198,12 @@ pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.sweep_up(k);
 }
 
-/// The inner iterations end when <r, M_k^-1 r> has fallen to this fraction of its first value. The rest of r is
-/// rounding error of sweeps in f32. If A_k is singular, this rest may be outside the range of A_k.
+/// The inner iterations end when <r, M_k^-1 r> has fallen to this fraction of its first value. The remaining r consists
+/// of rounding errors of sweeps in f32. If A_k is singular, this rest may be outside the range of A_k.
 const SPENT: f64 = 1e-10;
 /// Largest alpha of an inner iteration. alpha is at most 1 / lambda_min(M_k^-1 A_k), and lambda_min is about 1, or a
-/// few hundredths with compensation. A larger alpha belongs to the constant vector, which rounding adds in a singular
-/// system and for which A_k d is zero up to rounding.
+/// few hundredths with compensation. In a singular system, rounding adds a constant vector to d, for which A_k d is
+/// zero up to rounding. A larger alpha is caused by this vector.
 const NO_STEP: f64 = 100.0;
 
 /// Computes z = B_k z with an approximation B_k of A_k^-1 on the k-th recursion grid.
@@ -256,19 +257,20 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.take_solution(k);
 }
 
-/// Minimum and maximum number of CG steps of an estimate. The estimate ends when a step increases the largest Ritz
+/// Minimum and maximum number of CG steps for an estimate. The estimate ends when a step increases the largest Ritz
 /// value by a factor of at most `SETTLED`. Coefficient jumps of 1e3 and more cause a few isolated large eigenvalues,
 /// which appear only after several steps. No tested problem needed more than ten steps.
 const ESTIMATE_STEPS: usize = 6;
 const ESTIMATE_STEPS_AT_MOST: usize = 16;
 const SETTLED: f64 = 1.02;
-/// Margins of the bounds: Ritz values are inside the spectrum. With two inner iterations, M is definite if no
-/// eigenvalue exceeds low + high.
+/// Factors for the extreme Ritz values, which are inside the spectrum and must be enlarged to bounds. With two inner
+/// iterations, M is definite if no eigenvalue exceeds low + high.
 const ABOVE: f64 = 1.08;
 const BELOW: f64 = 0.95;
 
 /// Estimates the bounds of the eigenvalues of M_k^-1 A_k with CG on A_k u = A_k v, where v contains all frequencies.
-/// Ritz values only move apart. The estimate therefore ends once the condition number exceeds `enough`.
+/// The distance of the extreme Ritz values never decreases from step to step. The estimate therefore ends as soon as
+/// their ratio exceeds `enough`.
 pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough: f64) -> Bounds {
     let mut coefficients = [(0.0, 0.0); ESTIMATE_STEPS_AT_MOST];
     let (mut done, mut largest) = (0, 0.0);
@@ -306,7 +308,7 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
     }
     match lanczos_extremes(&coefficients[..done]) {
         Some((low, high)) if low > 0.0 && high.is_finite() => bounds_of(low, high),
-        // Fewer than two steps: a single node, or no level drops couplings.
+        // There were fewer than two steps, because there is a single node or no level drops couplings.
         _ => EXACT,
     }
 }
@@ -340,7 +342,7 @@ impl Recursion {
 
 /// Estimates the bounds at every recursion, deepest first, and selects the kind if `cycle.kind` is `None`.
 ///
-/// A thread that does not work on a section has no bounds for the section and never reads them. `below` is the largest
+/// A thread that does not work on a section does not need its bounds and does not receive them. `below` is the largest
 /// condition number at the recursions below these sections.
 pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
     let recursions = s.recursions();
@@ -360,8 +362,8 @@ pub fn prepare(s: &mut dyn CycleSteps, cycle: &Cycle, below: f64) -> Recursion {
         if kind != Kind::Amli || !s.takes_part(k) {
             continue;
         }
-        // Once a section selects V, finer sections need no bounds. Only the threads of the deeper section know this,
-        // hence `any`.
+        // If V is selected at a section, finer sections need no bounds. Only the threads of the deeper section know
+        // this; `any` distributes it to all threads.
         if cycle.kind.is_none() && s.any(k, deeper > enough) {
             deeper = f64::INFINITY;
             continue;
@@ -401,12 +403,12 @@ mod tests {
         assert_eq!(cost(Kind::V, 2, 8, 31, 8), 1.0);
         assert_eq!(cost(Kind::Amli, 2, 3, 31, 8), f64::from(961 + 3 * 225 + 9 * 49 + 27 * (9 + 1)) / nodes);
         assert_eq!(cost(Kind::K, 4, 5, 31, 8), f64::from(961 + 225 + 5 * (49 + 9 + 1)) / nodes);
-        // An odd number of levels leaves the black nodes of the last grid: 5 of 3^2.
+        // After an odd number of levels, the black nodes of the last grid remain: 5 of 3^2.
         assert_eq!(cost(Kind::Amli, 2, 2, 7, 3), f64::from(49 + 2 * (9 + 5)) / f64::from(49 + 9 + 5));
     }
 
-    /// Sections of four unknowns with M = I and a diagonal A. Applying a section leaves z unchanged; z is zero in
-    /// deeper sections.
+    /// Sections of four unknowns with M = I and a diagonal A. An application of a section does not change z; z is zero
+    /// in deeper sections.
     struct Diagonals {
         of: [[f64; 4]; 4],
         vectors: [[[f64; 4]; 5]; 4],

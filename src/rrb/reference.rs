@@ -1,4 +1,4 @@
-//! Reference implementation of RRB-PCG over natural storage.
+//! Reference implementation of RRB-PCG, with vectors and matrices in natural storage.
 
 use crate::base::engine::Engine;
 use crate::error::{Error, Result, zeroed};
@@ -26,13 +26,14 @@ pub struct Reference {
 /// Matrix, factorization and vectors. All arrays have a ring of zeros around the grid.
 struct State {
     grid: Grid,
-    /// Number of levels, whether CG runs on S1, and the cycle. They determine the sizes of the arrays.
+    /// Parameters that determine the sizes of the arrays: number of levels, whether CG runs on S1, and the cycle.
     shape: (usize, bool, Cycle),
-    /// Indices of all nodes, of the red nodes, and of the nodes on which CG works (black nodes with S1, else all).
+    /// Indices of all nodes, of the red nodes, and of the unknowns of CG (the black nodes with S1, otherwise all
+    /// nodes).
     everywhere: Vec<usize>,
     red: Vec<usize>,
     system: Vec<usize>,
-    /// A, with the diagonal in `diagonal`.
+    /// The matrix A; `diagonal` contains the centers.
     matrix: HalfStencil,
     /// S1 on black nodes. `northeast` and `northwest`: couplings along the grid diagonals; `east` and `north`:
     /// couplings at distance two.
@@ -95,14 +96,14 @@ impl State {
             let rows = [&mut m.diagonal, &mut m.east, &mut m.north, &mut m.northeast, &mut m.northwest];
             for (target, (_, start, values)) in rows.into_iter().zip(a.entries(j)) {
                 target[first + start..][..values.len()].copy_from_slice(values);
-                // Clears the corners of a previous matrix that had corners.
+                // The rest of the row may contain corner couplings of a previous matrix.
                 target[first + start + values.len()..first + self.grid.nx].fill(0.0);
             }
         }
     }
 
-    /// Initializes the levels with A. With `compensate`, positive couplings are moved to the diagonal, which leaves the
-    /// row sums unchanged. Straight couplings are rounded as they are stored, except with S1.
+    /// Initializes the levels with A. With `compensate`, positive couplings are moved to the diagonal, which does not
+    /// change the row sums. Straight couplings are rounded to the storage format, except with S1.
     fn start_levels(&mut self, setup: &Setup) {
         let schur = self.schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
@@ -128,8 +129,8 @@ impl State {
         }
     }
 
-    /// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 2.9). Its couplings are the skew stencil of the
-    /// first level.
+    /// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 2.9). Its couplings are those of the skew stencil
+    /// of the first level.
     fn form_schur_center(&mut self) {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let h = &self.levels.grids[0].inverse_pivot;
@@ -166,7 +167,7 @@ impl State {
         residual_of_row(self.b[c], a.diagonal[c], v[c], around.map(|near| near.0), around.map(|near| near.1))
     }
 
-    /// Returns row c of S1 v or A v, depending on the matrix on which CG works.
+    /// Returns row c of S1 v or of A v, depending on the matrix on which CG runs.
     fn row_of_system(&self, v: &[f64], c: usize) -> f64 {
         if !self.schur() {
             return self.row_of_a(v, c);

@@ -1,5 +1,5 @@
-//! Backend of a rank whose work another rank does. This rank only sends values to the working rank and receives the
-//! solution.
+//! Backend of a rank that does not compute, because rank 0 solves the whole system. This rank only sends its values to
+//! rank 0 and receives the solution.
 
 use crate::base::engine::Engine;
 use crate::error::{Error, Result};
@@ -9,11 +9,11 @@ use crate::rrb::backend::{Report, RrbBackend, Setup};
 use crate::stencil::components::Components;
 use crate::stencil::matrix::StencilView;
 
-/// Properties that the working rank has reported.
+/// Properties of the factorization that rank 0 has reported.
 pub struct Elsewhere {
-    /// Number of grids with separate arrays for r1, r2, b1, b2 on the working rank.
+    /// Number of grids that rank 0 stores by colour.
     pub grids: usize,
-    /// Number of threads on the working rank.
+    /// Number of threads on rank 0.
     pub threads: usize,
 }
 

@@ -4,9 +4,9 @@
 //! format then covers the ratios of the entries.
 //!
 //! The factorization rounds each coupling and adds the rounding error to the diagonal entries of both nodes. In row-sum
-//! form (diagonal = row sum - sum of couplings), this happens if the row sum is left unchanged. Row sums are therefore
-//! preserved, and rounding changes M by a relative amount of at most the unit roundoff of the format in the energy
-//! norm. A pivot is stored as its row sum s; sweeps compute d = s - sum(a).
+//! form (diagonal = row sum - sum of couplings), this requires no computation: the row sum is left unchanged. Row sums
+//! are therefore preserved, and rounding changes M by a relative amount of at most the unit roundoff of the format in
+//! the energy norm. A pivot is stored as its row sum s; sweeps compute d = s - sum(a).
 
 /// Storage format of the numbers of M.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,19 +17,19 @@ pub enum Storage {
     F32,
     /// 2 bytes: the upper half of an f32.
     Bf16,
-    /// As `Bf16`, for the CPU only: CG on S1 of a regular system runs in f32, and residuals are replaced in f64.
+    /// Like `Bf16`, but CG on S1 of a regular system runs in f32, and residuals are replaced in f64. Only for the CPU.
     Mixed,
 }
 
 impl Storage {
-    /// Returns the format of M without the precision of CG.
+    /// Returns the format of M alone: `Bf16` for `Mixed`.
     #[must_use]
     pub fn stored(self) -> Self {
         if self == Self::Mixed { Self::Bf16 } else { self }
     }
 
-    /// Rounds v to nearest; for bf16, v is first rounded to f32 (double rounding). Sweeps with f32 and bf16 compute in
-    /// f32.
+    /// Rounds v to the nearest number of the format. For bf16, v is first rounded to f32, because the values come from
+    /// computations in f32.
     pub fn round(self, v: f64) -> f64 {
         match self {
             Self::F64 => v,

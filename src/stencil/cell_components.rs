@@ -71,7 +71,7 @@ for_each_isa! {
 }
 
 /// Returns the values of row j + ny k, which consists of nx cells.
-fn along(values: &[f64], nx: usize, row: usize) -> &[f64] {
+fn row_values(values: &[f64], nx: usize, row: usize) -> &[f64] {
     &values[row * nx..][..nx]
 }
 
@@ -79,16 +79,16 @@ fn along(values: &[f64], nx: usize, row: usize) -> &[f64] {
 pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
     let (nx, ny) = (a.cells.nx, a.cells.ny);
     let [east, north, top] = a.forward;
-    sums.copy_from_slice(along(a.center, nx, row));
-    add(sums, along(east, nx, row));
-    add(&mut sums[1..], along(east, nx, row));
-    add(sums, along(north, nx, row));
+    sums.copy_from_slice(row_values(a.center, nx, row));
+    add(sums, row_values(east, nx, row));
+    add(&mut sums[1..], row_values(east, nx, row));
+    add(sums, row_values(north, nx, row));
     if !row.is_multiple_of(ny) {
-        add(sums, along(north, nx, row - 1));
+        add(sums, row_values(north, nx, row - 1));
     }
-    add(sums, along(top, nx, row));
+    add(sums, row_values(top, nx, row));
     if row >= ny {
-        add(sums, along(top, nx, row - ny));
+        add(sums, row_values(top, nx, row - ny));
     }
 }
 
@@ -104,7 +104,7 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
         return false;
     }
     row_sums(a, row, excess);
-    let center = along(a.center, a.cells.nx, row);
+    let center = row_values(a.center, a.cells.nx, row);
     for (run, component) in components.runs(row) {
         let regular = is_regular(component);
         for (excess, center) in excess[run.clone()].iter_mut().zip(&center[run]) {
@@ -133,7 +133,7 @@ impl ComponentRows {
         let mut sums = zeroed(nx, "sums of a row")?;
         for row in rows {
             row_sums(a, row, &mut sums);
-            regular.set_beyond(row, &sums, along(a.center, nx, row), zero_row_sum);
+            regular.set_beyond(row, &sums, row_values(a.center, nx, row), zero_row_sum);
         }
         Ok(Self { joins, regular })
     }

@@ -146,7 +146,7 @@ pub struct Kept {
 }
 
 /// Some rows of the stored copy, into which `copy_row` copies the caller's entries.
-pub struct KeptRows<'k> {
+pub struct StoredRows<'k> {
     cells: Cells,
     /// Number of the first row, j + ny k.
     first: usize,
@@ -154,7 +154,7 @@ pub struct KeptRows<'k> {
     forward: [&'k mut [f64]; 3],
 }
 
-impl KeptRows<'_> {
+impl StoredRows<'_> {
     /// Splits the rows into those before `row`, and those from `row` on.
     pub fn split_at(self, row: usize) -> (Self, Self) {
         let Self { cells, first, center, forward } = self;
@@ -196,7 +196,7 @@ const MATRIX: &str = "the matrix";
 
 impl Kept {
     /// Returns all rows of the copy, for a matrix on `cells`. Allocates memory only if the extents have changed.
-    pub fn rows_mut(&mut self, cells: Cells) -> Result<KeptRows<'_>> {
+    pub fn rows_mut(&mut self, cells: Cells) -> Result<StoredRows<'_>> {
         let (guard, count) = (cells.plane(), cells.count());
         if self.cells != cells {
             reset(&mut self.center, count + 2 * guard, MATRIX)?;
@@ -207,7 +207,7 @@ impl Kept {
         }
         let center = &mut self.center[guard..][..count];
         let forward = self.forward.each_mut().map(|forward| &mut forward[guard..][..count]);
-        Ok(KeptRows { cells, first: 0, center, forward })
+        Ok(StoredRows { cells, first: 0, center, forward })
     }
 
     /// Returns the extents of the box.

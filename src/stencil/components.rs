@@ -44,7 +44,7 @@ impl Components {
 
     /// Returns whether the last pivot may be zero at node (i, j). It may, unless the node is on a singular component
     /// whose constants are not projected out.
-    pub fn may_float(&self, nx: usize, i: usize, j: usize) -> bool {
+    pub fn may_be_singular(&self, nx: usize, i: usize, j: usize) -> bool {
         self.projected || self.singular_of(nx, i, j).is_none()
     }
 
@@ -152,7 +152,7 @@ impl Runs {
         let first = rows.row(1).start;
         let mut joined = Vec::new();
         let mut failed = Ok(());
-        rows.along_upward(a, j, 1, |_, k, l| {
+        rows.for_each_upward_pair(a, j, 1, |_, k, l| {
             let pair = (k as u32, (l - first) as u32);
             if failed.is_ok() && joined.last() != Some(&pair) {
                 failed = push(&mut joined, pair, "joined runs of two ranks");
@@ -163,19 +163,25 @@ impl Runs {
 
     /// Calls `join` for each pair of runs joined by a coupling between the rows j - 1 and j of `a`. In these runs, row
     /// j of `a` has the number `upper`.
-    fn along_upward(&mut self, a: &StencilView, j: usize, upper: usize, mut join: impl FnMut(&mut Self, usize, usize)) {
+    fn for_each_upward_pair(
+        &mut self,
+        a: &StencilView,
+        j: usize,
+        upper: usize,
+        mut join: impl FnMut(&mut Self, usize, usize),
+    ) {
         // Each array of couplings, and the columns in row j - 1 and in row j that its first entry couples.
         let upward = [(a.north_row(j - 1), 0, 0), (a.northeast_row(j - 1), 0, 1), (a.northwest_row(j - 1), 1, 0)];
         for (couplings, from, to) in upward {
             let any = |range: Range<usize>| couplings[range].iter().any(|&coupling| coupling != 0.0);
-            self.along([upper - 1, upper], (from, to, couplings.len()), any, &mut join);
+            self.for_each_joined_pair([upper - 1, upper], (from, to, couplings.len()), any, &mut join);
         }
     }
 
     /// Unites those runs of the last two rows that are joined by couplings. In `a`, these rows have the numbers j - 1
     /// and j.
     pub(super) fn unite_last_rows(&mut self, a: &StencilView, j: usize) {
-        self.along_upward(a, j, self.rows() - 1, Self::unite);
+        self.for_each_upward_pair(a, j, self.rows() - 1, Self::unite);
     }
 
     /// Appends the rows of `next`, whose first row is row j of `a`, and unites the runs joined by couplings to it.
@@ -183,7 +189,7 @@ impl Runs {
         let rows = self.rows();
         self.append(next)?;
         if rows > 0 && next.rows() > 0 {
-            self.along_upward(a, j, rows, Self::unite);
+            self.for_each_upward_pair(a, j, rows, Self::unite);
         }
         Ok(())
     }

@@ -74,8 +74,8 @@ impl Findings {
     }
 }
 
-/// Inspects one matrix after another and reuses its memory. Call `start`, then `look` or `look_at` for the rows of each
-/// thread, then `finish`.
+/// Inspects one matrix after another and reuses its memory. Call `start`, then `inspect` or `inspect_row` for the rows
+/// of each thread, then `finish`.
 #[derive(Debug, Default)]
 pub struct Inspection {
     /// Components of the last matrix.
@@ -176,12 +176,12 @@ impl Inspection {
     }
 
     /// Inspects the rows of one thread, each once. The rows of thread m must precede those of thread m + 1.
-    pub fn look(&self, member: usize, a: &StencilView, rows: Range<usize>, questions: &InspectionOptions) {
+    pub fn inspect(&self, member: usize, a: &StencilView, rows: Range<usize>, questions: &InspectionOptions) {
         let mut part = lock(&self.parts[member]);
-        part.no_memory = part.look(a, rows, questions).err();
+        part.no_memory = part.inspect(a, rows, questions).err();
     }
 
-    /// Begins an inspection row by row. The caller must then call `look_at` for each of these rows, in order.
+    /// Begins an inspection row by row. The caller must then call `inspect_row` for each of these rows, in order.
     pub fn begin(&self, member: usize, a: &StencilView, rows: Range<usize>) {
         let mut part = lock(&self.parts[member]);
         part.no_memory = part.begin(a, rows).err();
@@ -189,11 +189,11 @@ impl Inspection {
 
     /// Inspects row j, which must be the next row. Returns whether it satisfies the conditions and its data could be
     /// stored.
-    pub fn look_at(&self, member: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
+    pub fn inspect_row(&self, member: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
         let mut part = lock(&self.parts[member]);
         let sound = wanted.sound(a, j).filter(|_| part.no_memory.is_none());
         let Some(found) = sound else { return false };
-        part.no_memory = part.look_at_row(a, j, found, true, wanted.zero_row_sum).err();
+        part.no_memory = part.inspect_row_of_part(a, j, found, true, wanted.zero_row_sum).err();
         part.no_memory.is_none()
     }
 
@@ -201,7 +201,7 @@ impl Inspection {
     /// If the inspection checks for it, the first entry that is not finite is an error. Otherwise, the first
     /// nonpositive center is an error; if all centers are negative, the error says so.
     pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
-        let (_, result) = self.put_together(a);
+        let (_, result) = self.combine_parts(a);
         let runs =
             result.map_err(|error| of_all_centers(a, 0..a.grid.ny).filter(|_| of_matrix(&error)).unwrap_or(error))?;
         self.components.set(runs, project)
@@ -219,7 +219,7 @@ impl Inspection {
         gather: impl FnOnce(&Found) -> Result<Vec<Found>>,
     ) -> Result<()> {
         let (kind, result) = match looked {
-            Ok(()) => self.put_together(a),
+            Ok(()) => self.combine_parts(a),
             Err(error) => (3, Err(error)),
         };
         let (runs, error) = match result {
@@ -250,7 +250,7 @@ impl Inspection {
     }
 
     /// Combines the findings and runs of all threads. Returns the first error with its kind, or kind 0.
-    fn put_together(&mut self, a: &StencilView) -> (u8, Result<Runs>) {
+    fn combine_parts(&mut self, a: &StencilView) -> (u8, Result<Runs>) {
         let parts = &mut self.parts;
         let errors: [fn(&mut Part) -> &mut Option<Error>; 3] =
             [|part| &mut part.not_finite, |part| &mut part.not_positive, |part| &mut part.no_memory];
@@ -307,7 +307,7 @@ impl Part {
         reset(&mut self.sum, a.grid.nx, "a row of sums")
     }
 
-    fn look(&mut self, a: &StencilView, rows: Range<usize>, questions: &InspectionOptions) -> Result<()> {
+    fn inspect(&mut self, a: &StencilView, rows: Range<usize>, questions: &InspectionOptions) -> Result<()> {
         self.begin(a, rows.clone())?;
         for j in rows {
             let entries = a.entries(j).map(|(_, _, values)| values);
@@ -319,12 +319,12 @@ impl Part {
             }
             let found: [Extremes; 5] =
                 std::array::from_fn(|k| found[k].unwrap_or_else(|| extremes_of_numbers(entries[k])));
-            self.look_at_row(a, j, found, finite, questions.zero_row_sum)?;
+            self.inspect_row_of_part(a, j, found, finite, questions.zero_row_sum)?;
         }
         Ok(())
     }
 
-    fn look_at_row(
+    fn inspect_row_of_part(
         &mut self,
         a: &StencilView,
         j: usize,
@@ -417,7 +417,7 @@ pub struct Extremes {
 }
 
 /// Number of values of a block. Each block is read twice and fits in the first-level cache.
-const NEAR: usize = 512;
+const BLOCK: usize = 512;
 /// Number of minima, and of maxima, that are computed independently. With 16, the widest vectors hide the latency of an
 /// operation, and narrower vectors fit the registers.
 const LANES: usize = 16;
@@ -427,7 +427,7 @@ for_each_isa! {
     /// because comparisons ignore NaN.
     fn extremes(values: &[f64]) -> Option<Extremes> {
         let (mut min, mut max) = ([f64::INFINITY; LANES], [f64::NEG_INFINITY; LANES]);
-        for near in values.chunks(NEAR) {
+        for near in values.chunks(BLOCK) {
             if !all_finite(near) {
                 return None;
             }

@@ -146,7 +146,7 @@ impl Joined {
             for (couplings, back) in [(south, 1), (bottom, cells.ny)] {
                 if couplings.iter().any(|&bits| bits != 0) {
                     let any = |cells: Range<usize>| any_of(couplings, cells);
-                    runs.along([row - back, row], (0, 0, cells.nx), any, Runs::unite);
+                    runs.for_each_joined_pair([row - back, row], (0, 0, cells.nx), any, Runs::unite);
                 }
             }
         }

@@ -53,7 +53,7 @@ impl Outward {
             let (j, k) = (row % a.cells.ny, row / a.cells.ny);
             for array in 0..OF_CELLS.len() {
                 let values = a.outward(array, row);
-                found.look(array, values, [a.cells.nx - values.len(), j], Some(k));
+                found.record(array, values, [a.cells.nx - values.len(), j], Some(k));
             }
         }
         found
@@ -66,7 +66,7 @@ impl Outward {
     }
 
     /// Counts the nonzero values of `values`. The first value belongs to node (i, j).
-    fn look(&mut self, array: usize, values: &[f64], [i, j]: [usize; 2], k: Option<usize>) {
+    fn record(&mut self, array: usize, values: &[f64], [i, j]: [usize; 2], k: Option<usize>) {
         for (i, &value) in (i..).zip(values) {
             if value != 0.0 && !value.is_nan() {
                 self.counts[array] += 1;
@@ -94,7 +94,7 @@ impl Outward {
                 let Some(view) = view else { continue };
                 let all = array > 0 && j + 1 == ny;
                 let (start, end) = if all { (0, nx) } else { edge.map_or((0, 0), |i| (i, i + 1)) };
-                found.look(array, &view.row(j)[start..end], [start, j], None);
+                found.record(array, &view.row(j)[start..end], [start, j], None);
             }
         }
         found

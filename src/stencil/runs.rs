@@ -132,7 +132,7 @@ impl Runs {
     /// Calls `join` for each pair of runs of the rows `low` and `high` that are joined by a nonzero coupling and do not
     /// yet belong to one component. Coupling t < `count` connects node `from` + t of `low` and node `to` + t of `high`.
     /// `any` returns whether a coupling of a range is not zero.
-    pub fn along(
+    pub fn for_each_joined_pair(
         &mut self,
         [low, high]: [usize; 2],
         (from, to, count): (usize, usize, usize),

@@ -3,10 +3,10 @@
 //!
 //! On the finer levels, up to two steps of flexible CG solve the coarse system (K-cycle). On coarser levels, one cycle
 //! solves it (V-cycle). A level with more than half the couplings of the previous level is also solved by one cycle,
-//! because two would be expensive. On the coarsest level, an exact factorization solves the system. With `Way::Linear`,
-//! two Chebyshev steps with fixed bounds replace CG on all levels (AMLI-cycle).
+//! because two would be expensive. On the coarsest level, an exact factorization solves the system. With
+//! `CoarseMethod::Linear`, two Chebyshev steps with fixed bounds replace CG on all levels (AMLI-cycle).
 
-use super::level::{CHUNK, Level, Run, Visits, Way};
+use super::level::{CHUNK, CoarseMethod, CycleCount, Level, Run};
 use crate::aggregation::{Choices, Hierarchy, Kept, MOST_INVERTED, Ordered, TwoSteps};
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::reduce::{Noted, largest, max_abs};
@@ -14,24 +14,24 @@ use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;
 use crate::base::workers::Workers;
 use crate::direct::couplings::{Couplings, WHAT};
-use crate::direct::null_space::{Means, nearly_none};
+use crate::direct::null_space::{Means, nearly_singular_bound};
 use crate::direct::solver::{Direct, envelope_order};
 use crate::error::{Result, collected, push};
 
 /// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
 /// (Notay 2010).
-const ENOUGH: f64 = 0.25;
+const SUFFICIENT_REDUCTION: f64 = 0.25;
 /// A level is solved by two cycles only if its number of couplings is at most half that of the previous level, plus
 /// this number.
-const SMALL: usize = 1000;
+const EXTRA_COUPLINGS: usize = 1000;
 /// Thread 0 alone works on a level with fewer rows and on all coarser levels: barriers cost more than the work.
-const WORTH_A_TEAM: usize = 4096;
+const MIN_TEAM_ROWS: usize = 4096;
 
 /// Factorizes the coarsest matrix. A pivot far below its diagonal entry is the last pivot of a singular component. It
 /// would be zero without rounding errors, and is treated as zero.
 fn factor(c: &Couplings) -> Result<Direct> {
-    const VANISHED: f64 = 1e-12;
-    let inverse = |i: usize, d: f64| if d.abs() <= VANISHED * c.diagonal[i] { 0.0 } else { 1.0 / d };
+    const NEGLIGIBLE: f64 = 1e-12;
+    let inverse = |i: usize, d: f64| if d.abs() <= NEGLIGIBLE * c.diagonal[i] { 0.0 } else { 1.0 / d };
     Direct::of(c, envelope_order(c)?, None, |i, d| Ok(inverse(i, d)))
 }
 
@@ -79,20 +79,21 @@ impl<V: Real + Number> Cycle<V> {
         // A singular component remains singular on all coarser levels, or becomes a single row. The sum of its row sums
         // does not change.
         let largest = matrices[0].diagonal.iter().fold(0.0, |most: f64, d| most.max(*d));
-        let least = nearly_none(matrices[0].rows(), largest);
+        let least = nearly_singular_bound(matrices[0].rows(), largest);
         let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
         let may_be = matrices.iter().any(is_one_row) || Means::of(coarsest, |_, _| least)?.is_some();
-        let mut means = if may_be { Means::of(matrices[0], nearly_none)? } else { None };
+        let mut means = if may_be { Means::of(matrices[0], nearly_singular_bound)? } else { None };
         let first = first.filter(|_| !(is_exact && matrices.len() == 1));
         let mut order = first.map_or_else(|| order_of(0), Ok)?;
         let row = collected(order.row.iter().copied(), WHAT)?;
         let mut levels: Vec<Level<V>> = Vec::new();
         for (k, matrix) in matrices.iter().enumerate() {
-            let few = levels.last().is_none_or(|before| matrix.col.len() <= before.rows.couplings() / 2 + SMALL);
-            let visits = match few && k > 0 {
-                true if choices.is_solved_twice(k, matrix.rows()) => Visits::Two,
-                true => Visits::TwoIfLinear,
-                false => Visits::One,
+            let few =
+                levels.last().is_none_or(|before| matrix.col.len() <= before.rows.couplings() / 2 + EXTRA_COUPLINGS);
+            let cycles = match few && k > 0 {
+                true if choices.is_solved_twice(k, matrix.rows()) => CycleCount::Two,
+                true => CycleCount::TwoIfLinear,
+                false => CycleCount::One,
             };
             let aggregate = hierarchy.levels.get(k).map(|level| &level.aggregates.of[..]);
             let (coarser, next) = match aggregate {
@@ -101,7 +102,7 @@ impl<V: Real + Number> Cycle<V> {
             };
             let own = std::mem::replace(&mut means, coarser).map(|m| m.in_order(&order.row)).transpose()?;
             let aggregate = aggregate.map(|of| (of, &next.place[..]));
-            push(&mut levels, Level::new(matrix, &order, aggregate, own, visits, workers)?, WHAT)?;
+            push(&mut levels, Level::new(matrix, &order, aggregate, own, cycles, workers)?, WHAT)?;
             order = next;
         }
         let last = is_exact.then(|| factor(coarsest)).transpose()?;
@@ -121,7 +122,7 @@ impl<V: Real + Number> Cycle<V> {
 
     /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
-        self.kept.again
+        self.kept.reused
     }
 
     /// Renumbers the rows of the matrix: row i becomes row `place(i)`.
@@ -132,7 +133,7 @@ impl<V: Real + Number> Cycle<V> {
     /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither
     /// overflow nor underflow. All threads of a team must call this function, and `to` is called for different rows on
     /// each thread. Begins and ends with a barrier.
-    pub fn apply(&self, me: &Me, way: Way, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
+    pub fn apply(&self, me: &Me, method: CoarseMethod, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let noted = self.largest.reduce(0, self.largest.rows());
         for chunk in me.share(self.largest.rows()) {
@@ -148,9 +149,9 @@ impl<V: Real + Number> Cycle<V> {
         let (first, rows) = (&self.levels[0], &self.row[own]);
         if largest > 0.0 && largest.is_finite() {
             first.load(me, |k| from(self.row[k] as usize) * per_unit);
-            self.cycle(0, &mut Run::new(*me, way), &first.z);
-            let give = |k: usize, z: f64| to(self.row[k] as usize, unit * (self.scale * z));
-            first.give(me, give);
+            self.cycle(0, &mut Run::new(*me, method), &first.z);
+            let write = |k: usize, z: f64| to(self.row[k] as usize, unit * (self.scale * z));
+            first.for_each_value(me, write);
         } else {
             rows.iter().for_each(|&i| to(i as usize, largest));
         }
@@ -191,18 +192,18 @@ impl<V: Real + Number> Cycle<V> {
     /// a barrier.
     fn solve(&self, k: usize, run: &mut Run) {
         let own = &self.levels[k];
-        if run.me.members > 1 && own.len() < WORTH_A_TEAM {
+        if run.me.members > 1 && own.len() < MIN_TEAM_ROWS {
             if run.me.index == 0 {
-                self.solve(k, &mut Run::new(run.me.alone(), run.way));
+                self.solve(k, &mut Run::new(run.me.alone(), run.method));
             }
             return run.me.barrier();
         }
         own.remove_means(&run.me);
         let is_exact = k + 1 == self.levels.len() && self.last.is_some();
-        match run.way {
+        match run.method {
             _ if is_exact => self.cycle(k, run, &own.z),
-            Way::Flexible if own.visits == Visits::Two => self.solve_twice(k, run),
-            Way::Linear if own.visits != Visits::One => self.solve_by_bounds(k, run),
+            CoarseMethod::Flexible if own.cycles == CycleCount::Two => self.solve_twice(k, run),
+            CoarseMethod::Linear if own.cycles != CycleCount::One => self.solve_by_bounds(k, run),
             _ => self.cycle(k, run, &own.z),
         }
     }
@@ -217,7 +218,7 @@ impl<V: Real + Number> Cycle<V> {
         let is_direction = rho > 0.0;
         let first = if is_direction { residual / rho } else { 1.0 };
         let after = own.subtract(run, first);
-        if !is_direction || after <= ENOUGH * ENOUGH * before {
+        if !is_direction || after <= SUFFICIENT_REDUCTION * SUFFICIENT_REDUCTION * before {
             return own.combine(&run.me, first, 0.0);
         }
         own.remove_means(&run.me);

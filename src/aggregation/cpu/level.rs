@@ -32,9 +32,9 @@ pub struct Level<V: Number> {
     aggregate: Vec<u32>,
     /// Fine rows of coarse row k: entries `fine.0[k] .. fine.0[k + 1]` of the list `fine.1`.
     fine: (Vec<usize>, Vec<u32>),
-    pub visits: Visits,
+    pub cycles: CycleCount,
     means: Option<Mutex<Means>>,
-    has_nearly: bool,
+    has_nearly_singular: bool,
     noted: Noted,
     pub r: Shared<V>,
     pub z: Shared<V>,
@@ -47,7 +47,7 @@ pub struct Level<V: Number> {
 
 /// Method that solves the coarse systems on levels with two cycles.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Way {
+pub enum CoarseMethod {
     /// Flexible CG (K-cycle): fewest iterations, but B depends on r.
     Flexible,
     /// Chebyshev steps: B is a fixed, symmetric positive definite matrix.
@@ -56,9 +56,9 @@ pub enum Way {
 
 /// Number of cycles that solve the system of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Visits {
+pub enum CycleCount {
     One,
-    /// Two with `Way::Linear`, one with `Way::Flexible`.
+    /// Two with `CoarseMethod::Linear`, one with `CoarseMethod::Flexible`.
     TwoIfLinear,
     Two,
 }
@@ -66,14 +66,14 @@ pub enum Visits {
 /// State of a thread during a cycle.
 pub struct Run<'a> {
     pub me: Me<'a>,
-    pub way: Way,
+    pub method: CoarseMethod,
     /// Number of reductions so far.
     turn: usize,
 }
 
 impl<'a> Run<'a> {
-    pub fn new(me: Me<'a>, way: Way) -> Self {
-        Self { me, way, turn: 0 }
+    pub fn new(me: Me<'a>, method: CoarseMethod) -> Self {
+        Self { me, method, turn: 0 }
     }
 }
 
@@ -85,7 +85,7 @@ impl<V: Real + Number> Level<V> {
         order: &Ordered,
         aggregate: Option<(&[u32], &[u32])>,
         means: Option<Means>,
-        visits: Visits,
+        cycles: CycleCount,
         workers: &mut Workers,
     ) -> Result<Self> {
         let n = c.rows();
@@ -102,17 +102,17 @@ impl<V: Real + Number> Level<V> {
             groups: collected(order.groups.iter().copied(), WHAT)?,
             slices: collected(order.groups.windows(2).map(|group| rows.slices_of(group)), WHAT)?,
             fine: members(&aggregate_of, count)?,
-            has_nearly: means.as_ref().is_some_and(Means::has_nearly),
+            has_nearly_singular: means.as_ref().is_some_and(Means::has_nearly_singular),
             means: means.map(Mutex::new),
             noted: Noted::new(rows.slices().div_ceil(SLICES), 2)?,
             rows,
             r: room(true)?,
             z: room(true)?,
             left: room(aggregate.is_some())?,
-            c: room(visits != Visits::One)?,
-            v: room(visits != Visits::One)?,
+            c: room(cycles != CycleCount::One)?,
+            v: room(cycles != CycleCount::One)?,
             aggregate: aggregate_of,
-            visits,
+            cycles,
         })
     }
 
@@ -153,18 +153,18 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Returns the singular components if some of them are nearly singular, otherwise `None`.
-    fn nearly(&self) -> Option<MutexGuard<'_, Means>> {
-        let means = self.means.as_ref().filter(|_| self.has_nearly)?;
+    fn nearly_singular_means(&self) -> Option<MutexGuard<'_, Means>> {
+        let means = self.means.as_ref().filter(|_| self.has_nearly_singular)?;
         Some(means.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Computes r_k = from(k). If there are nearly singular components, subtracts from r its mean on each component;
-    /// `give` adds the corresponding constants to z. Ends with a barrier.
+    /// `for_each_value` adds the corresponding constants to z. Ends with a barrier.
     pub fn load(&self, me: &Me, from: impl Fn(usize) -> f64) {
-        if self.has_nearly {
-            if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
+        if self.has_nearly_singular {
+            if let Some(mut means) = self.nearly_singular_means().filter(|_| me.index == 0) {
                 // SAFETY: the other threads wait at the barrier.
-                means.take(from, unsafe { self.r.slice_mut(0, self.len()) });
+                means.load_without_means(from, unsafe { self.r.slice_mut(0, self.len()) });
             }
         } else {
             let own = me.share(self.len());
@@ -177,18 +177,18 @@ impl<V: Real + Number> Level<V> {
 
     /// Calls `to(k, z_k)` for the rows of this thread. z_k includes the constant of its component, if some components
     /// are nearly singular. The caller has passed a barrier after the cycle.
-    pub fn give(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
+    pub fn for_each_value(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
         let own = me.share(self.len());
         // SAFETY: no thread writes z before the next cycle.
         let z = unsafe { self.z.slice(0, self.len()) };
-        if !self.has_nearly {
+        if !self.has_nearly_singular {
             return own.clone().zip(&z[own]).for_each(|(k, z)| to(k, z.wide()));
         }
-        if let Some(mut means) = self.nearly().filter(|_| me.index == 0) {
-            means.give(z);
+        if let Some(mut means) = self.nearly_singular_means().filter(|_| me.index == 0) {
+            means.compute_constants(z);
         }
         me.barrier();
-        if let Some(means) = self.nearly() {
+        if let Some(means) = self.nearly_singular_means() {
             own.for_each(|k| to(k, z[k].wide() + means.constant(k)));
         }
     }

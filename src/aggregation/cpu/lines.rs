@@ -20,14 +20,14 @@ pub const LANES: usize = 16;
 /// Lines by distance are used if their number is at most this factor times the number of lines with stored columns. In
 /// single precision, a line by distance reads 68 consecutive bytes. A line with stored columns reads 132 bytes, and the
 /// vector values one by one.
-const WORTH: usize = 2;
+const MAX_LINE_RATIO: usize = 2;
 /// Largest number of distances per slice.
-const MOST_DISTANCES: usize = 16;
+const MAX_DISTANCES: usize = 16;
 /// Number of rows of a slice after which the number of distances is first compared with the limit.
-const TELLING: usize = 4;
+const FIRST_TEST: usize = 4;
 /// Bit in `Lines::from` that marks a line with stored columns. The other bits are the index of its columns in
 /// `Lines::col`.
-const NAMED: u32 = 1 << 31;
+const STORED_COLUMNS: u32 = 1 << 31;
 
 /// The lines of all slices.
 #[derive(Default)]
@@ -36,7 +36,7 @@ pub struct Lines<V> {
     /// entry is the number of lines.
     ends: Vec<usize>,
     /// For a line by distance, the row whose value is multiplied by the first coupling; the other couplings refer to
-    /// the following rows. For a line with stored columns, `NAMED` plus the index in `col`.
+    /// the following rows. For a line with stored columns, `STORED_COLUMNS` plus the index in `col`.
     from: Vec<u32>,
     /// Columns of the lines with stored columns.
     col: Vec<[u32; LANES]>,
@@ -76,7 +76,7 @@ pub enum At<'a> {
 
 impl<V: Real + Send> Lines<V> {
     pub fn of(c: &Couplings, order: &Ordered, slices: &Slices, workers: &mut Workers) -> Result<Self> {
-        if c.rows() >= NAMED as usize {
+        if c.rows() >= STORED_COLUMNS as usize {
             let sentence = format!("aggregation supports fewer than 2^31 rows, got {}", c.rows());
             return Err(Error::Unsupported(sentence));
         }
@@ -117,7 +117,7 @@ impl<V: Real + Send> Lines<V> {
             for (side, rows) in sides.iter().zip(rows) {
                 match !side.are_many {
                     true => lines.push_distances(side, first, rows)?,
-                    false => lines.push_named(c, order, (first..slices.first[s + 1], side.most), rows)?,
+                    false => lines.push_stored_columns(c, order, (first..slices.first[s + 1], side.most), rows)?,
                 }
                 push(&mut lines.ends, lines.a.len(), WHAT)?;
             }
@@ -135,7 +135,7 @@ impl<V: Real + Send> Lines<V> {
             } else {
                 // A row without coupling at this distance may refer to any row of `rows`, because its coupling is zero.
                 let to = |l: usize| (from + l as i64).clamp(i64::from(rows.start), i64::from(rows.end) - 1) as u32;
-                push(&mut self.from, NAMED | self.col.len() as u32, WHAT)?;
+                push(&mut self.from, STORED_COLUMNS | self.col.len() as u32, WHAT)?;
                 push(&mut self.col, from_fn(to), WHAT)?;
             }
             push(&mut self.a, *values, WHAT)?;
@@ -145,7 +145,7 @@ impl<V: Real + Send> Lines<V> {
 
     /// Appends lines with stored columns for the rows `slice`, which have up to `most` couplings each to rows in
     /// `rows`.
-    fn push_named(
+    fn push_stored_columns(
         &mut self,
         c: &Couplings,
         order: &Ordered,
@@ -154,7 +154,7 @@ impl<V: Real + Send> Lines<V> {
     ) -> Result<()> {
         let (line, named) = (self.a.len(), self.col.len());
         for k in 0..most {
-            push(&mut self.from, NAMED | (named + k) as u32, WHAT)?;
+            push(&mut self.from, STORED_COLUMNS | (named + k) as u32, WHAT)?;
             push(&mut self.col, [rows.start; LANES], WHAT)?;
             push(&mut self.a, [V::default(); LANES], WHAT)?;
         }
@@ -171,7 +171,7 @@ impl<V: Real + Send> Lines<V> {
     fn append(&mut self, more: Self) -> Result<()> {
         let (lines, named) = (self.a.len(), self.col.len() as u32);
         extend(&mut self.ends, more.ends[1..].iter().map(|end| lines + end), WHAT)?;
-        let moved = more.from.iter().map(|&from| if from & NAMED > 0 { from + named } else { from });
+        let moved = more.from.iter().map(|&from| if from & STORED_COLUMNS > 0 { from + named } else { from });
         extend(&mut self.from, moved, WHAT)?;
         extend(&mut self.col, more.col.iter().copied(), WHAT)?;
         extend(&mut self.a, more.a.iter().copied(), WHAT)
@@ -201,7 +201,11 @@ impl<V> Lines<V> {
     fn between(&self, start: usize, end: usize) -> impl Iterator<Item = (At<'_>, &[V; LANES])> {
         let range = self.ends[start]..self.ends[end];
         self.from[range.clone()].iter().zip(&self.a[range]).map(|(&from, a)| {
-            let at = if from & NAMED == 0 { At::From(from) } else { At::Rows(&self.col[(from ^ NAMED) as usize]) };
+            let at = if from & STORED_COLUMNS == 0 {
+                At::From(from)
+            } else {
+                At::Rows(&self.col[(from ^ STORED_COLUMNS) as usize])
+            };
             (at, a)
         })
     }
@@ -214,11 +218,11 @@ impl<V> Lines<V> {
 /// Couplings of a slice while its lines are built, either to rows of earlier groups or to rows of later groups.
 #[derive(Default)]
 struct Side<V> {
-    /// Distances (column minus row) without repetition, at most `MOST_DISTANCES`.
+    /// Distances (column minus row) without repetition, at most `MAX_DISTANCES`.
     distances: Vec<i64>,
     /// Couplings at each distance.
     values: Vec<[V; LANES]>,
-    /// Whether there are more than `MOST_DISTANCES` distances, or too many for lines by distance to be faster.
+    /// Whether there are more than `MAX_DISTANCES` distances, or too many for lines by distance to be faster.
     are_many: bool,
     /// Largest number of couplings of a row.
     most: usize,
@@ -244,7 +248,7 @@ impl<V: Real> Side<V> {
     fn end_row(&mut self, couplings: usize) {
         self.most = self.most.max(couplings);
         self.rows += 1;
-        self.are_many |= self.rows >= TELLING && self.distances.len() > WORTH * self.most;
+        self.are_many |= self.rows >= FIRST_TEST && self.distances.len() > MAX_LINE_RATIO * self.most;
     }
 
     /// Adds the next coupling of a row.
@@ -258,7 +262,7 @@ impl<V: Real> Side<V> {
         let known = if likely { Some(next.likely) } else { self.distances.iter().position(|d| *d == distance) };
         let line = match known {
             Some(line) => line,
-            None if self.distances.len() == MOST_DISTANCES => {
+            None if self.distances.len() == MAX_DISTANCES => {
                 self.are_many = true;
                 next.nth += 1;
                 return Ok(());

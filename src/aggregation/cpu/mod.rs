@@ -11,4 +11,4 @@ mod rows;
 pub mod tests;
 
 pub use cycle::Cycle;
-pub use level::Way;
+pub use level::CoarseMethod;

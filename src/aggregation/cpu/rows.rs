@@ -77,7 +77,7 @@ impl<'a, V: Real> Around<'a, V> {
     /// # Safety
     /// The values must be those of all rows, or of all rows before (or after) the group of the slices that are
     /// processed. A line to earlier (or later) groups refers to no other rows (`Lines::push_distances`,
-    /// `Lines::push_named`).
+    /// `Lines::push_stored_columns`).
     pub unsafe fn new(values: &'a [V], start: usize) -> Self {
         Self { values, start }
     }

@@ -2,7 +2,7 @@
 //! sequentially, sweeps in natural order, and computes the K-cycle in single precision. The matrices are from public
 //! collections, or are 7-point matrices on a cube. Multicolour sweeps are tested, too.
 
-use super::{Cycle, Way};
+use super::{CoarseMethod, Cycle};
 use crate::aggregation::{Choices, Hierarchy, Order, Rules};
 use crate::base::csr::Csr;
 use crate::base::number::Real;
@@ -72,7 +72,7 @@ impl<V: Real + Number> Applied<V> {
         // SAFETY: no thread writes `from`; each thread writes only its own rows of `to`.
         let work = |me: Me| unsafe {
             let from = from.slice(0, cycle.rows());
-            cycle.apply(&me, Way::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
+            cycle.apply(&me, CoarseMethod::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
         };
         team.run(work, work).unwrap();
         // SAFETY: the run has ended, so only this thread uses `to`.

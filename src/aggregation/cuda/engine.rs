@@ -2,7 +2,7 @@
 
 use super::{Cycle, Launched};
 use crate::aggregation::Rules;
-use crate::aggregation::cuda::setup::{Making, Shape};
+use crate::aggregation::cuda::setup::{SetupWorkspace, Shape};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch::aggregation::Couplings;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::error::Result;
 /// The cycle of a matrix, with the workspace of its setup.
 pub struct Engine {
     cycle: Cycle,
-    making: Making,
+    workspace: SetupWorkspace,
 }
 
 impl Engine {
@@ -25,21 +25,21 @@ impl Engine {
         take: impl FnOnce(&Couplings) -> Result<()>,
     ) -> Result<(Self, bool)> {
         // An engine for another shape is freed before new memory is allocated.
-        let (previous, mut making) = match before.filter(|before| before.fits(shape)) {
-            Some(before) => (Some(before.cycle), before.making),
-            None => (None, Making::new(stream, shape)?),
+        let (previous, mut workspace) = match before.filter(|before| before.fits(shape)) {
+            Some(before) => (Some(before.cycle), before.workspace),
+            None => (None, SetupWorkspace::new(stream, shape)?),
         };
-        take(&making.first())?;
+        take(&workspace.first())?;
         let (launched, memory) =
             previous.map_or((None, Vec::new()), |Cycle { launched, memory, .. }| (Some(launched), memory));
-        let cycle = making.cycle(stream, rules, (scale, single), (launched.as_ref(), memory))?;
+        let cycle = workspace.cycle(stream, rules, (scale, single), (launched.as_ref(), memory))?;
         let same = launched.is_some_and(|launched| launched == cycle.launched);
-        Ok((Self { cycle, making }, same))
+        Ok((Self { cycle, workspace }, same))
     }
 
     /// Returns whether the workspace is large enough for a matrix of this shape, and not too large.
     pub fn fits(&self, shape: Shape) -> bool {
-        self.making.fits(shape)
+        self.workspace.fits(shape)
     }
 
     pub fn launched(&self) -> &Launched {
@@ -53,6 +53,6 @@ impl Engine {
 
     /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.cycle.memory.iter().flatten().map(|memory| memory.bytes).sum::<usize>() + self.making.bytes()
+        self.cycle.memory.iter().flatten().map(|memory| memory.bytes).sum::<usize>() + self.workspace.bytes()
     }
 }

@@ -2,7 +2,7 @@
 //! of couplings of each level.
 
 use super::{Cycle, Launched};
-use crate::aggregation::{KEPT, Rules};
+use crate::aggregation::{KAPPA_FOR_REUSE, Rules};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::aggregation::{
     Couplings, GalerkinArgs, LANES, Level, NarrowArgs, NumberArgs, PART, PairArgs, SLICE, ScanArgs, SpreadArgs,
@@ -18,7 +18,7 @@ use crate::error::{Error, Result, push};
 /// Number of handshake rounds per pass of pairing. More rounds do not improve the pairs.
 const ROUNDS: usize = 4;
 /// Coarsening stops if the next level would have more than this fraction of the rows of a level.
-const WORTH: f64 = 0.9;
+const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is solved with the dense inverse. The product with the inverse is a
 /// single launch, whereas a further level needs several launches.
 pub const COARSEST: u32 = MOST_UNKNOWNS;
@@ -26,18 +26,18 @@ pub const COARSEST: u32 = MOST_UNKNOWNS;
 /// dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
 /// Number of coarse levels, counted from the finest of them, whose systems are solved by two cycles.
-const TWICE: usize = 4;
+const TWO_CYCLE_LEVELS: usize = 4;
 /// A level is solved by two cycles only if its number of couplings is at most half that of the previous level, plus
 /// this number.
-const FEW: usize = 1000;
+const EXTRA_COUPLINGS: usize = 1000;
 /// Levels with at least this number of rows use one thread per row. Smaller levels are faster with several threads per
 /// row.
-const ENOUGH: u32 = 1 << 16;
+const ONE_THREAD_ROWS: u32 = 1 << 16;
 /// Largest factor by which kappa, the bound of mu, may be increased.
-const WEAKEST: f64 = 4.0;
+const MAX_KAPPA_FACTOR: f64 = 4.0;
 
 /// Workspace of the setup. It contains the matrix of the first level.
-pub struct Making {
+pub struct SetupWorkspace {
     matrices: [Couplings; 3],
     partner: Address,
     pointed: Address,
@@ -59,7 +59,7 @@ pub struct Shape {
     pub row: usize,
 }
 
-impl Making {
+impl SetupWorkspace {
     pub fn new(stream: &Stream, Shape { rows, row }: Shape) -> Result<Self> {
         let entries = rows * row;
         if entries >= u32::MAX as usize {
@@ -150,11 +150,11 @@ impl Making {
                 }
                 let made = self.aggregate(stream, &mut cycle, (matrix, spare[0]), &rules_of(k, kappa))?;
                 let weaker = 2.0 * kappa;
-                if f64::from(made.0) <= WORTH * f64::from(matrix.rows) {
+                if f64::from(made.0) <= MAX_ROW_FRACTION * f64::from(matrix.rows) {
                     break Some(made);
                 }
                 // There were too few pairs. Pairing is repeated with a larger kappa.
-                if weaker > WEAKEST * rules.kappa {
+                if weaker > MAX_KAPPA_FACTOR * rules.kappa {
                     break None;
                 }
                 kappa = weaker;
@@ -190,7 +190,8 @@ impl Making {
         let Level { rows: count, width, nodes, .. } = *coarse;
         let (of, failed) = (fine.aggregate, self.bound);
         stream.fill(failed, 0, 4)?;
-        let arguments = SuitArgs { c: matrix, kappa: KEPT, of, nodes, failed, count, width: i32::from(width) };
+        let arguments =
+            SuitArgs { c: matrix, kappa: KAPPA_FOR_REUSE, of, nodes, failed, count, width: i32::from(width) };
         if width <= 4 {
             suit_four(stream, &arguments)?
         } else {
@@ -209,7 +210,7 @@ impl Making {
         ((nodes, width), before): ((Address, u16), Option<usize>),
     ) -> Result<usize> {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
-        let (lanes, slice) = if matrix.rows >= ENOUGH { (1, SLICE) } else { (LANES, 1) };
+        let (lanes, slice) = if matrix.rows >= ONE_THREAD_ROWS { (1, SLICE) } else { (LANES, 1) };
         let (real, slices) = (if cycle.launched.single { 4 } else { 8 }, n.div_ceil(slice as usize));
         let plan = |base| {
             let mut plan = Plan::new(base);
@@ -239,7 +240,8 @@ impl Making {
         let [entries, couplings] = fetched(stream, of_all)?.map(|count: u32| count as usize);
         level.entries = cycle.room(stream, 3 * k + 1, 2 * real * entries)?.1;
         take_rows(stream, cycle.launched.single, &TakeArgs { entries: level.entries, ..arguments })?;
-        level.twice = u16::from(k <= TWICE && before.is_some_and(|before| couplings <= before / 2 + FEW));
+        level.twice =
+            u16::from(k <= TWO_CYCLE_LEVELS && before.is_some_and(|before| couplings <= before / 2 + EXTRA_COUPLINGS));
         push(&mut cycle.launched.levels, level, WHAT)?;
         Ok(couplings)
     }

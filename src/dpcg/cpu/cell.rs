@@ -13,9 +13,9 @@
 //! A direction of weak couplings is not coarsened until its couplings are strong (semicoarsening). The reason is that a
 //! point smoother does not reduce errors that vary along this direction.
 //!
-//! The preconditioner is one V-cycle from zero with red-black Gauss-Seidel. Red cells are updated first before the
-//! coarse-grid correction, and last after it. M is therefore symmetric and positive definite. The coarsest grid is
-//! solved exactly.
+//! The preconditioner is one V-cycle from zero with red-black Gauss-Seidel. Before the coarse-grid correction, red
+//! cells are updated first; after it, red cells are updated last. M is therefore symmetric and positive definite. The
+//! coarsest grid is solved exactly.
 //!
 //! All half-sweeps of red-black Gauss-Seidel before the coarse-grid correction form one pass over the planes. The
 //! half-sweeps after the correction form another pass. In step t of a pass, half-sweep s updates plane t - s. At this
@@ -24,8 +24,8 @@
 //! half-sweep of its pass; the prolongation precedes the first half-sweep of its pass. Each pass reads r, A and x from
 //! memory once.
 //!
-//! Each thread owns the same range of rows j in all planes. In a step it reads rows of the neighbouring threads as they
-//! were after the previous step.
+//! Each thread owns the same range of rows j in all planes. In each step, a thread reads rows of its neighbours with
+//! their values after the previous step.
 
 use super::rows::Rows;
 use crate::base::isa::for_each_isa;
@@ -40,8 +40,8 @@ use std::ops::Range;
 
 const WHAT: &str = "vectors of the multigrid";
 
-/// Minimum number of cells for more than one thread: on smaller grids, waiting in every plane costs more than dividing
-/// the work saves.
+/// Minimum number of cells of a grid for more than one thread. On smaller grids, the waiting times in every plane
+/// exceed the time saved.
 const WORTH_A_TEAM: usize = 16_384;
 
 /// The preconditioner. The caller's grid uses f64, the coarse grids use `T`.
@@ -55,7 +55,7 @@ pub struct CellCentred<T> {
     coarse_zeros: Vec<T>,
 }
 
-/// A thread of a run, and the number of steps of all its passes so far.
+/// A thread of a run, which counts the steps of all passes so far.
 pub struct Walker<'a> {
     me: Me<'a>,
     steps: Cell<usize>,
@@ -67,14 +67,14 @@ impl<'a> Walker<'a> {
         Self { me, steps: Cell::new(0) }
     }
 
-    /// Executes `steps` steps in lockstep with the neighbouring threads, among the first `team` threads. No thread
-    /// begins a step before its neighbours have ended the previous step. Ends at a barrier.
+    /// Executes `steps` steps on each of the first `team` threads. No thread begins a step before its neighbours have
+    /// completed the previous step. Ends with a barrier.
     fn walk(&self, team: usize, steps: usize, mut step: impl FnMut(usize)) {
         let (me, base) = (self.me, self.steps.get());
         self.steps.set(base + steps);
         if me.index < team {
             for t in 0..steps {
-                // For step 0, the barrier before this pass suffices.
+                // Step 0 needs no wait, because a barrier precedes the pass.
                 if t > 0 && me.index > 0 {
                     me.wait_for(me.index - 1, Point::Last, base + t);
                 }
@@ -103,10 +103,10 @@ impl<T: Real + Number> CellCentred<T> {
         Ok(Self { hierarchy, sweeps, vectors, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
     }
 
-    /// Computes z = M^-1 r; all threads call it. `largest` = max |r|. Ends at a barrier.
+    /// Computes z = M^-1 r. All threads must call this function. `largest` is max |r|. Ends with a barrier.
     ///
     /// # Safety
-    /// Between the barrier before this call and its end, no thread writes r, and only this call uses z.
+    /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
     pub unsafe fn apply<V: Rows<f64>>(&self, walker: &Walker, a: &SevenPoints, r: &V, z: &V, largest: f64) {
         let grids = &self.hierarchy.grids;
         let scale = power_of_two_below(largest);
@@ -136,7 +136,7 @@ impl<T: Real + Number> CellCentred<T> {
     }
 
     /// # Safety
-    /// Nothing else uses the vectors until the barrier at the end of this function.
+    /// No other code may use the vectors before the barrier at the end of this function.
     unsafe fn solve_coarsest<F: Real, V: Rows<F>>(&self, me: Me, count: usize, r: &V, x: &V) {
         if me.index == 0 {
             // SAFETY: guaranteed by the caller.
@@ -164,8 +164,8 @@ struct Level<'a, F, V> {
 }
 
 impl<F: Real, V: Rows<F>> Level<'_, F, V> {
-    /// Returns the number of threads that take part, and the rows j of this thread. These rows form whole coarse rows,
-    /// which this thread also owns.
+    /// Returns the number of threads that work on this grid, and the rows j of this thread. These rows consist of whole
+    /// coarse rows, which also belong to this thread.
     fn share(&self, me: Me, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
         let Cells { ny, .. } = self.a.cells;
         let worth = self.a.cells.count() >= WORTH_A_TEAM;
@@ -180,14 +180,16 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// Executes the sweeps from x = 0, red cells before black cells, and restricts the residual to the coarse grid.
     ///
     /// # Safety
-    /// A barrier precedes this call. Until it ends, only this call uses x and `coarse`, and no thread writes r.
+    /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse`, and no thread may
+    /// write r.
     unsafe fn descend<T: Real, C: Rows<T>>(&self, walker: &Walker, grid: &Grid<T>, coarse: &C, scale: f64) {
         let ((team, rows), halves) = (self.share(walker.me, grid), 2 * self.sweeps);
         walker.walk(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {
                 let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
                 for j in rows.clone() {
-                    // SAFETY: a row of this thread; for the rows that it reads, see the documentation of this module.
+                    // SAFETY: the written row belongs to this thread. The documentation of this module explains why the
+                    // rows that it reads are complete.
                     unsafe {
                         match half {
                             0 => self.begin(j, k),
@@ -203,14 +205,16 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// Computes x += scale P e, then executes the sweeps, black cells before red cells.
     ///
     /// # Safety
-    /// A barrier precedes this call. Until it ends, only this call uses x, and no thread writes r or `e`.
+    /// A barrier must precede this call. Until the call ends, no other code may use x, and no thread may write r or
+    /// `e`.
     unsafe fn ascend<T: Real, C: Rows<T>>(&self, walker: &Walker, grid: &Grid<T>, e: &C, scale: f64) {
         let ((team, rows), halves) = (self.share(walker.me, grid), 2 * self.sweeps);
         walker.walk(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {
                 let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
                 for j in rows.clone() {
-                    // SAFETY: a row of this thread; for the rows that it reads, see the documentation of this module.
+                    // SAFETY: the written row belongs to this thread. The documentation of this module explains why the
+                    // rows that it reads are complete.
                     unsafe {
                         if half == 0 {
                             let (x, e) = (self.x.row_mut(&self.cells(j, k)), e.row(&coarse_row(grid, j, k)));
@@ -236,10 +240,10 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     }
 
     /// Returns the matrix entries of row (j, k) and the values of the neighbouring rows to south, north, bottom and
-    /// top. Outside the grid they are zero.
+    /// top. Values outside the grid are zero.
     ///
     /// # Safety
-    /// No thread writes these values while the slices are in use.
+    /// No thread may write these values while the slices are in use.
     unsafe fn row<'s>(&'s self, j: usize, k: usize) -> Row<'s, F> {
         let Cells { nx, ny, nz } = self.a.cells;
         let ([east, north, top], cells, zeros) = (self.a.forward, self.cells(j, k), &self.zeros[..nx]);
@@ -261,7 +265,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// Sets x = D^-1 r in red cells and x = 0 in black cells.
     ///
     /// # Safety
-    /// The row belongs to this thread.
+    /// The row must belong to this thread.
     unsafe fn begin(&self, j: usize, k: usize) {
         let cells = self.cells(j, k);
         // SAFETY: guaranteed by the caller.
@@ -272,8 +276,8 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// Computes x = D^-1 (r - (A - D) x) in the cells of a colour.
     ///
     /// # Safety
-    /// The row belongs to this thread. No thread writes cells of the other colour in the neighbouring rows during this
-    /// call.
+    /// The row must belong to this thread. No thread may write cells of the other colour in the neighbouring rows
+    /// during this call.
     unsafe fn relax(&self, colour: usize, j: usize, k: usize) {
         // SAFETY: guaranteed by the caller.
         let (row, x) = unsafe { (self.row(j, k), self.x.row_mut(&self.cells(j, k))) };
@@ -284,7 +288,8 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// the residual of the black cells zero.
     ///
     /// # Safety
-    /// The row and its coarse row belong to this thread. No thread writes the neighbouring rows during this call.
+    /// The row and its coarse row must belong to this thread. No thread may write the neighbouring rows during this
+    /// call.
     unsafe fn restrict<T: Real, C: Rows<T>>(&self, j: usize, k: usize, grid: &Grid<T>, coarse: &C, scale: f64) {
         // SAFETY: guaranteed by the caller.
         let (row, x, coarse) =
@@ -317,7 +322,7 @@ pub struct Row<'a, F> {
     center: &'a [F],
     /// Matrix entries to the east.
     east: &'a [F],
-    /// Matrix entries to south, north, bottom and top; `values` has x of these neighbours.
+    /// Matrix entries to south, north, bottom and top; `values` contains x at these neighbours.
     near: [&'a [F]; 4],
     values: [&'a [F]; 4],
 }
@@ -336,7 +341,7 @@ impl<F: Real> Row<'_, F> {
         self.near.iter().zip(self.values).fold(value, |value, (a, x)| value - a[i] * x[i])
     }
 
-    /// Computes r - (A - D) x in the cells start .. start + out.len(). They may include the ends of the row.
+    /// Computes r - (A - D) x in the cells start .. start + out.len(), which may include the ends of the row.
     #[inline(always)]
     fn chunk(&self, out: &mut [F], x: &[F], start: usize) {
         let (n, end) = (out.len(), start + out.len());
@@ -364,7 +369,7 @@ impl<F: Real> Row<'_, F> {
     }
 }
 
-/// Number of cells in the buffer of new values, of which only one colour is stored.
+/// Number of cells whose new values are computed in a buffer. Only the values of one colour are then stored.
 const CHUNK: usize = 256;
 
 for_each_isa! {
@@ -378,8 +383,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes x = D^-1 (r - (A - D) x) in the cells with i % 2 = `odd`. The loop computes all cells, so that it
-    /// vectorizes, and discards the other half.
+    /// Computes x = D^-1 (r - (A - D) x) in the cells with i % 2 = `odd`. The loop computes the values of all cells, so
+    /// that it vectorizes, and discards the other half.
     fn relax_row<F: Real>(x: &mut [F], odd: usize, row: Row<F>) {
         let mut new = [F::default(); CHUNK];
         for start in (0..x.len()).step_by(CHUNK) {

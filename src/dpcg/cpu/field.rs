@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::stencil::cells::Cells;
 use std::ops::Range;
 
-/// Values of all cells, in natural order. One plane of guard values precedes and follows them. The guard values are
-/// zero, so the loops need no test for the boundary of the box.
+/// Values of all cells, in natural order. One plane of guard values precedes the values, and one plane follows them.
+/// Guard values are zero, so loops need no test for the boundary of the box.
 pub struct Field {
     values: Shared,
     guard: usize,

@@ -6,13 +6,14 @@
 //! ascend, rows downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>,  Z^T q
 //! ```
 //!
-//! The Neumann series needs no passes of its own. Row by row, v_k = D^-1 (r - L v_(k-1)) needs only preceding rows of
-//! v_(k-1). Likewise, z_k = v - D^-1 L^T z_(k-1) needs only following rows of z_(k-1). These rows are at most one plane
-//! away and are kept in ring buffers. At the boundary of its range, a thread recomputes the rows of the other threads
-//! that it needs. The recomputed values are bitwise identical.
+//! The Neumann series needs no further passes over memory. Row by row, v_k = D^-1 (r - L v_(k-1)) needs only preceding
+//! rows of v_(k-1). Likewise, z_k = v - D^-1 L^T z_(k-1) needs only following rows of z_(k-1). These rows are at most
+//! one plane away and are stored in ring buffers. At the boundary of its range, a thread recomputes those rows of other
+//! threads that it needs. The recomputed values are bitwise identical.
 //!
-//! q = A p is computed one plane behind p, while the couplings are in the cache. Pieces that need p of another thread
-//! follow after a barrier. Since P A p = q - A Z t with t = E^-1 Z^T q, <p, P A p> = <p, q> - <Z^T q, t>.
+//! The product q = A p is computed one plane behind p, while the couplings are still in the cache. Pieces that need p
+//! of another thread are computed after a barrier. With t = E^-1 Z^T q, P A p is q - A Z t. Therefore <p, P A p> = <p,
+//! q> - <Z^T q, t>.
 //!
 //! Memory traffic: `descend` moves 64 bytes per cell (reads r, q and 4 couplings; writes r and v). `ascend` moves 80
 //! bytes per cell (reads v, p, x and 4 couplings; writes p, x and q). With another preconditioner, `descend` computes
@@ -24,8 +25,8 @@ use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::steps::Member;
 use std::ops::Range;
 
-/// Ring buffers of rows, one per term of the series. A ring has the rows of the last plane and the current row, each
-/// between two zeros.
+/// Ring buffers of rows, one ring per term of the series. A ring contains the rows of the last plane and the current
+/// row. Each row is stored between two zeros.
 struct Rings<'a> {
     values: &'a mut [f64],
     nx: usize,
@@ -43,7 +44,8 @@ impl Rings<'_> {
         &mut self.values[at..][..self.nx]
     }
 
-    /// Returns the values of a term to the west, south and bottom of a row, or with `after` to the east, north and top.
+    /// Returns the values of a term at the neighbours of a row to the west, south and bottom; with `after`, to the
+    /// east, north and top.
     fn beside(&self, term: usize, row: usize, after: bool) -> [&[f64]; 3] {
         let (period, here) = (self.ny + 1, self.at(term, row));
         let others = if after { [row + 1, row + self.ny] } else { [row + period - 1, row + 1] };
@@ -94,8 +96,9 @@ impl Member<'_> {
         self.k.pieces.rows(share.start).start..self.k.pieces.rows(share.end - 1).end
     }
 
-    /// Computes r = r - alpha P A p for `rows`, with P A p = q - A Z t. The row buffer `projected` has P A p, so q is
-    /// not written to memory. With aggregation, q is overwritten by P A p, which the flexible beta needs.
+    /// Computes r = r - alpha P A p for `rows`, with P A p = q - A Z t. P A p is stored in the row buffer `projected`,
+    /// so q is not written to memory. With aggregation, however, q is overwritten by P A p, which the flexible beta
+    /// needs.
     fn advance_residual_rows(&self, alpha: f64, rows: Range<usize>, projected: &mut [f64]) {
         let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
         for row in rows {
@@ -115,7 +118,8 @@ impl Member<'_> {
         }
     }
 
-    /// Executes `descend` for a preconditioner in `State::whole`: computes r = r - alpha P A p and returns <r, r>.
+    /// Executes `descend` for a preconditioner that is not fused (`State::whole`): computes r = r - alpha P A p and
+    /// returns <r, r>.
     pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
         let (k, r) = (self.k, &self.vectors().r);
         let (_, projected) = self.rings(0);
@@ -129,7 +133,7 @@ impl Member<'_> {
         norm2
     }
 
-    /// Computes term v_term of a row into the rings, or with `last` into z.
+    /// Computes term v_term in a row, and stores it in the rings, or with `last` in z.
     fn lower_row(&self, rings: &mut Rings, term: usize, row: usize, last: bool) {
         let (Vectors { r, z, .. }, cells) = (self.vectors(), self.cells_of(row));
         let a = self.k.matrix.couplings(&cells);
@@ -163,8 +167,8 @@ impl Member<'_> {
         }
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
-            // Term m needs at most order - m planes before the first row. If fewer planes exist, all preceding rows are
-            // computed.
+            // Term m is needed in at most order - m planes before the first row. If there are fewer planes, it is
+            // computed in all preceding rows.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
             let known = own.start <= halo;
             (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
@@ -193,7 +197,7 @@ impl Member<'_> {
         norm2
     }
 
-    /// Computes term z_term of a row into the rings, or into `last` if present.
+    /// Computes term z_term in a row, and stores it in `last` if present, otherwise in the rings.
     fn upper_row(&self, rings: &mut Rings, term: usize, row: usize, last: Option<&mut [f64]>) {
         let cells = self.cells_of(row);
         let a = self.k.matrix.couplings(&cells);
@@ -215,7 +219,7 @@ impl Member<'_> {
         }
     }
 
-    /// Computes q = A p for a piece and its part of Z^T q; returns its part of <p, q>.
+    /// Computes q = A p in a piece, and its contribution to Z^T q. Returns its contribution to <p, q>.
     fn multiply_piece(&self, piece: usize) -> f64 {
         let (k, Vectors { p, q, .. }) = (self.k, self.vectors());
         let cells = k.pieces.range(piece);

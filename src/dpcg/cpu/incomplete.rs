@@ -5,12 +5,12 @@
 //!
 //!   M = (D + L) D^-1 (D + L^T).
 //!
-//! M has the couplings of A, and fill between cells that follow a common neighbour. With omega = 0, D is chosen such
-//! that diag(M) = diag(A). With omega = 1, M and A have equal row sums.
+//! M has the couplings of A, and additional couplings (fill) between cells that follow a common neighbour. With omega =
+//! 0, D is chosen such that diag(M) = diag(A). With omega = 1, M and A have equal row sums.
 //!
 //! The forward solve for a cell needs the preceding cells in x, y and z. Each thread owns the same range of rows j in
-//! all planes. It solves its rows in plane k after the preceding thread has finished plane k. The preceding thread then
-//! already works on plane k + 1. In the backward solve, the last thread begins.
+//! all planes. A thread solves its rows in plane k after the preceding thread has completed plane k. At this time, the
+//! preceding thread already works on plane k + 1. In the backward solve, the last thread begins.
 
 use super::rows::Rows;
 use crate::base::isa::for_each_isa;
@@ -21,7 +21,7 @@ use std::ops::Range;
 
 const WHAT: &str = "pivots of the incomplete factorization";
 
-/// Bound on the relative rounding errors in forming a pivot, relative to its center.
+/// Bound of the rounding error of one pivot, relative to its center.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 /// The factors: only D is stored, since the couplings are those of A.
@@ -37,11 +37,11 @@ impl Incomplete {
     ///
     ///   d(c) = a(c, c) - sum over m of a(m, c) (a(m, c) + omega sum over o of a(m, o)) / d(m),
     ///
-    /// where o are the other cells that follow m. Elimination of m causes fill between c and o, and the fraction omega
-    /// of this fill is subtracted from the diagonal. Omega is in [0, 1]; omega = 0 is IC(0).
+    /// where o are the other cells that follow m. The elimination of m causes fill between c and o. The fraction omega
+    /// of this fill is subtracted from the diagonal. omega is in [0, 1]; with omega = 0, the factorization is IC(0).
     ///
     /// # Errors
-    /// `RRB_ERR_MATRIX` at the first pivot that does not exceed its rounding error bound.
+    /// `RRB_ERR_MATRIX` for the first pivot that is not larger than the bound of its rounding error.
     pub fn factorize(a: &SevenPoints, omega: f64) -> Result<Self> {
         let count = a.cells.count();
         let mut inverse: Vec<f64> = zeroed(count, WHAT)?;
@@ -66,10 +66,11 @@ impl Incomplete {
         Ok(Self { inverse, zeros: zeroed(a.cells.nx, "a row of zeros")? })
     }
 
-    /// Computes z = M^-1 r; all threads call it. `turn` is the number of previous calls in the run. Ends at a barrier.
+    /// Computes z = M^-1 r. All threads must call this function. `turn` is the number of previous calls in the run.
+    /// Ends with a barrier.
     ///
     /// # Safety
-    /// Between the barrier before this call and its end, no thread writes r, and only this call uses z.
+    /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
     pub unsafe fn apply<V: Rows<f64>>(&self, me: Me, turn: usize, a: &SevenPoints, r: &V, z: &V) {
         let (ny, nz) = (a.cells.ny, a.cells.nz);
         let team = me.members.min(ny);
@@ -80,7 +81,8 @@ impl Incomplete {
                 if me.index > 0 {
                     me.wait_for(me.index - 1, Point::Last, stage(k + 1));
                 }
-                // SAFETY: rows of this thread; `wait_for` ensures that the row before them in this plane is complete.
+                // SAFETY: the rows belong to this thread; `wait_for` ensures that the row before them in this plane is
+                // complete.
                 own.clone().for_each(|j| unsafe { self.forward(a, j, k, r, z) });
                 me.post(Point::Last, stage(k + 1));
             }
@@ -88,8 +90,9 @@ impl Incomplete {
                 if me.index + 1 < team {
                     me.wait_for(me.index + 1, Point::First, stage(nz - k));
                 }
-                // SAFETY: rows of this thread; `wait_for` ensures that the row after them is complete. The following
-                // thread has thus completed its forward solve, and no longer reads the forward values of these rows.
+                // SAFETY: the rows belong to this thread; `wait_for` ensures that the row after them is complete. The
+                // next thread has therefore completed its forward solve, and no longer reads these rows before they are
+                // overwritten.
                 own.clone().rev().for_each(|j| unsafe { self.backward(a, j, k, z) });
                 me.post(Point::First, stage(nz - k));
             }
@@ -100,7 +103,7 @@ impl Incomplete {
     /// Solves row (j, k) of (D + L) y = r; stores y in z.
     ///
     /// # Safety
-    /// The row belongs to the calling thread. No thread writes rows (j - 1, k) and (j, k - 1) during this call.
+    /// The row must belong to the calling thread. No thread may write rows (j - 1, k) and (j, k - 1) during this call.
     unsafe fn forward<V: Rows<f64>>(&self, a: &SevenPoints, j: usize, k: usize, r: &V, z: &V) {
         let cells = row_of(a, j, k);
         let [east, north, top] = a.forward;
@@ -118,7 +121,7 @@ impl Incomplete {
     /// Solves row (j, k) of (D + L^T) z = D y; z contains y on entry.
     ///
     /// # Safety
-    /// The row belongs to the calling thread. No thread writes rows (j + 1, k) and (j, k + 1) during this call.
+    /// The row must belong to the calling thread. No thread may write rows (j + 1, k) and (j, k + 1) during this call.
     unsafe fn backward<V: Rows<f64>>(&self, a: &SevenPoints, j: usize, k: usize, z: &V) {
         let cells = row_of(a, j, k);
         let [_, row, plane] = a.cells.steps();
@@ -132,11 +135,11 @@ impl Incomplete {
         }
     }
 
-    /// Returns matrix entries and values of a row; zeros if `cells` is `None`. If `entries` is empty, so is the first
-    /// result.
+    /// Returns the matrix entries and the values of a row. They are zeros if `cells` is `None`. If `entries` is empty,
+    /// the first result is empty, too.
     ///
     /// # Safety
-    /// No thread writes the row while the slices are in use.
+    /// No thread may write the row while the slices are in use.
     unsafe fn with<'v, V: Rows<f64>>(
         &'v self,
         entries: &'v [f64],
@@ -184,7 +187,8 @@ fn row_of(a: &SevenPoints, j: usize, k: usize) -> Range<usize> {
     start..start + a.cells.nx
 }
 
-/// Number of cells whose vectorizable products are computed before the sequential recurrence in x.
+/// Number of cells of a chunk. In each chunk, the products that vectorize are computed before the sequential recurrence
+/// in x.
 const CHUNK: usize = 256;
 
 for_each_isa! {

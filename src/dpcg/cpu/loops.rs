@@ -32,7 +32,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes r = b - A v, summing couplings times differences of v (see `residual_of_row`).
+    /// Computes r = b - A v from differences of v (see `residual_of_row`).
     fn residual(r: &mut [f64], b: &[f64], a: Couplings, v: Around) {
         let n = r.len();
         let [b_here, center, here] = cut([b, a.center, v.here], n);
@@ -49,7 +49,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes u = D^-1 (r - T v), where T has the couplings in three directions: one step of Horner's rule for K.
+    /// Computes u = D^-1 (r - T v), one step of Horner's rule for K. T contains the couplings to three neighbours.
     fn triangle(u: &mut [f64], r: &[f64], center: &[f64], t: [&[f64]; 3], v: [&[f64]; 3]) {
         let n = u.len();
         let [r, center] = cut([r, center], n);
@@ -60,7 +60,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes u = v - D^-1 T w, where T has the couplings in three directions: one step of Horner's rule for K^T.
+    /// Computes u = v - D^-1 T w, one step of Horner's rule for K^T. T contains the couplings to three neighbours.
     fn triangle_of_scaled(u: &mut [f64], v: &[f64], center: &[f64], t: [&[f64]; 3], w: [&[f64]; 3]) {
         let n = u.len();
         let [v, center] = cut([v, center], n);

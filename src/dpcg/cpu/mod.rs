@@ -1,4 +1,4 @@
-//! Multithreaded steps of deflated PCG for boxes of cells in natural order.
+//! Backend `cpu` of deflated PCG: multithreaded steps on boxes of cells in natural order.
 //!
 //! Each module uses only modules listed before it:
 //!
@@ -51,23 +51,24 @@ use state::{State, Vectors};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// With fewer cells than this, thread 0 works alone: a barrier costs more than the work that it divides.
+/// Minimum number of cells for more than one thread. With fewer cells, barriers cost more time than a team saves.
 const WORTH_A_TEAM: usize = 16_384;
 
 /// Backend `cpu` of the family `dpcg_`.
 pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
-    /// The matrix, until the first `factorize`; afterwards `state` owns it.
+    /// The matrix before the first `factorize`; afterwards, `state` contains it.
     matrix: Kept,
-    /// Results of `survey` and `find_regions`, which the next `factorize` consumes.
+    /// Results of `survey` and `find_regions` for the next `factorize`.
     found: Found,
     state: Option<State>,
     seconds_of_e: f64,
 }
 
 impl Cpu {
-    /// Creates a backend with at most `threads` threads. They start when a matrix is large enough.
+    /// Creates a backend with at most `threads` threads. The threads are started with the first matrix that is large
+    /// enough.
     pub fn new(threads: usize) -> Self {
         Self {
             wanted_threads: threads,
@@ -202,8 +203,8 @@ impl DpcgBackend for Cpu {
             |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
         )?;
         if Outcome::went_astray(&result) {
-            // Loops multiply values beyond the ends of a row by zero couplings. Since 0 * inf is NaN, an infinity from
-            // this run would spread in the next run.
+            // Loops multiply values beyond the ends of a row by zero couplings. Infinities from this run must be
+            // removed, because 0 * inf is NaN in the next run.
             for field in state.vectors.fields() {
                 // SAFETY: this function borrows the state mutably and `team.run` has returned, so no other thread uses
                 // the fields.

@@ -6,7 +6,6 @@ use std::ops::Range;
 
 /// A vector with one value per cell, in natural order.
 pub trait Rows<T> {
-    /// Values of a range of cells.
     /// Returns the values of a range of cells.
     ///
     /// # Safety

@@ -1,4 +1,4 @@
-//! Begin and end of a solve: the caller's arrays, the means over singular components, and the deflated part of x.
+//! Start and end of a solve: copies of the caller's arrays, means over singular components, and the deflated part of x.
 
 use super::field::Field;
 use super::loops::{largest, scaled};
@@ -26,7 +26,7 @@ impl Member<'_> {
         });
     }
 
-    /// Stores the means of x over singular components for `shift`.
+    /// Stores the mean of x over each singular component, for `shift`.
     pub(super) fn keep_means(&mut self) {
         let (k, x) = (self.k, &self.vectors().x);
         // SAFETY: cells of this thread, which no other thread writes.
@@ -41,7 +41,8 @@ impl Member<'_> {
         self.me.barrier();
     }
 
-    /// Returns the sum over singular components of mean(r)^2 sum_i 1 / a_ii. Overwrites z.
+    /// Returns sum over singular components of mean(r)^2 sum_i 1 / a_ii, with the sum over i in the component.
+    /// Overwrites z.
     pub(super) fn constant_square(&self) -> f64 {
         let (k, r) = (self.k, &self.vectors().r);
         // SAFETY: cells of this thread, which no other thread writes.

@@ -18,7 +18,7 @@ pub struct Vectors {
     pub x: Field,
     pub r: Field,
     pub p: Field,
-    /// A p, or P A p with deflation; workspace of the Neumann series and of `back_substitute`.
+    /// A p, or P A p with deflation. Also workspace of the Neumann series and of `back_substitute`.
     pub q: Field,
     pub z: Field,
     /// Second workspace vector of a Neumann series.
@@ -28,7 +28,7 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Allocates the vectors. `series`: also the vector `s` for a Neumann series.
+    /// Allocates the vectors. With `series`, also allocates the vector `s` for a Neumann series.
     pub fn new(pieces: Pieces, series: bool) -> Result<Self> {
         let field = || Field::new(pieces.cells);
         Ok(Self {
@@ -59,15 +59,16 @@ pub struct State {
     pub matrix: Kept,
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
-    /// Whether an iteration runs as two fused passes where the preconditioner permits it.
+    /// Whether fused passes are used, where the preconditioner permits them.
     pub fused: bool,
     /// Ring buffers of rows for the fused passes, one set per thread.
     pub rings: Shared,
-    /// The preconditioner, unless it is `None`, `Jacobi` or `Neumann`.
+    /// The preconditioner if its application is not fused with passes of PCG; `None` for `Preconditioner::None`,
+    /// `Jacobi` and `Neumann`.
     pub whole: Option<Whole>,
     /// Cells grouped by singular component.
     pub singular: Labelled,
-    /// Means of the initial guess over the singular components, which the solve restores at the end.
+    /// Means of the initial guess over the singular components. At its end, the solve gives x these means.
     pub kept_means: Shared,
     pub deflation: Option<Projection>,
     pub observed: Observed,

@@ -24,18 +24,18 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// A thread of a run, with its recurrence scalars.
+/// State of one thread during a run.
 pub struct Member<'a> {
     pub(super) k: &'a State,
     pub(super) me: Me<'a>,
     pub(super) caller: &'a Caller<'a>,
-    /// Present on thread 0 only.
+    /// Observer of the caller on thread 0; `None` on all other threads.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far, which selects the buffer of the next reduction.
     turn: Cell<usize>,
     /// <r, M^-1 r> from the last `fused_descend`.
     pub(super) rho: f64,
-    /// <r, r>, the scale of r for a preconditioner in `State::whole`.
+    /// <r, r>. A preconditioner in `State::whole` uses it to scale r.
     pub(super) norm2: f64,
     turns: Turns<'a>,
 }
@@ -140,7 +140,7 @@ impl<'a> Member<'a> {
         self.solve_noted(d);
     }
 
-    /// Computes t = E^-1 g from the stored partial sums of g = Z^T v; returns <g, t>.
+    /// Computes t = E^-1 g, where the partial sums of g = Z^T v have been stored. Returns <g, t>.
     pub(super) fn solve_noted(&self, d: &Projection) -> f64 {
         let start = Instant::now();
         let g = d.solve(self.me);
@@ -160,7 +160,8 @@ impl<'a> Member<'a> {
         }
     }
 
-    /// Computes x = x^ + Z E^-1 Z^T r. If x^ solves P A x^ = P b and r = b - A x^, then x solves A x = b.
+    /// Computes x = x^ + Z E^-1 Z^T r, where x contains x^ on entry. If x^ solves P A x^ = P b and r = b - A x^, then x
+    /// solves A x = b.
     pub(super) fn add_deflated_part(&self, r: &Field) {
         let Some(d) = &self.k.deflation else { return };
         self.solve_coarse(d, r);
@@ -248,7 +249,7 @@ impl VectorSteps for Member<'_> {
 impl PcgSteps for Member<'_> {
     fn properties(&self) -> Properties {
         let deflates = self.k.deflation.is_some();
-        // With aggregation, M depends on r. q is P A p for the last direction p.
+        // With aggregation, M depends on r, so flexible CG is used. q is P A p for the last direction p.
         let flexible = matches!(self.k.preconditioner, Preconditioner::Aggregation { .. });
         let beta = if flexible { Beta::Flexible } else { Beta::Fixed };
         Properties { deflates, centers: !deflates, beta, ..Properties::default() }
@@ -313,7 +314,7 @@ impl PcgSteps for Member<'_> {
     }
 }
 
-/// Steps of a Neumann series with U = L^T. Each step writes only cells of this thread.
+/// Steps of the Neumann series. Each step writes only cells of this thread.
 struct Series<'a, 'b>(&'a Member<'b>);
 
 impl<'a> SeriesSteps for Series<'a, '_> {

@@ -1,4 +1,4 @@
-//! Systems of the tests of this backend.
+//! Common functions for the tests of this backend.
 
 use crate::stencil::cells::{Cells, SevenPoints};
 use rrbsolver_oracle::{System, pcg::pcg};
@@ -17,8 +17,8 @@ pub fn random(n: usize, seed: u64) -> Vec<f64> {
     (0..n).map(|_| 2.0 * random.unit() - 1.0).collect()
 }
 
-/// Returns the PCG iterations for the right-hand side `rand`, from zero until the recurred residual is at most
-/// 1e-6 |b|. Also checks the residual of the solution. `precondition` computes z = M^-1 r.
+/// Runs PCG from zero for the right-hand side `rand` until the recurred residual is at most 1e-6 |b|. Checks the true
+/// residual, and returns the number of iterations. `precondition` computes z = M^-1 r.
 pub fn iterations(problem: &TwoPhase, precondition: &mut dyn FnMut(&[f64], &mut [f64])) -> usize {
     let b = problem.rhs("rand");
     let (x, iterations) = pcg(&System::of(problem), precondition, None, &b, (1e-6, 2000));
@@ -32,7 +32,7 @@ pub fn all_rows() -> bool {
     std::env::var_os("RRBSOLVER_ALL_ROWS").is_some()
 }
 
-/// Returns whether a count agrees: within 1 up to 100 iterations, within 1 % above.
+/// Returns whether a count agrees with its golden value: within 1 up to 100 iterations, and within 1 % above.
 pub fn as_golden(count: usize, golden: usize) -> bool {
     count.abs_diff(golden) <= if golden <= 100 { 1 } else { golden / 100 }
 }

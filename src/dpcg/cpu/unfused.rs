@@ -4,7 +4,7 @@ use super::cell::{CellCentred, Walker};
 use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::Vertex;
-use crate::aggregation::cpu::{Cycle, Way};
+use crate::aggregation::cpu::{CoarseMethod, Cycle};
 use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Ordered, Rules};
 use crate::base::number::{Real, power_of_two_below};
 use crate::base::shared::Number;
@@ -15,7 +15,7 @@ use crate::dpcg::backend::Preconditioner;
 use crate::error::Result;
 use crate::stencil::cells::{Cells, SevenPoints};
 
-/// One of these preconditioners.
+/// A preconditioner whose application is not fused with the passes of PCG.
 pub enum Whole {
     /// An incomplete Cholesky factorization.
     Incomplete(Incomplete),
@@ -33,7 +33,7 @@ pub enum Whole {
     Aggregates64(Cycle<f64>),
 }
 
-/// Counters of a thread across the applications of a run.
+/// Counters of a thread for all applications of the preconditioner in a run.
 pub struct Turns<'a> {
     walker: Walker<'a>,
     turn: usize,
@@ -58,7 +58,7 @@ impl Whole {
         let mut kept = Kept::default();
         let previous = match preconditioner {
             Preconditioner::Multigrid { vertex: true, .. } => previous,
-            // Free the previous preconditioner before allocating a new one.
+            // The previous preconditioner is freed before a new one is allocated.
             _ => {
                 kept = previous.map(Self::into_kept).unwrap_or_default();
                 None
@@ -83,10 +83,11 @@ impl Whole {
         }))
     }
 
-    /// Computes z = M^-1 r; all threads call it. `norm`: |r|. Returns <r, z> if this needs no extra pass.
+    /// Computes z = M^-1 r. All threads must call this function. `norm` is |r|. Returns <r, z> if it can be computed
+    /// without an additional pass.
     ///
     /// # Safety
-    /// Between the barrier before this call and its end, no thread writes r, and only this call uses z.
+    /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
     pub unsafe fn apply(
         &self,
         turns: &mut Turns,
@@ -158,19 +159,19 @@ fn aggregated<V: Real + Number>(
     let scale = power_of_two_below(a.center.iter().fold(0.0, |most: f64, center| most.max(*center))).recip();
     let workers = &mut Workers::new(team.members());
     let couplings = Couplings::of_cells(a, scale, zero_row_sum)?;
-    let hierarchy = Hierarchy::again(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
+    let hierarchy = Hierarchy::reusing(couplings, scale, &Rules::passes(passes), (COARSEST, kept), workers)?;
     let colours = (0..a.cells.count()).map(|cell| (a.cells.place(cell).iter().sum::<usize>() % 2) as u32);
     Cycle::keeping(hierarchy, &Choices::PARALLEL, Some(Ordered::coloured::<2>(colours)?), workers)
 }
 
-/// Computes z = B r.
+/// Computes z = B r, where B is the cycle.
 ///
 /// # Safety
 /// As for [`Whole::apply`].
 unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &Me, r: &[f64], z: &Field) {
     // SAFETY: guaranteed by the caller; the cycle assigns each cell to one thread.
     let to = |i: usize, value: f64| unsafe { z.range_mut(&(i..i + 1))[0] = value };
-    cycle.apply(me, Way::Flexible, |i| r[i], to);
+    cycle.apply(me, CoarseMethod::Flexible, |i| r[i], to);
 }
 
 fn vertex(
@@ -185,7 +186,7 @@ fn vertex(
         Some(Whole::Vertex32(grids)) if single && grids.fits(cells, sweeps, members) => Whole::Vertex32(grids),
         Some(Whole::Vertex64(grids)) if !single && grids.fits(cells, sweeps, members) => Whole::Vertex64(grids),
         other => {
-            // Free the previous preconditioner before allocating a new one.
+            // The previous preconditioner is freed before a new one is allocated.
             drop(other);
             match single {
                 true => Whole::Vertex32(Vertex::new(cells, sweeps, members)?),

@@ -1,5 +1,5 @@
-//! The preconditioner by aggregation multigrid (docs/theory/aggregation.md), with one row per cell. M is a fixed
-//! matrix.
+//! Preconditioner by aggregation-based multigrid on a device (docs/theory/aggregation.md), with one row per cell. M is
+//! a fixed matrix.
 
 use super::multigrid::Scale;
 use super::source::Source;
@@ -14,11 +14,11 @@ use crate::error::Result;
 /// Largest number of couplings per cell.
 const MOST_COUPLINGS: usize = 6;
 
-/// The preconditioner: one cycle of aggregation multigrid.
+/// The preconditioner: one cycle of aggregation-based multigrid.
 pub struct Aggregated(Engine);
 
 impl Aggregated {
-    /// Makes the preconditioner for `scale` times the matrix, in the memory of the previous one.
+    /// Builds the preconditioner for `scale` times the matrix. Reuses the memory of the previous preconditioner.
     pub fn new(
         stream: &Stream,
         source: &Source,
@@ -48,7 +48,7 @@ impl Aggregated {
         launch::give_cells(stream, launched.single(), &a)
     }
 
-    /// Returns the number of aggregates that the previous matrix already had.
+    /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         self.0.aggregates_kept()
     }
@@ -58,7 +58,7 @@ impl Aggregated {
         self.0.launched().levels()
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.0.bytes()
     }

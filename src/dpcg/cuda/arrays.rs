@@ -1,14 +1,15 @@
-//! Zero-padded arrays on the device, lists in one allocation, and the pool that reuses memory between factorizations.
+//! Device memory: arrays between zeros, several lists in one allocation, and a pool that reuses memory from one
+//! factorization to the next.
 
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::{Address, CellBox};
 use crate::error::{Error, Result, push};
 use crate::stencil::cells::Cells;
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const LIST: &str = "a list of memory";
 
-/// Arrays of equal length with zeros before and after each (kernels/dpcg/box.cuh).
+/// Arrays of equal length, with zeros before and after each array (kernels/dpcg/box.cuh).
 pub struct Padded {
     memory: Memory,
     value: usize,
@@ -30,7 +31,7 @@ impl Padded {
         Self::zeroed_in(&mut Pool::default(), stream, arrays, count, guard, value, what)
     }
 
-    /// As `zeroed`, in memory of a pool.
+    /// Like `zeroed`, but takes the memory from a pool.
     pub fn zeroed_in(
         pool: &mut Pool,
         stream: &Stream,
@@ -59,17 +60,17 @@ impl Padded {
         self.count + self.guard
     }
 
-    /// Zeros the arrays and their padding.
+    /// Sets the arrays and the zeros around them to zero.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.memory.address, 0, self.memory.bytes)
     }
 
-    /// Returns the address and bytes of all arrays.
+    /// Returns the memory range of all arrays.
     pub fn room(&self) -> Room {
         Room { at: self.memory.address, bytes: self.memory.bytes }
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.memory.bytes
     }
@@ -82,31 +83,32 @@ pub struct Room {
     pub bytes: usize,
 }
 
-/// Memory of the previous factorization, for the next one. An allocation of equal size reuses it, in the order in which
-/// it was returned.
+/// Memory of the previous factorization, which the next factorization reuses. An allocation gets the first returned
+/// block of exactly equal size.
 #[derive(Default)]
 pub struct Pool {
     free: Vec<Memory>,
-    /// Memory that is reused only by the factorization after this one.
+    /// Memory that the current factorization must not reuse, but the next one may.
     kept: Vec<Memory>,
-    /// Zeroed memory of the solver's vectors, usable as workspace during a factorization.
+    /// Memory of the vectors of the solver, which is workspace during a factorization. It contains zeros before and
+    /// afterwards.
     lent: Room,
-    /// Number of bytes of `lent`, from the first one, that were overwritten.
+    /// Number of bytes at the beginning of `lent` that were overwritten.
     written: usize,
 }
 
 impl Pool {
-    /// Adds memory to the pool.
+    /// Adds memory to the pool, for this factorization.
     pub fn give(&mut self, memory: Memory) -> Result<()> {
         push(&mut self.free, memory, LIST)
     }
 
-    /// Keeps memory that this factorization no longer needs for the next factorization.
+    /// Adds memory that this factorization no longer needs, for the next factorization.
     pub fn keep(&mut self, memory: Memory) -> Result<()> {
         push(&mut self.kept, memory, LIST)
     }
 
-    /// Sets the zeroed workspace.
+    /// Sets the workspace, which must contain zeros.
     pub fn lend(&mut self, room: Room) {
         self.lent = room;
     }
@@ -116,8 +118,8 @@ impl Pool {
         self.lent
     }
 
-    /// Returns the address of the workspace if it has `bytes` bytes. The next step of the factorization uses the same
-    /// bytes, whatever they contain.
+    /// Returns the address of the workspace if it has at least `bytes` bytes. Each call returns the same memory, which
+    /// then contains the data of the previous user.
     pub fn borrow(&mut self, bytes: usize) -> Option<Address> {
         let fits = bytes <= self.lent.bytes;
         fits.then(|| {
@@ -133,7 +135,7 @@ impl Pool {
         Ok([at, at + 8 * cells as u64])
     }
 
-    /// Returns the pool of the next factorization and frees unused memory. The workspace becomes zero again.
+    /// Returns the pool for the next factorization, and frees unused memory. Sets the workspace to zero.
     pub fn next(self, stream: &Stream) -> Result<Self> {
         if self.written > 0 {
             stream.fill(self.lent.at, 0, self.written)?;
@@ -141,12 +143,12 @@ impl Pool {
         Ok(Self { free: self.kept, ..Self::default() })
     }
 
-    /// Returns the bytes of device memory that are not in use.
+    /// Returns the size of the device memory that is not in use, in bytes.
     pub fn bytes(&self) -> usize {
         self.free.iter().map(|memory| memory.bytes).sum()
     }
 
-    /// Returns `bytes` of zeroed memory. `what` is part of the error message.
+    /// Returns `bytes` of zeroed memory. `what` is the name of the memory in the error message.
     pub fn zeroed(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
         match self.found(bytes) {
             Some(memory) => stream.fill(memory.address, 0, bytes).map(|()| memory),
@@ -154,7 +156,7 @@ impl Pool {
         }
     }
 
-    /// Returns `bytes` of memory with any contents.
+    /// Returns `bytes` of memory, whose content is arbitrary.
     fn any(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Memory> {
         match self.found(bytes) {
             Some(memory) => Ok(memory),
@@ -167,7 +169,7 @@ impl Pool {
         self.free.iter().position(|memory| memory.bytes == bytes).map(|k| self.free.remove(k))
     }
 
-    /// Returns memory for lists of these sizes in bytes, with any contents, and the address of each list.
+    /// Returns memory for lists of the given sizes in bytes, and the address of each list. The content is arbitrary.
     pub fn lists<const N: usize>(
         &mut self,
         stream: &Stream,
@@ -186,12 +188,12 @@ impl Pool {
     }
 }
 
-/// Allocates zeroed memory for lists of these sizes in bytes. Returns the address of each list too.
+/// Allocates zeroed memory for lists of the given sizes in bytes. Also returns the address of each list.
 pub fn lists<const N: usize>(stream: &Stream, sizes: [usize; N], what: &str) -> Result<(Memory, [Address; N])> {
     Pool::default().lists(stream, sizes, what)
 }
 
-/// Returns the extents as kernels receive them.
+/// Converts the extents to the type of kernel arguments.
 pub fn box_of(cells: Cells) -> CellBox {
     CellBox { nx: cells.nx as i32, ny: cells.ny as i32, nz: cells.nz as i32, unused: 0 }
 }

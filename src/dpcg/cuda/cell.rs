@@ -1,4 +1,4 @@
-//! V-cycle of multigrid with cell coarsening on the device, on the grids of cell_grids.rs (docs/theory/dpcg.md;
+//! V-cycle of multigrid with cell coarsening on a device, for the grids of `cell_grids` (docs/theory/dpcg.md;
 //! kernels/dpcg/cell.cuh).
 
 use super::arrays::Pool;
@@ -15,7 +15,7 @@ use crate::error::Result;
 pub struct CellCentred {
     sweeps: usize,
     single: bool,
-    /// Factor of the coarse matrices, a power of two.
+    /// Power of two by which coarse matrices are multiplied.
     scale: f64,
     grids: Vec<Grid>,
     /// Inverse of the coarsest matrix.
@@ -23,7 +23,7 @@ pub struct CellCentred {
 }
 
 impl CellCentred {
-    /// Makes the preconditioner. Coarse matrices are multiplied by `scale`. `single`: coarse grids use f32.
+    /// Builds the preconditioner. Coarse matrices are multiplied by `scale`. `single`: coarse grids use f32.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
@@ -65,7 +65,7 @@ impl CellCentred {
         self.smooth_last(stream, &finest, false)
     }
 
-    /// Smooths before the coarse-grid correction, from x = 0: red cells first.
+    /// Executes the sweeps before the coarse-grid correction, from x = 0, with red cells first.
     fn smooth_first(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         for sweep in 0..self.sweeps {
             let from_zero = i32::from(sweep == 0);
@@ -75,7 +75,8 @@ impl CellCentred {
         Ok(())
     }
 
-    /// Smooths after the coarse-grid correction, in reverse order, so that M is symmetric.
+    /// Executes the sweeps after the coarse-grid correction. The order of the colours is reversed, so that M is
+    /// symmetric.
     fn smooth_last(&self, stream: &Stream, grid: &CellArgs, single: bool) -> Result<()> {
         for _ in 0..self.sweeps {
             launch::relax_cells(stream, single, &CellArgs { colour: 1, ..*grid })?;
@@ -84,8 +85,8 @@ impl CellCentred {
         Ok(())
     }
 
-    /// Returns the arguments of the transfer between `fine` and coarse grid l. Residuals of the caller's grid are
-    /// scaled for the coarse grids.
+    /// Returns the arguments of the transfer between `fine` and coarse grid l. Residuals of the finest grid are scaled
+    /// for the coarse grids.
     fn pair(&self, fine: &CellArgs, l: usize, of_coarse: Address, scale: &Scale) -> PairArgs {
         let grid = &self.grids[l];
         let ratio = grid.ratio.map(|n| n as i32);
@@ -122,7 +123,7 @@ impl CellCentred {
         if single { launch::dense_short(stream, &a) } else { launch::dense(stream, &a) }
     }
 
-    /// Zeros all vectors.
+    /// Sets all vectors to zero.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().try_for_each(|grid| {
             let value = if self.single { size_of::<f32>() } else { size_of::<f64>() };
@@ -130,7 +131,7 @@ impl CellCentred {
         })
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.grids.iter().map(|grid| grid.arrays.bytes()).sum::<usize>() + self.inverse.bytes()
     }

@@ -1,5 +1,5 @@
-//! Deflation on the device (docs/theory/dpcg.md): regions of the cells, Z^T v, the solution of systems with E, and A Z
-//! t.
+//! Deflation on a device (docs/theory/dpcg.md): regions of the cells, products Z^T v and A Z t, and solution of systems
+//! with E.
 
 use super::arrays::Pool;
 use super::dense::Dense;
@@ -17,10 +17,10 @@ use crate::dpcg::setup::coarse_matrix;
 use crate::error::{Error, Result, zeroed};
 use std::time::Instant;
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const DEFLATION: &str = "deflation vectors";
 
-/// The method that solves systems with E.
+/// Method for systems with E.
 #[expect(clippy::large_enum_variant, reason = "one per handle")]
 enum Inverse {
     /// Product with E^-1 on the device.
@@ -29,7 +29,7 @@ enum Inverse {
     Host { coarse: CoarseMatrix, scratch: Scratch, g: Vec<f64>, t: Vec<f64> },
 }
 
-/// Z, E and the vectors g and t.
+/// Regions, E, and the vectors g and t.
 pub struct Deflation {
     region: RegionNumbers,
     regions: Labelled,
@@ -39,7 +39,7 @@ pub struct Deflation {
     g: Address,
     /// t = E^-1 g, followed by a zero for cells in no region.
     t: Address,
-    /// Time of products with E^-1 on the device, in ns.
+    /// Address of the total time of products with E^-1 on the device, in ns.
     clock: Address,
     host_bytes: usize,
 }
@@ -53,8 +53,8 @@ impl Deflation {
         }
     }
 
-    /// Computes E and its inverse or factor. `scale` is a power of two that brings the largest center near 1.
-    /// `singular`: cells of singular components.
+    /// Computes E and its inverse or factor. `scale` is a power of two such that `scale` times the largest center is
+    /// near 1. `singular` contains the cells of singular components.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
@@ -71,7 +71,7 @@ impl Deflation {
         let mut solver = of.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
             inverse = match on_device(pool, stream, of.source, &region, singular, scale) {
-                // A factorization on the host needs no such device memory.
+                // If the device has too little memory, E is factorized on the host.
                 Err(error) if count > Dense::MOST && error.is_too_much() => None,
                 made => made?,
             };
@@ -111,7 +111,7 @@ impl Deflation {
         matches!(self.inverse, Inverse::Dense(_))
     }
 
-    /// Computes t = E^-1 Z^T v. Returns the host's time for E^-1 in seconds, or 0.
+    /// Computes t = E^-1 Z^T v. Returns the time in seconds that the host spent on E^-1, or 0.
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
         self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
@@ -138,12 +138,12 @@ impl Deflation {
         }
     }
 
-    /// Zeros the device's clock.
+    /// Sets the total time of products with E^-1 on the device to zero.
     pub fn start_clock(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.clock, 0, size_of::<u64>())
     }
 
-    /// Waits and returns the time of E^-1 on the device in seconds.
+    /// Waits, and returns the total time of products with E^-1 on the device in seconds.
     pub fn seconds_on_device(&self, stream: &Stream) -> Result<f64> {
         let mut nanoseconds = [0u64];
         stream.fetch(&mut nanoseconds, self.clock)?;
@@ -156,16 +156,16 @@ impl Deflation {
         (self.region.at(), self.t)
     }
 
-    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Returns the
-    /// host's time for E^-1 in seconds.
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Returns the time
+    /// in seconds that the host spent on E^-1, or 0.
     pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<f64> {
-        // The last kernel computes the sum.
+        // Only the last kernel computes the sum.
         let seconds = self.solve(stream, v, Sum { partial: 0, how: 0, conditional: 0, ..sum })?;
         launch::subtract_deflated(stream, &self.arguments(source, v, p, sum))?;
         Ok(seconds)
     }
 
-    /// Computes x = x + Z E^-1 Z^T v. Returns the host's time for E^-1 in seconds.
+    /// Computes x = x + Z E^-1 Z^T v. Returns the time in seconds that the host spent on E^-1, or 0.
     pub fn add_part(&mut self, stream: &Stream, source: &Source, v: Address, x: Address) -> Result<f64> {
         let seconds = self.solve(stream, v, Sum::default())?;
         launch::add_deflated(stream, &self.arguments(source, x, 0, Sum::default()))?;
@@ -176,20 +176,20 @@ impl Deflation {
         DeflatedArgs { cells: source.cells, m: source.m, region: self.region.at(), t: self.t, v, p, sum }
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn device_bytes(&self) -> usize {
         let inverse = if let Inverse::Dense(inverse) = &self.inverse { inverse.bytes() } else { 0 };
         self.region.bytes() + self.regions.bytes() + self.vectors.bytes + inverse
     }
 
-    /// Returns the bytes of host memory.
+    /// Returns the allocated host memory in bytes.
     pub fn host_bytes(&self) -> usize {
         self.host_bytes
     }
 }
 
-/// Computes and inverts E = Z^T A Z. Returns none if max E_rr max |E^-1_rs| exceeds LARGEST_CONDITION; a product with
-/// E^-1 would then be inaccurate.
+/// Computes and inverts E = Z^T A Z. Returns `None` if max E_rr max |E^-1_rs| exceeds `LARGEST_CONDITION`, because
+/// products with E^-1 would be inaccurate.
 fn on_device(
     pool: &mut Pool,
     stream: &Stream,
@@ -214,7 +214,7 @@ fn on_device(
         }
     };
     stream.fill(sums, 0, bytes)?;
-    // The sums are no longer needed when the inversion begins, so it may overwrite them.
+    // The inversion may overwrite the sums, because they are no longer needed when it begins.
     let mut dense = Dense::zeroed(pool, stream, n, Some(sums))?;
     stream.send(dense.null_of, &regions.null_of)?;
     stream.send(dense.nulls, &[regions.nulls as u32])?;

@@ -7,25 +7,25 @@ use crate::cuda::launch;
 use crate::cuda::launch::{Address, DenseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullArgs, PIVOTS, Sum, VectorArgs};
 use crate::error::Result;
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const INVERSE: &str = "the inverse of a coarse matrix";
 
 /// A matrix that is replaced by its inverse.
 pub struct Dense {
     memory: Memory,
     n: usize,
-    /// The matrix is in the first buffer.
+    /// Two buffers; the first one contains the matrix, or later its inverse.
     buffers: [Address; 2],
     pivots: Address,
     /// Diagonal of the matrix.
     pub diagonal: Address,
-    /// Null vector of each unknown, counted from 1, and a bit for the removed unknown; 0 if there is none.
+    /// Null vector of each unknown, counted from 1; 0: none. A bit marks the removed unknown of each null vector.
     pub null_of: Address,
     /// Number of null vectors.
     pub nulls: Address,
     /// Shift of each null vector: 1 / (c k^2) and c.
     shift: Address,
-    /// Largest entries of the inverse and of the matrix.
+    /// Largest entry of the inverse, and largest entry of the matrix.
     largest: Address,
 }
 
@@ -34,12 +34,12 @@ impl Dense {
     pub const MOST: usize = MOST_UNKNOWNS as usize;
     pub const MOST_VECTORS: usize = MOST_VECTORS as usize;
 
-    /// Allocates a zero matrix without null vectors. `work`: n^2 values that are used as workspace until
-    /// [`Self::settle`].
+    /// Allocates a zero matrix without null vectors. `work` is the address of n^2 values that serve as workspace until
+    /// the call of [`Self::settle`].
     pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize, work: Option<Address>) -> Result<Self> {
         let square = 8 * n * n;
         let own = if work.is_some() { 0 } else { square };
-        // Each null vector has two numbers; there may be as many null vectors as unknowns.
+        // There are two numbers per null vector, and at most as many null vectors as unknowns.
         let sizes = [square, own, 16 * (PIVOTS * PIVOTS) as usize, 8 * n, 4 * n, 4, 16 * n, 16];
         let (memory, [first, second, pivots, diagonal, null_of, nulls, shift, largest]) =
             pool.lists(stream, sizes, INVERSE)?;
@@ -48,7 +48,7 @@ impl Dense {
         Ok(Self { memory, n, buffers, pivots, diagonal, null_of, nulls, shift, largest })
     }
 
-    /// Moves the inverse to its own memory, so that the workspace may be used otherwise.
+    /// Copies the inverse from the workspace to the memory of this object.
     pub fn settle(&mut self, stream: &Stream) -> Result<()> {
         let own = self.memory.address;
         if self.buffers[0] != own {
@@ -58,12 +58,12 @@ impl Dense {
         Ok(())
     }
 
-    /// Keeps the memory for the next factorization.
+    /// Returns the memory to the pool, for the next factorization only.
     pub fn keep(self, pool: &mut Pool) -> Result<()> {
         pool.keep(self.memory)
     }
 
-    /// Copies an inverse of any size from the host.
+    /// Copies an inverse, of any size, from the host to the device.
     pub fn sent(pool: &mut Pool, stream: &Stream, inverse: &[f64]) -> Result<Self> {
         let (memory, [first]) = pool.lists(stream, [size_of_val(inverse)], INVERSE)?;
         stream.send(first, inverse)?;
@@ -98,8 +98,8 @@ impl Dense {
         NullArgs { from, to, diagonal, null_of, nulls, shift, largest, n: self.n as i32, add: i32::from(add) }
     }
 
-    /// Replaces the inverse G by Q G Q with Q = I - u u^T / k and k = u^T u, for each null vector u. This product is
-    /// the pseudoinverse. With `shifted` it adds u u^T / (c k^2), which yields the inverse of A + c u u^T.
+    /// Replaces the inverse G by Q G Q with Q = I - u u^T / k and k = u^T u, for each null vector u. The result is the
+    /// pseudoinverse. With `shifted`, also adds u u^T / (c k^2), which results in the inverse of A + c u u^T.
     pub fn complete(&mut self, stream: &Stream, shifted: bool) -> Result<()> {
         if shifted {
             launch::find_shifts(stream, &self.null_args(false))?;
@@ -121,7 +121,7 @@ impl Dense {
         Ok(())
     }
 
-    /// Waits and returns max A_rr max |A^-1_rs|.
+    /// Waits, and returns max A_rr max |A^-1_rs|.
     pub fn condition(&self, stream: &Stream) -> Result<f64> {
         launch::find_condition(stream, &self.null_args(false))?;
         let mut largest = [0.0; 2];
@@ -130,13 +130,13 @@ impl Dense {
         Ok(largest[0] * largest[1])
     }
 
-    /// Computes out = A^-1 input and adds its time in ns at `clock`.
+    /// Computes out = A^-1 input, and adds the time of the product in ns to the value at `clock`.
     pub fn multiply(&self, stream: &Stream, input: Address, out: Address, clock: Address, sum: Sum) -> Result<()> {
         let (matrix, n) = (self.matrix(), self.n as i32);
         launch::dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.memory.bytes
     }

@@ -1,5 +1,5 @@
-//! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh). `descend` and
-//! `ascend` contain a short Neumann series, or the operations before and after a multigrid cycle.
+//! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh). The passes
+//! `descend` and `ascend` contain a short Neumann series, or surround a multigrid cycle.
 
 use super::source::Source;
 use super::state::{Passes, State, Vectors};
@@ -10,7 +10,7 @@ use crate::error::Result;
 use std::mem::offset_of;
 
 impl State {
-    /// Returns whether steps are fused. The device then executes all of an iteration.
+    /// Returns whether steps are fused. The device then executes iterations without the host.
     pub fn is_fused(&self) -> bool {
         self.passes != Passes::Textbook && self.recorded.is_some()
     }
@@ -30,15 +30,15 @@ impl State {
         self.descend(stream, &FusedArgs { sum: rho, ..self.passes_args(source) })
     }
 
-    /// Computes p = z, q = A p and t at the start of a solve. sigma is <p, q>, minus <Z^T q, t> in `part` if there is
-    /// deflation.
+    /// Computes p = z, q = A p and t at the start of a solve. Without deflation, sigma is <p, q>. With deflation, sigma
+    /// is <p, q> - <Z^T q, t>; the second term is the sum `part`.
     pub fn begin_ascend(&self, stream: &Stream, source: &Source, part: Sum) -> Result<()> {
         let energy = self.vectors.sum_to(offset_of!(Scalars, sigma));
         self.ascend(stream, source, energy, [energy, part])
     }
 
-    /// Launches an iteration from p, q and t, with P A p = q - A Z t. The kernels also update rho and sigma, or end the
-    /// loop. `last` is the sum of the last kernel.
+    /// Launches an iteration that begins with p, q and t, where P A p = q - A Z t. The kernels also update rho and
+    /// sigma, or end the loop. `last` is the sum that the last kernel computes.
     pub fn fused_iteration(&self, stream: &Stream, source: &Source, last: Sum) -> Result<()> {
         let rho = Sum { how: Use::Rho as i32, conditional: 0, ..last };
         let a = FusedArgs { sum: rho, ..self.passes_args(source) };
@@ -57,13 +57,13 @@ impl State {
         self.ascend(stream, source, alone, [energy, part])
     }
 
-    /// Launches the forward pass of the series' order.
+    /// Launches the forward pass for the order of the series.
     fn descend(&self, stream: &Stream, a: &FusedArgs) -> Result<()> {
         [launch::descend_0, launch::descend_1, launch::descend_2][self.order()](stream, a)
     }
 
-    /// Computes x, p and q. Without deflation <p, q> is the sum `alone`; with deflation <p, q> and <Z^T q, t> are two
-    /// sums.
+    /// Computes x, p and q. Without deflation, computes <p, q> as the sum `alone`. With deflation, computes <p, q> as
+    /// `energy` and <Z^T q, t> as `part`.
     fn ascend(&self, stream: &Stream, source: &Source, alone: Sum, [energy, part]: [Sum; 2]) -> Result<()> {
         let ascend = [launch::ascend_0, launch::ascend_1, launch::ascend_2][self.order()];
         let a = self.passes_args(source);
@@ -74,7 +74,7 @@ impl State {
         deflation.solve_with_product(stream, self.vectors.q, part)
     }
 
-    /// Returns the arguments that both passes share.
+    /// Returns the arguments of both passes.
     fn passes_args(&self, source: &Source) -> FusedArgs {
         let order = self.order();
         let Vectors { x, r, p, q, z, s, other_p, norm_partial, .. } = self.vectors;

@@ -1,11 +1,11 @@
 //! Deflated PCG on a CUDA device (docs/theory/dpcg.md). Arrays are in natural order with zeros before and after them.
 //!
-//! A file may use the files that this list names before it. `arrays` allocates memory, and `dense` inverts matrices.
-//! `source` stores the matrix, and `components` finds its connected components. `labelled` computes sums over
+//! Each module may use the modules named before it in this list. `arrays` allocates memory, and `dense` inverts
+//! matrices. `source` stores the matrix, and `components` finds its connected components. `labelled` computes sums over
 //! components and regions. `survey` inspects a matrix, and `regions` and `deflation` implement the deflation.
 //! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` are preconditioners. `state` holds the
-//! data of a factorization. `fused` executes an iteration in few passes. `run` has the steps of PCG and its loop.
-//! `solve` has the start and the end of a solve.
+//! data of a factorization. `fused` executes an iteration in few passes. `run` implements the steps of PCG and its
+//! loop. `solve` implements the start and the end of a solve.
 
 mod aggregated;
 mod arrays;
@@ -51,29 +51,29 @@ use survey::{Made, Surveyor, on_host};
 
 /// The `cuda` backend.
 pub struct Cuda {
-    // Dropped in this order: device memory before the device.
+    // The fields are dropped in this order, so that device memory is freed before the device is closed.
     state: Option<State>,
     source: Option<Source>,
-    /// Device buffers for an input and an output on the host.
+    /// Device buffers for an input array and an output array that are in host memory.
     staging: Option<Memory>,
     surveyor: Option<Surveyor>,
-    /// Host copy of the matrix, made where it is needed and dropped at `factorize`.
+    /// Host copy of the matrix. It is created when it is needed, and dropped at `factorize`.
     kept: OnceCell<Kept>,
-    /// Thread team that inspects the host copy.
+    /// Thread team for work on the host copy.
     team: Option<Team>,
     /// Couplings that point out of the box.
     outward: Outward,
-    /// Deflation regions, from `find_regions` until `factorize`; none without deflation.
+    /// Deflation regions that `find_regions` has found for the next `factorize`; `None` without deflation.
     regions: Option<Regions>,
     threads: usize,
     session: Session,
 }
 
-/// Number of cells below which one CPU thread inspects a matrix.
+/// Minimum number of cells for which several CPU threads inspect a matrix.
 const WORTH_A_TEAM: usize = 16_384;
 
 impl Cuda {
-    /// Opens the device with this ordinal. At most `threads` CPU threads copy host arrays and inspect the matrix.
+    /// Opens the device number `ordinal`. At most `threads` CPU threads copy host arrays and inspect the matrix.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
         Ok(Self::with(Session::open(ordinal, &launch::DPCG, threads)?, threads))
     }
@@ -93,7 +93,7 @@ impl Cuda {
         }
     }
 
-    /// Makes the thread team for the inspection on the host.
+    /// Starts the thread team for the inspection on the host.
     fn make_team(&mut self, cells: Cells) -> Result<()> {
         let members = if cells.count() < WORTH_A_TEAM { 1 } else { self.threads.clamp(1, cells.rows()) };
         if self.team.as_ref().map_or(0, Team::members) != members {
@@ -103,7 +103,8 @@ impl Cuda {
         Ok(())
     }
 
-    /// Returns the couplings that point out of the box. `seen` was found in `a`, whose arrays are at `input`.
+    /// Returns the couplings that point out of the box. `seen` contains the findings in `a`, whose arrays are at
+    /// `input`.
     fn outward_of(&self, a: &CellView, input: &[CellArray; 4], seen: &CellFindings) -> Result<Outward> {
         let counts = seen.outward.map(|count| count as usize);
         if seen.first_outward == u64::MAX {
@@ -145,7 +146,7 @@ impl DpcgBackend for Cuda {
         }
         let _entered = self.session.device.clone().enter()?;
         if self.source.as_ref().is_none_or(|source| source.of != a.cells) {
-            // Frees the old memory before the new allocation.
+            // The old memory is freed before new memory is allocated.
             (self.state, self.surveyor, self.source, self.staging) = (None, None, None, None);
             let source = self.source.insert(Source::new(self.session.stream(), a.cells)?);
             self.surveyor = Some(Surveyor::new(self.session.stream(), source)?);
@@ -160,7 +161,7 @@ impl DpcgBackend for Cuda {
         if seen.unusual == 0 {
             return Ok(f64::from_bits(seen.center_max));
         }
-        // The inspection on the host creates the error message.
+        // The matrix is inspected again on the host, which creates the error message.
         let stream = self.session.stream();
         let here = as_given(a, &on_host(&self.kept, source, stream)?);
         InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
@@ -229,8 +230,8 @@ impl DpcgBackend for Cuda {
         let result = program(&mut run);
         let failed = run.call.failed.take();
         let stream = self.session.stream();
-        // Waits because the next call may use another stream, and the borrowed arrays must not be used after the
-        // return.
+        // The wait is needed because the next call may use another stream, and because the caller's arrays must not be
+        // used after the return.
         let waited = stream.wait();
         if let Some(error) = failed {
             return Err(error);

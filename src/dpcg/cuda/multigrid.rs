@@ -1,17 +1,16 @@
-//! Scaling of residuals for multigrid: r is divided by a power of two near max |r|, so that single precision can
-//! represent it.
+//! Scaling of residuals for multigrid in single precision: r is divided by a power of two near max |r|.
 
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, ScaleArgs};
 use crate::error::Result;
 
-/// Addresses of the scaling factor.
+/// Addresses for the computation of the scaling factor.
 #[derive(Clone, Copy)]
 pub struct Scale {
-    /// One value per block.
+    /// Partial results, one per thread block.
     pub partial: Address,
-    /// 1 / s and s, where s is the power of two.
+    /// Addresses of 1 / s and s, where s is the power of two.
     pub scales: Address,
     pub scalars: Address,
 }

@@ -1,4 +1,4 @@
-//! Deflation regions on the device (docs/theory/dpcg.md, regions).
+//! Deflation regions on a device (docs/theory/dpcg.md, regions).
 
 use super::arrays::{Padded, Pool};
 use super::survey::Made;
@@ -7,27 +7,28 @@ use crate::cuda::launch::{Address, CellLabels};
 use crate::deflation::regions::{NONE, Regions};
 use crate::error::{Result, collected, zeroed};
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const REGIONS: &str = "deflation regions";
 
 /// Bit that marks the removed unknown of a null vector (kernels/common/inverse.cuh).
 const LEFT_OUT: u32 = 1 << 31;
 
-/// The region of each cell, in 16 bits.
+/// The region number of each cell, in 16 bits.
 pub struct RegionNumbers {
-    /// Region numbers. The padding, and cells in no region, contain `count`.
+    /// Region numbers. Cells in no region, and the padding around the cells, have the number `count`.
     numbers: Padded,
     /// Number of regions, that is, of columns of Z.
     pub count: usize,
-    /// For each column of Z, the null vector to which it belongs, counted from 1, or 0. A bit marks the column that is
-    /// removed.
+    /// For each column of Z, the null vector to which it belongs, counted from 1; 0: none. The bit `LEFT_OUT` marks the
+    /// removed column of each null vector.
     pub null_of: Vec<u32>,
     /// Number of null vectors of A that are sums of columns of Z.
     pub nulls: usize,
 }
 
 impl RegionNumbers {
-    /// Computes the regions of the cells from the classes of the inspection; `regions` has no entry per cell.
+    /// Computes the region of each cell from the classes that the inspection has found. `regions` has no entry per
+    /// cell.
     pub fn new(pool: &mut Pool, stream: &Stream, made: &Made, regions: &Regions) -> Result<Self> {
         let (of, value) = (made.source.of, size_of::<u16>());
         let numbers = Padded::zeroed_in(pool, stream, 1, of.count(), of.plane(), value, REGIONS)?;
@@ -38,7 +39,7 @@ impl RegionNumbers {
         Ok(Self { numbers, count: regions.count, null_of, nulls: regions.surplus.len() })
     }
 
-    /// Returns `regions` with the region of each cell, copied from the device.
+    /// Returns `regions` together with the region of each cell, which is copied from the device.
     pub fn on_host(&self, stream: &Stream, made: &Made, regions: &Regions) -> Result<Regions> {
         let mut of: Vec<u16> = zeroed(made.source.of.count(), REGIONS)?;
         stream.fetch(&mut of, self.at())?;
@@ -49,7 +50,7 @@ impl RegionNumbers {
         Ok(Regions { of, count: regions.count, found: regions.found, null_vector, surplus })
     }
 
-    /// Returns the address of the first cell's region.
+    /// Returns the address of the region number of the first cell.
     pub fn at(&self) -> Address {
         self.numbers.at(0)
     }
@@ -64,7 +65,7 @@ impl RegionNumbers {
         pool.give(self.numbers.into_memory())
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.numbers.bytes()
     }

@@ -1,5 +1,5 @@
-//! The steps of deflated PCG on the device (docs/theory/dpcg.md), with unfused kernels or the passes of fused.rs. A
-//! step launches kernels and returns; a step that returns a scalar waits.
+//! The steps of deflated PCG on a device (docs/theory/dpcg.md), with unfused kernels or with the passes of `fused`. A
+//! step launches kernels and returns; only a step that returns a scalar waits for them.
 
 use super::deflation::Deflation;
 use super::source::Source;
@@ -26,16 +26,16 @@ pub struct Run<'a> {
     pub source: &'a Source,
     pub stream: &'a Stream,
     pub call: Call<'a>,
-    /// How b was loaded.
+    /// How the vector b on the device was loaded.
     pub rhs: Rhs,
-    /// <r, r>, if r is the residual of x.
+    /// <r, r>, if r is the residual b - A x.
     pub norm2: f64,
 }
 
-/// Relation of the device's b to the caller's array.
+/// Relation between the vector b on the device and the caller's array.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rhs {
-    /// Factor of b; 0 if nothing was loaded.
+    /// Factor by which b was multiplied; 0 if b was not loaded.
     pub scale: f64,
     /// Whether the means over singular components were subtracted.
     pub projected: bool,
@@ -48,11 +48,11 @@ impl Attempts for Run<'_> {
 }
 
 impl State {
-    /// Records an iteration if the device executes all of it. A previous loop with the same launches is reused.
+    /// Records the loop, if the device can execute whole iterations. Reuses a recorded loop with the same launches.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let previous = self.recorded.take();
         if self.deflation.as_ref().is_none_or(Deflation::is_on_device) {
-            // `is_fused` tests `recorded`, so it must be set before the iteration is recorded.
+            // `recorded` must be set before an iteration is recorded, because `is_fused` tests it.
             self.recorded = Some(Recorded::default());
             let bodies = if without_graphs() { &[][..] } else { &[1] };
             let body = |stream: &Stream, conditional| self.iteration(stream, source, conditional);
@@ -97,7 +97,7 @@ impl State {
         if self.deflation.is_none() {
             return launch::cell_product(stream, &self.product_args(source, p, q, sum));
         }
-        // The last kernel computes the sum.
+        // Only the last kernel computes the sum.
         let none = Sum { partial: 0, how: 0, conditional: 0, ..sum };
         launch::cell_product(stream, &self.product_args(source, p, q, none))?;
         self.project(stream, source, q, p, sum)
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// The steps of a Neumann series. The last step also sums <r, z>.
+/// The steps of a Neumann series. The last step also computes <r, z>.
 struct Series<'a> {
     stream: &'a Stream,
     source: &'a Source,
@@ -169,17 +169,17 @@ impl SeriesSteps for Series<'_> {
 }
 
 impl Run<'_> {
-    /// Returns a sum whose result `summed` returns.
+    /// Returns the arguments of a sum. `summed` returns its result.
     pub fn sum(&self) -> Sum {
         self.k.vectors.sum_to(offset_of!(Scalars, sum))
     }
 
-    /// Waits and returns the sum.
+    /// Waits, and returns the result of the last sum.
     pub fn summed(&mut self) -> Result<f64> {
         Ok(self.k.vectors.scalars.fetch(self.stream)?.sum)
     }
 
-    /// Returns <f a, f b>.
+    /// Returns <f a, f b> with f = `factor`.
     pub fn dot(&mut self, a: Address, b: Address, factor: f64) -> f64 {
         self.scalar(|s| {
             let of = VectorArgs { b, sum: s.sum(), ..s.k.vector_args(a, 0, factor) };
@@ -284,7 +284,7 @@ impl PcgSteps for Run<'_> {
         Properties { deflates, centers: self.k.singular.is_some() && !deflates, ..Properties::default() }
     }
 
-    /// Returns the known <r, r> if r is a residual, at the start; else updates r.
+    /// At the start, returns <r, r>, which is known if r is a residual. Otherwise, updates r.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if alpha.is_none() { self.norm2 } else { unfused_descend(self, alpha) }
     }
@@ -326,7 +326,7 @@ impl PcgSteps for Run<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        // The first direction is in the first array, whichever array the last loop ended with.
+        // The first direction is stored in the first array, even if the last loop ended with the other one.
         if step.is_none() {
             self.k.vectors.at_other_p = false;
         }

@@ -25,7 +25,7 @@ impl Run<'_> {
         CellTransferArgs { cells: self.source.cells, array, vector, factor, sum: Sum::default() }
     }
 
-    /// Computes b = scale input and <b, b>.
+    /// Loads b = `scale` times the caller's input, and computes <b, b>.
     fn load_rhs_square(&mut self, scale: f64) -> Result<()> {
         let of = CellTransferArgs { sum: self.sum(), ..self.transfer(self.call.input, self.k.vectors.b, scale) };
         launch::cell_load(self.stream, &of)?;
@@ -33,12 +33,13 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Zeros a vector.
+    /// Sets a vector to zero.
     pub fn fill(&self, vector: Address) -> Result<()> {
         self.stream.fill(vector, 0, 8 * self.source.of.count())
     }
 
-    /// Computes v = v - mean(v) over singular components; with `restore` it also adds the kept means.
+    /// Subtracts from v its mean over each singular component. With `restore`, also adds the means that `keep_means`
+    /// stored.
     pub(super) fn shift(&mut self, v: Address, restore: bool) {
         self.step(|s| match &s.k.singular {
             Some(singular) => singular.shift(s.stream, v, restore),
@@ -46,7 +47,7 @@ impl Run<'_> {
         });
     }
 
-    /// Stores the means of x over singular components.
+    /// Stores the mean of x over each singular component.
     pub(super) fn keep_means(&mut self) {
         let x = self.k.vectors.x;
         self.step(|s| match &s.k.singular {
@@ -61,8 +62,8 @@ impl SolveSteps for Run<'_> {
         self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
-    /// Loads b alone unless the device has it already. After a load, b is projected as before, so a projected b is
-    /// kept.
+    /// If only b is needed, it is loaded unless the device already has it. A stored b whose means were subtracted is
+    /// also valid, because they would be subtracted again.
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = what.guess() else {
             let there = Rhs { scale, projected: self.k.singular.is_some() };
@@ -113,7 +114,7 @@ impl SolveSteps for Run<'_> {
                 Ok(())
             });
         }
-        // In a singular system the means of x are shifted before the maximum is needed.
+        // In a singular system, the means of x are changed before max |x| is needed, so it is not computed here.
         (if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }, None)
     }
 

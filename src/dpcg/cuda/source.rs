@@ -1,4 +1,4 @@
-//! The matrix on the device.
+//! The matrix A in device memory.
 
 use super::arrays::{Padded, box_of};
 use crate::cuda::call::{place, push_reads};
@@ -8,7 +8,7 @@ use crate::cuda::staging::Copies;
 use crate::error::{Error, Result};
 use crate::stencil::cells::{CellView, Cells, Kept};
 
-/// Cell indices have 31 bits, and one bit is used for marks.
+/// Largest number of cells. Cell indices have 31 bits, because one bit of 32 is used for marks.
 const MOST_CELLS: usize = 1 << 31;
 
 /// Returns an error if cell indices do not fit into 31 bits.
@@ -19,7 +19,7 @@ fn check_numbers(of: Cells) -> Result<()> {
     Err(Error::Dimension("a device supports at most 2^31 cells, and 2^31 - 1 per direction".to_owned()))
 }
 
-/// A, with a plane of zeros before and after each array.
+/// The matrix A, with a plane of zeros before and after each array.
 pub struct Source {
     pub of: Cells,
     pub cells: CellBox,
@@ -41,7 +41,8 @@ impl Source {
         [self.m.center, self.m.east, self.m.north, self.m.top]
     }
 
-    /// Returns the caller's arrays on the device, center first. Host arrays are copied to the addresses of this matrix.
+    /// Returns the addresses of the caller's arrays on the device, center first. Arrays in host memory are copied to
+    /// the addresses of this matrix.
     pub fn bring(&self, stream: &Stream, copies: &mut Copies, a: &CellView) -> Result<[CellArray; 4]> {
         let [x, y, z] = a.forward;
         let mut at = [CellArray::default(); 4];
@@ -59,7 +60,7 @@ impl Source {
         Ok(at)
     }
 
-    /// Returns a copy in host memory.
+    /// Copies the matrix to host memory.
     pub fn keep(&self, stream: &Stream) -> Result<Kept> {
         let mut kept = Kept::default();
         for (values, from) in kept.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
@@ -74,7 +75,7 @@ impl Source {
         self.arrays.stride()
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.arrays.bytes()
     }

@@ -29,7 +29,7 @@ pub enum Multigrid {
 /// Which steps of an iteration are fused into passes over memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Passes {
-    /// None: each step is a separate kernel.
+    /// No steps: each step is a separate kernel.
     Textbook,
     /// All steps, with a Neumann series of this order.
     Series(usize),
@@ -49,7 +49,7 @@ impl Passes {
     }
 }
 
-/// Vectors of a solve, partial sums and scalars. Their addresses remain from one factorization to the next.
+/// Vectors of a solve, partial sums and scalars. Their addresses do not change from one factorization to the next.
 pub struct Vectors {
     pub of: Cells,
     arrays: Padded,
@@ -81,8 +81,8 @@ impl Vectors {
         [self.x, self.b, self.r, p, self.q, self.z][v.0]
     }
 
-    /// Allocates the vectors. `series`: also the workspace of a Neumann series. `fused`: also the second p of fused
-    /// passes.
+    /// Allocates the vectors. With `series`, also allocates the workspace of a Neumann series. With `fused`, also
+    /// allocates the second p of fused passes.
     pub fn new(stream: &Stream, of: Cells, series: bool, fused: bool) -> Result<Self> {
         let count = 6 + usize::from(series) + usize::from(fused);
         let arrays = Padded::zeroed(stream, count, of.count(), of.plane(), size_of::<f64>(), "the solver's vectors")?;
@@ -104,7 +104,7 @@ impl Vectors {
         Sum { partial, scalars, to: scalars + to as u64, how: Use::Kept as i32, in_loop: 0, conditional: 0 }
     }
 
-    /// Waits and returns the power of two that scales the largest magnitude of a vector into the interval from 1 to 2.
+    /// Waits, and returns the power of two that scales the largest magnitude of a vector to the interval [1, 2).
     fn scale_of(&self, stream: &Stream, v: Address) -> Result<f64> {
         self.scale.find(stream, v, self.of.count() as i64)?;
         let mut scale = [0.0];
@@ -113,7 +113,7 @@ impl Vectors {
         Ok(scale[0])
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     fn bytes(&self) -> usize {
         self.arrays.bytes() + self.memory.bytes
     }
@@ -125,21 +125,21 @@ pub struct State {
     pub preconditioner: Preconditioner,
     pub passes: Passes,
     pub multigrid: Option<Multigrid>,
-    /// Cells by singular component; none if no component is singular.
+    /// Cells grouped by singular component; `None` if no component is singular.
     pub singular: Option<Labelled>,
     pub deflation: Option<Deflation>,
-    /// Memory for the next factorization.
+    /// Memory that the next factorization reuses.
     pool: Pool,
-    /// The recorded loop, if the device executes all of an iteration.
+    /// The recorded loop, if the device executes whole iterations.
     pub recorded: Option<Recorded>,
-    /// Time of the last run's solves with E, in seconds.
+    /// Time that the last run spent on solves with E, in seconds.
     pub seconds_coarse: f64,
     /// Time of the setup of E, in seconds.
     pub seconds_of_e: f64,
 }
 
 impl State {
-    /// Computes the factorization. `previous`: a factorization for equally many cells, whose memory is reused.
+    /// Computes the factorization. `previous` is a factorization for the same number of cells, whose memory is reused.
     pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
         let before = previous.map(Self::take_apart).transpose()?;
@@ -178,7 +178,8 @@ impl State {
         })
     }
 
-    /// Returns the vectors, the memory of all other data, the loop and the aggregates, for the next factorization.
+    /// Returns the parts that the next factorization reuses: the vectors, the memory of all other data, the loop, and
+    /// the aggregates.
     fn take_apart(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
         let (mut pool, mut aggregated) = (self.pool, None);
         if let Some(singular) = self.singular {
@@ -196,8 +197,8 @@ impl State {
         Ok((self.vectors, pool, self.recorded, aggregated))
     }
 
-    /// Zeros all vectors and the zeros around them after an overflow. Loops include cells next to a row, where 0 * inf
-    /// would remain NaN.
+    /// Sets all vectors and the values around them to zero after an overflow. Loops multiply values next to a row by
+    /// zero, and 0 * inf would be NaN.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.vectors.arrays.clear(stream)?;
         match &self.multigrid {
@@ -219,7 +220,7 @@ impl State {
         }
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn device_bytes(&self) -> usize {
         let multigrid = match &self.multigrid {
             Some(Multigrid::Vertex(vertex)) => vertex.bytes(),
@@ -235,7 +236,7 @@ impl State {
     }
 }
 
-/// Computes the multigrid preconditioner, or none for other preconditioners.
+/// Computes the multigrid preconditioner; returns `None` for other preconditioners.
 fn multigrid(
     pool: &mut Pool,
     stream: &Stream,

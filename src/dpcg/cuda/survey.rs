@@ -21,14 +21,14 @@ use crate::stencil::coarsening::{COARSEST, SEMI, coarsened};
 use std::cell::OnceCell;
 use std::mem::offset_of;
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const SURVEY: &str = "the inspection of the matrix";
 
-/// Largest number of cells that may create classes before the threads notice that there are too many: all threads at
-/// once.
+/// Largest number of classes that may be created before the threads notice that there are too many. Each thread that
+/// runs at the same time may create one.
 const MOST_AT_ONCE: usize = 1 << 17;
 
-/// Numbers per group: lowest and highest index in each of three directions.
+/// Number of values per group: lowest and highest index in each of three directions.
 const EXTENTS: usize = 6;
 
 /// Memory and arguments of the inspection.
@@ -41,11 +41,11 @@ pub struct Surveyor {
     pub components: Components,
     /// The caller's labels, if there are any.
     labels: Option<Memory>,
-    /// For each group, the coarsest grid that has points in it; allocated when hidden groups are counted.
+    /// For each group, the coarsest grid with points in the group. Allocated when hidden groups are counted.
     seen: Option<Memory>,
     /// Host buffer for the extents.
     extents: Vec<u32>,
-    /// Region of each class that was found last, or [`NONE`].
+    /// Region of each class of the last search, or [`NONE`].
     vectors: Vec<u16>,
 }
 
@@ -92,7 +92,7 @@ impl Surveyor {
             first_heavy: keys + 12 * slots as u64,
             of_class,
             place,
-            // The roots are no longer needed when classes are searched.
+            // This memory contained the roots, which are no longer needed when classes are searched.
             slot_of: component,
             classes,
             numbers,
@@ -124,14 +124,15 @@ impl Surveyor {
         self.see(stream)
     }
 
-    /// Waits and returns the findings.
+    /// Waits, and returns the findings.
     fn see(&mut self, stream: &Stream) -> Result<&CellFindings> {
         stream.fetch_start(&mut self.findings, self.arguments.findings, size_of::<CellFindings>())?;
         stream.wait()?;
         Ok(&self.findings)
     }
 
-    /// Inspects the matrix that `take` has copied: components, strong groups, contrast and directions to coarsen.
+    /// Inspects the matrix that `take` has copied. Finds components, strong groups, contrast, and the directions to
+    /// coarsen.
     pub fn survey(&mut self, stream: &Stream, source: &Source, zero_row_sum: f64) -> Result<Survey> {
         let a = SurveyArgs { zero_row_sum, ..self.arguments };
         stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
@@ -163,8 +164,8 @@ impl Surveyor {
         })
     }
 
-    /// Returns the number of hidden groups: a coarse grid has several points in the group, and the next coarser grid
-    /// has none.
+    /// Returns the number of hidden groups, for which a coarse grid has several points in the group, and the next
+    /// coarser grid has none.
     fn hidden(&mut self, stream: &Stream, of: Cells) -> Result<usize> {
         let bytes = 4 * of.count();
         let seen = match self.seen.take() {
@@ -191,14 +192,15 @@ impl Surveyor {
         self.extents.chunks(EXTENTS).take(groups).filter_map(of_group).min().unwrap_or(0)
     }
 
-    /// Finds the deflation regions of the inspected matrix. The regions of the cells are computed by
-    /// [`Self::number_cells`].
+    /// Finds the deflation regions of the inspected matrix. [`Self::number_cells`] then computes the region of each
+    /// cell.
     pub fn find_regions(&mut self, stream: &Stream, of: Cells, choice: &Choice) -> Result<Regions> {
         check(of, choice)?;
         let level_set = choice.kind == Kind::LevelSet;
         let labelled = level_set && choice.labels.is_some();
         if self.components.list().count() > usize::from(NONE) && !labelled {
-            // Each component has a class, and keys have no bits for so many components and boxes.
+            // There are too many regions, because each component has at least one class. The keys of classes have no
+            // bits for more components and boxes.
             return Err(too_many(choice));
         }
         self.classes = ClassArgs {
@@ -227,7 +229,7 @@ impl Surveyor {
         self.number_classes(&found, level_set, choice.keep_all)
     }
 
-    /// Numbers the regions of the classes, which the device returns in any order.
+    /// Assigns region numbers to the classes. The device returns the classes in any order.
     fn number_classes(&mut self, found: &[CellClass], level_set: bool, keep_all: bool) -> Result<Regions> {
         let mut order = collected(0..found.len(), SURVEY)?;
         order.sort_unstable_by_key(|&k| found[k].first);
@@ -246,7 +248,7 @@ impl Surveyor {
         Ok(regions)
     }
 
-    /// Copies the caller's labels to the device. Returns 0 if there are none.
+    /// Copies the caller's labels to the device, and returns their address; 0 if there are none.
     fn send_labels(&mut self, stream: &Stream, labels: Option<&[i32]>) -> Result<Address> {
         let Some(labels) = labels else { return Ok(0) };
         let memory = match self.labels.take() {
@@ -258,8 +260,8 @@ impl Surveyor {
         Ok(self.labels.insert(memory).address)
     }
 
-    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region receive `none`, as does one plane
-    /// before and one after the box.
+    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region get the value `none`, and so do one
+    /// plane before and one plane after the box.
     pub fn number_cells(&self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
         let number = |&vector: &u16| if vector == NONE { none } else { vector };
         stream.send(self.classes.numbers, &collected(self.vectors.iter().map(number), SURVEY)?)?;
@@ -267,7 +269,7 @@ impl Surveyor {
         launch::number_cells(stream, &ClassArgs { regions, none: i32::from(none), ..self.classes })
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         let lists = [&self.labels, &self.seen].into_iter().flatten().map(|memory| memory.bytes);
         self.memory.bytes + self.components.bytes() + lists.sum::<usize>()
@@ -277,12 +279,12 @@ impl Surveyor {
 /// Input of a factorization: the matrix and the results of its inspection.
 pub struct Made<'a> {
     pub source: &'a Source,
-    /// The host's copy of the matrix, made when it is needed.
+    /// The host copy of the matrix, which is created when it is needed.
     pub kept: &'a OnceCell<Kept>,
     pub setup: &'a Setup,
     /// Components of the matrix and classes of its cells.
     pub surveyor: &'a Surveyor,
-    /// Deflation regions; none without deflation.
+    /// Deflation regions; `None` without deflation.
     pub regions: Option<&'a Regions>,
 }
 
@@ -292,7 +294,7 @@ impl<'a> Made<'a> {
         on_host(self.kept, self.source, stream)
     }
 
-    /// Returns the components in host memory, equal to those that the device has found.
+    /// Computes the components in host memory. They are equal to those that the device has found.
     pub fn components_on_host(&self, stream: &Stream, team: &mut Team) -> Result<CellComponents> {
         let components = &self.surveyor.components;
         if components.is_whole() {
@@ -303,7 +305,7 @@ impl<'a> Made<'a> {
     }
 }
 
-/// Returns the host's copy of the matrix, and makes it if necessary.
+/// Returns the host copy of the matrix, and creates it if necessary.
 pub fn on_host<'k>(kept: &'k OnceCell<Kept>, source: &Source, stream: &Stream) -> Result<SevenPoints<'k>> {
     if kept.get().is_none() {
         let _ = kept.set(source.keep(stream)?);

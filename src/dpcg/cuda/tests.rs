@@ -1,4 +1,4 @@
-//! Compares the inspection of a matrix and the sums over labelled cells on the device with the host's.
+//! Comparisons of device and host: the inspection of a matrix, sums over labelled cells, and the grids of multigrid.
 
 use super::arrays::{Pool, Room};
 use super::cell_grids::{Made, make};
@@ -56,8 +56,8 @@ impl System {
         Self { cells, center, forward, labels }
     }
 
-    /// Removes the couplings of solid cells, which keep a center, and the couplings between cells with different
-    /// `beyond`.
+    /// Removes the couplings of solid cells, whose centers remain positive, and the couplings between cells with
+    /// different values of `beyond`.
     fn cut(mut self, solid: impl Fn([usize; 3]) -> bool, beyond: impl Fn([usize; 3]) -> usize) -> Self {
         let (size, steps) = (self.cells.size(), self.cells.steps());
         for c in 0..self.cells.count() {
@@ -86,15 +86,15 @@ impl System {
         self.cut(|[i, j, k]| land[(k * cells.ny + j) * cells.nx + i], |_| 0)
     }
 
-    /// Gives the rows of these cells a positive row sum.
+    /// Makes the row sums of the cells selected by `of` positive.
     fn with_sums(mut self, of: impl Fn([usize; 3]) -> bool) -> Self {
         let cells = self.cells;
         (0..cells.count()).filter(|&c| of(cells.place(c))).for_each(|c| self.center[c] *= 1.01);
         self
     }
 
-    /// Returns random couplings, a fraction `part` of them zero, for several components and uncoupled cells. Some
-    /// rows of the first half have a positive row sum.
+    /// Returns a matrix with random couplings. A fraction `part` of them is zero, so that there are several components
+    /// and uncoupled cells. Some rows in the first half have a positive row sum.
     fn broken([nx, ny, nz]: [usize; 3], part: f64, seed: u64) -> Self {
         let mut system = Self::random([nx, ny, nz], 0.0, seed);
         let (mut random, n, steps) = (SplitMix(seed), system.cells.count(), system.cells.steps());
@@ -127,7 +127,7 @@ impl System {
     }
 }
 
-/// Returns the regions that were found, with the region of each cell.
+/// Returns the regions that were found, together with the region of each cell.
 fn regions(cuda: &mut Cuda, found: Result<RegionCount>) -> Result<Regions> {
     found?;
     let (source, surveyor) = (cuda.source.as_ref().unwrap(), cuda.surveyor.as_ref());
@@ -194,7 +194,7 @@ fn compare(cuda: &mut Cuda, system: &System, what: &str) {
     assert_eq!(center_max, system.center.iter().copied().fold(0.0, f64::max));
     let found = cuda.survey(ZERO_ROW_SUM).unwrap();
     same_components(cuda, system.cells, &host.components, what);
-    // Three quotients, added in one order and rounded once each.
+    // Device and host add three quotients in the same order, but may round a quotient differently.
     assert!((found.row_sum - expected.row_sum).abs() <= 1e-15 * expected.row_sum, "{what}");
     assert_eq!(Survey { row_sum: expected.row_sum, ..found }, expected, "{what}");
     let boxes = [3, 2, 2];
@@ -243,7 +243,7 @@ fn a_device_finds_what_the_host_finds() {
     }
 }
 
-/// Bubbles that are hidden: a coarse grid has several points in a bubble, and the next grid has none.
+/// The bubbles are hidden: a coarse grid has several points in a bubble, and the next coarser grid has none.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_hidden_bubbles() {
@@ -303,7 +303,7 @@ fn a_device_finds_components() {
     }
 }
 
-/// Without a test for finite values, a NaN couples no cells, on the host and on the device.
+/// If values are not tested for NaN, a NaN does not couple cells, on the host and on the device.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_takes_what_is_no_number() {
@@ -319,12 +319,12 @@ fn a_device_takes_what_is_no_number() {
     same_components(&mut cuda, system.cells, &expected, "no numbers");
 }
 
-/// More components than region numbers: an error, unless labels leave most of the components out.
+/// More components than region numbers are an error, unless most of the components have no label.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_components() {
     let mut cuda = Cuda::new(0, 2).unwrap();
-    // All components are regular, because an emulated device takes minutes to sort slots of so many labels.
+    // All components are regular, because an emulated device takes minutes to sort so many singular components.
     let pairs = System::random([2, 260, 260], 0.0, 1).cut(|_| false, |at| at[1] + 260 * at[2]);
     let mut system = pairs.with_sums(|_| true);
     system.labels = (0..system.cells.count() as i32).map(|c| if c % 40_000 == 7 { c } else { -1 }).collect();
@@ -344,7 +344,7 @@ fn a_device_counts_components() {
     }
 }
 
-/// As many labels as region numbers, and more.
+/// The largest permitted number of labels, and one more.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_labels() {
@@ -376,8 +376,8 @@ fn fetched<T: AnyBitPattern + Default>(stream: &Stream, count: usize, from: Addr
     values
 }
 
-/// Grids of cell coarsening: matrices are bitwise identical to the host's with zeros around them, and the inverse
-/// agrees.
+/// Compares the grids of cell coarsening. The matrices on the device must be bitwise identical to those on the host,
+/// with zeros around them, and the inverse must agree.
 fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coarsest: usize, what: &str) {
     let expected = Hierarchy::<T>::new(&system.points(), coarsest).unwrap();
     cuda.load(&system.view(), true).unwrap();
@@ -404,7 +404,7 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         assert_eq!(differ, None, "{what}: {:?}", grid.of);
     }
     if single {
-        // With rounded centers, the cell of a singular component that is removed is almost arbitrary, so inverses
+        // If centers are rounded, rounding errors decide which cell of a singular component is removed, so the inverses
         // differ.
         return;
     }
@@ -417,7 +417,7 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         column[cell] = 1.0;
         expected.coarsest.solve(&mut column);
         let off = found.iter().zip(&column).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        // Rounding, times a condition number of some thousands, times the contrast of 1e3.
+        // The bound is the rounding error times a condition number of some thousands times the contrast of 1e3.
         assert!(off <= 1e-9 * largest, "{what}: {off:e} off in column {cell} of the inverse, {largest:e}");
     }
 }
@@ -455,7 +455,8 @@ fn random_labels(cells: usize, count: u32, longest: f64, random: &mut SplitMix) 
     labels
 }
 
-/// Compares sums by label of whole numbers, whose sums are exact in any order. `wide`: labels have 32 bits.
+/// Compares sums by label. The summed values are integers, so the sums are exact in any order. `wide`: whether labels
+/// have 32 bits.
 fn compare_sums(cuda: &Cuda, size: [usize; 3], (count, longest, wide): (u32, f64, bool), random: &mut SplitMix) {
     let ([nx, ny, nz], what) = (size, format!("{size:?} {count} {longest} {wide}"));
     let cells = Cells { nx, ny, nz };
@@ -491,7 +492,7 @@ fn compare_sums(cuda: &Cuda, size: [usize; 3], (count, longest, wide): (u32, f64
     assert_eq!([sum, magnitudes], expected[worst][..2], "{what}");
     let ratio = |of: &[f64; 4]| of[0].abs() / of[1].max(f64::MIN_POSITIVE);
     assert!(expected.iter().all(|of| ratio(of) <= ratio(&expected[worst])), "{what}");
-    // A mean and its square are rounded, and all terms are positive. A label may have no cells.
+    // Means and their squares are rounded, but all terms are positive. A label may have no cells.
     let squares = expected.iter().filter(|of| of[3] > 0.0).map(|[sum, _, inverses, n]| (sum / n).powi(2) * inverses);
     let (square, found) = (squares.sum::<f64>(), labelled.constant_square(stream, v_at, center_at).unwrap());
     assert!((found - square).abs() <= 1e-14 * square, "{what}: {found} {square}");
@@ -510,14 +511,14 @@ fn a_device_adds_by_label() {
         ([41, 29, 7], 5, 200.0, false),
         ([33, 32, 3], 20, 1.0, true),
         ([64, 40, 4], 655, 12.0, false),
-        // Almost all cells of a chunk have different labels.
+        // In this case, almost all cells of a chunk have different labels.
         ([64, 17, 1], 3000, 1.0, true),
     ] {
         compare_sums(&cuda, size, (count, longest, wide), &mut random);
     }
 }
 
-/// Numbers of aggregates equal those of an independent program (tests/golden/README.md).
+/// The numbers of aggregates must be equal to those of an independent program (tests/golden/README.md).
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn golden_aggregates_of_cells() {

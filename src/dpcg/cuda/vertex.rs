@@ -1,5 +1,5 @@
-//! V-cycle of multigrid with vertex coarsening (Dendy 1982) on the grids of coarsening.rs. kernels/dpcg/finest.cuh has
-//! the sweeps on the finest grid, kernels/dpcg/vertex.cuh the cycle on the coarser grids.
+//! V-cycle of multigrid with vertex coarsening (Dendy 1982) for the grids of `coarsening`. kernels/dpcg/finest.cuh
+//! contains the sweeps on the finest grid, and kernels/dpcg/vertex.cuh the cycle on the coarser grids.
 
 use super::arrays::Pool;
 use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
@@ -17,32 +17,32 @@ use crate::cuda::launch::{
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const GRIDS: &str = "the grids of multigrid";
 
-/// Indices of the arrays in `vectors`; the second x is at X + 1.
+/// Indices of the arrays in `vectors`. The array X + 1 is the second x.
 const R: usize = 0;
 const X: usize = 1;
 
-/// More grids than a box of 2^32 cells can have, since a grid has at most 2/3 of the points of the previous grid. The
-/// same constant is in kernels/dpcg/vertex.cuh.
+/// Upper bound of the number of grids. A box of 2^32 cells has fewer grids, because a grid has at most 2/3 of the
+/// points of the previous grid. The same constant is in kernels/dpcg/vertex.cuh.
 const MOST_GRIDS: usize = 64;
 
 /// The preconditioner: one V-cycle that starts from zero.
 pub struct Vertex {
     sweeps: usize,
     single: bool,
-    /// Factor of the matrix, a power of two.
+    /// Power of two by which the matrix is multiplied.
     scale: f64,
     grids: Vec<Grid>,
     /// Inverse of the coarsest matrix.
     inverse: Dense,
     finest: VertexGrid,
-    /// Tiles of a sweep from zero, and of other sweeps.
+    /// Tiles for a sweep from zero, and tiles for other sweeps.
     tiles: [SweepTiles; 2],
     cycle: VertexCycleArgs,
     together: Together,
-    /// r and x of the coarsest grid in f64, the list of grids, and the counters of the barrier.
+    /// Memory of r and x of the coarsest grid in f64, the list of grids, and the counters of the barrier.
     memory: Memory,
     /// The solver's r.
     r: Address,
@@ -51,8 +51,8 @@ pub struct Vertex {
 }
 
 impl Grid {
-    /// Returns the grid's arguments. `coarse` contains the addresses of the next grid. `of_solver` replaces the vectors
-    /// of a grid without its own.
+    /// Returns the arguments of this grid. `coarse` contains the addresses of the next coarser grid. If the grid has no
+    /// vectors, those in `of_solver` are used.
     fn level(&self, coarse: VertexGrid, of_solver: [Address; 3]) -> VertexGrid {
         let [r, x, other_x] = self.vectors.as_ref().map_or(of_solver, |own| [R, X, X + 1].map(|k| own.at(k)));
         VertexGrid {
@@ -74,8 +74,8 @@ impl Grid {
 }
 
 impl Vertex {
-    /// Makes the preconditioner for `scale` times the matrix; the cycle computes in `T`. `of_solver`: r, q and z. In
-    /// f64 the finest grid uses these vectors, and a cycle overwrites q.
+    /// Builds the preconditioner for `scale` times the matrix. The cycle computes in the type `T`. `of_solver` contains
+    /// the addresses of r, q and z. In f64, the finest grid uses these vectors, and a cycle overwrites q.
     pub fn new<T: Real + Pod>(
         pool: &mut Pool,
         stream: &Stream,
@@ -88,7 +88,7 @@ impl Vertex {
         let single = size_of::<T>() == 4;
         let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
         let n = inverse.n();
-        // Zeros must follow the coarsest solution, as they follow other vectors.
+        // Zeros must follow the solution on the coarsest grid, as they follow other vectors.
         let behind = grids.last().map_or(0, |grid| grid.coarse.nx as usize * (grid.coarse.ny as usize + 1) + 1);
         let sizes = [8 * n, 8 * (n + behind), MOST_GRIDS * size_of::<VertexGrid>(), 16];
         let (memory, [r, x, list, barrier]) = pool.lists(stream, sizes, GRIDS)?;
@@ -139,9 +139,9 @@ impl Vertex {
         pool.give(self.memory)
     }
 
-    /// Computes z = M^-1 r and <r, z>. In a loop, |r| is known from the scalars.
+    /// Computes z = M^-1 r and <r, z>. In a loop, the scalars contain |r|, from which r is scaled.
     pub fn apply(&self, stream: &Stream, scale: &Scale, sum: Sum) -> Result<()> {
-        // In f64 nothing is rounded, so no scaling factor is needed.
+        // In f64, no scaling factor is needed.
         if self.single && sum.in_loop == 0 {
             scale.find(stream, self.r, self.finest.cells.count())?;
         }
@@ -158,7 +158,7 @@ impl Vertex {
         };
         let single = self.single;
         launch::sweep_from_zero(stream, single, &FinestSweepArgs { tiles: self.tiles[0], from: 1, ..of })?;
-        // Index of the finest grid's current x.
+        // Index of the array that contains the current x of the finest grid.
         let mut from = 0;
         for _ in 1..self.sweeps {
             launch::sweep_finest(stream, single, &FinestSweepArgs { from, ..of })?;
@@ -180,8 +180,8 @@ impl Vertex {
         Ok(())
     }
 
-    /// Executes the cycle below the finest grid in one launch, or in one launch per step if the blocks cannot be
-    /// resident together.
+    /// Executes the cycle on the coarse grids in one launch. If its thread blocks cannot be resident on the device at
+    /// the same time, uses one launch per step.
     fn solve_coarse(&self, stream: &Stream, sum: Sum) -> Result<()> {
         let all = VertexCycleArgs { sum, ..self.cycle };
         if self.together.blocks > 0 {
@@ -191,12 +191,12 @@ impl Vertex {
         (0..steps).try_for_each(|step| launch::vertex_cycle_step(stream, self.single, &VertexCycleArgs { step, ..all }))
     }
 
-    /// Zeros all vectors.
+    /// Sets all vectors to zero.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().filter_map(|grid| grid.vectors.as_ref()).try_for_each(|vectors| vectors.clear(stream))
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.grids.iter().map(Grid::bytes).sum::<usize>() + self.inverse.bytes() + self.memory.bytes
     }

@@ -1,7 +1,8 @@
-//! M by aggregation-based multigrid instead of the levels (docs/theory/aggregation.md; Napov and Notay).
+//! Preconditioner M by aggregation-based multigrid, which replaces the levels (docs/theory/aggregation.md; Napov and
+//! Notay 2012).
 
 use super::couplings::{Numbers, Source};
-use crate::aggregation::cpu::{Cycle, Way};
+use crate::aggregation::cpu::{CoarseMethod, Cycle};
 use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Ordered, Rules};
 use crate::base::number::Real;
 use crate::base::shared::Number;
@@ -16,25 +17,25 @@ use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
 
-/// Two passes of pairing: aggregates of four unknowns. With 9-point stencils, aggregates of eight would need no more
-/// iterations, except with strong couplings along a line.
+/// Two passes of pairing, which produce aggregates of up to four unknowns. With 9-point stencils, aggregates of eight
+/// unknowns need no more iterations, except with strong couplings along a line.
 const RULES: Rules = Rules::passes(2);
 
-/// Measured with `precision=mixed` on a 512 x 512 grid (Xeon). 14 iterations reduce the residual by 1e-6, which gives
-/// the contraction.
+/// Cost model, measured with `precision=mixed` on a 512 x 512 grid (Xeon). The contraction results from 14 iterations
+/// that reduce the residual by 1e-6.
 pub const COST: CostOfAggregation =
     CostOfAggregation { setup: 90.0, levels: 20.0, iteration: 7.0, contraction: 0.37, unfused: 2.0 };
 
-/// Multigrid cycle whose rows are mapped to the arrays by colour.
+/// Multigrid cycle for vectors that are stored by colour.
 pub struct Aggregated<R: Number> {
     cycle: Precise,
     /// Number of coarse levels.
     pub levels: usize,
-    /// Separate z, if z of the first grid shares memory with q.
+    /// A separate array z, allocated if z of the first grid shares memory with q.
     pub z: Option<Four<R>>,
 }
 
-/// Cycle in the precision of its hierarchy.
+/// The cycle in single or in double precision.
 enum Precise {
     Single(Cycle<f32>),
     Double(Cycle<f64>),
@@ -42,7 +43,7 @@ enum Precise {
 
 impl<R: Real + Number> Aggregated<R> {
     /// Builds the hierarchy for the matrix on which CG runs. Aggregates of the previous matrix are reused if they pass
-    /// the quality test. `z`: z of the first grid, and whether it shares memory with another vector.
+    /// the quality test. `z` contains z of the first grid, and whether it shares memory with another vector.
     ///
     /// # Safety
     /// No thread may write the matrix meanwhile.
@@ -59,7 +60,7 @@ impl<R: Real + Number> Aggregated<R> {
         let couplings = unsafe { source.couplings(workers)? };
         let numbers = Numbers::new(layout.grid, schur);
         check(&couplings, numbers, usize::from(schur), scale)?;
-        let hierarchy = Hierarchy::again(couplings, scale, &RULES, (COARSEST, kept), workers)?;
+        let hierarchy = Hierarchy::reusing(couplings, scale, &RULES, (COARSEST, kept), workers)?;
         let (places, levels) = (places(layout, z.0, numbers)?, hierarchy.levels.len());
         let cycle = match storage {
             Storage::F64 => Precise::Double(cycle(hierarchy, numbers, &places, workers)?),
@@ -85,12 +86,12 @@ impl<R: Real + Number> Aggregated<R> {
         }
     }
 
-    /// Computes z = `unit` B z, where B is the operator of one cycle. Before the call, each thread has written its own
-    /// rows of z. The cycle begins and ends with a barrier.
+    /// Computes z = `unit` B z, where B is the operator of one cycle. Before the call, each thread must have written
+    /// its own rows of z. The call begins and ends with a barrier.
     ///
     /// # Safety
     /// No other code may use z meanwhile.
-    pub unsafe fn apply(&self, me: &Me, way: Way, unit: f64, z: &Four<R>) {
+    pub unsafe fn apply(&self, me: &Me, method: CoarseMethod, unit: f64, z: &Four<R>) {
         let at = |place: usize| (&z[Colour::ALL[place >> COLOUR]], place & ((1 << COLOUR) - 1));
         // SAFETY: by the safety contract of this function. The cycle reads all rows before it writes any, and one
         // thread writes each row.
@@ -104,8 +105,8 @@ impl<R: Real + Number> Aggregated<R> {
             area.set(place, R::narrow(value * unit));
         };
         match &self.cycle {
-            Precise::Single(cycle) => cycle.apply(me, way, from, to),
-            Precise::Double(cycle) => cycle.apply(me, way, from, to),
+            Precise::Single(cycle) => cycle.apply(me, method, from, to),
+            Precise::Double(cycle) => cycle.apply(me, method, from, to),
         }
     }
 
@@ -118,10 +119,11 @@ impl<R: Real + Number> Aggregated<R> {
     }
 }
 
-/// Number of the bits below the colour in a combined index; these bits hold the index in the array of the colour.
+/// Number of low bits of a combined index. These bits contain the index in the array of a colour, and the bits above
+/// them the colour.
 const COLOUR: u32 = 30;
 
-/// Builds the cycle in one precision and maps its rows to the combined indices in `places`.
+/// Builds the cycle in precision `V`. `places` contains the combined index of each row.
 fn cycle<V: Real + Number>(
     hierarchy: Hierarchy,
     numbers: Numbers,
@@ -134,7 +136,7 @@ fn cycle<V: Real + Number>(
     Ok(cycle)
 }
 
-/// Returns the combined index (colour, index in its array) of the value of each unknown of CG.
+/// Returns the combined index of each unknown of CG: its colour, and its index in the array of this colour.
 fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
     if layout.len() >> COLOUR > 0 {
         let (places, nodes) = (layout.len(), layout.grid.nodes());
@@ -150,13 +152,13 @@ fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<V
     collected(numbers.nodes().map(place), WHAT)
 }
 
-/// Rejects a singular component of A that is not projected.
+/// Returns an error if A has a singular component whose constants are not projected out.
 pub fn check_unprojected(components: &Components) -> Result<()> {
     components.refused().map_or(Ok(()), |&(i, j)| Err(unprojected_pivot(0.0, 0, i, j)))
 }
 
-/// Rejects a diagonal entry that is negative or not finite. The error names level 1 for S1, whose diagonal entries are
-/// pivots, and level 0 for A.
+/// Returns an error if a diagonal entry is negative or not finite. The error names level 1 for S1, whose diagonal
+/// entries are pivots, and level 0 for A.
 fn check(c: &Couplings, numbers: Numbers, level: usize, scale: f64) -> Result<()> {
     let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
     match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {

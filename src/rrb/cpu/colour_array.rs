@@ -1,4 +1,4 @@
-//! Arrays of one colour of a grid, shared by the threads under the rules of `base::shared`.
+//! Arrays that contain the values of one colour of a grid. Threads share them under the rules of `base::shared`.
 
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
@@ -6,8 +6,9 @@ use crate::error::Result;
 use crate::rrb::layout::{Colour, Layout};
 use std::ops::Index;
 
-/// Array of one colour of a grid (see [`Layout`]); an absent array has no memory. The border between two rows is one
-/// block wide: it is the right border of a row and the left border of the next row. A clone refers to the same memory.
+/// Array of one colour of a grid (see [`Layout`]); an absent array has no memory. Between two rows is a border of
+/// `block` values, which is the right border of one row and the left border of the next row. A clone refers to the same
+/// memory.
 ///
 /// Most fields have 32 bits, because a grid has hundreds of arrays and is built on the stack.
 #[derive(Clone)]
@@ -17,9 +18,9 @@ pub struct Area<T = f64> {
     cx: u32,
     /// Border width in values.
     block: u32,
-    /// Bits of J that select the stored row: all bits, or those of a ring (see [`Area::with_ring`]).
+    /// Bits of J that select the stored row: all bits, or the low bits for a ring of rows (see [`Area::with_ring`]).
     mask: i32,
-    /// Index of entry (0, J) with no selected bits.
+    /// Index of entry (0, J) for a J whose selected bits are zero.
     origin: isize,
 }
 
@@ -37,7 +38,7 @@ impl<T: Number> Area<T> {
         Ok(Self { values, stride, cx, block, mask: -1, origin })
     }
 
-    /// Allocates an array of zeros, or returns an absent array.
+    /// Allocates an array of zeros if `present`; otherwise returns an absent array.
     pub fn made(layout: &Layout, present: bool) -> Result<Self> {
         if present { Self::zeroed(layout) } else { Self::absent() }
     }
@@ -47,8 +48,8 @@ impl<T: Number> Area<T> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, block: 0, mask: -1, origin: 0 })
     }
 
-    /// Returns the memory of rows `first` to `first` + [`RING`] - 1 as an array of all rows J, of which each is stored
-    /// in row `first` + J mod [`RING`]. A thread that uses few rows at a time thus keeps them in a cache.
+    /// Returns an array of all rows J that uses only the memory of the rows `first` .. `first` + [`RING`]. Row J is
+    /// stored in row `first` + J mod [`RING`]. If a thread uses few rows at a time, they stay in a cache.
     pub fn with_ring(&self, first: usize) -> Self {
         let origin = self.start(first as isize, 0) as isize;
         Self { mask: RING as i32 - 1, origin, ..self.clone() }
@@ -62,8 +63,8 @@ impl<T: Number> Area<T> {
         start as usize
     }
 
-    /// Returns the same memory with another number type, or `None` if the sizes of the types differ. Generic code thus
-    /// finds out whether the arrays of a storage format are doubles.
+    /// Returns the same memory with another number type, or `None` if the sizes of the types differ. Generic code uses
+    /// this function to test whether the arrays of a storage format are doubles.
     pub fn of_type<U: Number>(&self) -> Option<Area<U>> {
         let Self { stride, cx, block, mask, origin, .. } = *self;
         Some(Area { values: self.values.of_type()?, stride, cx, block, mask, origin })
@@ -112,7 +113,7 @@ impl<T: Number> Area<T> {
         unsafe { self.values.slice(self.start(row as isize - 1, shift), self.cx as usize) }
     }
 
-    /// Returns cx + 1 values of row J: the compute area and the first border value.
+    /// Returns the first cx + 1 values of row J: the compute area and one value of the right border.
     ///
     /// # Safety
     /// No thread may write this row or the border to its right while the slice is used.
@@ -148,15 +149,15 @@ impl<T: Number> Area<T> {
         unsafe { self.values.clear() };
     }
 
-    /// Sets row J to `value`, including padding and border. The first stored row includes the border row below, the
-    /// last stored row the border row above. `to`: end of the stored rows.
+    /// Sets row J to `value`, including padding and border. For the first stored row, also sets the border row below;
+    /// for the last stored row, also the border row above. `to` is the end of the stored rows.
     ///
     /// # Safety
     /// No other thread may use these rows meanwhile.
     pub unsafe fn fill_row(&self, row: usize, to: usize, value: T) {
         let (stride, own) = (self.stride as usize, self.start(row as isize, -(self.block as isize)));
         let first = if own == stride { 0 } else { own };
-        // The right border of a row is the left border of the next row, so only the last row fills it.
+        // The right border of a row is filled as the left border of the next row; the last row fills both.
         let end = own + if row + 1 == to { 2 * stride + self.block as usize } else { stride };
         // SAFETY: by the safety contract of this function.
         unsafe { self.values.slice_mut(first, end - first) }.fill(value);
@@ -180,7 +181,7 @@ impl<R: Real + Number> Area<R> {
     }
 }
 
-/// Calls `next` four times and returns the arrays in this order.
+/// Calls `next` four times, and returns the four arrays in the order of the calls.
 pub fn four<T>(mut next: impl FnMut() -> Result<Area<T>>) -> Result<[Area<T>; 4]> {
     Ok([next()?, next()?, next()?, next()?])
 }
@@ -211,7 +212,7 @@ impl<T: Number> Four<T> {
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
     }
 
-    /// Allocates zeros on the nodes that a grid eliminates: b1, and the red nodes if `reds` is set.
+    /// Allocates zeros on the nodes that are eliminated on a grid: b1, and the red nodes if `reds` is set.
     pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
         let red = || Area::made(layout, reds);
         Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })

@@ -1,5 +1,5 @@
-//! Conversion between natural rows and the arrays by colour: the index rules for rows of values and for rows of a half
-//! stencil (center, east, north, northeast, northwest).
+//! Conversion between natural rows and the arrays by colour: contains the index rules for rows of values, and for rows
+//! of a half stencil (center, east, north, northeast, northwest).
 
 use super::loops::{deinterleave, interleave, scale_row};
 use super::loops_setup::deinterleave_same;
@@ -11,11 +11,11 @@ use crate::rrb::cpu::colour_array::Four;
 use crate::rrb::layout::{Colour, Layout};
 use std::ops::Range;
 
-/// Arrays that receive the rows of a half stencil.
+/// Arrays to which the rows of a half stencil are written.
 pub struct Target<'a, F: Format> {
     pub layout: &'a Layout,
     pub diagonal: &'a Four,
-    /// Straight couplings, divided by `unit`. The input is exact in the storage format after this division.
+    /// Straight couplings, stored divided by `unit`. The input must be exact in the storage format after this division.
     pub straight: &'a Straight<F::Stored>,
     pub unit: f64,
     /// Couplings between r1 and r2, and between b1 and b2; absent with 5 points.
@@ -25,12 +25,13 @@ pub struct Target<'a, F: Format> {
 /// Values of one row of a natural array, the first at column `start`.
 pub type NaturalRow<'a, R = f64> = (usize, &'a [R]);
 
-/// Copies the entries with even i' = shift + k to `even` and the others to `odd`, at index i' / 2.
+/// Distributes a row by the parity of its columns. Entry k has the column i' = shift + k; it is copied to index i' / 2
+/// of `even` or `odd`.
 pub fn split<R: Real>(row: NaturalRow<R>, even: &mut [R], odd: &mut [R]) {
     split_by(row, even, odd, |v| v, deinterleave);
 }
 
-/// Splits a row like `split`; `one` converts single entries, `pairs` converts pairs of entries.
+/// Distributes and converts a row: `one` converts a single entry, and `pairs` converts pairs of entries.
 fn split_by<R: Copy, T>(
     (shift, values): NaturalRow<R>,
     even: &mut [T],
@@ -68,11 +69,10 @@ impl<F: Format> Target<'_, F> {
             let one = |v: f64| F::same(F::Real::narrow(v * per_unit));
             split_by(row, even, odd, one, |values, even, odd| deinterleave_same::<F>(even, odd, values, unit));
         };
-        // Each array row receives values from one natural row only, and one thread writes this natural row. The natural
-        // row j' = 2J + 1 fills rows J of r1 and b2, and of the couplings of r2 and b1 to the south it fills row J + 1.
-        // The natural row j' = 2J fills the rest.
-        // SAFETY: no other thread therefore writes these rows. By the safety contract of this function, no other thread
-        // uses the rows meanwhile.
+        // Each row of an array receives values of one natural row only, which one thread writes. The natural row j' =
+        // 2J + 1 fills row J of r1 and of b2, and row J + 1 of the couplings from r2 and b1 to the south. The natural
+        // row j' = 2J fills the other arrays. SAFETY: no other thread therefore writes these rows. By the safety
+        // contract of this function, no other thread uses the rows meanwhile.
         unsafe {
             if odd_row {
                 split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
@@ -96,7 +96,7 @@ impl<F: Format> Target<'_, F> {
     }
 }
 
-/// Returns the rows j of the natural grid that are stored in rows J of the arrays.
+/// Returns the natural rows j whose values are stored in the rows J = `rows` of the arrays.
 pub fn natural_rows(layout: &Layout, rows: &Range<usize>) -> Range<usize> {
     let of = |row: usize| (2 * row).saturating_sub(layout.shift_y).min(layout.grid.ny);
     of(rows.start)..of(rows.end)
@@ -137,7 +137,7 @@ pub unsafe fn collect_matrix(layout: &Layout, j: usize, diagonal: &Four, straigh
     let row = (j + layout.shift_y) / 2;
     let (r1, r2) = (&straight.r1, &straight.r2);
     let [center, east, north] = to;
-    // SAFETY: by the safety contract of this function. The indices are those of `Target::spread`.
+    // SAFETY: by the safety contract of this function. The indices are the same as in `Target::spread`.
     unsafe {
         collect(layout, j, diagonal, center);
         let (of_east, of_north) = if (j + layout.shift_y) % 2 == 1 {
@@ -150,7 +150,7 @@ pub unsafe fn collect_matrix(layout: &Layout, j: usize, diagonal: &Four, straigh
     }
 }
 
-/// Merges the even and the odd columns into a natural row.
+/// Merges the values of even and of odd columns into a natural row.
 pub fn join<R: Real>(layout: &Layout, (even, odd): (&[R], &[R]), values: &mut [R]) {
     if layout.shift_x == 1 {
         // A grid with one column has the odd column only.
@@ -163,7 +163,7 @@ pub fn join<R: Real>(layout: &Layout, (even, odd): (&[R], &[R]), values: &mut [R
     }
 }
 
-/// Returns the colours of the even and of the odd columns of natural row j.
+/// Returns two colours: of the nodes in even columns, and of the nodes in odd columns of natural row j.
 pub fn colours_of_row(layout: &Layout, j: usize) -> (Colour, Colour) {
     if (j + layout.shift_y) % 2 == 1 { (Colour::R1, Colour::B2) } else { (Colour::B1, Colour::R2) }
 }

@@ -1,6 +1,6 @@
-//! Couplings and row sums of the matrix on which CG runs, as input of aggregation (docs/theory/aggregation.md,
-//! hierarchy). The matrix is A, or S1 of a 5-point matrix. For S1, each red node r adds nonnegative terms for its black
-//! neighbours p, q:
+//! Couplings and row sums of the matrix on which CG runs, as input of aggregation (docs/theory/aggregation.md, section
+//! "Hierarchy"). The matrix is A, or S1 of a 5-point matrix. For S1, each red node r adds nonnegative terms for its
+//! black neighbours p, q:
 //!
 //! ```text
 //!     a_pq <- a_pq + a_rp a_rq / d_r,    e_p <- e_p + a_rp e_r / d_r
@@ -29,7 +29,7 @@ const BYTES: usize = 40;
 #[derive(Clone, Copy)]
 pub struct Numbers {
     grid: Grid,
-    /// Distance of two unknowns in a row: 1 or 2.
+    /// Distance between consecutive unknowns in a row: 1 or 2 columns.
     step: usize,
     /// First column with an unknown in row 0.
     first: usize,
@@ -97,7 +97,7 @@ impl Row {
     }
 }
 
-/// A, with the parameters for reading it.
+/// A, and parameters for its conversion.
 pub struct Source<'a> {
     pub matrix: &'a Matrix,
     pub layout: &'a Layout,
@@ -110,7 +110,7 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns the couplings of the matrix on which CG runs.
+    /// Returns the couplings and row sums of the matrix on which CG runs.
     ///
     /// # Safety
     /// No thread may write A meanwhile.
@@ -123,7 +123,7 @@ impl Source<'_> {
         })
     }
 
-    /// Returns the couplings of the unknowns in some rows of the grid.
+    /// Returns the couplings and row sums of the unknowns in some rows of the grid.
     ///
     /// # Safety
     /// As for `couplings`.
@@ -151,7 +151,7 @@ impl Source<'_> {
         Ok(c)
     }
 
-    /// Reads natural row j; sets `row` to zero if the grid has no row j.
+    /// Reads natural row j into `row`. Sets `row` to zero if j is `None`.
     ///
     /// # Safety
     /// As for `couplings`.
@@ -192,7 +192,7 @@ impl Source<'_> {
     }
 }
 
-/// Adds the unknowns of row j of A.
+/// Appends the rows of A for the nodes in row j of the grid.
 fn add_row(c: &mut Couplings, numbers: Numbers, j: usize, own: &Row) {
     const ORDER: [usize; 8] = [
         DIAGONAL + SOUTHWEST,
@@ -215,11 +215,11 @@ fn add_row(c: &mut Couplings, numbers: Numbers, j: usize, own: &Row) {
     }
 }
 
-/// Adds the unknowns of row j of S1, the black nodes.
+/// Appends the rows of S1 for the black nodes in row j of the grid.
 fn add_schur_row(c: &mut Couplings, numbers: Numbers, j: usize, [south, own, north]: [&Row; 3]) {
     for i in numbers.columns(j) {
         let p = i + PAD;
-        // a_rp / d_r of the red neighbours r of node p.
+        // a_rp / d_r for the red neighbour r of node p in one direction.
         let part = |k: usize, row: &Row, r: usize| own.a[k][p] * row.inverse[r];
         let (w, e) = (part(WEST, own, p - 1), part(EAST, own, p + 1));
         let (s, n) = (part(SOUTH, south, p), part(NORTH, north, p));
@@ -240,7 +240,8 @@ fn add_schur_row(c: &mut Couplings, numbers: Numbers, j: usize, [south, own, nor
     }
 }
 
-/// Adds the coupling of (i, j) to the node at `offset`. Couplings that point out of the grid are zero and are skipped.
+/// Appends the coupling of node (i, j) to the node (i + `east`, j + `north`). Zero couplings are skipped; they include
+/// those that point out of the grid.
 fn push(c: &mut Couplings, numbers: Numbers, (i, j): (usize, usize), (east, north): (isize, isize), a: f64) {
     if a != 0.0 {
         c.push(numbers.of(i.wrapping_add_signed(east), j.wrapping_add_signed(north)), a);

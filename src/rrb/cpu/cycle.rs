@@ -2,8 +2,8 @@
 //! iterations on a recursion grid (docs/theory/rrb.md, recursive cycles; Axelsson and Vassilevski 1990, Notay and
 //! Vassilevski 2008).
 //!
-//! Barriers: a sweep begins when all threads have completed its right-hand side. At its end, each thread has written
-//! its own rows.
+//! Barriers: before a sweep, all threads must have completed the right-hand side. After a sweep, each thread has
+//! written its own rows.
 
 use super::levels::{Buffers, PackedGrid, RecursionGrid};
 use super::loops::{add_inner, combine, difference_form, direct_inner, dot, finish_inner, subtract_inner};
@@ -26,16 +26,16 @@ use std::time::Instant;
 pub struct Sections<'a, F: Format> {
     pub k: &'a Packed<F>,
     pub me: Me<'a>,
-    /// Number of fused stages on shared grids so far; equal on all threads.
+    /// Number of fused stages so far on grids that several threads share; equal on all threads.
     pub stage: usize,
-    /// Number of inner products on shared grids so far.
+    /// Number of reductions so far on grids that several threads share.
     turn: usize,
-    /// Seconds of the downward and of the upward sweep per grid; the last entry is the coarsest system. Empty if times
-    /// are not measured.
+    /// Seconds spent in the downward and in the upward sweep of each grid, and in the solution of the coarsest system
+    /// (last entry). Empty if times are not measured.
     pub seconds: Vec<[f64; 2]>,
 }
 
-/// Indices into the entries of `Sections::seconds`.
+/// Indices of the two times in an entry of `Sections::seconds`.
 pub const DOWN: usize = 0;
 pub const UP: usize = 1;
 
@@ -53,7 +53,7 @@ impl<'a, F: Format> Sections<'a, F> {
         self.k.sections[k]..self.k.sections.get(k + 1).copied().unwrap_or(self.k.grids.len())
     }
 
-    /// Returns the number of the next fused stage on a grid.
+    /// Counts a fused stage on a grid, and returns its number.
     pub fn next_stage(&mut self, grid: &PackedGrid<F>) -> usize {
         self.stage += usize::from(grid.shared);
         self.stage
@@ -96,7 +96,8 @@ impl<'a, F: Format> Sections<'a, F> {
         }
     }
 
-    /// Computes the downward sweep through both levels of grid q; passes the kept values to the next grid.
+    /// Computes the downward sweep through both levels of grid q. The values at kept nodes become the right-hand side
+    /// on the next grid.
     fn descend_grid(&mut self, q: usize) {
         let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
         if self.fuses(q) {
@@ -126,7 +127,7 @@ impl<'a, F: Format> Sections<'a, F> {
     /// Computes the upward sweep through both levels of grid q.
     fn ascend_grid(&mut self, q: usize) {
         let (k, me, grid) = (self.k, self.me, &self.k.grids[q]);
-        // Waits until the coarser grid is complete.
+        // This barrier waits until z of the coarser grid is complete.
         grid.barrier(me);
         if self.fuses(q) {
             let stage = self.next_stage(grid);
@@ -168,9 +169,9 @@ impl<'a, F: Format> Sections<'a, F> {
 }
 
 impl<F: Format> Packed<F> {
-    /// Solves the levels below the grids stored by colour and the coarsest system, for the kept values r of the last
-    /// grid. For thread 0 only. z becomes `unit` M^-1 r, because the levels in natural storage are not divided by
-    /// `unit`. Returns `unit` <r, M^-1 r> of these levels.
+    /// Solves the levels in natural storage and the coarsest system. The right-hand side r consists of the kept values
+    /// of the last grid stored by colour. Only thread 0 may call this function. z is multiplied by `unit`, because the
+    /// levels in natural storage are not divided by it. Returns `unit` <r, M^-1 r> of these levels.
     pub fn solve_natural(&self) -> f64 {
         let last = self.grids.last().expect("at least one grid is stored by colour");
         let mut natural = self.natural();
@@ -258,8 +259,8 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Combines the threads of this rank only. On every rank, thread 0 has the same value. On other ranks, other
-        // grids may be shared by the threads.
+        // Combines the values of this rank only, because thread 0 has the same value on every rank. Ranks cannot be
+        // combined: other grids may be shared by the threads of another rank.
         let noted = self.note(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.
@@ -306,7 +307,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
 
     fn take_solution(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
-        // Another thread may still read the first row of this thread for the last upward sweep.
+        // In the last upward sweep, another thread may still read the first row of this thread.
         grid.barrier(self.me);
         self.each_row(k, |colour, row| {
             // SAFETY: rows of this thread, which no other thread reads before the barrier of the upward sweep.

@@ -27,9 +27,9 @@ use std::ops::Range;
 pub struct PackedGrid<F: Format> {
     pub layout: Layout,
     pub embedding: Embedding,
-    /// Rows J that this rank owns; all rows if the grid is not distributed.
+    /// Rows J that belong to this rank; all rows if the grid is not distributed.
     pub own: Range<usize>,
-    /// Halo rows of other ranks next to the own rows.
+    /// Exchange of the halo rows, which belong to other ranks.
     pub halo: Option<Box<Halo>>,
     /// Whether several threads work on this grid.
     pub shared: bool,
@@ -39,12 +39,13 @@ pub struct PackedGrid<F: Format> {
     pub corners: bool,
     /// Couplings between r1 and r2, which the odd level lumps.
     pub red_diagonal: Diagonal,
-    /// Couplings between b1 and b2; the odd level changes them to the couplings of the skew stencil. Without memory on
-    /// the first grid in f32 and bf16 if CG runs on S1.
+    /// Couplings between b1 and b2. The odd level replaces them by the couplings of the skew stencil. With f32 and
+    /// bf16, this array is absent on the first grid if CG runs on S1.
     pub black_diagonal: Diagonal,
     /// 1 / d of the eliminated nodes; b2 is not eliminated on this grid.
     pub inverse: Four,
-    /// Whether this is the first grid: arrays that only its factorization reads then share memory with vectors.
+    /// Whether this is the first grid. On this grid, arrays that only the factorization reads share memory with
+    /// vectors.
     first: bool,
     pub sweep: Sweep<F::Stored>,
     pub z: Four<F::Real>,
@@ -65,7 +66,7 @@ pub struct RecursionGrid<F: Format> {
     pub u: Four<F::Real>,
 }
 
-/// Vectors whose memory the first grid shares: z during an iteration, the others during a factorization.
+/// Vectors whose memory the first grid uses: `z` during an iteration, the others during a factorization.
 pub struct Vectors<'a, F: Format> {
     pub x: &'a Four,
     pub b: &'a Four,
@@ -74,14 +75,14 @@ pub struct Vectors<'a, F: Format> {
     pub z: Option<Four<F::Real>>,
 }
 
-/// Factors that the sweeps read. In f64, the diagonal couplings and 1 / d of the factorization are the same arrays.
+/// Factors that the sweeps read. In f64, these are the arrays of the factorization for diagonal couplings and 1 / d.
 pub struct Sweep<T> {
-    /// Couplings between red and black nodes. Without memory on the first grid if CG runs on S1, because the couplings
-    /// of A are then read instead.
+    /// Couplings between red and black nodes. Absent on the first grid if CG runs on S1, because the sweeps then read
+    /// the couplings of A.
     pub straight: Straight<T>,
     /// Couplings between b1 and b2 of the skew stencil.
     pub diagonal: Diagonal<T>,
-    /// Argument of [`Format::inverse`] at r1, r2 and b1.
+    /// Pivots as stored, the first argument of [`Format::inverse`], at r1, r2 and b1.
     pub pivot: Four<T>,
 }
 
@@ -116,14 +117,15 @@ impl<F: Format> PackedGrid<F> {
         let first = vectors.is_some();
         let on_schur = first && shape.schur;
         let corners = !first || shape.nine_points;
-        // With aggregation, the diagonal couplings of S1 are stored here, if CG runs on S1.
+        // With aggregation, the sweeps need no arrays. If CG runs on S1, its diagonal couplings are stored here
+        // nevertheless.
         let levels = !shape.aggregates;
         let sweep = Sweep {
             straight: Straight::zeroed(&layout, !on_schur && levels)?,
             diagonal: Diagonal::zeroed(&layout, on_schur || levels)?,
             pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
         };
-        // On the first grid, arrays that only the factorization reads share memory with vectors.
+        // On the first grid, arrays that only the factorization reads use the memory of vectors.
         let diagonal = |vector: Option<&Four>, present: bool| match vector.filter(|_| present) {
             Some(v) => Ok(Diagonal { of: Colour::ALL.map(|colour| v[colour].clone()) }),
             None => Diagonal::zeroed(&layout, present),
@@ -163,7 +165,7 @@ impl<F: Format> PackedGrid<F> {
         })
     }
 
-    /// Returns the arrays that receive the matrix of this grid, with row sums in place of centers.
+    /// Returns the arrays to which the matrix of this grid is written, with row sums instead of centers.
     pub fn target(&self, unit: f64) -> Target<'_, F> {
         Target {
             layout: &self.layout,
@@ -179,7 +181,7 @@ impl<F: Format> PackedGrid<F> {
         F::SHORT.then_some(&self.sweep)
     }
 
-    /// Returns the rows J of the compute area that belong to this thread.
+    /// Returns the rows J that belong to this thread.
     pub fn rows(&self, me: Me) -> Range<usize> {
         let first = self.own.start;
         match (self.shared, me.index) {
@@ -192,7 +194,8 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Returns the rows of this thread, extended by `more` halo rows at each side with another rank.
+    /// Returns the rows of this thread. Where the rows of another rank follow, the range also contains `more` halo
+    /// rows.
     pub fn rows_and(&self, me: Me, more: usize) -> Range<usize> {
         let rows = self.rows(me);
         if self.halo.is_none() || rows.is_empty() {
@@ -210,13 +213,13 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Makes all rows of v readable, with halo and border. All threads call this function between a step that writes
-    /// rows of v and a step that reads rows of other threads. v belongs to this grid, or to the next grid, which gets
-    /// its values from this grid.
+    /// rows of v and a step that reads rows of other threads. v is a vector of this grid, or of the next grid if
+    /// threads of this grid have written it.
     ///
-    /// The border consists of `block` columns on either side and the rows -1 and cy. It represents the values beyond
-    /// the edges of the grid. It is zero from the start, and no step writes it. Without halo rows, a barrier is
-    /// therefore sufficient. Periodic boundaries would be copied here. Fused stages wait for one row of a neighbour
-    /// thread instead (see `sweeps::next` and `sweeps::previous`).
+    /// The border consists of `block` columns on either side and the rows -1 and cy. It represents the values outside
+    /// the grid, is initialized with zeros, and is never written. Without halo rows, a barrier is therefore sufficient.
+    /// Instead of calling this function, fused stages wait for one row of a neighbour thread (see `sweeps::next` and
+    /// `sweeps::previous`).
     pub fn refresh<R: Real + Number>(&self, me: Me, v: &Four<R>) {
         // SAFETY: no thread writes a border.
         debug_assert!(self.rows(me).all(|row| Colour::ALL.iter().all(|&c| unsafe { v[c].border_is_clear(row) })));
@@ -230,8 +233,8 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Makes v readable for a downward sweep. The threads of grid `above` have written v. A fused sweep needs fewer
-    /// halo rows.
+    /// Makes v readable for a downward sweep, after the threads of the finer grid `above` have written it. With
+    /// `fused`, exchanges only those halo rows that a fused sweep reads.
     pub fn refresh_down<R: Real + Number>(&self, me: Me, above: &Self, fused: bool, v: &Four<R>) {
         above.barrier(me);
         if let Some(halo) = &self.halo {
@@ -243,7 +246,7 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Returns whether halo rows of another rank adjoin the rows of this thread, below and above.
+    /// Returns whether rows of another rank precede the rows of this thread, and whether they follow.
     pub fn beside(&self, me: Me) -> [bool; 2] {
         let (rows, own) = (self.rows(me), &self.own);
         let [below, above] = self.halo.as_ref().map_or([false; 2], |halo| halo.sides);
@@ -288,7 +291,7 @@ pub struct Buffers<R> {
     pub block: usize,
 }
 
-/// Number of rows that a fused stage buffers: two rows of each of three colours.
+/// Number of buffer rows for a fused stage: two rows for each of three colours.
 const BUFFER_ROWS: usize = 6;
 
 impl<R: Real + Number> Buffers<R> {
@@ -302,8 +305,8 @@ impl<R: Real + Number> Buffers<R> {
         &self.values[(k * self.stride + self.block).wrapping_add_signed(shift)..][..n]
     }
 
-    /// Returns n values of buffer row k for writing. Grids of all widths use the buffer, so the value after the row is
-    /// set to zero.
+    /// Returns n values of buffer row k for writing. Sets the value after the row to zero, because a wider grid may
+    /// have used the buffer before.
     pub fn row_mut(&mut self, k: usize, n: usize) -> &mut [R] {
         let row = &mut self.values[k * self.stride + self.block..][..n + 1];
         row[n] = R::default();
@@ -311,13 +314,13 @@ impl<R: Real + Number> Buffers<R> {
     }
 }
 
-/// Eliminated colours and remaining colours of the odd and of the even level.
+/// Eliminated colours and remaining colours of the odd level, and of the even level.
 const LEVELS: [(&[Colour], &[Colour]); 2] =
     [(&[Colour::R1, Colour::R2], &[Colour::B1, Colour::B2]), (&[Colour::B1], &[Colour::B2])];
 
 impl<F: Format> PackedGrid<F> {
-    /// Returns the couplings of row J of a colour within a level, and the values of z at the other ends of these
-    /// couplings.
+    /// Returns two items for row J of a colour: its couplings between eliminated and remaining nodes of a level, and z
+    /// at the nodes to which they lead.
     ///
     /// # Safety
     /// No thread may write these rows of z meanwhile.
@@ -333,7 +336,8 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Computes y_E = D^-1 r_E and r_K = r_K - A_KE y_E in z, for the odd or the even level (forward substitution).
+    /// Forward substitution for the odd or the even level: y_E = D^-1 r_E and r_K = r_K - A_KE y_E. The vector z
+    /// contains r on entry and y on return.
     pub fn forward(&self, me: Me, odd: bool) {
         let (eliminated, left) = LEVELS[usize::from(!odd)];
         for row in self.rows(me) {
@@ -358,7 +362,7 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Computes z_E = y_E - D^-1 A_EK z_K for the odd or the even level (backward substitution).
+    /// Backward substitution for the odd or the even level: z_E = y_E - D^-1 A_EK z_K.
     pub fn backward(&self, me: Me, odd: bool) {
         for row in self.rows(me) {
             for &colour in LEVELS[usize::from(!odd)].0 {

@@ -1,5 +1,6 @@
 //! Loops over one row of a solve, compiled for several instruction sets (`base::isa`). In the formulas, sums run over
-//! the four neighbours of a node, d is the pivot and c the center.
+//! the four straight or diagonal neighbours of a node, v and u are values at these neighbours, d is the pivot and c the
+//! center.
 
 use super::neighbours::Rows;
 use super::number::Format;
@@ -8,19 +9,19 @@ use crate::base::number::Real;
 use crate::base::reduce as sums;
 use crate::stencil::residual::residual_of_row;
 
-/// Cuts four rows to n values.
+/// Returns the first n values of each of four rows.
 #[inline(always)]
 pub fn cut<T>(rows: Rows<T>, n: usize) -> Rows<T> {
     [&rows[0][..n], &rows[1][..n], &rows[2][..n], &rows[3][..n]]
 }
 
-/// Returns the stored numbers a_0, .., a_3 at i.
+/// Returns the stored numbers a_0, .., a_3 at i, converted to the type of the sweeps.
 #[inline(always)]
 fn read4<F: Format>(a: &Rows<F::Stored>, i: usize) -> [F::Real; 4] {
     [F::read(a[0][i]), F::read(a[1][i]), F::read(a[2][i]), F::read(a[3][i])]
 }
 
-/// Returns the numbers a_0, .., a_3 at i of a type that is not converted.
+/// Returns the numbers a_0, .., a_3 at i without conversion.
 #[inline(always)]
 fn at4<R: Real>(a: &Rows<R>, i: usize) -> [R; 4] {
     [a[0][i], a[1][i], a[2][i], a[3][i]]
@@ -32,7 +33,8 @@ pub fn sum4<R: Real>(a: [R; 4], v: &Rows<R>, i: usize) -> R {
     (a[0] * v[0][i] + a[1] * v[1][i]) + (a[2] * v[2][i] + a[3] * v[3][i])
 }
 
-/// Returns a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. Not a closure, which would not be compiled for the instruction set.
+/// Returns a_0 (v_0 - w) + .. + a_3 (v_3 - w) at i. This is a function because a closure would not be compiled for the
+/// instruction set.
 #[inline(always)]
 fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
@@ -44,19 +46,20 @@ fn cast<A: Real, B: Real>(v: A) -> B {
     B::narrow(v.wide())
 }
 
-/// Returns 1 / c at a node, and 1 in padding, where c = 0 would cause infinity times zero.
+/// Returns 1 / c, or 1 in padding, where c = 0 and the result would be infinity times zero.
 #[inline(always)]
 pub fn inverse_of(center: f64) -> f64 {
     1.0 / (center + f64::from(u8::from(center <= 0.0)))
 }
 
 for_each_isa! {
-    /// Returns sum_i a_i b_i, computed in the type of b.
+    /// Returns sum_i a_i b_i. The products and sums have the type of b.
     fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
         sums::dot(a, b)
     }
 
-    /// Computes out = y / d; returns <y, out>.
+    /// Computes out = y / d, and returns <y, out>. `pivot` and the couplings `a` define d (see
+    /// `Format::inverse`).
     fn scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, y: &[F::Real]) -> f64 {
         let n = out.len();
         let (pivot, a, y) = (&pivot[..n], cut(a, n), &y[..n]);
@@ -144,7 +147,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = s w + (sum a (v - w) + sum b (u - w)), a product in difference form with row sums s.
+    /// Computes out = s w + (sum a (v - w) + sum b (u - w)): a row of a matrix in difference form with row sums s,
+    /// times the vector with the values w, v and u.
     fn difference_form<F: Format>(
         out: &mut [F::Real], s: &[F::Stored], w: &[F::Real],
         a: Rows<F::Stored>, v: Rows<F::Real>, b: Rows<F::Stored>, u: Rows<F::Real>

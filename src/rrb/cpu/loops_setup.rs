@@ -1,6 +1,6 @@
 //! Loops over one row of a factorization, compiled for several instruction sets (`base::isa`). The formulas are those
-//! of the row-sum form (docs/theory/rrb.md). In the formulas, sums run over the four neighbours of a node, h = 1 / d,
-//! and t is the row sum after lumping divided by d.
+//! of the row-sum form (docs/theory/rrb.md). In the formulas, sums run over the four neighbours of a node, and d is a
+//! pivot. Further, h = 1 / d, and t is the row sum after lumping, divided by d.
 
 use super::loops::{cut, inverse_of, sum4};
 use super::neighbours::Rows;
@@ -9,7 +9,7 @@ use crate::base::isa::for_each_isa;
 use crate::base::number::Real;
 use crate::rrb::backend::Pivot;
 
-/// Returns n values of a row, and n values beginning one column to the east.
+/// Returns n values of a row, and the n values that begin one column to the east.
 #[inline(always)]
 fn and_next<T>(row: &[T], n: usize) -> [&[T]; 2] {
     [&row[..n], &row[1..][..n]]
@@ -34,7 +34,8 @@ fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
     wide::<F>(F::write(v * per_unit), unit)
 }
 
-/// Length of the pieces of a row that are converted together. The loops over the narrower type then fill whole vectors.
+/// Number of values of a row that are converted together, so that the loop over the narrower type uses whole vector
+/// registers.
 const TOGETHER: usize = 128;
 
 /// Returns a_0 + a_1 + a_2 + a_3 at i.
@@ -43,14 +44,14 @@ fn total4(a: &Rows, i: usize) -> f64 {
     (a[0][i] + a[1][i]) + (a[2][i] + a[3][i])
 }
 
-/// Returns the row sum center + couplings, or zero below the limit (see `Setup::excess`).
+/// Returns the row sum center + couplings, or zero if it is below the limit `zero` * center (see `Setup::excess`).
 #[inline(always)]
 fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
     let excess = center + couplings;
     if excess.abs() <= zero * center { 0.0 } else { excess }
 }
 
-/// Returns the pivot of node i, its stored number, and whether the pivot is acceptable without further checks (see
+/// Returns the pivot of node i, its value in the storage format, and whether it needs no further checks (see
 /// [`Pivot::checked`]). `least`: smallest pivot of the storage format.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
@@ -73,23 +74,24 @@ fn pivot<F: Format>(
     (rounded, stored, exact.beyond_doubt(center) & (rounded.d >= least))
 }
 
-/// Returns keeps t - (a h) b - (c k) d, with the products a h and c k as arguments.
+/// Returns keeps t - over_first b - over_second d: the coupling t after the elimination of two common neighbours of the
+/// coupled nodes.
 #[inline(always)]
 fn through(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
     keeps * t - over_first * b - over_second * d
 }
 
-/// Coupling of a black node through one red neighbour r: 1 / d of r, the coupling of the node to r, and the couplings
-/// of r to the two black nodes beside it.
+/// Data by which a black node is coupled to others through a red neighbour r: 1 / d of r, the coupling of the node to
+/// r, and the couplings of r to the two black nodes on either side.
 pub type Link<'a, T> = (&'a [f64], [&'a [T]; 3]);
 
-/// Cuts a link to n values.
+/// Returns the first n values of each array of a link.
 #[inline(always)]
 fn cut_link<T>((h, [a, b, c]): Link<T>, n: usize) -> Link<T> {
     (&h[..n], [&a[..n], &b[..n], &c[..n]])
 }
 
-/// Returns a h and the two couplings of the red neighbour at i.
+/// Returns, at i, a h and the two couplings of the red neighbour to the other black nodes.
 #[inline(always)]
 fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
     [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]
@@ -112,7 +114,7 @@ fn skew4<F: Format>(t: [f64; 4], keeps: f64, links: &[Link<F::Stored>; 4], i: us
 /// Input for a row of the next grid's matrix, at kept nodes (I, J). The dropped neighbours of (I, J) are the b1 nodes
 /// in columns I and I + 1 of rows J (below) and J + 1 (above).
 pub struct Kept<'a, T> {
-    /// Row sum / d of the dropped neighbours below and above.
+    /// (Row sum) / d of the dropped neighbours below and above.
     pub handed: [&'a [f64]; 2],
     /// 1 / d of the dropped neighbours below and above.
     pub inverse: [&'a [f64]; 2],
@@ -125,8 +127,8 @@ pub struct Kept<'a, T> {
 }
 
 for_each_isa! {
-    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points), where sums of magnitude at most `zero` c
-    /// become zero.
+    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points), A sum of magnitude at most `zero` c becomes
+    /// zero.
     fn row_sums(out: &mut [f64], center: &[f64], a: Rows, b: Option<Rows>, zero: f64) {
         let n = out.len();
         let (center, a) = (&center[..n], cut(a, n));
@@ -142,7 +144,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = min(a, 0): compensation removes positive couplings.
+    /// Computes out = min(a, 0), which removes positive couplings (compensation).
     fn without_positive(out: &mut [f64], a: &[f64]) {
         for (out, a) in out.iter_mut().zip(a) {
             *out = a.min(0.0);
@@ -151,7 +153,7 @@ for_each_isa! {
 
     /// Computes out = a / unit, rounded to the storage format.
     fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
-        // Exact, because the unit is a power of two.
+        // This is exact, because the unit is a power of two.
         let per_unit = unit.recip();
         let mut narrow = [F::Real::default(); TOGETHER];
         for (out, a) in out.chunks_mut(TOGETHER).zip(a.chunks(TOGETHER)) {
@@ -183,7 +185,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes e = e - sum a t, the row sums of the remaining nodes.
+    /// Computes e = e - sum a t: updates the row sums e of remaining nodes.
     fn subtract_couplings<F: Format>(e: &mut [f64], a: Rows<F::Stored>, t: Rows, unit: f64) {
         let n = e.len();
         let (a, t) = (cut(a, n), cut(t, n));
@@ -192,7 +194,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes e = e - loss sum a, with loss = 1 - omega: the row sums after lumping.
+    /// Computes the row sums after lumping, e = e - loss sum a, with loss = 1 - omega.
     fn lose(e: &mut [f64], loss: f64, a: Rows) {
         let n = e.len();
         let a = cut(a, n);
@@ -201,8 +203,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes inverse = 1 / c and e = s / c with the row sum s = c + sum a, or s = 0 if |s| <= zero * c. Both are 0
-    /// in padding.
+    /// Computes inverse = 1 / c and e = s / c, where s is the row sum c + sum a, or zero if |c + sum a| <= zero * c. In
+    /// padding, both are 0.
     fn exact_pivots(inverse: &mut [f64], e: &mut [f64], center: &[f64], a: Rows, zero: f64) {
         let n = inverse.len();
         let (e, center, a) = (&mut e[..n], &center[..n], cut(a, n));
@@ -224,7 +226,7 @@ for_each_isa! {
         let per_unit = unit.recip();
         let least = if F::SHORT { Pivot::least(unit) } else { f64::NEG_INFINITY };
         let stored = if F::SHORT { &mut stored[..n] } else { stored };
-        // A number instead of a flag, because compilers do not vectorize the loop with a flag.
+        // `doubtful` is a number instead of a flag, because compilers do not vectorize the loop with a flag.
         let mut doubtful = 0;
         for i in 0..n {
             let (pivot, kept, beyond_doubt) =
@@ -240,7 +242,8 @@ for_each_isa! {
     }
 
     /// Computes the diagonal couplings of black nodes after the elimination of the red nodes: a_bb' = keeps a_bb' -
-    /// sum_r (a_br h_r) a_rb'. With `new`, a_bb' is zero before. The order of `links` is west, east, south, north.
+    /// sum_r (a_br h_r) a_rb'. With `new`, a_bb' on the right-hand side is zero. `links` has the order west, east,
+    /// south, north.
     fn skew_couplings<F: Format>(
         southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
         new: bool, keeps: f64, links: [Link<F::Stored>; 4], unit: f64
@@ -248,7 +251,7 @@ for_each_isa! {
         let n = southwest.len();
         let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
         let links = [cut_link(links[0], n), cut_link(links[1], n), cut_link(links[2], n), cut_link(links[3], n)];
-        // Two loops, because compilers do not vectorize one loop with a condition as well.
+        // There are two loops, because compilers do not vectorize a single loop with a condition as well.
         if new {
             for i in 0..n {
                 [southwest[i], southeast[i], northwest[i], northeast[i]] =
@@ -271,7 +274,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes the row sums e = c + sum a - sum a t (row sums of M) and the centers out = c - sum a (a h) of S1.
+    /// Computes, for S1, the row sums e = c + sum a - sum a t, rounded to zero as in M, and the centers out = c - sum a
+    /// (a h).
     fn schur_centers(e: &mut [f64], out: &mut [f64], c: &[f64], a: Rows, t: Rows, h: Rows, zero: f64) {
         let n = out.len();
         let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
@@ -283,7 +287,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes the row sums e = c + sum a - sum a t of S1 (row sums of M).
+    /// Computes the row sums e = c + sum a - sum a t of S1, rounded to zero as in M.
     fn schur_row_sums(e: &mut [f64], c: &[f64], a: Rows, t: Rows, zero: f64) {
         let n = e.len();
         let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
@@ -293,8 +297,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes row sums and couplings of a row of the next grid. On entry, `excess` holds the row sums of the kept
-    /// nodes. With the dropped nodes k:
+    /// Computes row sums and couplings of a row of the next grid. On entry, `excess` contains the row sums s_b of the
+    /// kept nodes b. With the dropped nodes k:
     ///
     /// ```text
     ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = keeps a_bb' - sum_k (a_bk h_k) a_kb'
@@ -307,8 +311,8 @@ for_each_isa! {
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
         let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
-        // A suffix with one direction names the dropped neighbour. A suffix with two directions names the coupling of
-        // the first neighbour in the second direction.
+        // In the names below, a suffix with one direction denotes a dropped neighbour. A suffix with two directions
+        // denotes the coupling of the first neighbour in the second direction.
         let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.handed[0], n), and_next(of.handed[1], n));
         let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
         let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));
@@ -320,7 +324,7 @@ for_each_isa! {
             let (to_sw, to_se) = (wide::<F>(sw_ne[i], unit), wide::<F>(se_nw[i], unit));
             let (to_nw, to_ne) = (wide::<F>(nw_se[i], unit), wide::<F>(ne_sw[i], unit));
             excess[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
-            // Multiplied by the unit once for the stored couplings below.
+            // The factor `unit` belongs to the stored couplings below, and is applied only once here.
             let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);
             let over_ne = to_ne * h_ne[i] * unit;
             let to_east =

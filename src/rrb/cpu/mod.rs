@@ -61,7 +61,7 @@ use packed::Packed;
 use std::ops::Range;
 use system::{Shape, WORTH_A_TEAM};
 
-/// Allocation named in error messages.
+/// Name of the memory in error messages about failed allocations.
 const SOLVER: &str = "a solver's lists";
 
 /// The `cpu` backend: thread team and current factorization.
@@ -76,13 +76,14 @@ pub struct Cpu {
     domain: Option<Domain>,
 }
 
-/// Current factorization.
+/// The current factorization, if any.
 enum Solver {
     /// No factorization exists.
     Empty,
-    /// The first grids are stored by colour, the coarser levels in natural storage.
+    /// Factorization whose first grids are stored by colour, and whose coarser levels are in natural storage.
     Packed(Box<dyn PackedSolver>),
-    /// All levels are in natural storage, and one thread works on them: no grid is stored by colour.
+    /// Factorization without a grid that is stored by colour. One thread works on all levels, which are in natural
+    /// storage.
     Natural(Box<Reference>),
 }
 
@@ -102,7 +103,7 @@ impl Cpu {
         self.domain.as_ref().filter(|domain| domain.comm.size() > 1)
     }
 
-    /// Returns memory for a factorization. Memory of a previous factorization with the same shape is reused.
+    /// Returns memory for a factorization. Reuses the memory of a previous factorization with the same shape.
     fn packed_for(&mut self, previous: Solver, shape: Shape, setup: &Setup) -> Result<Box<dyn PackedSolver>> {
         let other = match previous {
             Solver::Packed(packed) if packed.shape() == shape => return Ok(packed),
@@ -120,7 +121,7 @@ impl Cpu {
         }
         let domain = self.sharing();
         match setup.storage {
-            // The hierarchy of aggregation has its own storage format.
+            // With aggregation, `Setup::storage` is the format of the hierarchy, which has its own arrays.
             _ if shape.aggregates => packed::<Double>(shape, domain),
             Storage::F64 => packed::<Double>(shape, domain),
             Storage::F32 => packed::<Single>(shape, domain),
@@ -141,14 +142,14 @@ impl Cpu {
 
 impl RrbBackend for Cpu {
     fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
-        // Uses the thread team of the last factorization. Before the first factorization, the number of threads depends
-        // on the number of rows J.
+        // The thread team of the last factorization is used, if there is one. Before the first factorization, the
+        // number of threads depends on the number of rows J.
         if self.team.is_none() {
             let worth = grid.nodes() >= WORTH_A_TEAM;
             self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
         }
         let team = self.team.as_mut().ok_or_else(no_team)?;
-        // Assigns the same rows to each thread as the factorization does.
+        // Each thread gets the same rows as in the factorization.
         let layout = Layout::new(grid, 1);
         let rows = self.domain.as_ref().map_or(0..layout.cy, |domain| domain.rows(0));
         let own = |me: Me| {
@@ -161,7 +162,7 @@ impl RrbBackend for Cpu {
     fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
         let looked = inspection.start(look.members).and_then(|()| {
             let shared = &*inspection;
-            self.over_rows(a.grid, &|member, rows| shared.look(member, a, rows, &look.questions))
+            self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &look.questions))
         });
         let Some(domain) = &self.domain else { return looked.and_then(|()| inspection.finish(a, look.project)) };
         let own = (domain.comm.rank(), domain.strips.natural(domain.comm.rank()));
@@ -243,8 +244,8 @@ impl RrbBackend for Cpu {
         }
         match packed.factorize_again(team, a, look, setup, inspection) {
             Ok(done) => Ok(done),
-            // The ordinary factorization reports the error. This attempt may have left infinities in the padding, so
-            // the memory is discarded.
+            // The caller repeats the factorization, which then reports the error. This attempt may have left infinities
+            // in the padding, so the memory is discarded.
             Err(_) => {
                 self.solver = Solver::Empty;
                 Ok(false)
@@ -298,7 +299,7 @@ trait PackedSolver: Send {
     fn shape(&self) -> Shape;
     /// Allocates the memory that depends on the matrix and on the number of threads.
     fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()>;
-    /// Sets [`PivotContext::center`].
+    /// Sets the value of [`PivotContext::center`] for later factorizations.
     fn stand_in(&mut self, center: Option<f64>);
     /// Returns whether `cycle=auto` has selected the V-cycle for a factorization with the levels of a recursive cycle.
     /// The V-cycle has fewer levels, so no later matrix is factorized with this shape.
@@ -368,7 +369,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool> {
-        // The threads need the singular components of A during the factorization. This path speculates that A has none.
+        // During the factorization, the threads need the singular components of A, which are not known yet. This
+        // function assumes that A has none.
         if self.fresh || self.aggregated.get().is_some() || !self.projection.is_empty() {
             return Ok(false);
         }
@@ -379,7 +381,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
         let watch = Watch::new(seen, Conditions { zero_row_sum: look.questions.zero_row_sum, center_below });
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
-        // Entries of another magnitude or a rejected row can cause zero pivots. In this case, the whole result is
+        // Entries of another magnitude or a rejected row can cause zero pivots. In these cases, the whole result is
         // discarded.
         let hoped = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
         let result = team.run(|member| drop(hoped(member)), hoped)?;

@@ -1,6 +1,6 @@
-//! Neighbours of the four colours r1, r2, b1 and b2 (report 16-06, section 3.2). For the entries (I, J) of row J of a
-//! colour, I = 0 .. cx - 1, this module returns the rows of couplings and the rows of neighbouring values. No other
-//! module contains these index rules:
+//! Neighbours of the four colours r1, r2, b1 and b2 (report 16-06, section 3.2). For the entries (I, J), I = 0 .. cx -
+//! 1, in row J of a colour, the functions return the rows that contain their couplings and the rows that contain the
+//! values of their neighbours. Only this module contains these index rules:
 //!
 //! ```text
 //!     r1(I,J): W b2(I-1,J)  E b2(I,J)    S b1(I,J)    N b1(I,J+1)   diagonals r2(I-1,J) .. r2(I,J+1)
@@ -61,7 +61,7 @@ fn bytes<T: Number>(areas: &[Area<T>]) -> usize {
 }
 
 impl<T: Number> Straight<T> {
-    /// Allocates zeros, or returns absent arrays.
+    /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Self::of(|| Area::made(layout, present))
     }
@@ -92,9 +92,10 @@ impl<T: Number> Straight<T> {
         }
     }
 
-    /// Returns the pairs of couplings (a, b) from which row J of a black colour gets couplings at distance two. There
-    /// is one pair for each red neighbour: west, east, south and north. a couples the red neighbour to the west and b
-    /// to the east, or a to the south and b to the north.
+    /// Returns pairs of couplings (a, b) of red nodes. The elimination of a red node couples the black nodes at the
+    /// other ends of a and b, which are at distance two. There is one pair for each red neighbour of row J of a black
+    /// colour, in the order west, east, south, north. In the first two pairs, a leads from the red node to the west and
+    /// b to the east; in the others, a leads to the south and b to the north.
     ///
     /// # Safety
     /// No thread may write these rows while the slices are used.
@@ -125,7 +126,7 @@ impl<T: Number> Straight<T> {
 }
 
 impl<T: Number> Diagonal<T> {
-    /// Allocates zeros, or returns absent arrays.
+    /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { of: four(|| Area::made(layout, present))? })
     }
@@ -168,7 +169,7 @@ impl<T: Number> Diagonal<T> {
 }
 
 impl<T: Number> Corners<T> {
-    /// Allocates zeros, or returns absent arrays.
+    /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Ok(Self { red: Diagonal::zeroed(layout, present)?, black: Diagonal::zeroed(layout, present)? })
     }
@@ -189,7 +190,7 @@ impl<T: Number> Corners<T> {
 }
 
 impl<T: Number> Distant<T> {
-    /// Allocates zeros, or returns absent arrays.
+    /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
         Self::of(|| Area::made(layout, present))
     }

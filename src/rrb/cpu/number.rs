@@ -16,11 +16,12 @@ pub trait Format: Sized + Send + Sync + 'static {
     type Stored: Number;
     /// Type of the CG vectors r, p and q, and of S1.
     type Vector: Real + Number;
-    /// Format whose `Real` and `Stored` types are the type of CG.
+    /// Format whose `Real` and `Stored` are the type of the CG vectors.
     type OfCg: Format<Real = Self::Vector, Stored = Self::Vector>;
     /// Whether the sweeps read numbers shorter than doubles, in separate arrays.
     const SHORT: bool = size_of::<Self::Stored>() < size_of::<f64>();
-    /// Whether CG runs in single precision: S1 in difference form, residual replacement in double precision.
+    /// Whether CG runs in single precision. S1 is then in difference form, and residuals are replaced in double
+    /// precision.
     const SINGLE: bool = size_of::<Self::Vector>() < size_of::<f64>();
     /// Converts a stored number to the type of the sweeps.
     fn read(v: Self::Stored) -> Self::Real;
@@ -33,8 +34,8 @@ pub trait Format: Sized + Send + Sync + 'static {
     fn round(v: Self::Real) -> Self::Stored;
     /// Stores a number that is already exact in the storage format.
     fn same(v: Self::Real) -> Self::Stored;
-    /// Returns 1 / d from the stored pivot and the couplings a of a node. f64 stores 1 / d. f32 and bf16 store the row
-    /// sum s, and d = s - sum a.
+    /// Returns 1 / d from the stored pivot and the couplings a of a node. The stored pivot is 1 / d in f64. In f32 and
+    /// bf16, it is the row sum s, and d = s - sum a.
     fn inverse(pivot: Self::Stored, couplings: [Self::Real; 4]) -> Self::Real;
 }
 

@@ -28,25 +28,27 @@ use crate::stencil::components::Components;
 use crate::stencil::levels::{Embedding, Grid};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Border of a scratch row on either side, in values; a loop reads one neighbour to the left and to the right.
+/// Border of a scratch row on either side, in values. Loops read one value beyond either end of a row.
 pub const BORDER: usize = 8;
 
-/// Values between two scratch rows of the factorization. Without them, rows of 4096 bytes or multiples would begin at
-/// equal addresses modulo 4096, and a load would wait for stores to the same column of other rows.
+/// Number of unused values between two scratch rows of the factorization. Without them, rows whose length is a multiple
+/// of 4096 bytes would begin at equal addresses modulo 4096. A load would then wait for stores to the same column of
+/// other rows.
 pub const GAP: usize = 56;
 
-/// Number of scratch rows per thread. A fused start uses 11 rows: four red rows of `through_reds`, and seven rows of
-/// `iteration::ends` (two of b1, two of r2, one of r1, one of b2, one result). The factorization needs at most nine
+/// Number of scratch rows per thread. A fused start uses 11 rows: four red rows in `through_reds`, and seven rows in
+/// `iteration::solve` (two of b1, two of r2, one of r1, one of b2, one result). The factorization needs at most nine
 /// rows, for a row of the next grid.
 const SCRATCH_ROWS: usize = 11;
 
-/// Returns z of the first grid in the memory of q, if CG runs on A and both vectors have the same number type.
+/// Returns arrays for z of the first grid that use the memory of q, if CG runs on A and both vectors have the same
+/// number type.
 ///
 /// The steps of CG use q and z alternately. `multiply` writes q, and the update r = r - alpha q reads q. Then
 /// `precondition` writes z, and the update of p reads z before the next `multiply`. In these steps, each thread
 /// accesses its own rows only. Other threads read rows of z in the sweeps only, and the sum at the end of
-/// `precondition` waits for all sweeps. Padding and border of both vectors are zero, and the estimates of the bounds
-/// sweep coarser grids only.
+/// `precondition` waits for all sweeps. Padding and border of both vectors are zero. The estimates of eigenvalue bounds
+/// use z on coarser grids only.
 ///
 /// Two cases need q and z at the same time: the fused stages of an iteration, which exist for S1 only, and the flexible
 /// beta of aggregation.
@@ -54,7 +56,7 @@ fn z_in_q<F: Format>(shape: &Shape, q: &Four<F::Vector>) -> Option<Four<F::Real>
     if shape.schur || shape.aggregates { None } else { q.of_type() }
 }
 
-/// Allocation named in error messages.
+/// Name of the memory in error messages about failed allocations.
 const SCRATCH: &str = "rows of scratch space";
 
 /// Creates the halos of the distributed grids and the plans of all exchanges between ranks.
@@ -72,11 +74,11 @@ fn link<F: Format>(
         if q > 0 {
             push(&mut matrices, MatrixHalo::new(domain, q, grid.layout.grid)?, LINKS)?;
         }
-        // Sums over the first grid have up to three numbers per row; sums over other grids have one.
+        // Sums over the first grid have up to three terms per row; sums over other grids have one.
         push(&mut of_grid, Sums::over_grid(domain, q, if q == 0 { 3 } else { 1 })?, LINKS)?;
     }
     let end = sections.get(1).copied().unwrap_or(grids.len());
-    // rho of the first section, and <r, r>, which is stored after rho of all grids.
+    // The first section needs the sums of rho of its grids, and of <r, r>, which is stored after rho of all grids.
     let mut places = collected(rho_start[..end].iter().copied(), LINKS)?;
     push(&mut places, rho_start[grids.len()], LINKS)?;
     let of_section = Sums::over_grids(domain, &places, end, 1)?;
@@ -120,11 +122,11 @@ pub struct Packed<F: Format> {
     pub projection: Projection,
     /// Partial sums per row of the first grid, at most three numbers per row.
     pub noted: Noted,
-    /// Partial sums per row of a recursion grid.
+    /// Partial sums per row of a recursion grid, one number per row.
     pub inner_noted: Noted,
     /// Partial sums of the fused stages. `rho` has one number per row of every grid; grid q begins at `rho_start[q]`.
-    /// Then follows <r, r> per row of the first grid, so that one exchange between ranks covers both. `rho_below` is
-    /// the part of rho below the first section.
+    /// The partial sums of <r, r> on the first grid follow, so that one exchange between ranks transfers both.
+    /// `rho_below` is the part of rho from the levels after the first section.
     pub rho: Noted,
     pub rho_start: Vec<usize>,
     pub rho_below: Noted,
@@ -136,7 +138,7 @@ pub struct Packed<F: Format> {
     pub failure: Mutex<Option<Error>>,
     /// Exchanges with other ranks, if the first grids are distributed.
     pub links: Option<Box<Links>>,
-    /// See [`crate::rrb::backend::PivotContext::center`].
+    /// Value of [`crate::rrb::backend::PivotContext::center`].
     pub center: Option<f64>,
 }
 
@@ -150,7 +152,7 @@ struct Grids<F: Format> {
     grids: Vec<PackedGrid<F>>,
     sections: Vec<usize>,
     rho_start: Vec<usize>,
-    /// Grid after the last grid that is stored by colour.
+    /// Grid after the last grid that is stored by colour, and its position on the finest grid.
     rest: (Grid, Embedding),
     links: Option<Box<Links>>,
 }
@@ -168,7 +170,7 @@ impl<F: Format> Grids<F> {
         let mut grids = Vec::new();
         reserve(&mut grids, shape.grids, "the list of grids")?;
         let (mut grid, mut embedding) = (shape.grid, Embedding::FINEST);
-        // Arrays that only the factorization of the first grid needs share memory with vectors.
+        // Arrays that only the factorization of the first grid needs use the memory of vectors.
         let (b, x) = (Four::zeroed(&first, true)?, Four::zeroed(&first, true)?);
         let vector = || Four::zeroed(&first, !shape.schur);
         let (r, p, a_times_p) = (vector()?, vector()?, vector()?);
@@ -209,9 +211,9 @@ impl<F: Format> Packed<F> {
         Self::around(shape, Grids::new(shape, domain)?)
     }
 
-    /// Builds a `Packed` around its grids. Not inlined: a `Packed` has 8 kB and is built on the stack after
-    /// `Grids::new`, which uses 20 kB, has returned. A thread of the caller may have a stack of only 64 kB
-    /// (tests/environment.rs).
+    /// Builds a `Packed` around its grids. This function is not inlined, so that its stack frame does not add to that
+    /// of `Grids::new`. A `Packed` of 8 kB is built on the stack, and `Grids::new` uses 20 kB. A thread of the caller
+    /// may have a stack of only 64 kB (tests/environment.rs).
     #[inline(never)]
     fn around(shape: Shape, made: Grids<F>) -> Result<Box<Self>> {
         let Grids { b, x, r, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links } = made;
@@ -263,10 +265,10 @@ impl<F: Format> Packed<F> {
         boxed(whole, "a solver's lists")
     }
 
-    /// Allocates what depends on the number of threads and on the matrix.
+    /// Allocates the memory that depends on the number of threads and on the matrix.
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
-        // The memory of the previous hierarchy is freed first.
+        // The previous hierarchy is freed before memory is allocated; its aggregates remain.
         let before = self.aggregated.take().filter(|_| self.shape.aggregates);
         self.kept = before.map(Aggregated::into_kept).unwrap_or_default();
         self.zero_row_sum = setup.zero_row_sum;
@@ -302,13 +304,12 @@ impl<F: Format> Packed<F> {
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members, domain)
     }
 
-    /// Returns the partial sums of other ranks for grid q, if it is distributed.
+    /// Returns the exchange of partial sums with other ranks for grid q; `None` if the grid is not distributed.
     pub fn elsewhere(&self, q: usize) -> Option<&dyn Elsewhere> {
         self.links.as_ref()?.of_grid.get(q).map(|sums| sums as &dyn Elsewhere)
     }
 
-    /// Makes the rows of z of the next grid readable for all threads, after the kept values of grid q have been written
-    /// to these rows.
+    /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it.
     pub fn hand_down(&self, q: usize, me: Me) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
@@ -328,18 +329,19 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Returns whether the stages that begin and end a solve are fused: CG runs on S1 of a regular system.
+    /// Returns whether the stages that begin and end a solve are fused. They are, if CG runs on S1 of a regular system.
     pub fn fuses_ends(&self) -> bool {
         self.shape.fused && self.shape.schur && self.projection.is_empty()
     }
 
-    /// Returns whether the stages of an iteration are fused, too: M consists of levels.
+    /// Returns whether the stages of an iteration are fused. This also requires that M consists of levels.
     pub fn fused(&self) -> bool {
         self.fuses_ends() && self.aggregated.get().is_none()
     }
 
-    /// Returns the factors (p / z, direction / p) between stored vectors. Sweeps return `unit` times M^-1 r. In single
-    /// precision, S1 is divided by `unit` like M, so p and q = S1 p stay in the range of f32.
+    /// Returns two factors: of z in the stored p, and of p in the true search direction. They are not 1, because sweeps
+    /// return `unit` times M^-1 r. In single precision, S1 is divided by `unit` like M, so p and q = S1 p stay in the
+    /// range of f32.
     pub fn scales(&self) -> (f64, f64) {
         let per_unit = self.unit.recip();
         if F::SINGLE { (1.0, per_unit) } else { (per_unit, 1.0) }
@@ -381,13 +383,13 @@ impl<F: Format> Packed<F> {
         unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, members) }
     }
 
-    /// Returns the aggregates of the previous matrix.
+    /// Moves the aggregates of the previous matrix out.
     pub fn take_kept(&mut self) -> Kept {
         std::mem::take(&mut self.kept)
     }
 
-    /// Sets all vectors to zero after a run with an overflow. Loops include the padding, where an infinity would become
-    /// NaN (0 * inf) in all later runs.
+    /// Sets all vectors to zero after a run with an overflow. Loops include the padding, where an infinity would lead
+    /// to NaN (0 * inf) in all later runs.
     pub fn clear_vectors(&mut self) {
         // SAFETY: `self` is borrowed mutably, so no run is in progress; the same holds for all vectors below.
         unsafe {

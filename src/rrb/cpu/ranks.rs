@@ -1,8 +1,9 @@
 //! Data exchange of the distributed grids (`distributed::strips`). A rank stores its own rows and some rows of its
 //! neighbours, the halo. Grids that are not distributed are stored completely on every rank.
 //!
-//! Only thread 0 of a team sends and receives, between two barriers. If the exchange fails, thread 0 continues with
-//! NaN, so that all threads reach the end of the run. The caller of the run then reports the error.
+//! Only thread 0 of a team sends and receives, between two barriers. If the exchange fails, thread 0 sets the received
+//! values to NaN and continues, so that all threads reach the end of the run. The caller of the run then reports the
+//! error.
 
 use crate::base::number::Real;
 use crate::base::reduce::{Elsewhere, pairwise};
@@ -18,18 +19,18 @@ use crate::stencil::levels::Grid;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Allocation named in error messages.
+/// Name of the memory in error messages about failed allocations.
 const HALOS: &str = "rows of other ranks";
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Arrays of which each rank sets some ranges and which all ranks receive completely.
+/// Exchange of arrays in which each rank has computed some ranges. All ranks receive the complete arrays.
 struct Gathered {
-    /// Ranges of each rank.
+    /// Ranges that each rank has computed.
     owned: Vec<Vec<Range<usize>>>,
-    /// Exchanges of one array, of two arrays, and so on.
+    /// Entry k exchanges k + 1 arrays together.
     plans: Vec<Mutex<Gather>>,
 }
 
@@ -44,7 +45,7 @@ impl Gathered {
         Ok(Self { owned, plans })
     }
 
-    /// Fills in the ranges of the other ranks.
+    /// Receives the ranges that other ranks have computed.
     fn fill(&self, this: usize, numbers: &mut [&mut [f64]]) {
         let mut plan = lock(&self.plans[numbers.len() - 1]);
         let own = &self.owned[this];
@@ -73,12 +74,12 @@ impl Gathered {
     }
 }
 
-/// Partial sums of other ranks, per row or per run of nodes.
+/// Exchange of partial sums with other ranks. There is one partial sum per row, or per run of nodes.
 pub struct Sums {
     rank: usize,
     all: Gathered,
-    /// First index of each range, if ranks exchange one total per range. `None`: sums are bitwise identical for any
-    /// number of ranks, so all entries are exchanged.
+    /// Exchange of one total per range, stored at the first index of the range. `None`: all partial sums are exchanged,
+    /// so that sums are bitwise identical for any number of ranks.
     totals: Option<Gathered>,
 }
 
@@ -104,8 +105,8 @@ impl Sums {
         Self::new(domain, all, most)
     }
 
-    /// Plans sums over the rows of those grids 0 .. `end` that are distributed. The rows of grid q begin at
-    /// `places[q]`. The rows of grid 0 occur a second time, at `places[end]`.
+    /// Plans sums over the rows of the distributed ones among grids 0 .. `end`. The partial sums of grid q begin at
+    /// `places[q]`. A second set of partial sums of grid 0 begins at `places[end]`.
     pub fn over_grids(domain: &Domain, places: &[usize], end: usize, most: usize) -> Result<Self> {
         let grids = (0..end).filter(|&q| domain.shares(q)).map(|q| (q, places[q])).chain([(0, places[end])]);
         let mut owned = Vec::new();
@@ -141,8 +142,8 @@ impl Elsewhere for Sums {
     }
 }
 
-/// First message tag of the grids; the exchanges of boxes use the tags below. Each exchange has a tag of its own,
-/// because a neighbour rank may have begun the next exchange.
+/// First message tag of the grids; the exchanges of boxes use smaller tags. Each exchange has its own tag, because a
+/// neighbour rank may already have begun the next exchange.
 const FIRST_TAG: i32 = 16;
 /// Number of message tags per grid.
 const TAGS: i32 = 8;
@@ -155,12 +156,12 @@ struct Round {
     plan: Mutex<Exchange>,
 }
 
-/// Row of a colour, counted from the first or from the last own row.
+/// A row of a colour: its distance from the first or from the last row of this rank.
 type Edge = (Colour, usize);
 
 impl Round {
-    /// Plans an exchange. `up`: rows sent to the rank above, counted down from the last row. `down`: rows sent to the
-    /// rank below, counted up from the first row.
+    /// Plans an exchange. `up` contains the rows sent to the rank above, counted downwards from the last row of this
+    /// rank. `down` contains the rows sent to the rank below, counted upwards from the first row.
     fn new(domain: &Domain, (q, tag): (usize, i32), cx: usize, up: &[Edge], down: &[Edge]) -> Result<Self> {
         let [below, above] = domain.strips.neighbours(domain.comm.rank());
         let own = domain.rows(q);
@@ -210,7 +211,7 @@ impl Round {
             plan.run()
         };
         if send(&mut plan).is_err() {
-            // The end of the run reports the error; until then, the rows hold NaN.
+            // The error is reported at the end of the run; until then, the rows contain NaN.
             self.received.iter().for_each(|&(colour, j)| row_mut(colour, j).fill(R::narrow(f64::NAN)));
             return;
         }
@@ -222,9 +223,9 @@ impl Round {
 
 /// Exchanges of the halo rows of vectors on one grid.
 pub struct Halo {
-    /// Whether there is a rank below, and above.
+    /// Whether there is a rank below, and whether there is one above.
     pub sides: [bool; 2],
-    /// Exchanges of all colours, and of the black colours only.
+    /// Exchange of all colours, and exchange of the black colours only.
     all: Round,
     black: Round,
     /// Exchange for a fused downward sweep.
@@ -276,11 +277,11 @@ impl Halo {
     }
 }
 
-/// Exchange of natural rows of the first grid that is not distributed: each rank computes some rows, and all ranks
+/// Exchange of natural rows of the first grid that is not distributed. Each rank computes some rows, and all ranks
 /// receive all rows.
 pub struct HandOver {
     rank: usize,
-    /// Rows computed by each rank.
+    /// Natural rows that each rank computes.
     rows: Vec<Range<usize>>,
     nx: usize,
     vector: Mutex<Gather>,
@@ -308,7 +309,7 @@ impl HandOver {
         Ok(Self { rank: domain.comm.rank(), rows, nx: grid.nx, vector, matrix })
     }
 
-    /// Receives the rows of v of the other ranks on this grid.
+    /// Receives the rows of v that other ranks have computed.
     ///
     /// # Safety
     /// No thread may use v meanwhile.
@@ -339,7 +340,7 @@ impl HandOver {
         }
     }
 
-    /// Exchanges rows of a matrix. `own` computes row j of this rank; `other` receives the rows of the other ranks.
+    /// Exchanges rows of a matrix. `own(j, ..)` computes row j of this rank; `other` is called for each received row.
     pub fn matrix(
         &self,
         mut own: impl FnMut(usize, &mut [f64]),
@@ -374,7 +375,7 @@ pub struct MatrixHalo {
     own: Range<usize>,
     below: Range<usize>,
     above: Range<usize>,
-    /// Numbers of the first rows sent to the rank below, and of the last rows sent to the rank above.
+    /// Number of rows sent to the rank below, and to the rank above.
     sent: [usize; 2],
     nx: usize,
     plan: Mutex<Exchange>,
@@ -414,7 +415,8 @@ impl MatrixHalo {
         Ok(Self { own, below, above, sent: [to_below, to_above], nx: grid.nx, plan })
     }
 
-    /// Exchanges rows of a matrix. `own` computes row j of this rank; `other` receives the rows of the neighbour ranks.
+    /// Exchanges rows of a matrix with the neighbour ranks. `own(j, ..)` computes row j of this rank; `other` is called
+    /// for each received row.
     pub fn exchange(
         &self,
         mut own: impl FnMut(usize, &mut [f64]),
@@ -438,11 +440,11 @@ impl MatrixHalo {
     }
 }
 
-/// Exchange of the properties of b and x that each rank has found at the start of a solve.
+/// Exchange of the properties of b and x that each rank has found by inspection at the start of a solve.
 pub struct Seen(Mutex<Gather>);
 
-/// Length of a message: max |b|, max |x|, and array, value and node (i, j) of the first entry that is not finite. Array
-/// 0 means that all entries are finite.
+/// Number of values in a message: max |b|, max |x|, and the array number, value, i and j of the first entry that is not
+/// finite. The array number 0 means that all entries are finite.
 const SEEN: usize = 6;
 
 impl Seen {
@@ -470,7 +472,7 @@ impl Seen {
 /// All exchanges of a factorization and of its solves.
 pub struct Links {
     pub domain: Domain,
-    /// Exchanges of the matrices of grids 1, 2, ...
+    /// Exchanges of rows of the matrices of the distributed grids 1, 2, ...
     pub matrices: Vec<MatrixHalo>,
     pub hand_over: HandOver,
     pub seen: Seen,

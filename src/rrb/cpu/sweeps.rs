@@ -1,4 +1,5 @@
-//! Fused sweeps: both levels of a grid in one pass over its rows. E denotes the eliminated nodes of a level:
+//! Fused sweeps, which process both levels of a grid in one pass over its rows. E denotes the eliminated nodes of a
+//! level, and K the kept nodes:
 //!
 //! ```text
 //!     down    y_K <- y_K - A_KE (D^-1 y_E),    rho <- rho + y_E' D^-1 y_E    (D^-1 y_E only in row buffers)
@@ -19,25 +20,25 @@ use crate::base::team::{Me, Point};
 use crate::rrb::cpu::conversion::{collect, spread};
 use crate::rrb::layout::Colour;
 
-/// Returns the thread with the next rows of a grid, if any.
+/// Returns the thread that owns the next rows of a grid; `None` if this thread owns the last rows.
 pub fn next<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     (grid.shared && me.index + 1 < me.members).then_some(me.index + 1)
 }
 
-/// Returns the thread with the previous rows of a grid, if any.
+/// Returns the thread that owns the previous rows of a grid; `None` if this thread owns the first rows.
 pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
 
-/// First rows of three pairs of buffers; J mod 2 selects the row of a pair.
+/// First rows of three pairs of buffer rows; J mod 2 selects the row of a pair.
 pub const FIRST_RED: usize = 0;
 pub const SECOND_RED: usize = 2;
 pub const DROPPED: usize = 4;
-/// First buffer of the kept values in the upward sweep.
+/// First buffer row of the kept values in the upward sweep.
 pub const KEPT: usize = FIRST_RED;
 
 impl<F: Format> Packed<F> {
-    /// Writes row J of the kept values of grid q to the next grid. The values are stored in row `place` of b2.
+    /// Writes the kept values in row J of grid q to the next grid. They are read from row `place` of b2.
     ///
     /// # Safety
     /// Both rows must belong to this thread.
@@ -112,7 +113,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes D^-1 y in row J of an eliminated colour into row k + J mod 2 of the buffers. Returns y' D^-1 y.
+    /// Computes D^-1 y in row J of an eliminated colour, and stores it in row k + J mod 2 of the buffers. Returns y'
+    /// D^-1 y.
     ///
     /// # Safety
     /// No thread may write this row meanwhile.
@@ -125,7 +127,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes row J of b1 of the odd level, y_b1 = r_b1 - A_br D^-1 y_r, with D^-1 y_r from the buffers.
+    /// Computes y_b1 = r_b1 - A_br D^-1 y_r in row J (odd level). The buffers contain D^-1 y_r.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
@@ -144,7 +146,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes row J of b2 of the even level, r_b2 = r_b2 - A D^-1 y_b1, and writes it to the next grid.
+    /// Computes r_b2 = r_b2 - A D^-1 y_b1 in row J (even level), and writes it to the next grid.
     ///
     /// # Safety
     /// Row J must belong to this thread.
@@ -158,7 +160,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Copies row J of the kept values of grid q, as solved by the coarser levels, to row k of the buffers.
+    /// Copies the kept values in row J of grid q to row k of the buffers. The coarser levels have computed them.
     ///
     /// # Safety
     /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.
@@ -182,7 +184,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes the upward sweep through both levels of grid q, with those halo rows that the finer grid reads.
+    /// Computes the upward sweep through both levels of grid q, including those halo rows that the finer grid reads.
     pub fn ascend_grid(&self, q: usize, me: Me, stage: usize, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[q];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
@@ -215,7 +217,7 @@ impl<F: Format> Packed<F> {
             match next(me, grid) {
                 Some(member) => me.wait_for(member, Point::First, stage),
                 None if beside_above => {
-                    // The halo row above needs the kept values of the last row, which stay in their buffer.
+                    // The halo row above also needs the kept values of the last row, which are still in their buffer.
                     self.fetch(q, rows.end, KEPT + rows.end % 2, t);
                     self.ascend_dropped(q, rows.end, t);
                     self.ascend_second_red(q, rows.end, t);
@@ -226,7 +228,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes row J of b1, z_b1 = D^-1 (y_b1 - A z_b2), from kept values of rows J - 1 and J in the buffers.
+    /// Computes z_b1 = D^-1 (y_b1 - A z_b2) in row J. The buffers contain the kept values of rows J - 1 and J.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
@@ -241,8 +243,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes row J of r2, z_r2 = D^-1 (y_r2 - A z_b), from row J of b1 and kept values of rows J - 1 and J in the
-    /// buffers.
+    /// Computes z_r2 = D^-1 (y_r2 - A z_b) in row J, from row J of b1. The buffers contain the kept values of rows J -
+    /// 1 and J.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile, and row J of b1 must be complete.
@@ -257,8 +259,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes row J of r1, z_r1 = D^-1 (y_r1 - A z_b), from kept values to the west and east and from b1 rows J and J
-    /// + 1.
+    /// Computes z_r1 = D^-1 (y_r1 - A z_b) in row J, from rows J and J + 1 of b1. `west` and `east` contain the kept
+    /// values on these sides.
     ///
     /// # Safety
     /// Row J must belong to this thread, and row J + 1 of b1 must be complete.
@@ -273,7 +275,7 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// Returns the b1 neighbours of row J of b2 from the two buffered rows of b1.
+/// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain b1.
 pub fn diagonal_of<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
     let (here, above) = (k + row % 2, k + (row + 1) % 2);
     [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]

@@ -1,5 +1,5 @@
-//! The matrix on which CG runs: A by colour, or the Schur complement S1 = D_b - A_br D_r^-1 A_rb (report 2.9). Also the
-//! parameters that determine the arrays.
+//! The matrix on which CG runs, stored by colour: A, or the Schur complement S1 = D_b - A_br D_r^-1 A_rb (report 2.9).
+//! Also the parameters that determine which arrays are allocated.
 
 use super::loops::{difference_form, five_point_residual, five_points, nine_point_residual, nine_points};
 use super::neighbours::{Corners, Diagonal, Distant, Straight};
@@ -28,7 +28,7 @@ pub struct Shape {
     pub block: usize,
     /// Whether CG runs on S1.
     pub schur: bool,
-    /// Whether stages are fused: all stages of an iteration if CG runs on S1, otherwise the sweeps only.
+    /// Whether stages are fused. If CG runs on S1, this means all stages of an iteration, otherwise only the sweeps.
     pub fused: bool,
     pub nine_points: bool,
     pub storage: Storage,
@@ -53,18 +53,18 @@ impl Shape {
         }
     }
 
-    /// Returns the number of threads that have rows to work on, at most `wanted`.
+    /// Returns the number of threads that a grid of this size can occupy, at most `wanted`.
     pub fn useful_members(&self, wanted: usize) -> usize {
         let rows = Layout::new(self.grid, self.block).cy;
         if self.grid.nodes() >= WORTH_A_TEAM { wanted.clamp(1, rows) } else { 1 }
     }
 }
 
-/// A, by colour.
+/// The matrix A, stored by colour.
 pub struct Matrix {
     pub center: Four,
     pub straight: Straight,
-    /// Diagonal couplings; without memory for 5-point matrices.
+    /// Diagonal couplings; absent for 5-point matrices.
     pub corners: Corners,
     pub nine_points: bool,
 }
@@ -110,7 +110,7 @@ impl Matrix {
 /// single precision, S1 is stored in difference form: row sums instead of centers. Rounding the couplings then
 /// preserves the row sums (docs/theory/rrb.md, CG in single precision).
 pub struct Schur<F: Format> {
-    /// Center of b1 and of b2; in difference form the row sum.
+    /// Centers at b1 and at b2; row sums in difference form.
     pub center: [Area<F::Vector>; 2],
     /// Couplings between b1 and b2.
     pub diagonal: Diagonal<F::Vector>,
@@ -119,8 +119,8 @@ pub struct Schur<F: Format> {
 }
 
 impl<F: Format> Schur<F> {
-    /// Allocates S1. `diagonal`: diagonal couplings that the sweeps read on the first grid. In f64, these couplings are
-    /// those of S1, so both share the memory.
+    /// Allocates S1. `diagonal` contains the diagonal couplings that the sweeps read on the first grid. In f64, they
+    /// are equal to those of S1, so S1 uses the same memory.
     pub fn new(layout: &Layout, diagonal: &Diagonal<F::Stored>, present: bool) -> Result<Self> {
         let distant = || Distant::zeroed(layout, present);
         Ok(Self {
@@ -131,7 +131,7 @@ impl<F: Format> Schur<F> {
         })
     }
 
-    /// Returns these arrays as arrays of doubles if CG runs in double precision.
+    /// Returns the same arrays as arrays of doubles; `None` if CG runs in single precision.
     pub fn doubles(&self) -> Option<Schur<Double>> {
         let [b1, b2] = &self.center;
         Some(Schur {

@@ -11,7 +11,7 @@ use crate::direct::couplings::WHAT;
 use crate::error::{Error, Result};
 use crate::rrb::backend::{CostOfAggregation, INVERTED_ON_DEVICE, refused_pivot};
 
-/// Cost model of `cycle=auto`, measured on an H200 with bf16 and 17 iterations for a tolerance of 1e-6. `COST` is
+/// Cost models of `cycle=auto`, measured on an H200 with bf16. A tolerance of 1e-6 took 17 iterations. `COST` is
 /// measured on 512 x 512 nodes, where launches dominate. `COST_OF_LARGE` is measured on 2047 x 2047 nodes, where memory
 /// traffic dominates.
 const COST: CostOfAggregation =
@@ -28,32 +28,32 @@ pub fn cost_on(nodes: usize) -> &'static CostOfAggregation {
 /// The memory estimate assumes this size of the coarsest system.
 const _: () = assert!(INVERTED_ON_DEVICE == COARSEST as usize);
 
-/// Two passes of pairwise aggregation: aggregates have at most four nodes.
+/// Two passes of pairwise matching, which produce aggregates of at most four nodes.
 const RULES: Rules = Rules::passes(2);
 /// Largest number of couplings per row: 8 for S1 and for a 9-point stencil.
 const MOST_COUPLINGS: usize = 8;
 
-/// The matrix that CG works on, on the device.
+/// The matrix on which CG runs, in device memory.
 pub struct Source {
     pub g: Geometry,
     pub nodes: usize,
     pub m: Matrix,
-    /// Diagonal couplings of S1 and its couplings at distance two. None if CG works on A.
+    /// Addresses of the diagonal couplings of S1, and of its couplings at distance two. `None` if CG runs on A.
     pub schur: Option<[Address; 2]>,
     pub excess: Address,
     pub center_max: f64,
 }
 
 impl Source {
-    /// Returns how the nodes that CG works on are numbered.
+    /// Returns the numbering of the unknowns of CG.
     fn numbers(&self) -> Numbers {
         let g = self.g;
         let (step, first) = if self.schur.is_some() { (2, (g.shift_x + g.shift_y) % 2) } else { (1, 0) };
         Numbers { g, step, first }
     }
 
-    /// Returns the number of nodes that CG works on. If (0, 0) is black and the number of nodes is odd, there is one
-    /// more black node than red ones.
+    /// Returns the number of unknowns of CG. If node (0, 0) is black and the number of nodes is odd, there is one more
+    /// black node than red nodes.
     fn rows(&self) -> usize {
         match self.schur {
             Some(_) => (self.nodes + usize::from(self.numbers().first == 0)) / 2,
@@ -62,19 +62,20 @@ impl Source {
     }
 }
 
-/// The aggregation multigrid and the map from its rows to nodes.
+/// The multigrid method by aggregation, and the map from its rows to nodes.
 pub struct Aggregated {
     engine: Engine,
-    /// For each row, the index of its node in the planes; then the first row with a refused diagonal entry.
+    /// For each row, the index of its node in the planes. One more word contains the first row whose diagonal entry is
+    /// not positive.
     place: Memory,
 }
 
 impl Aggregated {
-    /// Makes the preconditioner in single or double precision, in the memory of the previous one. Also returns whether
-    /// recorded launches of the previous preconditioner remain valid.
+    /// Builds the preconditioner in single or double precision. Reuses the memory of `before`, the previous
+    /// preconditioner. Also returns whether recorded launches of the previous preconditioner remain valid.
     pub fn new(stream: &Stream, source: &Source, single: bool, before: Option<Self>) -> Result<(Self, bool)> {
         let shape = Shape { rows: source.rows(), row: MOST_COUPLINGS };
-        // A previous preconditioner of another shape frees its memory before the allocation.
+        // A previous preconditioner of another shape is freed before new memory is allocated.
         let (engine, place) = match before.filter(|before| before.engine.fits(shape)) {
             Some(before) => (Some(before.engine), before.place),
             None => (None, Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?),
@@ -98,7 +99,7 @@ impl Aggregated {
         launch::give_solution(stream, single, &arguments)
     }
 
-    /// Returns the number of aggregates that the previous matrix already had.
+    /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         self.engine.aggregates_kept()
     }
@@ -108,14 +109,14 @@ impl Aggregated {
         self.engine.launched().coarse_levels()
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.engine.bytes() + self.place.bytes
     }
 }
 
-/// Extracts the matrix of the finest level, `scale` times S1 or A. Returns an error if a diagonal entry is not
-/// positive.
+/// Writes the matrix of the finest level, `scale` times S1 or A, to `c`, and the index of the node of each row to
+/// `place`. Returns an error if a diagonal entry is not positive.
 fn take_couplings(stream: &Stream, source: &Source, c: Couplings, scale: f64, place: Address) -> Result<()> {
     let n = source.numbers();
     let [d, far] = source.schur.unwrap_or_default();
@@ -132,8 +133,8 @@ fn take_couplings(stream: &Stream, source: &Source, c: Couplings, scale: f64, pl
     }
 }
 
-/// Returns the error for a row whose diagonal entry no positive definite matrix has. The error names
-/// level 1 for a row of S1, and level 0 for a row of A.
+/// Returns the error for a row whose diagonal entry is not positive. The error names level 1 for a row of S1, and level
+/// 0 for a row of A.
 fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64) -> Result<Error> {
     let mut d = [f64::NAN];
     stream.fetch(&mut d, diagonal)?;

@@ -1,6 +1,7 @@
 //! Distribution of the rows of large grids among several devices. Memory is allocated in granules of 2 MB, each on one
-//! device. Rows in another device's granule are read through the link, which makes a row of tiles 10 times slower. Rows
-//! are therefore padded, and parts chosen, so that a device's rows begin as close to a granule as possible.
+//! device. A device reads rows in the granule of another device through the link between the devices, which makes a row
+//! of tiles 10 times slower. The padding of rows and the number of rows per device are therefore chosen so that the
+//! rows of each device begin as close to a granule boundary as possible.
 
 use crate::cuda::driver::{GRANULE, Memory, Stream};
 use crate::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
@@ -8,39 +9,39 @@ use crate::cuda::plan::{Plan, Rows};
 use crate::error::Result;
 use crate::rrb::layout::Layout;
 
-/// Number of tiles from which a grid's rows are distributed. On smaller grids the distribution costs as much as it
-/// gains.
+/// Minimum number of tiles of a grid whose rows are distributed. On smaller grids, the distribution costs as much time
+/// as it saves.
 const DIVIDED_FROM: usize = 2 * MOST_BLOCKS as usize;
 
-/// How the rows of large grids are distributed.
+/// Parameters for the distribution of the rows of large grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
     /// Number of devices; 0 if grids are not distributed.
     pub devices: usize,
-    /// Number of tiles from which a grid is distributed.
+    /// Minimum number of tiles of a grid that is distributed.
     from: usize,
-    /// For tests: distributes every grid, however small, over all devices, and pads its rows.
+    /// For tests: whether grids of any size are distributed over all devices, with padded rows.
     always: bool,
     /// Whether values of two and four bytes may occur, in addition to values of eight bytes.
     pub short: bool,
 }
 
-/// Cost of a row in another device's memory, relative to a local row. Measured on four H200s with an 8191 x 8191 grid:
-/// 16 such rows take as long as 180 local rows.
+/// Cost of a row in another device's memory, relative to a local row. On four H200s with an 8191 x 8191 grid, 16 such
+/// rows take as long as 180 local rows.
 const FAR: f64 = 11.0;
 
-/// Value sizes in bytes, and the approximate fraction of the time spent on values of each size. With short formats, the
-/// vectors of the first grid have eight bytes per value and its sweeps four.
+/// Sizes of values in bytes, and the approximate fraction of the time that is spent on values of this size. With short
+/// formats, the vectors of the first grid have eight bytes per value and its sweeps four.
 const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
 const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
-/// Number of devices for which parts are chosen. Sums must have the same order for any number of devices, so the parts
-/// must not depend on the actual number.
+/// Number of devices for which the parts of a grid are chosen. The parts must not depend on the actual number of
+/// devices, because sums must have the same order for any number.
 const USUAL: usize = 4;
 
-/// Number of values by which the row padding grows between two candidates; a row grows by at most 1/16.
+/// Step between two candidates for the row padding, in values. Padding lengthens a row by at most 1/16.
 const PADDING: usize = 16;
-/// Number of candidates at most.
+/// Largest number of candidates.
 const MOST: usize = 32;
 
 impl Division {
@@ -54,7 +55,7 @@ impl Division {
         Self { devices, from: if all { 0 } else { DIVIDED_FROM }, always: all, short: true }
     }
 
-    /// Returns a grid's geometry as the kernels receive it, and the layout of its rows.
+    /// Returns the geometry of a grid as kernel argument, and the layout of its rows in memory.
     pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
         let mut g = geometry(layout);
         if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
@@ -65,7 +66,7 @@ impl Division {
         (g, rows)
     }
 
-    /// Allocates the memory of a plan that was made with base 0.
+    /// Allocates the memory of a plan whose addresses begin at 0.
     pub fn memory(&self, stream: &Stream, plan: &Plan, what: &'static str) -> Result<Memory> {
         if self.devices > 1 {
             Memory::divided(stream, plan.used, |granule| plan.owner(granule), what)
@@ -74,8 +75,8 @@ impl Division {
         }
     }
 
-    /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. Fewer
-    /// devices than available own rows if granules are too large for all of them.
+    /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. If the
+    /// grid has fewer granules than there are devices, some devices own no rows.
     fn divide(&self, g: &mut Geometry) {
         let given = *g;
         let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
@@ -105,7 +106,8 @@ impl Division {
         for (size, weight) in if self.short { &SHORT[..] } else { &DOUBLE[..] } {
             let row = g.stride as usize * size;
             for device in 2..sharers {
-                // Offset of this device's first row in its granule; the second device's rows begin at a granule.
+                // Offset of this device's first row in its granule. The rows of the second device begin at a granule
+                // boundary.
                 let over = (first(device) - first(1)) * row % GRANULE;
                 let (loser, bytes) = if over < GRANULE / 2 { (device - 1, over) } else { (device, GRANULE - over) };
                 far[loser] += weight * bytes as f64 / row as f64;
@@ -119,7 +121,7 @@ impl Division {
     }
 }
 
-/// Returns the geometry of a grid that is not divided; the plane length is set later.
+/// Returns the geometry of a grid that is not divided. The caller sets the plane length.
 fn geometry(layout: &Layout) -> Geometry {
     Geometry {
         nx: layout.grid.nx as i32,
@@ -147,8 +149,8 @@ mod tests {
         division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
     }
 
-    /// For any grid, parts are in ascending order and begin at multiples of the tile height. Part 4 begins in the
-    /// middle. The parts are equal for any number of devices.
+    /// For any grid, the parts are in ascending order and begin at multiples of the tile height. Part 4 begins in the
+    /// middle of the grid. The parts do not depend on the number of devices.
     #[test]
     fn parts_cover_the_rows() {
         for (nx, ny) in
@@ -170,8 +172,8 @@ mod tests {
         }
     }
 
-    /// Four devices own 1/4 of a large grid each, at most 12 % slower than without rows in another device's memory. If
-    /// granules are too large, fewer devices own rows.
+    /// Each of four devices owns 1/4 of a large grid. The estimated time is at most 12 % above that without rows in
+    /// another device's memory. If granules are too large, fewer devices own rows.
     #[test]
     fn devices_have_their_rows_near() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!([false, true].map(|short| of(4, short, 2047, 2047).sharers), [4, 2]);
     }
 
-    /// The memory plan agrees: few rows of a device are in a granule of another device.
+    /// In the actual memory plan, too, few rows of a device are in a granule of another device.
     #[test]
     fn few_rows_are_in_memory_of_others() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {

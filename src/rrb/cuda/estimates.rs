@@ -1,5 +1,4 @@
-//! Choice of the cycle at factorization: the cycle that the caller selects, or a cycle with estimated eigenvalue bounds
-//! (docs/theory/rrb.md, recursive cycles).
+//! Choice of the cycle at factorization, and estimates of its eigenvalue bounds (docs/theory/rrb.md, recursive cycles).
 
 use super::packed::Packed;
 use super::program::{Live, Programs, Steps};
@@ -11,7 +10,7 @@ use crate::rrb::recursion;
 use crate::rrb::recursion::{Cycle, Inner, Kind, Recursion};
 
 impl Packed {
-    /// Writes the programs of a cycle and copies them to the device.
+    /// Generates the lists of steps for a cycle, and copies them to the device.
     pub fn set_programs(&mut self, stream: &Stream, recursion: &Recursion) -> Result<()> {
         self.programs = Programs::write(self, stream.device(), recursion)?;
         stream.send(self.ops_at, &self.programs.ops)?;
@@ -20,7 +19,8 @@ impl Packed {
         Ok(())
     }
 
-    /// Chooses the cycle, estimates its bounds and writes its programs. Returns whether the kind of cycle is unchanged.
+    /// Chooses the cycle, estimates its eigenvalue bounds, and generates its lists of steps. Returns whether the kind
+    /// of cycle is unchanged.
     pub fn prepare_cycle(&mut self, stream: &Stream, cycle: &Cycle) -> Result<bool> {
         let before = self.recursion.kind;
         let plain = self.sections.len() < 2 || cycle.kind == Some(Kind::V) || self.ends_early();
@@ -42,7 +42,7 @@ impl Packed {
     }
 }
 
-/// Executes steps immediately and returns inner products to the host, for the estimates.
+/// Execution of steps for the estimates: runs recorded steps immediately, and returns inner products to the host.
 struct Now<'a> {
     k: &'a mut Packed,
     stream: &'a Stream,
@@ -57,11 +57,11 @@ impl Now<'_> {
         let mut n = 0;
         while n < ops.len() {
             let joined = self.k.programs.joined(self.k, &ops[n..]);
-            // Other kernels read the results, so they must not stay in the cluster's shared memory.
+            // The results must not remain in the shared memory of a cluster, because other kernels read them.
             self.k.programs.assign(self.k, &mut ops[n..n + joined], false);
             n += joined.max(1);
         }
-        // `ops` is pageable: the driver stages it before the call returns, so `ops` may then be dropped.
+        // `ops` is in pageable memory, which the driver copies before the call returns. `ops` may therefore be dropped.
         self.stream.send(self.k.ops_at, &ops)?;
         self.k.run_ops(self.stream, &ops, 0..ops.len(), How::Nothing, [0; 2], 0)
     }

@@ -1,4 +1,4 @@
-//! Launches of the programs of a factorization.
+//! Launches of the kernels that execute the lists of steps (`program`).
 
 use super::division::Division;
 use super::packed::{Packed, Remainder};
@@ -31,8 +31,8 @@ impl Packed {
         }
     }
 
-    /// Returns the arguments of a pass over the first grid. `input`: addresses of b1 and b2 of the vector to which M^-1
-    /// is applied.
+    /// Returns the arguments of a pass over the first grid. `input` contains the addresses of b1 and b2 of the vector
+    /// to which M^-1 is applied.
     pub fn first_args(&self, how: How, input: [Address; 2]) -> FirstArgs {
         let sums = how != How::Nothing;
         FirstArgs {
@@ -57,7 +57,7 @@ impl Packed {
         SchurArgs { v: self.first, partial: self.partial, how: how as i32, conditional }
     }
 
-    /// Returns the arguments of a cooperative kernel for the steps `range`.
+    /// Returns the arguments of the cooperative kernel that executes the steps `range`.
     fn cycle_args(&self, range: Range<usize>, how: How) -> CycleArgs {
         let base = self.programs.base;
         let mut grids = [Level::default(); MOST_GRIDS];
@@ -85,7 +85,8 @@ impl Packed {
         }
     }
 
-    /// Returns the arguments of the product with the coarsest system's inverse, in f32 if sweeps store it in f32.
+    /// Returns the arguments of the product with the coarsest system's inverse, which is in f32 if the sweeps compute
+    /// in f32 and it is accurate enough.
     fn rest_args(&self) -> Rest {
         let narrow = self.short() && !self.wide_remainder;
         let inverse = if narrow { self.rest.lines.narrow } else { self.rest.lines.inverse };
@@ -94,13 +95,13 @@ impl Packed {
         Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
     }
 
-    /// Returns the device address of step n.
+    /// Returns the device address of step number n.
     fn op_at(&self, n: usize) -> Address {
         self.ops_at + (n * size_of::<Op>()) as u64
     }
 
-    /// Launches a part of the programs. `input`: as for `first_args`. `conditional`: handle of a recorded loop's
-    /// condition.
+    /// Launches the steps of `part`. `input` is as for `first_args`. `conditional` is the condition handle of a
+    /// recorded loop, or 0.
     pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
         let range = self.programs.range(part);
         if part != Part::Application && self.programs.whole(self) {
@@ -109,7 +110,7 @@ impl Packed {
             return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
-        // An iteration of the loop is not timed step by step.
+        // Steps are not timed in a loop.
         let done = if self.grid_seconds.is_empty() || how == How::Loop {
             self.run_ops(stream, &ops, range, how, input, conditional)
         } else {
@@ -119,8 +120,8 @@ impl Packed {
         done
     }
 
-    /// Runs the steps as `run` does, but waits before and after each kernel to measure its time. Kernels of several
-    /// steps count as the coarsest system.
+    /// Runs steps like `run`, but waits before and after each kernel to measure its time. The time of a kernel that
+    /// executes several steps is attributed to the coarsest system.
     fn time_ops(
         &mut self,
         stream: &Stream,
@@ -150,7 +151,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Launches the steps `range` of `ops`; consecutive steps that share a kernel are one launch.
+    /// Launches the steps `range` of `ops`. Consecutive steps that share a kernel are launched together.
     pub fn run_ops(
         &mut self,
         stream: &Stream,
@@ -161,7 +162,8 @@ impl Packed {
         conditional: u64,
     ) -> Result<()> {
         let storage = self.shape.storage;
-        // x += alpha p is computed in the first kernel of several steps, or in the backward half on the first grid.
+        // In a loop, x += alpha p is still to be computed: in the first kernel that executes several steps, or in the
+        // backward half on the first grid.
         let mut x_due = how == How::Loop;
         let mut n = range.start;
         while n < range.end {
@@ -197,8 +199,8 @@ impl Packed {
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
                 kind::REMAINDER if matches!(self.remainder, Remainder::Host(_)) => self.solve_on_host(stream)?,
                 kind::REMAINDER => {
-                    // A separate kernel of the coarsest system either sums rho and updates the scalars, or does neither
-                    // of them.
+                    // A separate kernel of the coarsest system either sums rho and also updates the scalars, or does
+                    // neither.
                     let updates = op.flags & flag::UPDATE != 0;
                     let (rest, scalar) = (self.rest_args(), self.scalar_args(if updates { how } else { How::Nothing }));
                     let arguments = RemainderArgs { rest, partial, scalar };
@@ -226,7 +228,8 @@ impl Packed {
         if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
     }
 
-    /// Copies r to the host, computes z = unit A_L^-1 r with the band factorization, and copies z back.
+    /// Copies r to the host, computes z = unit A_L^-1 r with the band factorization of the coarsest matrix A_L, and
+    /// copies z to the device.
     fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
         let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
         let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };

@@ -1,7 +1,7 @@
-//! The PCG loop on the device. A CUDA graph whose WHILE node repeats iterations runs the loop, or one kernel does, or
-//! the host launches each iteration. The device takes the decisions of `krylov` (kernels/common/scalars.cuh,
-//! `update` and `end_of_iteration`), so no scalar is copied to the host during the loop. The host reads the ring of
-//! iterations when the loop ends or pauses.
+//! The PCG loop on the device. One of three methods runs the loop: a CUDA graph whose WHILE node repeats iterations, a
+//! single kernel, or the host, which launches each iteration. The device makes the decisions of `krylov`
+//! (kernels/common/scalars.cuh, `update` and `end_of_iteration`), so no scalar is copied to the host during the loop.
+//! The host reads the ring of iterations when the loop ends or pauses.
 
 use super::aggregated::cost_on;
 use super::packed::{Packed, Remainder};
@@ -22,33 +22,35 @@ use crate::rrb::recursion::Cycle;
 use std::mem::offset_of;
 use std::sync::{Mutex, PoisonError};
 
-/// Iterations per body of the recorded loops, one loop per entry. The loop with the smallest overhead for the iteration
-/// counts of the last solves is launched, or the first one if no solve has run.
+/// Numbers of iterations in the body of a recorded loop. One loop is recorded per entry. A solve launches the loop with
+/// the smallest overhead for the iteration counts of the last solves, or the first loop if no solve has run.
 const BODIES: [usize; 4] = [4, 5, 6, 7];
-/// As `BODIES`, if M is a truncated hierarchy. Few iterations are then expected.
+/// Like `BODIES`, for a truncated hierarchy, with which few iterations are expected.
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
 
-/// Iterations per recorded graph on several devices, which have no WHILE node: the host launches some graphs of each
-/// length.
+/// Numbers of iterations in a recorded graph on several devices. Such a graph has no WHILE node; the host launches
+/// several graphs of each length.
 const BODIES_OF_SEVERAL: [usize; 2] = [4, 1];
 
-/// Iterations that are launched on several devices beyond the expected number, before the host checks for the end.
+/// Number of iterations beyond the expected number that are launched on several devices before the host checks whether
+/// the loop has ended.
 const AHEAD: usize = 2;
 
-/// A loop must pause at the end of a body: the unfused steps after a pause overwrite q.
+/// A loop must pause only at the end of a body, because the unfused steps after a pause overwrite q.
 const _: () =
     assert!((PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODIES[0]) && BODIES[0].is_power_of_two());
 
-/// Returns the overhead in ns of a loop of `iterations` with a body of `body` iterations. Each repetition costs 4.5 us,
-/// and each superfluous iteration at the end 15 us (measured on an H200, docs/benchmarks/gpu.md).
+/// Returns the overhead in ns of a loop that needs `iterations` iterations and has `body` iterations in its body. Each
+/// repetition costs 4.5 us, and each superfluous iteration at the end 15 us (measured on an H200,
+/// docs/benchmarks/gpu.md).
 fn lost(body: usize, iterations: usize) -> usize {
     let rounds = iterations.div_ceil(body);
     4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)
 }
 
 impl Packed {
-    /// Records the loop with bodies of several lengths unless it is recorded. Arrays keep their addresses from one
-    /// factorization to the next.
+    /// Records the loops with bodies of several lengths, unless this has been done. A recording remains valid for later
+    /// factorizations, because arrays keep their addresses.
     pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let fused = self.fused();
         if matches!(self.remainder, Remainder::Host(_)) || self.recorded.is_some() && self.recorded_fused == fused {
@@ -80,7 +82,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Returns whether several devices own rows. A recorded loop then does not repeat itself.
+    /// Returns whether several devices own rows. Recorded graphs then have no WHILE node.
     fn of_several(&self) -> bool {
         self.shape.source.division.devices > 1
     }
@@ -113,14 +115,14 @@ impl Run<'_> {
         cost.pays(at, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
     }
 
-    /// Returns whether the loop runs without launches by the host.
+    /// Returns whether the loop runs without further launches by the host.
     pub fn runs_by_itself(&self) -> bool {
         self.k.programs.whole(self.k) || self.k.best_graph(self.lag() as usize).is_some()
     }
 
-    /// Launches iterations on several devices, first as many as the shortest of the last solves needed. Superfluous
-    /// iterations take less time than a wait after each iteration. The mutex admits one handle at a time. Otherwise,
-    /// two handles could each occupy a device that the other handle's kernels wait for.
+    /// Launches iterations on several devices, at first as many as the shortest of the last solves needed. Superfluous
+    /// iterations take less time than a wait after each iteration. A mutex admits one handle at a time. Otherwise,
+    /// kernels of two handles could wait for each other: each handle could occupy a device that the other one needs.
     fn launch_iterations(&mut self, most: usize) -> Result<()> {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +135,7 @@ impl Run<'_> {
             }
             let &Scalars { code, lost, .. } = self.fetch()?;
             if lost != 0 {
-                // The iterations were not synchronized: their sums and vectors are invalid.
+                // The devices were not synchronized, so the sums and vectors are invalid.
                 self.stream.settle();
                 self.k.clear_vectors(self.stream)?;
                 let both = offset_of!(Scalars, lost) + size_of::<u32>() - offset_of!(Scalars, ticket);
@@ -149,13 +151,13 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the arguments of the end of a solve, after the loop.
+    /// Returns the arguments of the kernels that end a solve after the loop.
     fn loop_ends(&self, test: &Test) -> EndArgs {
         let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
         self.end_args(self.scale, How::Loop, safe)
     }
 
-    /// Returns what the kernels of `follow` have computed.
+    /// Returns the results of the kernels that `follow` has queued.
     fn found(&self, test: &Test) -> Ended {
         let ends = self.loop_ends(test);
         let s = &*self.k.scalars;
@@ -165,7 +167,7 @@ impl Run<'_> {
             return Ended { largest, norm2, square: None, delivered: false };
         }
         let square = if test.norm == Norm::Preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
-        // The same test as in the kernel `rrb_deliver`.
+        // This test is the same as in the kernel `rrb_deliver`.
         let met = s.code == Code::Met as i32 && square.sqrt() <= s.threshold;
         let fits = (ends.least..=ends.limit).contains(&largest);
         let delivered = !self.stored && (met || s.code == Code::MaxIter as i32) && fits;
@@ -201,8 +203,8 @@ impl Looped for Run<'_> {
         if self.k.may_aggregate { most.min(self.patience - self.looped) } else { most }
     }
 
-    /// Returns whether the device has already begun the loop with the limits of `at`. If the loop has other limits, the
-    /// start is repeated and no loop runs.
+    /// Returns whether the device has already begun the loop with the limits of `at`. If a loop with other limits has
+    /// begun, repeats the start without a loop.
     fn begin(&mut self, at: &State) -> Result<bool> {
         let mut begun = self.is_looping();
         if begun && !has_limits(&self.k.scalars, at) {
@@ -213,8 +215,8 @@ impl Looped for Run<'_> {
         Ok(begun)
     }
 
-    /// Queues the kernels that usually follow the loop. If the loop continues instead, these kernels change at most
-    /// values of x that later kernels rewrite.
+    /// Queues the kernels that usually follow the loop. If the loop continues instead, these kernels change no values
+    /// except those of x that later kernels overwrite.
     fn follow(&mut self, test: &Test) -> Result<()> {
         if test.confirms {
             self.k.residual(self.stream, self.source, How::Loop)?;
@@ -232,8 +234,8 @@ impl Looped for Run<'_> {
         if self.stored { Ok(()) } else { launch::deliver(self.stream, ends) }
     }
 
-    /// Returns whether a change to aggregation is expected to be faster, after the loop has paused for this check. The
-    /// next check comes when the number of iterations has doubled, whatever else causes pauses.
+    /// After the loop has paused for this check, returns whether a switch to aggregation is expected to be faster. The
+    /// next check takes place when the number of iterations has doubled. Pauses for other reasons do not change this.
     fn is_slow(&mut self, at: &State) -> bool {
         self.looped = at.since_start() as i64;
         if self.looped < self.patience {

@@ -1,15 +1,15 @@
 //! RRB-PCG on a CUDA device (docs/theory/rrb.md), with the steps of the `cpu` backend. All levels are stored by colour.
 //!
-//! Setup: `division` distributes rows among several devices. `source` stores A, and `components` counts connected
-//! components. `packed` holds the data of a factorization, which `setup` computes. `aggregated` is the preconditioner
-//! by aggregation, which can replace the levels. `projection` computes means over singular components.
+//! Modules of the setup: `division` distributes rows among several devices. `source` stores A, and `components` counts
+//! connected components. `packed` holds the data of a factorization, which `setup` computes. `aggregated` is the
+//! preconditioner by aggregation, which can replace the levels. `projection` computes means over singular components.
 //!
-//! Preconditioner: `program` writes a list of kernels, `schedule` groups them into launches, `launches` runs them, and
-//! `estimates` chooses the cycle.
+//! Modules of the preconditioner: `program` generates the list of steps, `schedule` groups the steps into kernels,
+//! `launches` launches the kernels, and `estimates` chooses the cycle.
 //!
-//! Solve: `run` implements the steps. `start` and `looping` execute several steps at once; `textbook` executes each
-//! step separately. If no grid is stored by colour (`levels` below 2, or a grid of three nodes), the reference backend
-//! solves on the host.
+//! Modules of a solve: `run` implements the steps of `krylov`. `start` and `looping` execute several steps together;
+//! `textbook` executes each step separately. If no grid is stored by colour (`levels` below 2, or a grid of three
+//! nodes), the reference backend solves on the host.
 
 mod aggregated;
 mod components;
@@ -49,16 +49,16 @@ use run::Run;
 use setup::Fetched;
 use source::{Source, SourceShape, Staging};
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const SOLVER: &str = "a solver's lists";
 
 /// The `cuda` backend.
 pub struct Cuda {
-    // Dropped in this order: device memory before the device.
+    // The fields are dropped in this order, so that device memory is freed before the device is closed.
     solver: Solver,
     source: Option<Source>,
     staging: Option<Staging>,
-    /// Factor by which b was scaled in the last solve.
+    /// Factor by which b was scaled in the last solve; the next solve begins with it.
     expected: Option<f64>,
     session: Session,
     division: Division,
@@ -74,13 +74,13 @@ enum Solver {
 }
 
 impl Cuda {
-    /// Opens the device with this ordinal; at most `threads` CPU threads copy host arrays.
+    /// Opens the device number `ordinal`. At most `threads` CPU threads copy host arrays.
     pub fn new(ordinal: i64, threads: usize) -> Result<Self> {
         Ok(Self::with(Session::open(ordinal, &launch::RRB, threads)?, Division::NONE))
     }
 
-    /// Opens one or several devices that share the rows of large grids. Results are bitwise identical for any number of
-    /// devices. The first device owns the small grids and the staged host arrays.
+    /// Opens one or several devices, among which the rows of large grids are distributed. Results are bitwise identical
+    /// for any number of devices. The first device owns the small grids and the staged host arrays.
     pub fn on_all(ordinals: &[i64], threads: usize) -> Result<Self> {
         Ok(Self::with(Session::open_all(ordinals, &launch::RRB_DIVIDED, threads)?, Division::among(ordinals.len())))
     }
@@ -96,7 +96,7 @@ impl Cuda {
 }
 
 impl Drop for Cuda {
-    /// Waits, so that no kernel uses the memory of any device when the memory is freed.
+    /// Waits for all kernels, so that none of them uses memory that is freed.
     fn drop(&mut self) {
         self.settle();
     }
@@ -111,7 +111,7 @@ impl RrbBackend for Cuda {
         self.division.short = self.division.devices > 0 && look.short;
         let shape = SourceShape::new(a, look.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
-            // Frees the old memory before the new allocation.
+            // The old memory is freed before new memory is allocated.
             self.settle();
             self.solver = Solver::Empty;
             self.source = None;
@@ -141,7 +141,7 @@ impl RrbBackend for Cuda {
         )
     }
 
-    /// Returns whether grids are distributed, also if a single device owns all rows.
+    /// Returns whether the caller has selected several devices, even if a single device owns all rows.
     fn shares_grids(&self) -> bool {
         self.division.devices > 0
     }
@@ -183,7 +183,7 @@ impl RrbBackend for Cuda {
         let mut packed = match previous {
             Solver::Packed(packed) if packed.shape == shape => packed,
             other => {
-                // Frees the old memory before the new allocation.
+                // The old memory is freed before new memory is allocated.
                 drop(other);
                 boxed(Packed::new(stream, shape, source)?, SOLVER)?
             }
@@ -221,7 +221,7 @@ impl RrbBackend for Cuda {
                 let looping = run.is_looping();
                 let stream = self.session.stream();
                 if let Some(error) = failed {
-                    // Copies of the caller's arrays may still be running. Their errors add nothing to the first one.
+                    // Copies of the caller's arrays may still be running. Only the first error is reported.
                     let _ = packed.scalars.forget_seen(stream);
                     let _ = stream.wait();
                     return Err(error);
@@ -281,7 +281,7 @@ fn no_source() -> Error {
     Error::Internal("the matrix on the device is missing".to_owned())
 }
 
-/// Solves with the reference backend on the host, with copies of arrays that are on the device.
+/// Solves with the reference backend on the host. Arrays on the device are copied.
 fn run_on_host(
     natural: &mut Reference,
     stream: &Stream,

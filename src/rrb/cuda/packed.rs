@@ -1,5 +1,5 @@
-//! Device memory of a factorization: the levels down to the coarsest system, the vectors of CG, and the scalars. The
-//! storage is that of `rrb::layout`, as on the CPU. Here all levels are stored by colour (r1, r2, b1, b2).
+//! Device memory of a factorization: the levels down to the coarsest system, the vectors of CG, and the scalars. As on
+//! the CPU, `rrb::layout` defines the storage. On a device, all levels are stored by colour (r1, r2, b1, b2).
 
 use super::aggregated::Aggregated;
 use super::division::Division;
@@ -29,9 +29,9 @@ use crate::stencil::matrix::StencilView;
 pub struct Shape {
     pub source: SourceShape,
     pub levels: usize,
-    /// CG runs on S1, the Schur complement after the first level.
+    /// Whether CG runs on S1, the Schur complement after the first level.
     pub schur: bool,
-    /// Whether stages are fused if S1 is regular, and kernels execute several steps.
+    /// Whether a kernel may execute several steps, and whether stages are fused if S1 is regular.
     pub fusion: bool,
     pub storage: Storage,
     pub cycle: Cycle,
@@ -56,13 +56,13 @@ impl Shape {
         }
     }
 
-    /// Returns the number of grids stored by colour: every grid whose two levels are eliminated. With aggregation there
-    /// is one.
+    /// Returns the number of grids that are stored by colour. There is one grid per two levels; with aggregation, there
+    /// is one grid.
     pub fn grids(&self) -> usize {
         if self.aggregates { 1 } else { self.levels / 2 }
     }
 
-    /// Returns the grid that remains after `grid`; a single node with aggregation.
+    /// Returns the grid that remains after the levels of `grid`. With aggregation, it is a single node.
     fn left_by(&self, grid: levels::Grid) -> levels::Grid {
         if self.aggregates { levels::Grid { nx: 1, ny: 1 } } else { grid.coarse() }
     }
@@ -78,24 +78,24 @@ impl Shape {
         self.storage != Storage::F64
     }
 
-    /// Returns whether the cache of `cache` bytes holds the data that an iteration reads repeatedly, but not also the
-    /// data read once. Read once are S1, x and the old p. Half of the cache counts for the latter test: lines that both
-    /// halves of the device read are in both halves of the cache.
+    /// Returns whether a cache of `cache` bytes can hold the data that an iteration reads repeatedly, but not also the
+    /// data that it reads only once: S1, x and the old p. For the second condition, only half of the cache counts,
+    /// because lines that both halves of the device read are stored in both halves of the cache.
     fn reads_once(&self, source: &Source, cache: usize) -> bool {
         let (real, stored) = self.sizes();
-        // Bytes per value that are read repeatedly: r, q and p; M on the first grid; and M on the other grids, which
-        // have 1/3 as many values.
+        // Bytes per value of the data that are read repeatedly: r, q and p; M on the first grid; and M on the other
+        // grids, which have a third as many values in total.
         let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
         let once = (4 + 4 + 2) * 8 + 2 * 8;
         let places = source.layout.len();
-        // Lines of other devices' memory are not in this cache.
+        // This estimate does not hold for several devices, because the cache does not hold memory of other devices.
         self.source.division == Division::NONE
             && self.schur
             && places * again <= cache
             && cache / 2 < places * (again + once)
     }
 
-    /// Returns the bytes per number in which sweeps compute, and in which M is stored.
+    /// Returns two sizes of numbers in bytes: those in which sweeps compute, and those in which M is stored.
     pub fn sizes(&self) -> (usize, usize) {
         match self.storage {
             Storage::F64 => (8, 8),
@@ -109,21 +109,20 @@ impl Shape {
 pub struct Level {
     pub layout: Layout,
     pub embedding: Embedding,
-    /// Arguments of the factorization and of the sweeps for this grid.
+    /// Arguments of the factorization kernels for this grid.
     pub k: Grid,
     pub sweep: Sweep,
-    /// Addresses of the equal-row flags, as in `Source`. `k.g.uniform` is set to `uniform` if sweeps use the flags.
+    /// Addresses of the flags for equal rows, as in `Source`. If sweeps use the flags, `k.g.uniform` is `uniform`.
     pub same: Address,
     pub uniform: Address,
     vectors: Vec<(Address, usize)>,
 }
 
-/// The method that solves the coarsest system.
+/// Method for the coarsest system.
 pub enum Remainder {
-    /// Product on the device with the explicit inverse, which the device computes too.
+    /// Product on the device with the explicit inverse, which the device also computes.
     Inverse,
-    /// Product on the device with an explicit inverse that the host computes, because an odd level precedes the exact
-    /// factorization.
+    /// Product on the device with the explicit inverse, which the host computes. It is used if the last level is odd.
     InverseFromHost(Box<NaturalLevels>),
     /// Band factorization on the host. The loop cannot be recorded in this case.
     Host(Box<NaturalLevels>),
@@ -136,7 +135,8 @@ pub struct RemainderPlaces {
     pub r: Address,
     pub z: Address,
     pub lines: Lines,
-    /// Values of r and z with their epochs, for the exchange between thread blocks (kernels/rrb/cluster.cuh).
+    /// Slots for values of r and z with epoch numbers, through which thread blocks exchange them
+    /// (kernels/rrb/cluster.cuh).
     pub slots: Address,
 }
 
@@ -144,10 +144,10 @@ pub struct RemainderPlaces {
 pub struct Packed {
     pub shape: Shape,
     pub grids: Vec<Level>,
-    /// Number of grids in use; fewer than all if the hierarchy is truncated because the couplings of the last grid's b2
-    /// are weak.
+    /// Number of grids in use. If the couplings of b2 on a grid are weak, the hierarchy is truncated after this grid.
     pub used: usize,
-    /// Sweeps are in f32, but the coarsest system's inverse remains in f64, in a separate kernel (`MOST_FOR_SHORT`).
+    /// Whether the inverse of the coarsest system remains in f64 although sweeps compute in f32 (`MOST_FOR_SHORT`). A
+    /// separate kernel then applies it.
     pub wide_remainder: bool,
     pub first: SchurArrays,
     /// Whether the cache holds only the data that an iteration reads repeatedly (`Shape::reads_once`).
@@ -157,14 +157,14 @@ pub struct Packed {
     /// Grid of the coarsest system.
     pub rest_grid: levels::Grid,
     pub rest_layout: Layout,
-    /// Four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes; the
-    /// addresses are those of the missing red planes.
+    /// Vectors with four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes.
+    /// Their addresses are still those at which the red planes would begin.
     pub b: Address,
     pub x: Address,
     pub r: Address,
     pub p: Address,
     pub q: Address,
-    /// Partial sums of the blocks of a launch.
+    /// Partial sums, one per thread block of a launch.
     pub partial: Address,
     /// Partial sums of <r, r> in the unfused steps.
     pub norm_partial: Address,
@@ -172,43 +172,45 @@ pub struct Packed {
     pub fused_norm_partial: Address,
     /// Partial sums of rho.
     pub rho_partial: Address,
-    /// Counters of grid-wide barriers.
+    /// Counters for barriers of all thread blocks of a launch.
     pub barrier_at: Address,
-    /// Memory through which several devices synchronize, one granule per device.
+    /// Memory through which several devices synchronize. It has one granule per device.
     pub meeting: Option<Memory>,
-    /// Address of the steps of the programs.
+    /// Address of the lists of steps.
     pub ops_at: Address,
     pub programs: Programs,
     /// First grid of each section of the cycle.
     pub sections: Vec<usize>,
     /// Kind, steps and bounds of the cycle in use.
     pub recursion: Recursion,
-    /// M is stored divided by `unit`, a power of two.
+    /// Power of two by which M is divided before it is stored.
     pub unit: f64,
-    /// A row sum counts as zero if its magnitude is at most this fraction of the center.
+    /// A row sum of at most this fraction of the center counts as zero.
     pub zero_row_sum: f64,
     pub scalars: SharedScalars,
     pub projection: Projection,
-    /// The recorded loop; none if the host launches each iteration.
+    /// The recorded loops; `None` if the host launches each iteration.
     pub recorded: Option<Recorded>,
-    /// Whether the recorded loop consists of fused stages.
+    /// Whether the recorded loops consist of fused stages.
     pub recorded_fused: bool,
     /// The preconditioner by aggregation, if it replaces the levels.
     pub aggregated: Option<Aggregated>,
-    /// Whether a slow solve may change to aggregation.
+    /// Whether a slow solve may switch to aggregation.
     pub may_aggregate: bool,
-    /// Recorded when the results of a start are in `scalars`; the loop may follow on the stream.
+    /// Event that is recorded when the results of a start are in `scalars`. The loop may already follow on the stream.
     pub started: Event,
-    /// Iteration counts of the last loops, the latest first; 0 if unknown.
+    /// Iteration counts of the last loops, the most recent one first; 0 if unknown.
     pub taken: [usize; 4],
     /// Device buffers for the caller's b and x if these are on the host.
     pub staging: Option<Staging>,
-    /// Seconds per grid in the forward and the backward half, of one run; empty unless requested.
+    /// Seconds per grid in the forward and in the backward half of the cycle during a run; empty unless times are
+    /// measured.
     pub grid_seconds: Vec<[f64; 2]>,
     pub memory: Memory,
     /// Address and bytes of b, x, r, p and q.
     vectors: (Address, usize),
-    /// Address and bytes, within the vectors, of the arrays that only the factorization of a short format needs.
+    /// Address and size of the arrays that only the factorization of a short format needs. They are stored in the
+    /// memory of the vectors.
     pub transient: (Address, usize),
 }
 
@@ -229,7 +231,8 @@ struct Places {
     plan: Plan,
 }
 
-/// Returns the number of planes of 1 / d on a grid. b2 has such a plane only if M may end with the grid.
+/// Returns the number of planes of 1 / d on a grid. There is a plane for b2 only if the hierarchy may be truncated
+/// after this grid.
 fn pivots(shape: &Shape, number: usize) -> usize {
     if shape.may_end && number > 0 { 4 } else { 3 }
 }
@@ -253,12 +256,13 @@ fn transient_bytes(shape: &Shape) -> Result<usize> {
     Ok(plan.used)
 }
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const LEVELS: &str = "lists of levels";
 /// Largest number of vectors of a grid: z, y, and r, d, q, u of a recursion.
 const MOST_VECTORS: usize = 6;
 
-/// Plans of the memory: arrays that remain, and arrays that only the factorization of a short format needs.
+/// Plans of two kinds of memory: for arrays that remain, and for arrays that only the factorization of a short format
+/// needs.
 struct Plans<'a> {
     stays: Plan,
     transient: Plan,
@@ -267,15 +271,15 @@ struct Plans<'a> {
 }
 
 impl Plans<'_> {
-    /// Returns the bytes by which the address of a black-only array is decreased, so that black planes keep their plane
-    /// numbers 2 and 3. The addresses of planes 0 and 1 are then invalid and never used.
+    /// Returns the number of bytes by which the address of an array with only the black planes is decreased, so that
+    /// these planes have the numbers 2 and 3. The planes 0 and 1 do not exist and are never accessed.
     fn before(&self, size: usize) -> u64 {
         if self.shape.schur { size as u64 * 2 * self.source.g.plane as u64 } else { 0 }
     }
 
-    /// Plans the arrays of grid `number`; `sections` are the first grids of the sections. `other_p` receives the
-    /// address of two black planes on the first grid of S1. They hold z in the unfused steps and the second p in the
-    /// fused ones.
+    /// Plans the arrays of grid `number`; `sections` are the first grids of the sections. If CG runs on S1, `other_p`
+    /// receives the address of two black planes on the first grid. They contain z in unfused steps, and the second p in
+    /// fused steps.
     fn level(&mut self, number: usize, sections: &[usize], other_p: &mut Address, layout: Layout) -> Result<Level> {
         let (shape, source) = (self.shape, self.source);
         let ((real, stored), (g, rows)) = (shape.sizes(), shape.source.division.geometry(&layout));
@@ -301,7 +305,7 @@ impl Plans<'_> {
         };
         let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
         if short {
-            // On the first grid of S1, sweeps only read the even level.
+            // If CG runs on S1, sweeps on the first grid process only the even level.
             let before = self.before(real);
             let plan = &mut self.stays;
             k.short_h = match own {
@@ -339,7 +343,7 @@ impl Plans<'_> {
         Ok(Level { layout, embedding: Embedding::FINEST, k, sweep, same, uniform, vectors })
     }
 
-    /// Plans all grids. Returns them and the grid of the coarsest system.
+    /// Plans all grids. Returns the grids, and the grid of the coarsest system.
     fn levels(&mut self, sections: &[usize], other_p: &mut Address) -> Result<(Vec<Level>, levels::Grid)> {
         let mut grids: Vec<Level> = Vec::new();
         reserve(&mut grids, self.shape.grids(), LEVELS)?;
@@ -377,7 +381,7 @@ impl Plans<'_> {
     }
 }
 
-/// Sets the addresses of each grid's kept values: z of the next grid, or r and z of the coarsest system.
+/// Sets, for each grid, the addresses of its kept values: z of the next grid, or r and z of the coarsest system.
 fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &RemainderPlaces)) {
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
@@ -395,11 +399,11 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Res
     let rows = &shape.source.division.geometry(&source.layout).1;
     let planes = if shape.schur { 2 } else { 4 };
     let (b, x) = (plan.planes(rows, 4, 8)?, plan.planes(rows, 4, 8)?);
-    // r on S1 has b1, b2 and a second b1, which the fused forward half writes.
+    // If CG runs on S1, r has the planes b1 and b2 and a second b1, which the fused forward half writes.
     let r = plan.planes(rows, planes + usize::from(shape.schur), 8)?;
     let (p, q) = (plan.planes(rows, planes, 8)?, plan.planes(rows, planes, 8)?);
     let vector_bytes = plan.used - (b - base) as usize;
-    // Arrays that only the factorization of a short format needs share the memory of the vectors.
+    // Arrays that only the factorization of a short format needs are stored in the memory of the vectors.
     plan.used = plan.used.max(transient_bytes(shape)?);
     let mut plans = Plans { stays: plan, transient: Plan::new(base), shape, source };
     let (sections, mut other_p) = (shape.sections()?, 0);
@@ -475,7 +479,7 @@ impl Packed {
             embedding = embedding.coarse(rest_grid);
             rest_grid = shape.left_by(rest_grid);
         }
-        // The solver of the coarsest system itself has no recursion.
+        // The solver of the coarsest system has no recursion.
         let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1, jumps: false };
         let on_host = || {
             NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
@@ -540,22 +544,22 @@ impl Packed {
         })
     }
 
-    /// Returns whether the levels are the preconditioner, rather than aggregation.
+    /// Returns whether the levels are the preconditioner, and not aggregation.
     pub fn levels_are_m(&self) -> bool {
         !self.shape.aggregates && self.aggregated.is_none()
     }
 
-    /// Returns whether stages are fused: CG runs on S1 and nothing is projected between stages.
+    /// Returns whether stages are fused. They are, if CG runs on S1 and no means are projected out between stages.
     pub fn fused(&self) -> bool {
         self.shape.fusion && self.shape.schur && self.projection.is_empty() && self.levels_are_m()
     }
 
-    /// Returns whether M may be truncated after grid q if the remaining couplings are weak.
+    /// Returns whether M may be truncated after grid q, provided that the remaining couplings are weak.
     pub fn may_end_after(&self, q: usize) -> bool {
         self.shape.may_end && (1..self.grids.len() - 1).contains(&q) && q < MOST_LEFT
     }
 
-    /// Returns whether M is truncated. b2 of the last grid in use is then solved by its diagonal.
+    /// Returns whether M is truncated. The diagonal then replaces the matrix on b2 of the last grid in use.
     pub fn ends_early(&self) -> bool {
         self.used < self.grids.len()
     }
@@ -565,7 +569,7 @@ impl Packed {
         collected(self.sections.iter().copied().filter(|q| *q < self.used), LEVELS)
     }
 
-    /// Returns the first plane and the number of planes that CG works on.
+    /// Returns the first plane of the unknowns of CG, and the number of these planes.
     pub fn system(&self) -> (i32, i32) {
         if self.shape.schur { (2, 2) } else { (0, 4) }
     }
@@ -578,7 +582,8 @@ impl Packed {
         Ok(self.staging.as_ref().map_or([0; 2], |s| s.arrays))
     }
 
-    /// Zeros all vectors with their padding after an overflow, because 0 * inf in the padding would remain NaN.
+    /// Sets all vectors and their padding to zero after an overflow, because an infinity in the padding would lead to
+    /// NaN (0 * inf) in all later runs.
     pub fn clear_vectors(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.vectors.0, 0, self.vectors.1)?;
         for &(address, bytes) in self.grids.iter().flat_map(|level| &level.vectors) {
@@ -587,14 +592,14 @@ impl Packed {
         Ok(())
     }
 
-    /// Zeros the memory shared by vectors and factorization arrays, before and after a factorization, so that borders
-    /// are zero.
+    /// Sets the memory shared by vectors and arrays of the factorization to zero. This is done before and after a
+    /// factorization, so that borders are zero.
     pub fn clear_transient(&self, stream: &Stream) -> Result<()> {
         let (address, bytes) = self.transient;
         if bytes > 0 { stream.fill(address, 0, bytes) } else { Ok(()) }
     }
 
-    /// Returns whether the library, not the caller, has chosen the recursive cycle in use.
+    /// Returns whether the current cycle is recursive and was selected by `cycle=auto`.
     pub fn chose_recursion(&self) -> bool {
         self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V && self.levels_are_m()
     }
@@ -609,7 +614,7 @@ impl Packed {
         self.shape.short()
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the allocated device memory in bytes.
     pub fn bytes(&self) -> usize {
         let of_cycle = self.aggregated.as_ref().map_or(0, Aggregated::bytes);
         let meeting = self.meeting.as_ref().map_or(0, |m| m.bytes);
@@ -620,7 +625,7 @@ impl Packed {
             + of_cycle
     }
 
-    /// Returns the bytes of host memory.
+    /// Returns the allocated host memory in bytes.
     pub fn host_bytes(&self) -> usize {
         match &self.remainder {
             Remainder::Inverse => 0,

@@ -1,7 +1,7 @@
-//! The preconditioner as a list of steps for the device. At `factorize`, the cycle of
-//! `rrb::recursion` runs once on the host with steps that record what is to be done. Its coefficients are fixed
-//! numbers from then on. Pointwise steps are merged into the preceding sweep. The file schedule.rs groups the steps
-//! into kernels.
+//! The preconditioner as a list of steps for the device. At `factorize`, the cycle of `rrb::recursion` runs once on the
+//! host with an implementation of `CycleSteps` that records the steps. The coefficients of the cycle are fixed numbers,
+//! which are stored in the steps. Pointwise steps are merged into the preceding sweep. `schedule` groups the steps into
+//! kernels.
 
 use crate::cuda::driver::Together;
 use crate::cuda::launch::{MOST_BLOCKS, Op, flag, kind};
@@ -10,14 +10,14 @@ use crate::rrb::recursion;
 use crate::rrb::recursion::{Cycle, CycleSteps, Inner, Kind, Recursion};
 use std::ops::Range;
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 pub(super) const OPS: &str = "the list of steps";
 
-/// Executes recorded steps when a scalar is needed, for the estimates of a cycle's bounds.
+/// Immediate execution of recorded steps when a scalar is needed, for the estimates of eigenvalue bounds.
 pub trait Live {
     /// Executes the steps and returns <a, b> on a grid.
     fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64>;
-    /// Executes the steps and stores a vector with all frequencies on a grid.
+    /// Executes the steps, and sets d on a grid to a vector that contains all frequencies.
     fn draw(&mut self, ops: Vec<Op>, grid: usize) -> Result<()>;
 }
 
@@ -27,18 +27,19 @@ pub struct Steps<'a> {
     sections: Vec<usize>,
     /// Number of grids.
     grids: usize,
-    /// Whether no system is solved after the last grid (`flag::ALONE`).
+    /// Whether the hierarchy is truncated after the last grid, so that there is no coarsest system (`flag::ALONE`).
     alone: bool,
-    /// Whether the first grid has steps of its own, because CG runs on S1.
+    /// Whether the first grid has special steps, because CG runs on S1.
     schur: bool,
     /// Whether the steps on the first grid are fused with those of CG.
     fused: bool,
-    /// Sections whose forward half computes a partial sum of rho. The coarsest system adds the last one.
+    /// Sections whose forward half computes a partial sum of rho. The solution of the coarsest system adds the last
+    /// partial sum.
     rho: Range<usize>,
-    /// Section whose next forward half must keep its right-hand side.
+    /// Section whose next forward half must store its right-hand side.
     keep: Option<usize>,
     ops: Vec<Op>,
-    /// First error, of an allocation or of the device. The list must then not be used.
+    /// First error of an allocation or of the device. If there is an error, the list must not be used.
     pub refused: Option<Error>,
     live: Option<&'a mut dyn Live>,
 }
@@ -54,7 +55,7 @@ impl<'a> Steps<'a> {
         Self { live: Some(live), ..self }
     }
 
-    /// Sets whether no system is solved after the last grid.
+    /// Sets whether the hierarchy is truncated after the last grid, so that there is no coarsest system.
     pub fn alone(self, alone: bool) -> Self {
         Self { alone, ..self }
     }
@@ -74,13 +75,13 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Returns the last step if it is of this kind, on the first grid of section k, and has all of `flags`.
+    /// Returns the last step if it has this kind and all of `flags`, and is on the first grid of section k.
     fn last(&mut self, kind: i32, k: usize, flags: i32) -> Option<&mut Op> {
         let grid = self.sections[k] as i32;
         self.ops.last_mut().filter(|op| op.kind == kind && op.grid == grid && op.flags & flags == flags)
     }
 
-    /// Calls `f` with the recorded steps. Returns none after an error.
+    /// Calls `f` with the recorded steps and removes them from the list. Returns `None` after an error.
     fn now<T>(&mut self, f: impl FnOnce(&mut dyn Live, Vec<Op>) -> Result<T>) -> Option<T> {
         let Some(live) = self.live.as_deref_mut() else { unreachable!("cycle=k is not supported on a device") };
         if self.refused.is_some() {
@@ -158,7 +159,7 @@ impl CycleSteps for Steps<'_> {
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
         let first = if first { flag::FIRST_STEP } else { 0 };
-        // If the preceding sweep computed d, it also updates u, and A d need not be stored.
+        // If the preceding sweep computes d, it also updates u, and A d need not be stored.
         let product = if go_on { self.last(kind::MULTIPLY_INNER, k, 0).copied() } else { None };
         if product.is_some() {
             self.ops.pop();
@@ -197,7 +198,7 @@ impl CycleSteps for Steps<'_> {
     }
 }
 
-/// Records the steps of an iteration on S1 from r to q if `fused`, else of an application of M^-1 to z.
+/// Records the steps of an iteration on S1 from r to q if `fused`, and otherwise the steps of an application of M^-1.
 pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<Op>> {
     let mut s = steps;
     s.fused = fused;
@@ -207,7 +208,7 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
     }
     recursion::apply_section(&mut s, 0, recursion);
     if fused && recurses {
-        // rho = <g, u> at the first recursion, so its first forward half keeps g.
+        // At the first recursion, rho receives <g, u>, so its first forward half must store g.
         let first = s.sections[1] as i32;
         let of_first = |op: &&mut Op| op.grid == first;
         if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::KEEP != 0) {
@@ -220,47 +221,48 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
     s.refused.map_or(Ok(s.ops), Err)
 }
 
-/// The programs of a factorization and the grouping of their steps into kernels.
+/// The lists of steps ("programs") of a factorization, and the grouping of the steps into kernels.
 #[derive(Default)]
 pub struct Programs {
     pub ops: Vec<Op>,
-    /// Index ranges in `ops`: an iteration, and an application of M^-1. `down` is the end of the iteration's forward
-    /// half.
+    /// Index ranges in `ops` of an iteration, and of an application of M^-1. `down` is the end of the forward half of
+    /// the iteration.
     pub iteration: Range<usize>,
     pub down: usize,
     pub application: Range<usize>,
     /// Launch shape of a kernel that executes several steps.
     pub together: Together,
-    /// First grid whose steps share a kernel.
+    /// First grid whose steps are executed by the kernel for several steps.
     pub base: usize,
     pub cluster_grids: ClusterGrids,
     /// Number of partial sums of rho.
     pub rho_count: usize,
 }
 
-/// Grids in the shared memory of the first cluster (kernels/rrb/cluster.cuh).
+/// Grids that are stored in the shared memory of the first cluster (kernels/rrb/cluster.cuh).
 #[derive(Clone, Copy, Default)]
 pub struct ClusterGrids {
     /// First of these grids.
     pub base: usize,
-    /// Blocks that own rows of each grid; 0 if there are no such grids.
+    /// Number of thread blocks among which the rows of each of these grids are divided; 0 if there are no such grids.
     pub members: u32,
-    /// Bytes of shared memory per block.
+    /// Shared memory per thread block in bytes.
     pub bytes: u32,
 }
-/// A part of the programs.
+/// A part of the lists of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// From r to q.
     Iteration,
     /// The forward half of an iteration, up to rho.
     Down,
-    /// An application of M^-1 to z, or on S1 to the vector passed as `input`; the result is in z.
+    /// An application of M^-1. The input is z or, if CG runs on S1, the vector passed as `input`. The result is stored
+    /// in z.
     Application,
 }
 
 impl Programs {
-    /// Returns the room for steps and for partial sums of rho that the longest selectable cycle needs.
+    /// Returns the largest number of steps, and of partial sums of rho, for all cycles that may be selected.
     pub fn room(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> Result<(usize, usize)> {
         let count = |kind| {
             let recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };

@@ -1,7 +1,7 @@
-//! The steps of RRB-PCG on the device. A step launches kernels and returns; a step that returns a scalar waits. Steps
-//! that almost certainly follow each other are launched together: the start, the loop, and the end of a solve. `Stage`
-//! records which of their results are available. A step whose result is available returns it. Any other step launches
-//! its own kernels and resets the stage to `Idle`.
+//! The steps of RRB-PCG on the device. A step launches kernels and returns; only a step that returns a scalar waits for
+//! them. Steps that usually follow each other are launched together: the start, the loop, and the end of a solve.
+//! `Stage` records which results of these launches are available. A step whose result is available returns it. Any
+//! other step launches its own kernels, and resets the stage to `Idle`.
 
 use super::packed::Packed;
 use super::projection::Nodes;
@@ -27,37 +27,38 @@ pub struct Run<'a> {
     pub source: &'a mut Source,
     pub stream: &'a Stream,
     pub call: Call<'a>,
-    /// How many steps are launched together.
+    /// Mode of launching: how many steps are launched together.
     pub way: Way,
-    /// Which results are available in advance.
+    /// Results that are available in advance.
     pub stage: Stage,
-    /// Factor of b and x as loaded, a power of two.
+    /// Power of two by which b and x are multiplied when they are loaded.
     pub scale: f64,
-    /// Factor of the last solve, which is usually that of the next solve.
+    /// Value of `scale` in the last solve, which usually fits the next solve.
     pub expected: &'a mut Option<f64>,
     /// Stopping criterion, known before the start so that the loop can begin before the host has read the start's
     /// results.
     pub criterion: Option<Criterion>,
-    /// Whether the caller's x contains an iterate. A later iterate may be worse, so kernels must not overwrite x.
+    /// Whether the caller's x contains an iterate. Kernels must then not overwrite x, because a later iterate may be
+    /// worse.
     pub stored: bool,
-    /// Iterations of a loop after which the host checks whether the loop is slow.
+    /// Number of iterations after which a loop pauses, so that the host can check whether it is slow.
     pub patience: i64,
-    /// Iterations of the present loop.
+    /// Number of iterations of the current loop.
     pub looped: i64,
 }
 
-/// Iterations before the first check for a slow loop. A pause takes as long as one or two iterations.
+/// Number of iterations before the first check whether a loop is slow. A pause takes as long as one or two iterations.
 pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 
-/// How many steps are launched together.
+/// Mode of launching: how many steps are launched together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Each step is launched separately.
     Textbook,
-    /// The start is one sequence of launches, and the device runs the loop.
+    /// All steps of the start are launched together, and the device runs the loop.
     Loop,
-    /// In addition, the start and the end of a solve are one pass each over the caller's arrays. CG runs on S1 in fused
-    /// stages. From `load` on, b in the black planes is the right-hand side of S1.
+    /// As `Loop`, and CG runs on S1 in fused stages. The start and the end of a solve are one pass each over the
+    /// caller's arrays. After `load`, the black planes of b contain the right-hand side of S1.
     Fused,
 }
 
@@ -66,8 +67,8 @@ pub enum Way {
 pub enum Stage {
     /// None.
     Idle,
-    /// The caller's arrays were inspected. Contains <b, b> of the caller's b if the squares of its entries neither
-    /// overflow nor underflow.
+    /// The caller's arrays were inspected. The value is <b, b> of the caller's b, or `None` if squares of its entries
+    /// may overflow or underflow.
     Inspected(Option<f64>),
     /// r contains the right-hand side of CG.
     Reduced,
@@ -86,9 +87,9 @@ pub struct Start {
     pub rho: f64,
     /// <p, A p>.
     pub sigma: f64,
-    /// Set if the start was made directly from the caller's arrays.
+    /// Further results, if the start was computed directly from the caller's arrays.
     pub begun: Option<Begun>,
-    /// Whether the loop is running behind the start.
+    /// Whether the loop has been launched after the start.
     pub looping: bool,
 }
 
@@ -98,7 +99,7 @@ impl Start {
     }
 }
 
-/// Right-hand side from which a start's r was computed.
+/// Vector from which r at the start was computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// r is the right-hand side of CG.
@@ -114,12 +115,12 @@ pub struct Begun {
     pub whole_norm2: f64,
 }
 
-/// Results after the loop. x is available on all nodes.
+/// Results of the end of a solve, after the loop. x is available on all nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
     /// max |x|.
     pub largest: f64,
-    /// <r, r> of the recomputed residual r = b - A x, if the test is confirmed by it.
+    /// <r, r> of the recomputed residual r = b - A x, if the stopping test requires it.
     pub norm2: Option<f64>,
     /// With a fused end: square of the tested norm of b - A x on all nodes.
     pub square: Option<f64>,
@@ -151,7 +152,8 @@ impl<'a> Run<'a> {
         self.k.scalars.fetch(self.stream)
     }
 
-    /// Computes r with `make`, and in the bulk modes the rest of the start. Returns <r, r>.
+    /// Computes r with `make`. If steps are launched together, also computes the other vectors of the start. Returns
+    /// <r, r>.
     fn start(&mut self, origin: Origin, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
         self.scalar(|s| {
             make(s)?;
@@ -210,8 +212,8 @@ impl Run<'_> {
         }
     }
 
-    /// Returns the address of p after a loop. Fused stages alternate between two arrays p; `direction` is the index of
-    /// the last one. The array begins with b1, which is plane 2.
+    /// Returns the address of p after a loop. Fused stages alternate between two arrays for p; `direction` is the index
+    /// of the array written last. Each array begins with the plane of b1, which has the number 2.
     fn current_p(&self) -> Address {
         if !self.k.fused() {
             return self.k.p;
@@ -239,11 +241,11 @@ impl Run<'_> {
         }
         self.k.may_aggregate = false;
         self.stage = Stage::Idle;
-        // The fused stages alternate between two arrays r of b1. The unfused steps use the first one.
+        // Fused stages alternate between two arrays for r on b1. Unfused steps use the first array.
         let parity = self.k.scalars.at + offset_of!(Scalars, parity) as u64;
         let _ = self.attempt(|s| s.stream.fill(parity, 0, 4));
-        // If aggregation cannot be made, the solve continues with the levels, unless the device has failed. M of the
-        // levels can be definite although S1 is not, so a matrix error is ignored too.
+        // If the setup of aggregation fails, the solve continues with the levels, unless the device has failed. An
+        // error in the matrix is also ignored, because M of the levels can be positive definite although S1 is not.
         let made = self.attempt(|s| match s.k.change_to_aggregation(s.stream, s.source) {
             Err(error) if error.is_too_much() || matches!(error, Error::Matrix { .. }) => Ok(false),
             other => other.map(|()| true),
@@ -276,7 +278,7 @@ impl Run<'_> {
                 Ok(s.fetch()?.sum)
             });
         }
-        // b in the planes is unchanged; the residual of S1 is stored in r.
+        // The stored b does not change; the residual of S1 is stored in r.
         let on_red = self.scalar(|s| {
             launch::eliminated_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
             Ok(s.fetch()?.whole_norm2)
@@ -285,7 +287,7 @@ impl Run<'_> {
         on_red
     }
 
-    /// Computes b = scale input, unless the fused passes read the caller's b.
+    /// Loads b = `scale` times the caller's input, unless fused passes read the caller's array directly.
     fn load_rhs(&mut self, scale: f64) {
         if !self.fused() {
             self.step(|s| {
@@ -302,7 +304,8 @@ impl VectorSteps for Run<'_> {
             return start.norm2;
         }
         if (a, b) != (VectorId::Q, VectorId::Q) {
-            // <q, q> is part of a check after a loop, whose results remain valid.
+            // <q, q> is computed for a check after a loop. The results of the loop remain valid, so the stage is not
+            // reset.
             self.begin_step();
         }
         let product = self.attempt(|s| {
@@ -320,14 +323,14 @@ impl VectorSteps for Run<'_> {
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(s.vector(to))) };
         let source = match from {
-            // After a start, p contains z, and z has been overwritten.
+            // After a start, z has been overwritten, but p = z.
             VectorId::Z if self.started().is_some() => self.k.p,
             VectorId::P if to == VectorId::Q => self.current_p(),
             VectorId::Z => return self.step(|s| s.k.take_z(s.stream, s.vector(to), scale)),
             _ => self.vector(from),
         };
         if to != VectorId::Q || self.started().is_some() {
-            // Only a start uses q later.
+            // The stage is not reset if `to` is another vector than q, because only a start uses q later.
             self.begin_step();
         }
         let _ = self.attempt(|s| {
@@ -355,7 +358,7 @@ impl VectorSteps for Run<'_> {
         if let Stage::Ended(ended) = &mut self.stage
             && let Some(norm2) = ended.norm2.take()
         {
-            // Returned only once: the sum of a restart has another order than this sum.
+            // The value is returned only once. A restart must compute the sum again, because it uses another order.
             return norm2;
         }
         match self.stage {
@@ -407,7 +410,7 @@ impl PcgSteps for Run<'_> {
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         match (alpha, self.started()) {
             (None, Some(start)) => start.norm2,
-            // r was computed by the confirmation of the stopping test.
+            // The confirmation of the stopping test has already computed r.
             (None, None) => self.start(Origin::Solution, |_| Ok(())),
             (Some(_), _) => unfused_descend(self, alpha),
         }
@@ -462,10 +465,11 @@ impl SolveSteps for Run<'_> {
     fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs {
         self.criterion = criterion.copied();
         if criterion.is_some_and(|criterion| criterion.max_iter == 0) {
-            // The residual of the guess needs red values of x, which a bulk start does not compute.
+            // The residual of the guess needs red values of x, which a start of several steps together does not
+            // compute.
             self.way = Way::Textbook;
         }
-        // Only a solve reads the guess.
+        // A guess exists only in a solve, and not in an application of M^-1 or A.
         if guess && self.way == Way::Loop && self.k.fused() {
             self.way = Way::Fused;
         }
@@ -495,7 +499,7 @@ impl SolveSteps for Run<'_> {
             if guess {
                 launch::load(s.stream, &s.transfer(s.k.x, s.call.output, scale))?;
             } else if let Some(known) = known {
-                // The factor is a power of two, so the product is exact.
+                // `scale` is a power of two, so the product is exact.
                 return Ok(known * scale * scale);
             }
             s.k.dot_b(s.stream, offset_of!(Scalars, b_norm2))?;

@@ -1,5 +1,5 @@
-//! Grouping of a program's steps into kernels, assignment of the steps to thread blocks, and the grids kept in the
-//! shared memory of the first cluster.
+//! Grouping of a program's steps into kernels, assignment of the steps to thread blocks, and the choice of the grids
+//! that are stored in the shared memory of the first cluster.
 
 use super::packed::{Packed, Remainder};
 use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
@@ -9,15 +9,15 @@ use crate::cuda::launch::{Geometry, MOST_BLOCKS, MOST_GRIDS, Op, flag, kind};
 use crate::error::{Result, extend};
 use crate::rrb::recursion::Recursion;
 
-/// Largest number of pieces of x += alpha p per block while other blocks execute the steps on small grids. On an H200 a
-/// piece takes 1.25 us, and the steps take 20 us (docs/benchmarks/gpu.md).
+/// Largest number of pieces of x += alpha p that a thread block computes while other thread blocks execute the steps on
+/// small grids. On an H200, a piece takes 1.25 us, and the steps take 20 us (docs/benchmarks/gpu.md).
 const X_ROUNDS: u32 = 16;
 
-/// Blocks of a cluster, in order of preference.
+/// Numbers of thread blocks of a cluster, in order of preference.
 const CLUSTERS: [u32; 2] = [16, 8];
 impl ClusterGrids {
-    /// Returns the layout of the grids from `base` on in a cluster with `members` blocks. None if a block would own no
-    /// row of a grid, or more values per colour than it has threads.
+    /// Returns the layout of the grids from `base` on in a cluster with `members` blocks. Returns `None` if a thread
+    /// block would own no row of a grid, or more values per colour than it has threads.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
@@ -48,7 +48,8 @@ impl ClusterGrids {
         Some(Self { base, members: members as u32, bytes: u32::try_from(bytes).ok()? })
     }
 
-    /// Returns the cluster layout that begins with the largest grid that fits into shared memory.
+    /// Returns the layout of grids in a cluster. The first grid is the largest one that fits into shared memory
+    /// together with all coarser grids.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
         if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
@@ -66,7 +67,7 @@ impl ClusterGrids {
 }
 
 impl Programs {
-    /// Writes the programs of a cycle and groups their steps.
+    /// Generates the lists of steps for a cycle, and groups the steps into kernels.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (grids, schur) = (k.used, k.shape.schur);
         let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
@@ -90,8 +91,8 @@ impl Programs {
                     let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
                     blocks.min(MOST_BLOCKS / cluster * cluster)
                 };
-                // Clusters may reduce the number of blocks. The next larger grid then has kernels of its own, which
-                // cost less than the clusters gain.
+                // With clusters, fewer thread blocks may fit on the device. The next larger grid then needs separate
+                // kernels, which cost less time than the clusters save.
                 let blocks = with(0);
                 if blocks > 0 {
                     together = Together { blocks, cluster, shared: 0, further: 0 };
@@ -106,8 +107,8 @@ impl Programs {
             }
         }
         let base = base_with(together.blocks);
-        // At most as many blocks as the largest grid has tiles or the coarsest system needs, in addition to the first
-        // cluster.
+        // The number of thread blocks is at most the number of tiles of the largest grid, or the number that the
+        // coarsest system needs, plus the first cluster.
         let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = if k.ends_early() {
             1
@@ -123,7 +124,7 @@ impl Programs {
         };
         let most = together.blocks;
         together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
-        // The remaining blocks compute x if they finish in the time that the steps take.
+        // The remaining thread blocks compute x, provided that they finish before the steps do.
         let wanted = launch::blocks_of_x(&k.first.g);
         let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
         together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
@@ -141,7 +142,8 @@ impl Programs {
         let iteration = &ops[programs.iteration.clone()];
         let divided = k.first.g.is_divided();
         if programs.whole(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
-            // Without steps on small grids, or with x on several devices, x is computed in the backward half.
+            // If there are no steps on small grids, or if x is distributed among devices, x is computed in the backward
+            // half.
             programs.together.further = 0;
         }
         let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
@@ -153,7 +155,7 @@ impl Programs {
                 let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
                 programs.assign(k, &mut ops[n..n + joined], true);
                 let run = &mut ops[n..n + joined.max(1)];
-                // A kernel of several steps has one partial sum per block.
+                // A kernel that executes several steps has one partial sum per thread block.
                 if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
                     last.flags |= if joined > 0 { flag::PART } else { 0 };
                     last.partial = programs.rho_count as i32;
@@ -166,13 +168,14 @@ impl Programs {
         Ok(programs)
     }
 
-    /// Returns the number of steps at the front of `ops` that share a kernel.
+    /// Returns the number of steps at the beginning of `ops` that share a kernel; 0 if the first step has its own
+    /// kernel.
     pub fn joined(&self, k: &Packed, ops: &[Op]) -> usize {
         ops.iter().take_while(|op| self.joins(k, op)).count()
     }
 
-    /// Sets which blocks execute each step of a kernel, and which barrier follows. `in_cluster`: the cluster keeps its
-    /// grids in shared memory.
+    /// Sets which thread blocks execute each step of a kernel, and which barrier follows the step. `in_cluster`:
+    /// whether grids are stored in the shared memory of the first cluster.
     pub fn assign(&self, k: &Packed, ops: &mut [Op], in_cluster: bool) {
         let in_cluster = |op: &Op| {
             let inner = !matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST);
@@ -189,7 +192,8 @@ impl Programs {
                 let rest = |op: &Op| op.kind == kind::REMAINDER;
                 let meets = match &next {
                     None => flag::NO_BARRIER,
-                    // The wait for the coarsest system is the barrier, so no block still works on the last grid.
+                    // The exchange of values with the coarsest system already acts as a barrier: no thread block still
+                    // works on the last grid.
                     Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
                     Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
@@ -212,9 +216,9 @@ impl Programs {
         }
     }
 
-    /// Moves the scalar update next to a sweep. The update takes as long as a step on a small grid. If backward steps
-    /// on larger grids follow, one block of the first such step updates the scalars while the other blocks do the step.
-    /// The forward half can then also check ahead whether the loop ends.
+    /// Lets one thread block update the scalars while the others execute a sweep, because the update takes as long as a
+    /// step on a small grid. The sweep is the first of the following backward steps on larger grids, if there are any.
+    /// The forward half can then also determine in advance whether the loop ends.
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
@@ -237,7 +241,7 @@ impl Programs {
         self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, Remainder::Host(_))
     }
 
-    /// Returns whether a step can share a kernel with other steps.
+    /// Returns whether the kernel for several steps can execute this step.
     pub fn joins(&self, k: &Packed, op: &Op) -> bool {
         self.together.blocks > 0
             && match op.kind {
@@ -255,13 +259,13 @@ impl Programs {
     }
 }
 
-/// Returns `StepArgs::beside` for a step: 1 if a block updates the scalars next to the sweep.
+/// Returns `StepArgs::beside` for a step: 1 if one thread block updates the scalars while the others execute the sweep.
 pub fn beside(op: &Op) -> i32 {
     i32::from(op.flags & flag::BESIDE != 0)
 }
 
 impl Packed {
-    /// Returns the blocks of a pass over the first grid.
+    /// Returns the thread blocks of a pass over the first grid.
     pub fn first_blocks(&self) -> Blocks {
         self.first.g.first_blocks(self.first.g.big_rows())
     }
@@ -272,7 +276,7 @@ impl Packed {
         self.blocks_of(op).count as usize * parts
     }
 
-    /// Returns the blocks of a step's launch.
+    /// Returns the thread blocks of the launch of a step.
     pub fn blocks_of(&self, op: &Op) -> Blocks {
         match op.kind {
             kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()).into(),

@@ -32,37 +32,37 @@ const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
 /// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
 /// sum_j |a_ij| <= WEAK c_i, then D = diag(A_l) replaces A_l in M. By Gershgorin's theorem, the eigenvalues of D^-1 A_l
-/// are then between 1 - WEAK and 1 + WEAK. Waves over the rivers of docs/benchmarks/gpu.md need as many iterations as
-/// with all levels. With a limit of 0.6 they need up to 9 instead of 7.
+/// are then between 1 - WEAK and 1 + WEAK. With this limit, the river problems of docs/benchmarks/gpu.md need as many
+/// iterations as with all levels. With a limit of 0.6, they need up to 9 instead of 7 iterations.
 const WEAK: f64 = 0.3;
 
-/// Minimum fraction of a grid's tiles with equal rows for which sweeps test for such tiles. On grids without such
-/// tiles, the test costs 3 % of a solve. If all tiles have equal rows, a solve is 20 to 33 % faster.
+/// Sweeps test for tiles with equal rows if at least this fraction of a grid's tiles have equal rows. On grids without
+/// such tiles, the test takes 3 % of the time of a solve. If all tiles have equal rows, a solve is 20 to 33 % faster.
 const WORTH_UNIFORM: f64 = 0.25;
 
-/// Limit of (largest entry of the coarsest system's inverse) x (largest pivot) for which f32 sweeps store this inverse
-/// in f32. Rounding the inverse's n x n entries, n <= 992, adds a matrix of norm about 2^-24 sqrt(n) times the
-/// largest entry. This norm must be small compared with the smallest eigenvalue of the inverse, which is about 1 /
-/// (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation and somewhat below
-/// the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed basins.
+/// Upper limit of (largest entry of the inverse of the coarsest matrix) x (largest pivot). Up to this limit, sweeps in
+/// f32 store the inverse in f32. Rounding the inverse's n x n entries, n <= 992, adds a matrix of norm about 2^-24
+/// sqrt(n) times the largest entry. This norm must be small compared with the smallest eigenvalue of the inverse, which
+/// is about 1 / (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation and
+/// somewhat below the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed basins.
 const MOST_FOR_SHORT: f64 = 131_072.0;
 
 /// Returns whether the environment variable `RRBSOLVER_CUDA_UNIFORM` has the value `wanted`. With `off`, sweeps read
-/// all rows of all grids. With `all`, sweeps use tiles with equal rows however few there are.
+/// all rows of all grids. With `all`, sweeps use tiles with equal rows even if there are few of them.
 fn uniform_is(wanted: &str) -> bool {
     std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
 }
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const ARRAYS: &str = "the list of arrays";
 
-/// Host copy of a matrix whose arrays are on the device.
+/// Host copies of those arrays of a matrix that are on the device.
 pub struct Fetched {
     arrays: Vec<Vec<f64>>,
 }
 
 impl Fetched {
-    /// Copies the arrays of `a` to host memory. Returns none if all of them are there already.
+    /// Copies the arrays of `a` to host memory. Returns `None` if all arrays are in host memory.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
         let views = views(a)?;
         if views.iter().all(|v| v.device().is_none()) {
@@ -101,8 +101,8 @@ fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
 }
 
 impl Source {
-    /// Copies A to the device's storage, computes its row sums and inspects it. `staging`: device buffer for host
-    /// arrays, and the copies. `spare`: address of four unused planes, or 0.
+    /// Copies A to the device's storage, computes its row sums and inspects it. `staging` contains the device buffer
+    /// for host arrays and the state of their copies. `spare` is the address of four unused planes, or 0.
     pub fn examine(
         &mut self,
         stream: &Stream,
@@ -143,7 +143,7 @@ impl Source {
         if found.uncoupled == 0 {
             return inspection.set_whole(a.grid, findings, found.excess != 0, look.project);
         }
-        // Nodes without couplings, such as land: count the components.
+        // There are nodes without couplings, such as land, so the components must be counted.
         if let Some(count) = self.count_regular(stream, spare)? {
             inspection.set_regular(findings, count, look.project);
             return Ok(());
@@ -152,11 +152,11 @@ impl Source {
         let fetched = Fetched::new(stream, a)?;
         let host = fetched.as_ref().map_or(*a, |f| f.view(a));
         inspection.start(1)?;
-        inspection.look(0, &host, 0..a.grid.ny, &look.questions);
+        inspection.inspect(0, &host, 0..a.grid.ny, &look.questions);
         inspection.finish(&host, look.project)
     }
 
-    /// Returns the couplings that point out of the grid, found when `a` was copied.
+    /// Returns the couplings that point out of the grid. They were counted when `a` was copied.
     pub fn outward(&self, stream: &Stream, a: &StencilView) -> Result<Outward> {
         let (counts, first) = (self.findings.outward.map(|count| count as usize), self.findings.first_outward);
         if first == u64::MAX {
@@ -167,8 +167,8 @@ impl Source {
         Ok(Outward { counts, first: Some(entry), ..Outward::default() })
     }
 
-    /// Computes the row sums of M, which the eliminations overwrite later. A row sum of at most `zero_row_sum` times
-    /// the center becomes zero.
+    /// Computes the row sums of M, which eliminations overwrite later. A row sum of at most `zero_row_sum` times the
+    /// center becomes zero.
     fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.summed = true;
         stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
@@ -186,7 +186,7 @@ impl Source {
         )
     }
 
-    /// Computes the anisotropy of windows of the grid, for `anisotropy`.
+    /// Computes the anisotropy of all windows of the grid, which `anisotropy` reads.
     fn look_at_windows(&self, stream: &Stream) -> Result<()> {
         if !has_windows(self.shape.grid) {
             return Ok(());
@@ -201,7 +201,7 @@ impl Source {
         of_most(bytemuck::cast(self.findings.window))
     }
 
-    /// Copies A to the storage by colour, as many rows at a time as the staging buffer holds.
+    /// Copies A to the storage by colour. Each launch copies as many rows as fit into the staging buffer.
     fn copy(&self, stream: &Stream, a: &StencilView, (staging, copies): (Option<&Memory>, &mut Copies)) -> Result<()> {
         let views = views(a)?;
         let (nx, ny) = (a.grid.nx, a.grid.ny);
@@ -253,7 +253,7 @@ impl Source {
     }
 }
 
-/// Returns array, column and row of the index (5 j + array) nx + i.
+/// Returns array, column i and row j for the index (5 j + array) nx + i.
 fn place_of(key: u64, nx: u64) -> (usize, usize, usize) {
     let (i, line) = (key % nx, key / nx);
     ((line % 5) as usize, i as usize, (line / 5) as usize)
@@ -272,13 +272,13 @@ fn value(stream: &Stream, view: &View, i: usize, j: usize) -> Result<f64> {
     }
 }
 
-/// Returns the rules of a level on a grid with the embedding `e` in the finest grid.
+/// Returns the rules of a level on a grid whose position on the finest grid is `e`.
 fn on_level(rules: &Rules, level: usize, e: &Embedding) -> Rules {
     Rules { level: level as i32, x0: e.x0 as i32, y0: e.y0 as i32, step: e.step as i32, ..*rules }
 }
 
 impl Packed {
-    /// Factorizes level by level. All kernels are queued; the findings are read after a wait.
+    /// Factorizes level by level. Queues all kernels, waits, and then reads their findings.
     pub fn factorize(
         &mut self,
         stream: &Stream,
@@ -298,7 +298,7 @@ impl Packed {
         self.clear_transient(stream)?;
         source.findings.forget_factorization();
         stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
-        // A second factorization of the same matrix, with another format or cycle, recomputes the row sums.
+        // In a second factorization of the same matrix, with another format or cycle, the row sums must be recomputed.
         if !std::mem::take(&mut source.summed) {
             source.sum_rows(stream, setup.zero_row_sum)?;
             source.summed = false;
@@ -344,7 +344,7 @@ impl Packed {
         if !self.prepare_cycle(stream, &setup.cycle)? {
             self.recorded = None;
         }
-        // The next solve may use another stream.
+        // This wait is needed, because the next solve may use another stream.
         stream.wait()
     }
 
@@ -369,11 +369,12 @@ impl Packed {
         self.clear_transient(stream)?;
         self.project(stream, components)?;
         self.make_aggregated(stream, source)?;
-        // The next solve may use another stream.
+        // This wait is needed, because the next solve may use another stream.
         stream.wait()
     }
 
-    /// Makes the aggregation multigrid of the matrix that CG works on, in the memory of the previous one.
+    /// Builds the multigrid method by aggregation for the matrix on which CG runs. Reuses the memory of the previous
+    /// one.
     fn make_aggregated(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let k = self.grids[0].k;
         let of = aggregated::Source {
@@ -394,7 +395,7 @@ impl Packed {
     }
 
     /// Replaces the levels by aggregation, for a solve that converges slowly with the levels. S1 is recomputed, because
-    /// the later levels have overwritten its row sums.
+    /// the later levels have overwritten the row sums.
     pub fn change_to_aggregation(&mut self, stream: &Stream, source: &mut Source) -> Result<()> {
         let rules = Rules {
             fine_nx: source.g.nx,
@@ -435,7 +436,7 @@ impl Packed {
             launch::start_couplings(stream, &CouplingArgs { k, m, format, nine_points, compensate })?;
         }
         for (q, level) in self.grids.iter().enumerate() {
-            // The first elimination of a 5-point matrix drops nothing, so couplings and centers are those of A.
+            // The first elimination of a 5-point matrix drops no couplings, so couplings and centers are those of A.
             let exact = if q == 0 && schur { m.center } else { 0 };
             let black = i32::from(q > 0 || nine_points);
             let (k, even) = (level.k, on_level(rules, 2 * q + 2, &level.embedding));
@@ -456,7 +457,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Computes the inverse of the coarsest system. Its pivots are reported as those of `level`.
+    /// Computes the inverse of the coarsest matrix. Errors in its pivots name `level`.
     fn invert_remainder(&self, stream: &Stream, rules: &Rules, level: usize) -> Result<()> {
         let (grid, last) = (self.rest_grid, &self.grids[self.grids.len() - 1]);
         let rules = on_level(rules, level, &last.embedding.coarse(last.layout.grid));
@@ -471,8 +472,8 @@ impl Packed {
         steps.rev().try_for_each(|k| launch::invert_lines(stream, &with(k)))
     }
 
-    /// Decides what solves do, from the findings of the eliminations. `large`: whether the inverse of the coarsest
-    /// system is too large for f32 (`MOST_FOR_SHORT`).
+    /// Decides from the findings of the eliminations how solves are executed. `large`: whether the inverse of the
+    /// coarsest system is too large for f32 (`MOST_FOR_SHORT`).
     fn settle(&mut self, stream: &Stream, found: &Findings, large: bool, components: &Components) -> Result<()> {
         if self.use_uniform(found) {
             self.recorded = None;
@@ -490,7 +491,7 @@ impl Packed {
         self.project(stream, components)
     }
 
-    /// Returns whether means were computed for the previous matrix or are needed for this one.
+    /// Returns whether means are needed for this matrix, or were needed for the previous matrix.
     fn projects(&self, components: &Components) -> bool {
         !(self.projection.is_empty() && components.singular() == 0)
     }
@@ -507,7 +508,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Finds the tiles whose rows are equal. Not called if pivots depend on component labels.
+    /// Finds the tiles whose rows are equal. Must not be called if pivots depend on component labels.
     fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
         let looked_at = self.grids.iter().take(MOST_LEFT).take_while(|level| level.may_be_uniform()).count();
         let grids = &self.grids[..looked_at];
@@ -520,7 +521,8 @@ impl Packed {
         Ok(())
     }
 
-    /// Enables the reading of one row per tile where this is faster. Returns whether a grid's setting has changed.
+    /// Lets sweeps read one row per tile with equal rows, on grids where this is faster. Returns whether the setting of
+    /// a grid has changed.
     fn use_uniform(&mut self, findings: &Findings) -> bool {
         let mut news = false;
         for (q, level) in self.grids.iter_mut().enumerate() {
@@ -534,8 +536,8 @@ impl Packed {
         news
     }
 
-    /// Factorizes the coarsest system on the host if the host solves or inverts it. Returns the largest entries of the
-    /// inverse and of the matrix's diagonal.
+    /// Factorizes the coarsest system on the host if the host solves or inverts it. Returns the largest entry of the
+    /// inverse, and the largest center.
     fn factorize_on_host(
         &mut self,
         stream: &Stream,
@@ -576,7 +578,8 @@ impl Packed {
         natural.factorize(setup, &context, None)?;
         if invert {
             let mut inverse: Vec<f64> = zeroed(n * n, "the inverse of the coarsest system")?;
-            // Column k is the solution for unit vector k. The largest entry of a definite matrix is on the diagonal.
+            // Column k is the solution for unit vector k. The largest entry of the inverse is on its diagonal, because
+            // the inverse is positive definite.
             for (k, column) in inverse.chunks_exact_mut(n).enumerate() {
                 let z = &mut natural.grids[0].z;
                 z.fill(0.0);
@@ -586,7 +589,7 @@ impl Packed {
                 largest = largest.max(column[k]);
                 column.iter_mut().for_each(|v| *v *= setup.unit);
             }
-            // The rows of the transpose are equal to the columns, because M^-1 is symmetric.
+            // The computed columns are also the rows, because the inverse is symmetric.
             stream.send(places.lines.inverse, &inverse)?;
             if places.lines.narrow != 0 {
                 let narrow = collected(inverse.iter().map(|v| *v as f32), "the inverse of the coarsest system")?;
@@ -628,20 +631,22 @@ impl Packed {
 }
 
 impl Level {
-    /// Returns whether tiles with equal rows are searched on this grid. With at most one tile per block there is
-    /// nothing to gain.
+    /// Returns whether tiles with equal rows are searched on this grid. They save no time on a grid with at most one
+    /// tile per thread block.
     fn may_be_uniform(&self) -> bool {
         self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_is("all")
     }
 
-    /// Returns colour and index in its plane of the node (i, j) of the finest grid, which must be on this grid.
+    /// Returns the colour of a node and its index in the plane of this colour. (i, j) are its indices on the finest
+    /// grid.
     fn place_of(&self, i: usize, j: usize) -> (Colour, usize) {
         let e = &self.embedding;
         place_in(&self.layout, self.k.g.stride as usize, (i - e.x0) / e.step, (j - e.y0) / e.step)
     }
 }
 
-/// Returns colour and index in its plane of node (i, j), for rows `stride` values apart.
+/// Returns the colour of node (i, j) and its index in the plane of this colour. `stride` is the distance between rows
+/// in values.
 pub fn place_in(l: &Layout, stride: usize, i: usize, j: usize) -> (Colour, usize) {
     let (ii, jj) = (i + l.shift_x, j + l.shift_y);
     let colour = match (ii % 2, jj % 2) {
@@ -653,7 +658,7 @@ pub fn place_in(l: &Layout, stride: usize, i: usize, j: usize) -> (Colour, usize
     (colour, (jj / 2 + 1) * stride + l.block + ii / 2)
 }
 
-/// Copies values stored with a ring of zeros to a contiguous array, row by row.
+/// Copies values from an array with a ring of zeros to an array without a ring.
 fn gather(ringed: &[f64], nx: usize, values: &mut [f64]) {
     for (j, row) in values.chunks_exact_mut(nx).enumerate() {
         row.copy_from_slice(&ringed[ring_index(nx, 0, j)..][..nx]);

@@ -9,7 +9,7 @@ use crate::rrb::layout::Layout;
 use crate::stencil::levels;
 use crate::stencil::matrix::StencilView;
 
-/// Device buffers for b and x of a caller whose arrays are on the host, row by row.
+/// Device buffers for b and x, stored row by row, for a caller whose arrays are in host memory.
 pub struct Staging {
     pub memory: Memory,
     /// Addresses of the buffers of b and x.
@@ -48,7 +48,7 @@ impl SourceShape {
     }
 }
 
-/// A and its row sums, stored by colour.
+/// The matrix A and its row sums, stored by colour.
 pub struct Source {
     pub shape: SourceShape,
     pub layout: Layout,
@@ -58,7 +58,7 @@ pub struct Source {
     pub excess: Address,
     /// Address of a flag per patch: 1 if its rows are equal (kernels/rrb/uniform.cuh).
     pub same: Address,
-    /// Address of a flag per tile: 1 if all rows in the tile and around it are equal.
+    /// Address of a flag per tile: 1 if all rows of the tile and of its neighbourhood are equal.
     pub uniform: Address,
     /// Whether `excess` still contains the row sums of A; eliminations overwrite them.
     pub summed: bool,

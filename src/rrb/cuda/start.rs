@@ -1,5 +1,5 @@
-//! Start of a solve. In general, a kernel inspects the caller's arrays first. In fused stages, the start and the loop
-//! are queued at once, with b scaled as in the last solve.
+//! Start of a solve. Without fused stages, a kernel first inspects the caller's arrays, and the host then selects the
+//! scale. With fused stages, the start and the loop are queued immediately, with the scale of the last solve.
 
 use super::run::{Begun, Origin, Run, Stage, Start, Way};
 use crate::cuda::launch;
@@ -11,15 +11,15 @@ use crate::error::Result;
 use crate::krylov::solve_steps::Inputs;
 use crate::krylov::state::Code;
 
-/// If max |x| is below this value, or if `Criterion::lost` requires a check, the host decides whether x is returned.
-/// Values of x may then be subnormal.
+/// If max |x| is below this value, values of x may be subnormal. The host then decides whether x is returned; it also
+/// does so if `Criterion::lost` requires a check.
 const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 
 /// Magnitudes whose squares, and sums of squares, neither underflow nor overflow.
 const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
 impl Run<'_> {
-    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, the start is queued too.
+    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, also queues the start.
     pub fn see_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
         match self.expected.filter(|_| self.way == Way::Fused) {
@@ -29,7 +29,7 @@ impl Run<'_> {
         self.call.inputs(&self.k.scalars)
     }
 
-    /// Finds the largest magnitudes of the caller's arrays, their first non-finite entry, and <b, b>.
+    /// Computes the largest magnitude of each of the caller's arrays, their first entry that is not finite, and <b, b>.
     fn look(&mut self, guess: bool) -> Result<()> {
         let grid = self.source.shape.grid;
         let look = |input, output, ld| InspectArgs {
@@ -47,7 +47,8 @@ impl Run<'_> {
         let with = if guess && at_once { output.values } else { 0 };
         launch::inspect(self.stream, &look(input.values, with, input.ld))?;
         if guess && !at_once {
-            // Leading dimensions differ, since one array is on the host and the other on the device: two launches.
+            // The arrays need two launches if one is on the host and the other on the device, because their leading
+            // dimensions then differ.
             launch::inspect(self.stream, &InspectArgs { partial: 0, ..look(0, output.values, output.ld) })?;
         }
         let &Scalars { largest, b_norm2, .. } = self.fetch()?;
@@ -55,7 +56,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Implements `load` if the start and the end of a solve are fused. Returns <b, b>.
+    /// Executes the step `load` if the start and the end of a solve are fused. Returns <b, b>.
     pub fn load_fused(&mut self, scale: f64, guess: bool) -> Result<f64> {
         *self.expected = Some(scale);
         let begun = match self.stage {
@@ -64,7 +65,7 @@ impl Run<'_> {
         };
         if begun.is_none() {
             if matches!(self.stage, Stage::Started(start) if !start.is_finite()) {
-                // Values of the other scale may have reached the padding.
+                // The start with the other scale may have written large values to the padding.
                 self.k.clear_vectors(self.stream)?;
             }
             self.begin_at(scale)?;
@@ -77,7 +78,7 @@ impl Run<'_> {
         Ok(b_norm2)
     }
 
-    /// Computes everything from the caller's arrays to p and q of the start, with factor `scale`. Waits once.
+    /// Executes the whole start, from the caller's arrays to p and q, with the factor `scale`. Waits once.
     fn begin_at(&mut self, scale: f64) -> Result<()> {
         launch::begin(self.stream, &self.end_args(scale, How::Start, true))?;
         self.k.start(self.stream, self.source)?;
@@ -89,8 +90,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Repeats the start from the caller's arrays, which are unchanged. A loop with other limits has overwritten the
-    /// results of the previous start.
+    /// Repeats the start from the caller's arrays, which are unchanged. This is needed after a loop with other limits,
+    /// which has overwritten the results of the previous start.
     pub fn begin_again(&mut self) -> Result<()> {
         self.stream.wait()?;
         let criterion = self.criterion.take();
@@ -99,10 +100,10 @@ impl Run<'_> {
         begun
     }
 
-    /// Waits for a start, and launches the loop behind it if the device can decide about the loop (kernel
-    /// `rrb_set_out`). Returns whether the loop has begun. Must not be used by a later load in which the guess is
-    /// completed (`complete_guess` of krylov/solve/returned.rs). Such a load occurs only in the preconditioned norm, in
-    /// which no loop begins from a guess.
+    /// Launches the loop after the start, if the device can decide whether the loop is needed (kernel `rrb_set_out`).
+    /// Waits for the start. Returns whether the loop has begun. Must not be called for a later load in which the guess
+    /// is completed (`complete_guess` of krylov/solve/returned.rs). Such a load occurs only in the preconditioned norm,
+    /// in which no loop begins from a guess.
     fn set_out(&mut self, scale: f64) -> Result<bool> {
         let Some(c) = self.criterion.filter(|_| self.runs_by_itself()) else {
             return self.fetch().map(|_| false);
@@ -128,7 +129,8 @@ impl Run<'_> {
         Ok(self.k.scalars.code == Code::Running as i32)
     }
 
-    /// Returns the arguments of the start and end kernels. `delivers`: x may be returned without a check by the host.
+    /// Returns the arguments of the kernels that start and end a solve. `delivers`: whether x may be returned without a
+    /// check by the host.
     pub fn end_args(&self, scale: f64, how: How, delivers: bool) -> EndArgs {
         let ReduceArgs { k, b, x, r_b1, r_b2, scalars } = self.k.reduce_args();
         EndArgs {
@@ -152,7 +154,8 @@ impl Run<'_> {
         }
     }
 
-    /// Zeros four planes and their padding. Sums include the padding, in which diverging iterations leave values.
+    /// Sets four planes and their padding to zero. This is needed because sums include the padding, in which diverging
+    /// iterations leave nonzero values.
     pub fn fill(&self, planes: Address) -> Result<()> {
         self.stream.fill(planes, 0, 32 * self.source.g.plane as usize)
     }

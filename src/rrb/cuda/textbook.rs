@@ -1,5 +1,5 @@
-//! Unfused steps of a solve, one or two kernels per step. They are used if stages are not fused (`fusion=off`, 9
-//! points, singular components), and if a single step is needed.
+//! Unfused steps of a solve, with one or two kernels per step. They are used if stages are not fused (`fusion=off`, 9
+//! points, singular components), or if only a single step is needed.
 
 use super::packed::Packed;
 use super::program::Part;
@@ -50,8 +50,8 @@ impl Packed {
         self.grids[0].sweep.z
     }
 
-    /// Computes <r, M^-1 r>, with z = unit M^-1 r. The result is stored at offset `to`, or in a loop updates the
-    /// scalars.
+    /// Computes <r, M^-1 r>, with z = unit M^-1 r. Outside a loop, the result is stored at offset `to` of the scalars.
+    /// In a loop, the kernel updates the scalars.
     pub fn dot_z(&self, stream: &Stream, how: How, to: usize) -> Result<()> {
         let arguments = DotArgs {
             norm_partial: self.norm_partial,
@@ -73,7 +73,7 @@ impl Packed {
         launch::dot(stream, &self.dot_args(self.b, self.b, (0, 4), to))
     }
 
-    /// Returns the arguments of a vector update on the nodes that CG works on.
+    /// Returns the arguments of a vector update for the unknowns of CG.
     pub fn update(&self, target: Address, source: Address, factor: f64) -> UpdateArgs {
         let (g, (first, count)) = (self.grids[0].k.g, self.system());
         UpdateArgs { g, first, count, target, other: 0, source, factor, per_unit: 1.0, partial: 0, scalars: 0 }
@@ -85,7 +85,7 @@ impl Packed {
         if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
     }
 
-    /// Computes z = P unit M^-1 P r with the unfused sweeps.
+    /// Computes z = P unit M^-1 P r with unfused sweeps, where P subtracts the means over singular components.
     pub fn sweeps(&mut self, stream: &Stream) -> Result<()> {
         if self.aggregated.is_some() {
             return self.cycle_of_aggregation(stream);
@@ -112,7 +112,7 @@ impl Packed {
         self.projection.center(stream, z, short)
     }
 
-    /// Computes z = P unit M^-1 P r by aggregation.
+    /// Computes z = P unit M^-1 P r by aggregation, where P subtracts the means over singular components.
     fn cycle_of_aggregation(&self, stream: &Stream) -> Result<()> {
         let Some(aggregated) = &self.aggregated else { return Ok(()) };
         let (z, mut input) = (self.z(), self.r);
@@ -141,7 +141,7 @@ impl Packed {
         self.multiply(stream, source, How::Loop, conditional)
     }
 
-    /// Computes q = A p and sigma = <p, q>. In a loop it also ends the iteration.
+    /// Computes q = A p and sigma = <p, q>. In a loop, also ends the iteration.
     pub fn multiply(&self, stream: &Stream, source: &Source, how: How, conditional: u64) -> Result<()> {
         if self.shape.schur {
             return launch::multiply_first(stream, &self.schur_args(how, conditional));
@@ -149,7 +149,7 @@ impl Packed {
         launch::multiply(stream, &ProductArgs { how: how as i32, conditional, ..product(self, source, self.p, self.q) })
     }
 
-    /// Computes <r, r>, rho, p = z, q = A p and sigma from the present r.
+    /// Computes <r, r>, rho, p = z, q = A p and sigma from the current r.
     pub fn start(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         if self.fused() {
             return self.run(stream, Part::Iteration, How::Start, [0; 2], 0);
@@ -161,7 +161,7 @@ impl Packed {
         self.multiply(stream, source, How::Start, 0)
     }
 
-    /// Computes r = b - A x and its norm. With `how` = Loop it does nothing if the loop continues.
+    /// Computes r = b - A x and its norm. With `how` = `Loop`, the kernels do nothing if the loop continues.
     pub fn residual(&self, stream: &Stream, source: &Source, how: How) -> Result<()> {
         if self.shape.schur {
             launch::residual_first(stream, &self.schur_args(how, 0))
@@ -170,7 +170,7 @@ impl Packed {
         }
     }
 
-    /// Computes x on red nodes if CG runs on S1, and max |x|. The scalar `largest` must be zero before.
+    /// If CG runs on S1, computes x on red nodes. Computes max |x|; the scalar `largest` must be zero on entry.
     pub fn back_substitute(&self, stream: &Stream) -> Result<()> {
         if self.shape.schur {
             return launch::back_substitute(stream, &self.reduce_args());
@@ -178,7 +178,7 @@ impl Packed {
         launch::largest(stream, &LargestArgs { g: self.grids[0].k.g, v: self.x, scalars: self.scalars.at })
     }
 
-    /// Returns the arguments of the kernels that eliminate and recover red nodes.
+    /// Returns the arguments of the kernels that eliminate the red nodes and that compute x on them.
     pub fn reduce_args(&self) -> ReduceArgs {
         let (r_b1, r_b2) = (self.first.r_b1[0], self.first.r_b2);
         ReduceArgs { k: self.grids[0].k, b: self.b, x: self.x, r_b1, r_b2, scalars: self.scalars.at }

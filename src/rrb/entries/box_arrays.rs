@@ -8,10 +8,10 @@ use crate::options::Memory;
 use crate::stencil::levels::Grid;
 use std::sync::Arc;
 
-/// Name of the memory in error messages.
+/// Name of the memory in error messages about failed allocations.
 const BOXES: &str = "boxes of ranks";
 
-/// One argument of a call: one array per box of this rank.
+/// An argument of a call, which consists of one array per box of this rank.
 pub struct BoxArrays {
     pub name: &'static str,
     pub arrays: Vec<*mut f64>,
@@ -34,23 +34,23 @@ impl BoxArrays {
     }
 }
 
-/// Memory spaces in which the arrays of boxes may reside: the host, and also devices if the system is solved on one.
+/// Memory spaces in which the arrays of boxes may reside. Device memory is allowed if the system is solved on a device.
 #[derive(Clone, Copy)]
 pub struct Places {
-    /// The option `memory`; none if only host memory is allowed.
+    /// Value of the option `memory`; `None` if only host memory is allowed.
     pub memory: Option<Memory>,
-    /// Stream of the caller on which work that writes the arrays may still run.
+    /// Stream of the caller. Work on this stream that writes the arrays may not have completed.
     pub stream: usize,
 }
 
 impl Places {
-    /// Returns the ordinal of the device that stores an array; none for host memory.
+    /// Returns the ordinal of the device that stores an array; `None` for host memory.
     fn ordinal_of(&self, name: &'static str, address: usize) -> Result<Option<i32>> {
         self.memory.map_or(Ok(None), |memory| ordinal_of(name, address, memory))
     }
 }
 
-/// Layout of the array of one box, which has (ny - 1) * ld + nx values.
+/// Layout of the array of one box. The array has (ny - 1) * ld + nx values.
 #[derive(Clone, Copy)]
 pub struct Placed {
     grid: Grid,
@@ -58,7 +58,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Checks the leading dimension `given` of box `k`; none means nx.
+    /// Checks the leading dimension `given` of box `k`; `None` means nx.
     fn new(grid: Grid, given: Option<i64>, k: usize) -> Result<Self> {
         let Grid { nx, ny } = grid;
         let ld = given.unwrap_or(nx as i64);
@@ -90,7 +90,7 @@ impl Placed {
     }
 }
 
-/// All arrays of a call.
+/// All array arguments of a call.
 pub struct CallArrays {
     pub boxes: Vec<Placed>,
     pub arguments: Vec<BoxArrays>,
@@ -122,20 +122,20 @@ impl CallArrays {
         Ok(Self { boxes: placed, arguments, places, copies: Vec::new() })
     }
 
-    /// Device that stores the array of an argument; none: the array is in host memory.
+    /// Returns the device that stores an array of an argument; `None` for an array in host memory.
     fn device(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
         let ordinal = self.places.ordinal_of(self.arguments[argument].name, array as usize)?;
         ordinal.map(Primary::of).transpose()
     }
 
-    /// Returns the device that stores an array, after waiting for the work on the caller's stream.
+    /// Returns the same as `device`, after waiting for the work on the caller's stream.
     pub fn settled(&self, argument: usize, array: *mut f64) -> Result<Option<Arc<Primary>>> {
         let device = self.device(argument, array)?;
         device.iter().try_for_each(|primary| primary.settle(self.places.stream))?;
         Ok(device)
     }
 
-    /// Copies arrays from devices to the host: all arrays that are read, and with `guess` also the output array.
+    /// Copies the arrays that are on devices to the host: those of all inputs and, with `guess`, those of the output.
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes.
@@ -159,7 +159,7 @@ impl CallArrays {
         Ok(())
     }
 
-    /// Returns the values of all arguments, which are read. Call `stage` first.
+    /// Returns the values of all arguments, if all of them are inputs. Call `stage` first.
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes while the result is in use.
@@ -169,8 +169,8 @@ impl CallArrays {
         all.map(|(argument, copies)| unsafe { given(argument, &self.boxes, copies) }).collect()
     }
 
-    /// Returns the values of the first argument, which is read, and of the second, which is written. Call `stage`
-    /// first.
+    /// Returns the values of the first argument, which is an input, and of the second argument, which is the output.
+    /// Call `stage` first.
     ///
     /// # Safety
     /// The requirements of `given` hold, and no other thread may use the arrays of the second list.
@@ -189,7 +189,7 @@ impl CallArrays {
         Ok((unsafe { given(&self.arguments[0], &self.boxes, &read[0])? }, output))
     }
 
-    /// Copies the values of the second argument from their host copies to arrays on devices.
+    /// Copies the output, the second argument, from the host copies to those of its arrays that are on devices.
     ///
     /// # Safety
     /// As for `lists`.

@@ -1,4 +1,5 @@
-//! Calls on the boxes of ranks. They pass the caller's arrays, on the host or on devices, to the protocol of ranks.
+//! Calls whose arguments are the arrays of boxes. They pass these arrays, on the host or on devices, to the collective
+//! calls of `rrb::ranks`.
 
 use crate::abi::handle::{Base, Handle, with};
 use crate::abi::messages::{no_boxes, several_boxes};
@@ -20,8 +21,8 @@ use crate::rrb::ranks::{Ranks, Role};
 use crate::rrb::{Rrb, machine};
 use crate::stencil::matrix::StencilView;
 
-/// Runs the body of `rrb_solve`, `rrb_apply` and `rrb_multiply`. On a distributed handle, the arrays belong to the only
-/// box of this rank.
+/// Runs the body of `rrb_solve`, `rrb_apply` and `rrb_multiply`. On a distributed handle, this rank must have one box,
+/// to which the arrays belong.
 ///
 /// # Safety
 /// `h` must be NULL or a live handle; the arrays must be NULL or hold the values of the grid, or of its box.
@@ -39,7 +40,7 @@ pub unsafe fn call(h: *mut rrb_handle, what: Function, input: Input, output: Out
     unsafe { with(h, call) }
 }
 
-/// Runs the body of `rrb_solve_boxes`, `rrb_apply_boxes` and `rrb_multiply_boxes`, whose arguments are lists of arrays.
+/// Runs the body of `rrb_solve_boxes`, `rrb_apply_boxes` and `rrb_multiply_boxes`, with one array per box.
 ///
 /// # Safety
 /// As for `rrb_solve_boxes`.
@@ -78,7 +79,8 @@ impl Handle<rrb_handle> {
         self.own.ranks.as_ref().map(|ranks| ranks.own()).ok_or_else(no_boxes)
     }
 
-    /// Returns the leading dimension of the options, for a rank with at most one box.
+    /// Returns the option `leading_dimension`, which applies to the only box. Returns an error if this rank has several
+    /// boxes.
     fn one_box(&self) -> Result<[i64; 1]> {
         match self.boxes()?.len() {
             0 | 1 => Ok([self.base.layout()?.ld as i64]),
@@ -114,7 +116,7 @@ impl Handle<rrb_handle> {
             CallArrays::new(ranks.own(), ld, named.map(of).collect::<Result<_>>()?, places(base))
         });
         let refused = checked.as_ref().err().cloned();
-        // A rank without boxes has no arrays that distinguish 5-point from 9-point stencils.
+        // A rank without boxes has no arrays, so it does not know whether the stencil has 5 or 9 points.
         let corners = (!ranks.own().is_empty()).then_some(corners);
         let corners = ranks.open(None, &base.options, corners, false, refused)?;
         let mut call = checked?;
@@ -126,7 +128,7 @@ impl Handle<rrb_handle> {
             Ok(changed)
         });
         let prepared = ranks.close(prepared);
-        // If it failed on one rank, no other rank may keep its previous factorization.
+        // If the call failed on one rank, no other rank may keep its previous factorization.
         if !matches!(prepared, Ok(false)) {
             base.core = None;
         }
@@ -156,7 +158,7 @@ impl Handle<rrb_handle> {
             let values = unsafe { call.stage(false).and_then(|()| call.given()) };
             // Allocation may fail on one rank only.
             let mut values = ranks.close(values)?;
-            // A rank without boxes needs the same number of arrays as the others.
+            // A rank without boxes needs as many (empty) lists of arrays as the other ranks.
             values.resize_with(arrays, Vec::new);
             if !ranks.is_alone() {
                 ranks.spread_matrix(&values)?;
@@ -166,7 +168,8 @@ impl Handle<rrb_handle> {
         let result = ranks.close(result);
         let result = result.and_then(|()| ranks.tell_factorized(base.core.as_ref().filter(|_| !follows)));
         if result.is_err() {
-            // Even without an error on this rank: an error may have occurred on another rank.
+            // The factorization is discarded even without an error on this rank, because another rank may have an
+            // error.
             base.core = None;
             base.begin_setup();
         }
@@ -209,7 +212,8 @@ impl Handle<rrb_handle> {
         ranks.prepare_host()?;
         // SAFETY: guaranteed by the caller; checked above.
         let staged = unsafe { call.stage(guess) };
-        // A stream that rank 0 cannot use is refused before the computation, in which the other ranks wait.
+        // A stream that rank 0 cannot use causes an error here, before the computation, in which the other ranks would
+        // wait for rank 0.
         let staged = staged.and_then(|()| base.check_stream());
         // SAFETY: as above.
         let lists = staged.and_then(|()| unsafe { call.lists() });
@@ -248,7 +252,7 @@ fn call_on_device(
         len: grid.nodes(),
         first_row: 0,
     };
-    // As for arrays that are transferred through the host.
+    // The stream is checked as for arrays that are transferred through the host.
     let ready = brought.and_then(|()| base.check_stream());
     let result = ranks.close(ready).and_then(|()| work(base, ranks.role(), what, arrays, None));
     // x is written if the solve succeeded on all ranks.
@@ -259,7 +263,7 @@ fn call_on_device(
     ranks.close(back).map(|()| result)
 }
 
-/// Runs the computation of a call on the rows of this rank, whose matrix is `a`.
+/// Runs the computation of a call on the rows of this rank. `a` contains these rows of the matrix.
 fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Option<&StencilView>) -> Result<i32> {
     let follows = role.follows();
     let result = base.work(what, |core, options, observer| role.run(what, core, (arrays, a), options, observer));
@@ -269,7 +273,7 @@ fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Opt
     result
 }
 
-/// Returns the allowed memory spaces of the arrays: the host, and also devices if rank 0 solves on devices.
+/// Returns the memory spaces in which arrays are allowed: the host and, if rank 0 solves on devices, devices.
 fn places(base: &Base<Rrb>) -> Places {
     let on_devices = base.options.is(opt::BACKEND, Backend::Cuda);
     Places { memory: on_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }

@@ -1,7 +1,7 @@
-//! Gathering of device arrays of all ranks of a host into a whole grid on a device of rank 0, and scattering back.
+//! Transfer between the device arrays of all ranks on a host and whole grids on a device of rank 0.
 //!
-//! Ranks export their memory with CUDA IPC. Rank 0 opens it, copies, and closes it in the same call. Programs may
-//! therefore free their arrays after the call.
+//! Ranks export their memory with CUDA IPC. In the same call, rank 0 opens this memory, copies values, and closes it.
+//! Programs may therefore free their arrays after the call.
 
 use crate::abi::spaces::{HANDLE, Handed, Opened, Plain, Primary, Rows};
 use crate::base::heap::Counted;
@@ -15,20 +15,20 @@ use crate::rrb::ranks::{FIRST, Ranks};
 use crate::stencil::matrix::{StencilView, View};
 use std::sync::Arc;
 
-/// Name of the memory in error messages.
+/// Name of the memory in error messages about failed allocations.
 const ROWS: &str = "rows of all ranks on a device";
 
 /// Kind of arrays: those of a matrix, or input and output vectors.
 pub const MATRIX: usize = 0;
 pub const VECTORS: usize = 1;
 
-/// Words at the start of a rank's message: array state, process number and host number.
+/// Number of words at the start of a rank's message: state of the arrays, process number and host number.
 const HEAD: usize = 3;
 const NO_ARRAYS: u64 = 0;
 const KEEPS: u64 = 1;
 const HANDS_OVER: u64 = 2;
 
-/// Words per array of a box: leading dimension, address, offset, and IPC handle.
+/// Number of words per array of a box: leading dimension, address, offset, and IPC handle.
 const ARRAY: usize = 3 + HANDLE / 8;
 
 /// Grids on a device of rank 0 that hold the arrays of all ranks.
@@ -43,7 +43,7 @@ pub struct DeviceRows {
     opened: Vec<OpenBox>,
 }
 
-/// A box of a rank during a call: address and leading dimension of its arrays.
+/// A box of a rank during a call: addresses of its arrays on rank 0, and their leading dimensions.
 struct OpenBox {
     place: GridBox,
     arrays: Vec<Rows>,
@@ -72,10 +72,10 @@ impl DeviceRows {
 
     /// Tries to open the arrays of all ranks on rank 0, for grids on the device `ordinal`. Collective.
     ///
-    /// Returns false if some array is not on a device whose memory rank 0 can open. The arrays are then transferred
-    /// through the host.
+    /// Returns `false` if rank 0 cannot open the memory of some array. All arrays are then transferred through the
+    /// host.
     pub fn offer(&mut self, what: usize, own: &CallArrays, ordinal: i64, ranks: &mut Ranks) -> Result<bool> {
-        // If the boxes do not cover the grid, the missing nodes are filled in on the host.
+        // If the boxes do not cover the grid, the values of the other nodes are filled in on the host.
         if what == MATRIX && !self.boxes.is_whole() {
             return Ok(false);
         }
@@ -83,7 +83,7 @@ impl DeviceRows {
         let all = self.offers[what].run(|to| to.iter_mut().zip(&words).for_each(|(to, &w)| *to = f64::from_bits(w)))?;
         let all = collected(all.iter().map(|word| word.to_bits()), ROWS)?;
         let heads = self.heads(what);
-        // Without any array on any rank, there is nothing to open.
+        // Ranks without arrays are ignored.
         let with_arrays = heads.iter().map(|&start| &all[start..][..HEAD]).filter(|head| head[0] != NO_ARRAYS);
         let here = all[heads[FIRST] + 2];
         if here == 0
@@ -101,7 +101,7 @@ impl DeviceRows {
         Ok(!refused)
     }
 
-    /// Returns the index of each rank's first word.
+    /// Returns the index of the first word of each rank's message.
     fn heads(&self, what: usize) -> Vec<usize> {
         let ranks = self.boxes.ranks();
         let words = |rank: usize| HEAD + self.boxes.of(rank).len() * self.counts[what] * ARRAY;
@@ -121,7 +121,7 @@ impl DeviceRows {
             return Ok(words);
         }
         match handed(own) {
-            // The number of arrays is that of the matrix: a rank with another number has already returned an error.
+            // All ranks have the same number of arrays: a rank with another number has already returned an error.
             Ok(arrays) if arrays.len() == boxes * self.counts[what] * ARRAY => {
                 words[0] = HANDS_OVER;
                 extend(&mut words, arrays, ROWS)?;
@@ -148,7 +148,7 @@ impl DeviceRows {
         for (rank, &start) in heads.iter().enumerate() {
             let is_here = all[start + 1] == own_number();
             let mut words = all[start + HEAD..].chunks_exact(ARRAY);
-            // The order of the words: all boxes of the first array, then of the second.
+            // The words are ordered by array, and for each array by box.
             let mut lists = Vec::new();
             for _ in 0..self.counts[what] {
                 push(&mut lists, collected(words.by_ref().take(self.boxes.of(rank).len()), ROWS)?, ROWS)?;
@@ -178,7 +178,7 @@ impl DeviceRows {
         self.rows[what][array].address
     }
 
-    /// Gathers the matrix of all boxes and passes it to `work`. Only for rank 0.
+    /// Gathers the matrix of all boxes and passes it to `work`. Only rank 0 may call this function.
     pub fn matrix<T>(&mut self, arrays: usize, work: impl FnOnce(&StencilView) -> Result<T>) -> Result<T> {
         let brought = self.bring(MATRIX, arrays);
         self.close();
@@ -189,12 +189,12 @@ impl DeviceRows {
         work(&StencilView { grid, center: view(0), east: view(1), north: view(2), corners })
     }
 
-    /// Copies the arrays of all boxes to the gathered arrays. Only for rank 0.
+    /// Copies the arrays of all boxes to the gathered arrays. Only rank 0 may call this function.
     pub fn bring(&self, what: usize, arrays: usize) -> Result<()> {
         (0..arrays).try_for_each(|array| self.copy(what, array, true))
     }
 
-    /// Copies a gathered array to the arrays of all boxes. Only for rank 0.
+    /// Copies a gathered array to the arrays of all boxes. Only rank 0 may call this function.
     pub fn bring_back(&self, what: usize, array: usize) -> Result<()> {
         self.copy(what, array, false)
     }
@@ -211,7 +211,7 @@ impl DeviceRows {
             // this call, and wait until it ends.
             unsafe { primary.copy_rows(to, from, extents.nx, extents.ny) }
         });
-        // If one copy failed, also wait for those that had started.
+        // If one copy failed, the call still waits for those that have started.
         copied.and(primary.wait())
     }
 
@@ -226,7 +226,7 @@ impl DeviceRows {
     }
 }
 
-/// Exports the arrays of this rank, after waiting for the work on the caller's stream.
+/// Waits for the work on the caller's stream, then exports the arrays of this rank.
 fn handed(own: &CallArrays) -> Result<Vec<u64>> {
     let mut words = Vec::new();
     for (k, argument) in own.arguments.iter().enumerate() {

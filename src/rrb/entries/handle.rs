@@ -23,12 +23,12 @@ use crate::stencil::matrix::{StencilView, View};
 #[allow(non_camel_case_types)]
 pub struct rrb_handle(());
 
-/// Parts of a handle that only this family has.
+/// Data of a handle that other families do not have.
 #[derive(Default)]
 pub struct Own {
     /// Whether the log has reported options without effect.
     pub(super) idle_told: bool,
-    /// The ranks that share the domain, if it is distributed.
+    /// Data for the ranks among which the domain is distributed, if it is.
     pub(super) ranks: Option<Box<Ranks>>,
     /// Gathered device arrays, if rank 0 solves on devices.
     pub(super) device_rows: Option<DeviceRows>,
@@ -104,7 +104,7 @@ impl Handle<rrb_handle> {
     }
 }
 
-/// Factorizes locally and logs the choices.
+/// Factorizes on this rank, and logs the choices of `auto`.
 pub(super) fn factorize(
     base: &mut Base<Rrb>,
     idle_told: &mut bool,
@@ -141,7 +141,7 @@ pub(super) fn factorize(
 
 const BACKEND: &str = "a backend";
 
-/// Creates a backend; this function and `on_rank` are the only places in this family that name concrete backends.
+/// Creates a backend. Only this function and `on_rank` name concrete backends in this family.
 #[doc(hidden)]
 pub fn make_backend(machine: Machine) -> Result<Box<dyn RrbBackend>> {
     let Machine { backend, threads, device, devices } = machine;

@@ -18,7 +18,7 @@ pub fn inspect(
     let ny = a.grid.ny;
     inspection.start(members)?;
     for member in (0..members).rev() {
-        inspection.look(member, a, ny * member / members..ny * (member + 1) / members, questions);
+        inspection.inspect(member, a, ny * member / members..ny * (member + 1) / members, questions);
     }
     inspection.finish(a, true)
 }

@@ -6,7 +6,7 @@ use crate::dpcg::cpu::tests::{all_rows, as_golden, iterations, random, view};
 use rrbsolver_oracle::{System, cell as oracle, dot};
 use rrbsolver_problems::two_phase::TwoPhase;
 
-/// Returns z = M^-1 r after two applications by a team.
+/// Applies M^-1 to r twice with a team, and returns the second result.
 fn applied<T: Real + Number>(of: &CellCentred<T>, system: &System, members: usize, r: &[f64]) -> Vec<f64> {
     let (given, z) = (Shared::zeroed(r.len()).unwrap(), Shared::zeroed(r.len()).unwrap());
     // SAFETY: no team runs yet.
@@ -34,7 +34,7 @@ fn preconditioner<T: Real + Number>(
     move |r, z| z.copy_from_slice(&applied(&of, system, 1, r))
 }
 
-/// Compares with the plain loops, and with other numbers of threads.
+/// Compares with the plain loops of the oracle, and with other numbers of threads.
 fn compare<T: Real + Number>(problem: &TwoPhase, sweeps: usize, bound: f64) {
     let (system, b) = (System::of(problem), problem.rhs("rand"));
     let mut expected = vec![0.0; b.len()];
@@ -56,7 +56,7 @@ fn as_the_oracle_for_any_number_of_threads() {
     for set in ["9;dir=top", "surf;obs=box;asp=4"] {
         for size in sizes {
             let problem = TwoPhase::new(set, size, 1e-3);
-            // Rounding times the condition number.
+            // The bounds are rounding errors times the condition number.
             compare::<f64>(&problem, 2, 1e-10);
             compare::<f32>(&problem, 1, 1e-2);
         }
@@ -68,8 +68,8 @@ fn count<T: Real + Number>(problem: &TwoPhase, sweeps: usize, coarsest: usize) -
     iterations(problem, &mut preconditioner::<T>(&system, sweeps, coarsest))
 }
 
-/// Cells per direction, bubbles, sweeps, iterations; contrast 1e-3, rhs `rand`, no deflation. From an independent
-/// prototype.
+/// Cells per direction, bubbles, sweeps and iterations, from an independent prototype. The contrast is 1e-3, the
+/// right-hand side is `rand`, and there is no deflation.
 const GOLDEN: [(usize, &str, usize, usize); 15] = [
     (64, "1", 2, 8),
     (64, "1", 1, 16),
@@ -109,15 +109,15 @@ fn a_larger_coarsest_grid_sees_the_bubbles() {
     }
 }
 
-/// Walls, obstacles, given pressure at the top, flat cells, odd and degenerate boxes: coarse grids in f32 need at
-/// most two iterations more than in f64.
+/// With coarse grids in f32, at most two iterations more than with f64 are needed. The systems have walls, obstacles, a
+/// given pressure at the top, flat cells, or odd and degenerate extents.
 #[test]
 fn awkward_systems_converge_in_both_precisions() {
     let sets = ["9", "9;dir=top", "surf;obs=box", "9;obs=hole", "9;asp=4", "film", "drops"];
     let sizes = [[25, 38, 31], [17, 17, 17], [1, 30, 21], [40, 1, 1], [2, 2, 2], [7, 50, 3]];
     for set in sets {
         for size in sizes {
-            // A wall whose hole is not resolved makes two tanks, and b is then not in the range of A.
+            // If the grid does not resolve the hole in the wall, there are two tanks, and b is not in the range of A.
             if set.contains("obs") && size.iter().any(|n| *n < 17) {
                 continue;
             }
@@ -141,7 +141,7 @@ fn the_cycle_is_symmetric_and_positive() {
             m(&u, &mut mu);
             m(&v, &mut mv);
             let (uv, vu, uu) = (dot(&u, &mv), dot(&v, &mu), dot(&u, &mu));
-            // Rounding times the condition number.
+            // The bound is the rounding error times the condition number.
             assert!((uv - vu).abs() < 1e-10 * uu && uu > 0.0, "{set}: {uv:e}, {vu:e}, {uu:e}");
         }
     }

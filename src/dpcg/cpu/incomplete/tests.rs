@@ -7,7 +7,7 @@ use crate::stencil::cells::Cells;
 use rrbsolver_oracle::{System, incomplete as oracle};
 use rrbsolver_problems::two_phase::TwoPhase;
 
-/// Returns z = M^-1 r after two applications by a team.
+/// Applies M^-1 to b twice with a team, and returns the second result.
 fn applied(of: &Incomplete, a: &SevenPoints, members: usize, b: &[f64]) -> Vec<f64> {
     let (r, z) = (Shared::zeroed(b.len()).unwrap(), Shared::zeroed(b.len()).unwrap());
     // SAFETY: no team runs yet.
@@ -45,13 +45,13 @@ fn as_the_oracle_for_any_number_of_threads() {
         let mut expected = vec![0.0; b.len()];
         oracle::Incomplete::new(&system, 0.97).apply(&system, &b, &mut expected);
         let off = alone.iter().zip(&expected).map(|(z, expected)| (z - expected).abs()).fold(0.0, f64::max);
-        // Rounding times the condition number.
+        // The bound is the rounding error times the condition number.
         assert!(off <= 1e-11 * max_abs(&expected), "{size:?}: {off:e}");
     }
 }
 
-/// Cells per direction, bubbles, iterations with IC(0) and with RIC(0.97); contrast 1e-3, rhs `rand`, no deflation.
-/// From an independent prototype.
+/// Cells per direction, bubbles, and iterations with IC(0) and with RIC(0.97), from an independent prototype. The
+/// contrast is 1e-3, the right-hand side is `rand`, and there is no deflation.
 const GOLDEN: [(usize, &str, usize, usize); 7] = [
     (64, "1", 134, 77),
     (64, "8", 197, 102),
@@ -80,11 +80,11 @@ fn row_sums_are_kept_with_omega_1() {
     let r = system.multiply(&vec![1.0; system.count()]);
     let z = applied(&Incomplete::factorize(&view(&system), 1.0).unwrap(), &view(&system), 1, &r);
     let error = z.iter().map(|z| (z - 1.0).abs()).fold(0.0, f64::max);
-    // Rounding times the condition number.
+    // The bound is the rounding error times the condition number.
     assert!(error < 1e-9, "{error:e}");
 }
 
-/// Without fill, M = A.
+/// On a line of cells there is no fill, so M = A.
 #[test]
 fn on_a_line_of_cells_the_factors_are_exact() {
     let lines = [Cells { nx: 17, ny: 1, nz: 1 }, Cells { nx: 1, ny: 17, nz: 1 }, Cells { nx: 1, ny: 1, nz: 17 }];
@@ -110,7 +110,7 @@ fn obstacles_and_an_open_top_are_no_trouble() {
     }
 }
 
-/// In exact arithmetic the last pivot is zero. It is rejected for any rounding error.
+/// In exact arithmetic, the last pivot is zero. It must be rejected whatever its rounding error is.
 #[test]
 fn omega_1_is_refused_where_the_matrix_is_singular() {
     let sets = [("1", 1.0), ("1", 1e-3), ("9", 1e-6), ("27t", 1e-3), ("r200", 1e-6), ("surf;obs=box", 1e-3)];

@@ -1,15 +1,16 @@
-//! The finest grid: red-black Gauss-Seidel and the transfer to the first coarse grid, in one pass before and one pass
-//! after the coarse-grid correction.
+//! The finest grid of multigrid with vertex coarsening. One pass over memory executes red-black Gauss-Seidel sweeps and
+//! the restriction to the first coarse grid; another pass executes the interpolation and the sweeps after the
+//! coarse-grid correction.
 //!
 //! The sweeps before the correction start from zero and end with the black cells. The residual of black cells is then
 //! zero. The residual of a red cell is sum c d, where d is the last change of its black neighbours. The sweeps after
-//! the correction start with the black cells and overwrite their values. Only red cells are therefore corrected. Red
-//! cells have an even i + j + k. If all directions are coarsened, all coarse points are red.
+//! the correction begin with the black cells and overwrite their values. The correction is therefore added to red cells
+//! only. Red cells have an even i + j + k. If all directions are coarsened, all coarse points are red.
 //!
 //! A pass processes the planes in ascending order. In one step, the first colour is updated in plane k, the second
 //! colour in plane k - 1, and so on. Each thread has its own copy of a few planes, including planes of its neighbours
-//! at both ends of its range. The threads therefore do not wait for each other, and each cell gets bitwise identical
-//! values from every thread. Red cells are stored between the two passes.
+//! at both ends of its range. The threads therefore do not wait for each other. A cell that several threads compute
+//! gets bitwise identical values from all of them. Between the two passes, only red cells are stored.
 //!
 //! Memory traffic per cell and pass in single precision, in bytes: right-hand side in f64 8, conductances 12, 1/D 4,
 //! weights 6, red cells 2; z 8.
@@ -35,7 +36,8 @@ pub struct Finest<T> {
     pub a: Stencil<T>,
     /// 1 / D.
     pub inverse: Shared<T>,
-    /// Distance from a point of each half to its conductances to east, west, north, south, top and bottom.
+    /// For each half, the distances in memory from a point to its conductances to east, west, north, south, top and
+    /// bottom.
     beside: [[isize; 6]; 2],
 }
 
@@ -52,8 +54,8 @@ impl<T: Real + Number> Finest<T> {
         Ok(Self { a, inverse, beside })
     }
 
-    /// Returns the red cells between the two passes. They are stored at the indices of the even cells of their row, in
-    /// the memory of the row sums.
+    /// Returns the array that stores the red cells between the two passes. It uses the memory of the row sums. The red
+    /// cells of a row are stored at the indices of its even cells.
     fn red(&self) -> &Shared<T> {
         &self.a.excess
     }
@@ -129,7 +131,7 @@ impl<T: Number> Planes<T> {
 pub struct Room<T> {
     r: Planes<T>,
     x: Planes<T>,
-    /// The last change at black cells, the residual at red cells.
+    /// The last change of black cells, and the residual of red cells.
     residual: Planes<T>,
     /// A row of the first coarse grid.
     row: Shared<T>,
@@ -138,14 +140,14 @@ pub struct Room<T> {
 impl<T: Real + Number> Room<T> {
     pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
         let split = Split::new(cells);
-        // Number of planes between the first plane of a pass and the last plane that it reads. That is the plane below
-        // the last sweep; for the residual, the plane below a coarse plane.
+        // Each array must hold the planes between the first plane of a pass and the last plane that the pass reads: the
+        // plane below that of the last sweep or, for the residual, the plane below a coarse plane.
         let planes = |more| Planes::new(split, 2 * sweeps + more);
         Ok(Self { r: planes(2)?, x: planes(2)?, residual: planes(3)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
     }
 
     /// # Safety
-    /// Only the owner thread may call it, and only one such slice may be in use.
+    /// Only the owner thread may call this function, and only one such slice may be in use.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn row(&self) -> &mut [T] {
         // SAFETY: guaranteed by the caller.
@@ -158,7 +160,7 @@ impl<T: Real + Number> Room<T> {
     }
 }
 
-/// The passes of one thread over the right-hand side `r`, multiplied by `scale`.
+/// The passes of one thread. They multiply the right-hand side `r` by `scale`.
 pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
     /// Interpolation from the first coarse grid.
@@ -202,7 +204,7 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Computes the red cells of plane k from x = 0.
+    /// Executes the first half-sweep, from x = 0, on the red cells of plane k.
     fn first(&self, k: isize) {
         if !self.has(k) {
             return;
@@ -218,7 +220,7 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Returns the conductances around the points of a half row.
+    /// Returns the conductances of the points of a half row to their six neighbours.
     fn conductances(&self, half: usize, range: &Range<usize>) -> [&[T]; 6] {
         // SAFETY: no thread writes the matrix during a cycle.
         let c = |step| unsafe { self.finest.a.c.slice(range.start.wrapping_add_signed(step), range.len()) };
@@ -246,7 +248,8 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Calls `f` for the half rows of a colour in plane k, with the row, the half, its points and their conductances.
+    /// Calls `f` for each half row of a colour in plane k, with the row j, the half, the indices of its points, and
+    /// their conductances.
     fn each_row(&self, k: isize, colour: usize, mut f: impl FnMut(usize, usize, Range<usize>, &[&[T]; 6])) {
         if !self.has(k) {
             return;
@@ -293,7 +296,8 @@ impl<T: Real + Number> Passes<'_, T> {
         if share.is_empty() {
             return;
         }
-        // The planes of this thread. If z is coarsened, the restriction also reads the residual in the plane before.
+        // `own` are the planes of this thread. If z is coarsened, the restriction also reads the residual in the plane
+        // before them.
         let (ratio, reach) = (self.weights.ratio[2], 2 * self.sweeps as isize);
         let own = (ratio * share.start) as isize..(ratio * share.end) as isize;
         for k in own.start + 1 - ratio as isize - reach..own.end + reach {
@@ -310,7 +314,8 @@ impl<T: Real + Number> Passes<'_, T> {
             }
             let last = k - reach;
             self.residual(last);
-            // The last plane that coarse plane K needs is plane 2 K + 1, or plane K if z is not coarsened.
+            // The last plane that the restriction to coarse plane K reads is plane 2 K + 1, or plane K if z is not
+            // coarsened.
             if own.contains(&last) && (last as usize + 1).is_multiple_of(ratio) {
                 self.restrict(next, last as usize / ratio);
             }
@@ -333,8 +338,8 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Returns the half of row j of plane k that contains the red cells, the index where they are stored between the
-    /// passes, and their number.
+    /// Returns, for row j of plane k, the half that contains the red cells, the index at which they are stored between
+    /// the passes, and their number.
     fn red_of(&self, j: usize, k: isize) -> (usize, usize, usize) {
         let half = Self::half(j, k, RED);
         (half, self.split().at(0, j as isize, k), self.split().points(half))
@@ -369,7 +374,7 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Adds the correction and executes the sweeps. Stores `back` times x in z, in the planes of this thread, and the
+    /// Adds the correction, and executes the sweeps. Stores z = `back` times x in the planes of this thread, and the
     /// partial sums of <r, z>.
     pub fn ascend<'z>(
         &self,
@@ -400,7 +405,7 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Stores plane k in z; returns its part of <r, z>.
+    /// Stores plane k in z, and returns its contribution to <r, z>.
     fn give<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         let Cells { nx, ny, .. } = self.split().cells;
         let mut product = 0.0;

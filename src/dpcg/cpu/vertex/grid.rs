@@ -11,12 +11,12 @@ use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::{CUBE, Offset};
 use std::ops::Range;
 
-/// A symmetric stencil: conductances of the upper offsets, and row sums. The cycles use the memory of the row sums as
-/// workspace.
+/// A symmetric matrix as a stencil: conductances for the upper half of the offsets, and row sums. After the setup, the
+/// memory of the row sums is workspace.
 pub struct Stencil<T> {
     pub split: Split,
     pub offsets: &'static [Offset],
-    /// Conductances: one array per offset, in succession.
+    /// Conductances: one array per offset, one after the other.
     pub c: Shared<T>,
     pub excess: Shared<T>,
 }
@@ -32,8 +32,8 @@ impl<T: Real + Number> Stencil<T> {
         })
     }
 
-    /// Returns the conductances of the points in `range` of a half, to the neighbour at offset number `k` or, with
-    /// `against`, at the opposite offset.
+    /// Returns the conductances between the points in `range` of a half and their neighbours at offset number `k` or,
+    /// with `against`, at the opposite offset.
     ///
     /// # Safety
     /// No thread may write `c` while the slice is in use.
@@ -66,16 +66,16 @@ impl<T: Real + Number> Stencil<T> {
 pub struct Grid<T> {
     pub a: Stencil<T>,
     pub diagonal: Shared<T>,
-    /// Reciprocal of the Jacobi divisor.
+    /// Reciprocal of the divisor in a Jacobi step (see the parent module).
     pub inverse: Shared<T>,
     pub r: Shared<T>,
     pub x: Shared<T>,
 }
 
-/// Output of a pass over the matrix.
+/// Result that a pass over the matrix computes.
 enum Then {
     Residual,
-    /// x + residual / divisor, a Jacobi step.
+    /// The result of a Jacobi step, x + residual / divisor.
     Step,
 }
 
@@ -87,7 +87,7 @@ impl<T: Real + Number> Grid<T> {
         Ok(Self { a, diagonal, inverse, r, x })
     }
 
-    /// Returns the second x: the memory of the row sums, which only the setup needs.
+    /// Returns the second vector for x. It uses the memory of the row sums, which only the setup needs.
     fn y(&self) -> &Shared<T> {
         &self.a.excess
     }
@@ -108,10 +108,10 @@ impl<T: Real + Number> Grid<T> {
         });
     }
 
-    /// Computes out = r - A x, or executes a Jacobi step from x to `out`. Zeros between rows remain zero, since their
-    /// conductances are zero.
+    /// Computes out = r - A x, or the result of a Jacobi step from x. The zeros between rows remain zero, because the
+    /// conductances there are zero.
     fn pass(&self, me: Me, out: &Shared<T>, x: &Shared<T>, then: &Then) {
-        // Numbers of the upper offsets in the plane, and of those to the next plane.
+        // Numbers of the upper offsets within the plane, and of the offsets to the next plane.
         const BESIDE: [usize; 4] = [0, 1, 2, 3];
         const ABOVE: [usize; 9] = [4, 5, 6, 7, 8, 9, 10, 11, 12];
         self.each_half_plane(me, |half, range| {
@@ -164,8 +164,8 @@ impl<T: Real + Number> Grid<T> {
         me.barrier();
     }
 
-    /// Adds the correction of the next coarser grid, and executes the sweeps. Stores the result in `above`, the
-    /// correction of the finer grid.
+    /// Adds the correction of the next coarser grid, and executes the sweeps. Stores the result in `above`, which is
+    /// the correction for the finer grid.
     pub fn ascend(
         &self,
         me: Me,
@@ -225,7 +225,8 @@ impl<T: Real + Number> Below<'_, T> {
     /// Sets row (j, k) to the restriction of fine values; see `Weights::restrict`. `row`: workspace for a row.
     ///
     /// # Safety
-    /// The row must belong to a plane of this thread. No other thread may read it or write weights in this step.
+    /// The row must belong to a plane of this thread. In this step, no other thread may read the row, and no thread may
+    /// write weights.
     pub unsafe fn restrict<'f>(
         &self,
         [j, k]: [usize; 2],

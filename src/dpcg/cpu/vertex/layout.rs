@@ -1,22 +1,23 @@
-//! Array layouts of a grid: split by the parity of the column, and of its coarse points. Constants of the method.
+//! Array layouts: of a grid, split by the parity of the column, and of its coarse points. Also constants of the method.
 //!
-//! *Split*: all points of even column are stored first, then all points of odd column, each half row by row. The points
-//! of one red-black colour in a row are then consecutive. So are the coarse points of a row, the points between coarse
-//! points, and the neighbours of consecutive points of one half.
+//! *Split*: all points of even column are stored first, then all points of odd column, each half row by row. In a row,
+//! the points of one red-black colour are then consecutive, and so are the coarse points, and the points between coarse
+//! points. The neighbours of consecutive points of one half are also consecutive.
 //!
-//! At least one zero follows each half row. It is the neighbour of the last point of this row and of the first point of
-//! the next row. A row of zeros separates planes. A plane of zeros precedes and follows the grid.
+//! At least one zero follows each half row. It represents the points outside the grid next to the last point of this
+//! row, and next to the first point of the next row. A row of zeros separates planes. A plane of zeros precedes and
+//! follows the grid.
 
 use crate::stencil::cells::{Cells, SevenPoints};
 use crate::stencil::coarsening::Offset;
 
-/// Name of the allocations in error messages.
+/// Name of the memory in error messages about failed allocations.
 pub const HIERARCHY: &str = "the grids of multigrid";
 
 /// A row sum of at most this fraction of the diagonal counts as zero: it is a rounding error of single precision.
 pub const ZERO_ROW_SUM: f64 = 1e-6;
 
-/// Damping factor of Jacobi.
+/// Damping factor of the Jacobi smoother.
 pub const DAMPING: f64 = 0.8;
 
 /// Index arithmetic of the split layout.
@@ -78,8 +79,9 @@ impl Split {
 }
 
 /// Index arithmetic of arrays of coarse points. If the fine grid is coarsened in x, the points are in natural order,
-/// and the only half has number 0. Otherwise they are split by the parity of the column, as those of the fine grid. A
-/// zero follows each half row, a row of zeros each half plane, and a plane of zeros each half.
+/// and there is only half 0. Otherwise, they are split by the parity of the column, like the points of the fine grid.
+/// Zeros follow the values: one zero after each half row, a row of zeros after each half plane, and a plane of zeros
+/// after each half.
 #[derive(Clone, Copy)]
 pub struct Coarse {
     pub cells: Cells,

@@ -1,4 +1,5 @@
-//! Diagonals, row sums and coupling strengths of the directions, for the caller's matrix and for coarse matrices.
+//! Diagonals, row sums, and strengths of the couplings in each direction, for the caller's matrix and for coarse
+//! matrices.
 
 use super::finest::Finest;
 use super::grid::Grid;
@@ -11,8 +12,8 @@ use crate::base::shared::{Number, Shared};
 use crate::stencil::cells::SevenPoints;
 use crate::stencil::coarsening::CUBE;
 
-/// Sums over rows: the fractions of the diagonal due to couplings in x, y and z; rows with a positive diagonal; rows
-/// with a positive row sum.
+/// Five sums over rows of the matrix: the sums of conductances in x, in y and in z, each divided by the diagonal; the
+/// number of rows with a positive diagonal; the number of rows with a positive row sum.
 pub type Seen = [f64; 5];
 
 /// Number of neighbours in the 27-point stencil.
@@ -30,7 +31,7 @@ fn total(lanes: &[Lane; 5]) -> Seen {
     seen
 }
 
-/// Adds a row to lane l; see `Seen`.
+/// Adds the five terms of a row (see `Seen`) to lane l.
 #[inline(always)]
 fn note(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess: f64) {
     let there = diagonal > 0.0;
@@ -58,8 +59,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes 1/D and the row sums of a row. On entry, `parts` contains the sums of conductances in x, y and z. 1/D
-    /// and the row sums overwrite the first two.
+    /// Computes 1/D and the row sums of a row of cells. On entry, `parts` contains the sums of conductances in x, y and
+    /// z. On return, the first two contain 1/D and the row sums.
     fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> Seen {
         let len = center.len();
         let mut lanes = [[0.0; LANES]; 5];
@@ -82,7 +83,7 @@ for_each_isa! {
         total(&lanes)
     }
 
-    /// Computes diagonals, reciprocal Jacobi divisors and row sums of points of a coarse grid from their conductances.
+    /// Computes diagonals, reciprocal Jacobi divisors and row sums at points of a coarse grid from their conductances.
     fn finish_points<R: Real>(diagonal: &mut [R], inverse: &mut [R], excess: &mut [R], c: &[&[R]; NEAR]) -> Seen {
         let len = diagonal.len();
         let mut lanes = [[0.0; LANES]; 5];
@@ -117,7 +118,8 @@ for_each_isa! {
     }
 }
 
-/// Loads plane k of the caller's matrix, multiplied by `scale`. `room`: workspace for three rows and one further value.
+/// Loads plane k of the caller's matrix, multiplied by `scale`. `room` is workspace for three rows and one further
+/// value.
 ///
 /// # Safety
 /// The plane must belong to this thread, and no other thread may read it.
@@ -153,7 +155,8 @@ pub unsafe fn load<T: Real + Number>(to: &Finest<T>, a: &SevenPoints, k: usize, 
     seen
 }
 
-/// Completes plane k of a coarse matrix whose conductances are computed.
+/// Completes plane k of a coarse matrix after its conductances have been computed: diagonals, Jacobi divisors and row
+/// sums.
 ///
 /// # Safety
 /// The plane must belong to this thread, and no thread may write conductances.

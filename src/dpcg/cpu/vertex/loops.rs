@@ -102,7 +102,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes x as `relax`, and stores the change of x in `change`.
+    /// Computes x like `relax`, and stores the change of x in `change`.
     fn relax_noting<R: Real>(
         x: &mut [R], change: &mut [R], r: &[R], inverse: &[R], c: &[&[R]; 6], near: &[&[R]; 6]
     ) {

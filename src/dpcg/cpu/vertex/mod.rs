@@ -10,14 +10,15 @@
 //! x = x + 0.8 (r - A x) / max(D, (D + sum |c|)/2),
 //! ```
 //!
-//! which converges in the norm of A for entries of any sign. By Gershgorin's theorem, the eigenvalues of D'^-1 A are at
-//! most 2, where D' = max(D, (D + sum |c|)/2). The coarsest grid is factorized exactly. The cycle and the coarse
-//! matrices use the type T, Galerkin products use f64. A matrix is stored as conductances c_o(p) = -A(p, p + o) and as
-//! row sums.
+//! where c are the conductances of a row. It converges in the norm of A for entries of any sign, because by
+//! Gershgorin's theorem, the eigenvalues of D'^-1 A are at most 2 for D' = max(D, (D + sum |c|)/2). The coarsest grid
+//! is factorized exactly. The cycle and the coarse matrices use the number type T; Galerkin products are computed in
+//! f64. A matrix is stored as conductances c_o(p) = -A(p, p + o) and as row sums.
 //!
 //! A direction of weak couplings is not coarsened. In a direction that is coarsened, point 2 I is coarse point I. The
 //! *type* S of a point is the set of coarsened directions in which its index is odd; S is empty for coarse points. The
-//! stencil is summed over the directions outside S. The resulting equation defines the interpolated value:
+//! equation of the point is summed over the directions outside S: offsets with equal parts in S are added. The result
+//! defines the interpolated value:
 //!
 //! ```text
 //! x(p) = (1/den) sum_{o_S != 0} c_o x(p + o_S),   den = row sum + sum_{o_S != 0} c_o,
@@ -71,11 +72,11 @@ use weights::Types;
 /// Parameters of the coarsening.
 #[derive(Clone, Copy)]
 struct Bounds {
-    /// Limit of semicoarsening.
+    /// Limit that decides which directions are coarsened (see `coarsened` in `stencil::coarsening`).
     semi: f64,
     /// Largest number of points of the coarsest grid, which is solved exactly.
     coarsest: usize,
-    /// Row sums that add up to at most this make a component of the coarsest grid singular.
+    /// A component of the coarsest grid is singular if the sum of its row sums is at most this number.
     singular: f64,
 }
 
@@ -90,7 +91,7 @@ struct Level<T> {
     weights: Weights<T>,
     /// Solution on the coarse grid.
     correction: Shared<T>,
-    /// Index tables for the stencil of the finer grid.
+    /// Index tables for interpolation and Galerkin product with the stencil of the finer grid.
     types: Types,
     cube: Cube,
     grid: Grid<T>,
@@ -118,18 +119,18 @@ pub struct Vertex<T: Real + Number> {
     /// Power of two by which the matrix is multiplied.
     scale: f64,
     finest: Finest<T>,
-    /// Coarse grids, beginning with the finest.
+    /// Coarse grids, from the finest to the coarsest.
     levels: Vec<Level<T>>,
     /// Workspace of each thread.
     rooms: Vec<(Room<T>, Sums)>,
     noted: Noted,
-    /// Solver of the coarsest grid, and workspace for its solution in natural order.
+    /// Solver for the coarsest matrix, and workspace for its solution in natural order.
     coarsest: Option<(Direct, Mutex<Vec<T>>)>,
 }
 
 impl<T: Real + Number> Vertex<T> {
-    /// Allocates a preconditioner for a box of cells and a team of `members` threads. `sweeps` (1 or 2): smoothing
-    /// steps before and after the coarse-grid correction.
+    /// Allocates a preconditioner for a box of cells and a team of `members` threads. `sweeps` is the number of
+    /// smoothing steps before, and after, the coarse-grid correction: 1 or 2.
     pub fn new(cells: Cells, sweeps: usize, members: usize) -> Result<Self> {
         Self::with(cells, sweeps, members, Bounds::default())
     }
@@ -145,7 +146,7 @@ impl<T: Real + Number> Vertex<T> {
         Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), rooms, noted, coarsest: None })
     }
 
-    /// Returns whether the allocation suits this box, number of sweeps and number of threads.
+    /// Returns whether the memory was allocated for this box, number of sweeps and number of threads.
     pub fn fits(&self, cells: Cells, sweeps: usize, members: usize) -> bool {
         (self.cells, self.sweeps, self.rooms.len()) == (cells, sweeps, members)
     }
@@ -170,7 +171,8 @@ impl<T: Real + Number> Vertex<T> {
         Ok(())
     }
 
-    /// Returns the ratio of the coarsening. A direction with one point is treated as coarsened.
+    /// Returns the ratio of the coarsening in each direction, 2 or 1. A direction with one point is treated as
+    /// coarsened.
     fn ratio(&self, cells: Cells, seen: Seen) -> [usize; 3] {
         let rows = f64::max(seen[3], 1.0);
         let coarsened = directions(cells, [0, 1, 2].map(|d| seen[d] / rows), self.bounds.semi);
@@ -236,8 +238,8 @@ impl<T: Real + Number> Vertex<T> {
         noted.sum(Some(me))
     }
 
-    /// Computes z = M^-1 r in natural order; all threads call it. `magnitude`: any norm of r. `z(cells)` returns cells
-    /// of the calling thread for writing. Begins and ends with a barrier. Returns <r, z>, which needs no extra pass.
+    /// Computes z = M^-1 r in natural order, and returns <r, z>. All threads must call this function. `magnitude` is
+    /// any norm of r. `z(cells)` returns z in cells of the calling thread for writing. Begins and ends with a barrier.
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         me.barrier();
         let products = self.noted.reduce(0, self.cells.nz);
@@ -262,7 +264,7 @@ impl<T: Real + Number> Vertex<T> {
         products.sum(Some(me))[0]
     }
 
-    /// Solves on the coarsest grid; only thread 0 calls it.
+    /// Solves the system of the coarsest grid. Only thread 0 calls this function.
     fn solve_coarsest(&self, level: &Level<T>) {
         let Some((solver, x)) = &self.coarsest else { return };
         let x = &mut *x.lock().unwrap_or_else(PoisonError::into_inner);
@@ -293,8 +295,8 @@ fn on_all<R>(team: &mut Team, work: impl Fn(Me) -> R + Sync) -> Result<R> {
     team.run(|me| drop(work(me)), &work)
 }
 
-/// Factorizes the matrix of the coarsest grid. A pivot that is at most a small fraction of its diagonal is rounding;
-/// its point has the value zero in every solution.
+/// Factorizes the matrix of the coarsest grid. A pivot of at most `ZERO_PIVOT` times its diagonal entry counts as a
+/// rounding error; its unknown is zero in every solution.
 fn coarsest<T: Real + Number>(a: &Stencil<T>, singular: f64) -> Result<Direct> {
     const ZERO_PIVOT: f64 = 1e-14;
     let c = couplings(a)?;
@@ -303,7 +305,7 @@ fn coarsest<T: Real + Number>(a: &Stencil<T>, singular: f64) -> Result<Direct> {
     Direct::of(&c, order, means, |p, d| Ok(if d <= ZERO_PIVOT * c.diagonal[p] { 0.0 } else { 1.0 / d }))
 }
 
-/// Returns a matrix by rows.
+/// Converts a matrix to row-sum form, row by row.
 fn couplings<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
     let (split, cells, last) = (&a.split, a.split.cells, a.offsets.len());
     let step = |k: usize| (0..3).map(|d| a.offsets[k][d] * cells.steps()[d] as isize).sum::<isize>();

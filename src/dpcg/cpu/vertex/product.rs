@@ -1,10 +1,12 @@
-//! Galerkin product P^T A P by rows of cubes, eight cubes at a time. Each pair of neighbouring fine points p, q is in
-//! one cube between 8 coarse points. It adds c (P_p - P_q)(P_p - P_q)^T to the matrix of this cube. A row sum g adds
-//! g P_p P_p^T.
+//! Galerkin product P^T A P. A cube is the region between 8 coarse points. Rows of cubes are processed one after the
+//! other, and the cubes of a row eight at a time. Each pair of neighbouring fine points p, q belongs to one cube. A
+//! pair with the conductance c adds c (P_p - P_q)(P_p - P_q)^T to the matrix of its cube, where P_p is row p of P. A
+//! row sum g at p adds g P_p P_p^T.
 //!
 //! The cubes above a coarse plane contribute all couplings to the next coarse plane, and half of the entries within the
-//! plane. The cubes below contribute the other half of the entries within the plane. If these cubes belong to another
-//! thread, this thread recomputes them. Each entry is therefore the same sum of two terms for any number of threads.
+//! plane. The cubes below contribute the other half of the entries within the plane. If the cubes below belong to
+//! another thread, both threads compute them. Each entry is therefore the same sum of two terms for any number of
+//! threads.
 
 use super::grid::Stencil;
 use super::layout::Coarse;
@@ -19,15 +21,16 @@ use crate::error::{Result, push};
 use crate::stencil::coarsening::Offset;
 use std::ops::Range;
 
-/// Name of the allocation in error messages.
+/// Name of the memory in error messages about failed allocations.
 const CUBES: &str = "the cubes of a Galerkin product";
 
-/// Entries stored per coarse point: 4 couplings within the plane, 9 couplings to the next plane, and the row sum.
+/// Number of entries stored per coarse point: 4 couplings within the plane, 9 couplings to the next plane, and the row
+/// sum.
 const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// Size of a number in bytes, and the distance from 1 below which a sum of rounded weights counts as 1.
+/// For each size of numbers in bytes, the distance from 1 up to which a sum of rounded weights counts as 1.
 const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
 /// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
@@ -37,10 +40,9 @@ struct Edge {
     /// The lower point of the pair.
     from: [usize; 3],
     points: [usize; 2],
-    /// The largest indices in y and z. If they are outside the grid, the pair does not exist.
+    /// The larger index of the pair in y and in z. If it is outside the grid, the pair does not exist.
     last: [usize; 2],
-    /// The coarse edge, face or cube that contains the pair: the bits of its lowest corner, and the directions in which
-    /// it extends.
+    /// The coarse edge, face or cube that contains the pair: its lowest corner and its directions, as bits.
     within: [usize; 2],
 }
 
@@ -91,7 +93,7 @@ struct Corners {
 pub struct Cube {
     edges: Vec<Edge>,
     groups: Vec<Group>,
-    /// For each point, the corners from which it is interpolated.
+    /// For each fine point, the corners from which it is interpolated.
     corners: [Corners; 27],
 }
 
@@ -115,13 +117,13 @@ fn corners_of(p: usize) -> Corners {
     corners
 }
 
-/// Returns whether the fine point with index bit(t, d) in each direction d belongs to a cube: an index of 1 in a
-/// direction that is not coarsened is that of the next cube.
+/// Returns whether the fine point with the index bit(t, d) in each direction d belongs to a cube. In a direction that
+/// is not coarsened, a point with index 1 belongs to the next cube.
 fn exists(t: usize, ratio: [usize; 3]) -> bool {
     (0..3).all(|d| t >> d & 1 == 0 || ratio[d] == 2)
 }
 
-/// Returns the number of an offset in `CUBE`.
+/// Returns the index of an offset in the list `CUBE` of upper offsets.
 fn upper(offset: Offset) -> usize {
     (9 * offset[2] + 3 * offset[1] + offset[0] - 1) as usize
 }
@@ -150,11 +152,13 @@ impl Cube {
     }
 }
 
-/// Number of rows of sums: 2 coarse rows at the sides of a row of cubes, in 2 planes, with `ENTRIES` sums each.
+/// Number of rows of sums: `ENTRIES` for each of the four coarse rows that bound a row of cubes, two in each of two
+/// planes.
 const ROWS: usize = 4 * ENTRIES;
 
-/// Sums of a thread: the contributions of the current row of cubes, and the contributions of the cubes below a coarse
-/// plane to the entries within it. A coarse row is complete when the next row of cubes is done.
+/// Sums of a thread: the contributions of the current row of cubes to the adjacent coarse rows, and the contributions
+/// of the cubes below a coarse plane to the entries within this plane. A coarse row is complete after the next row of
+/// cubes.
 pub struct Sums {
     values: Shared,
     row: usize,
@@ -169,7 +173,7 @@ impl Sums {
         Ok(sums)
     }
 
-    /// Prepares the sums for another coarse grid. Allocates only if the memory does not suffice.
+    /// Prepares the sums for another coarse grid. Allocates memory only if it does not suffice.
     pub fn fit(&mut self, coarse: &Coarse) -> Result<()> {
         self.row = coarse.row << usize::from(coarse.is_split());
         self.plane = self.row * (coarse.cells.ny + 1);
@@ -186,7 +190,7 @@ impl Sums {
         ((2 * which + j % 2) * ENTRIES + entry) * self.row
     }
 
-    /// Returns the index of an entry of coarse row j in the contributions of the cubes below.
+    /// Returns the index of the contribution of the cubes below to an entry of coarse row j.
     fn below(&self, entry: usize, j: usize) -> usize {
         ROWS * self.row + entry.min(BESIDE) * self.plane + j * self.row
     }
@@ -194,7 +198,7 @@ impl Sums {
     /// Returns all memory, as workspace for other purposes.
     ///
     /// # Safety
-    /// Only the owner thread may call it, and only one such slice may be in use.
+    /// Only the owner thread may call this function, and only one such slice may be in use.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
     pub unsafe fn room(&self) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
@@ -210,34 +214,35 @@ impl Sums {
 /// Weights and conductances of a row of cubes.
 struct Cubes<'a, T> {
     cube: &'a Cube,
-    /// Weights by point and corner, in the order of `Cube::corners`; `None`: weight one.
+    /// Weights by fine point and corner, in the order of `Cube::corners`; `None` for the weight one.
     weights: [[Option<&'a [T]>; 8]; 27],
     /// Conductances by pair of points; empty outside the grid.
     c: [&'a [T]; 104],
-    /// Row sums of the 8 fine points whose index in each direction is that of the lowest corner, or one larger. `None`:
-    /// zero.
+    /// Row sums of the fine points of a cube: the 8 points whose index in each direction is that of the lowest corner,
+    /// or larger by one. `None` for zero.
     excess: [Option<&'a [T]>; 8],
-    /// Sums that receive the contributions. `places`: index of the first cube's sum for each pair of corners; on the
-    /// diagonal, of its row sum.
+    /// Sums to which the contributions are added. `places` contains, for each pair of corners, the index of the sum for
+    /// the first cube; on the diagonal, the index of the row sum.
     to: &'a Shared,
     places: [[usize; 8]; 8],
 }
 
-/// Number of pairs whose differences are buffered at once, so that the buffers fit into the first-level cache.
+/// Number of pairs whose differences are buffered together, so that the buffers fit into the first-level cache.
 const TOGETHER: usize = 8;
 
-/// Contributions of eight cubes, and intermediate results. Aligned to cache lines: a lane that extends over two cache
-/// lines costs twice as much.
+/// Contributions of eight cubes, and intermediate results. They are aligned to cache lines, because access to a lane in
+/// two cache lines takes twice as long.
 #[repr(align(64))]
 pub struct Added {
     /// Contributions by pair of corners, the lower corner first.
     pairs: [[Lane; 8]; 8],
     /// Contributions to the row sums.
     rows: [Lane; 8],
-    /// Weights by point and corner, zero for other corners; `totals` has their sums by point.
+    /// Weights by fine point and corner; zero for corners from which the point is not interpolated. `totals` contains
+    /// the sum of the weights of each point.
     weights: [[Lane; 8]; 27],
     totals: [Lane; 27],
-    /// P_p - P_q by pair and corner; `c` has the conductances of the pairs.
+    /// P_p - P_q by pair and corner. `c` contains the conductances of the pairs.
     differences: [[Lane; 8]; TOGETHER],
     c: [Lane; TOGETHER],
 }
@@ -256,7 +261,7 @@ impl Added {
     }
 }
 
-/// Work that is compiled for several instruction sets.
+/// Computation that is compiled for several instruction sets.
 pub trait Work {
     fn add(&self, added: &mut Added, at: usize, n: usize);
 }
@@ -269,8 +274,9 @@ for_each_isa! {
 }
 
 impl<T: Real> Cubes<'_, T> {
-    /// Computes the weights of a point, and their sum. If the unrounded weights sum to one, the sum is set to one and
-    /// rounded weights are corrected. Otherwise, row sums of strong couplings would not be zero.
+    /// Computes the weights of a point, and their sum. If the weights sum to one up to rounding, the sum is set to
+    /// exactly one, and the weights are corrected. Without this correction, strong couplings would lead to nonzero row
+    /// sums.
     #[inline(always)]
     fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8], total: &mut Lane) {
         let corners = &self.cube.corners[p];
@@ -342,7 +348,7 @@ impl<T: Real> Cubes<'_, T> {
         }
     }
 
-    /// Adds the contributions to the sums.
+    /// Adds the contributions of n cubes to the sums.
     #[inline(always)]
     fn give(&self, added: &Added, at: usize, n: usize) {
         for a in 0..8 {
@@ -363,8 +369,8 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
-/// Adds the products of corner number A with the later corners, for `count` pairs of points. A is a constant: the loops
-/// then have a fixed shape, and the compiler keeps the sums in registers.
+/// For `count` pairs of points, adds the products of the values at corner number A and at later corners. A is a
+/// constant, so that the loops have a fixed shape and the compiler keeps the sums in registers.
 #[inline(always)]
 fn add_pairs_of<const N: usize, const A: usize>(added: &mut Added, corners: &[usize; N], count: usize) {
     let mut row = [[0.0; LANES]; N];
@@ -379,7 +385,8 @@ fn add_pairs_of<const N: usize, const A: usize>(added: &mut Added, corners: &[us
     }
 }
 
-/// Adds the row sums of c v v^T with v = P_p - P_q. The sum of v is the difference of both sums of weights.
+/// Adds the row sums of c v v^T with v = P_p - P_q. The sum of the entries of v is the difference of the sums of
+/// weights of p and q.
 #[inline(always)]
 fn add_row_sums<const N: usize>(
     rows: &mut [Lane; 8],
@@ -397,7 +404,7 @@ fn add_row_sums<const N: usize>(
 impl<T: Real> Work for Cubes<'_, T> {
     #[inline(always)]
     fn add(&self, added: &mut Added, at: usize, n: usize) {
-        // Compiled separately for full and for partial lanes.
+        // The function is compiled separately for full and for partial lanes.
         if n == LANES { self.add_some(added, at, LANES) } else { self.add_some(added, at, n) }
     }
 }
@@ -443,8 +450,8 @@ fn add_excess(added: &mut Added, p: usize, excess: &Lane) {
     }
 }
 
-/// Computes the planes of the next coarser matrix that belong to this thread. The row sums are not yet compared with
-/// the rounding level.
+/// Computes those planes of the next coarser matrix that belong to this thread. Row sums below the rounding level are
+/// not yet set to zero.
 pub fn make<T: Real + Number>(
     me: Me,
     cube: &Cube,
@@ -478,7 +485,7 @@ pub fn make<T: Real + Number>(
     }
 }
 
-/// Stores a coarse row, if `store` is set, and saves the contributions to the entries within the plane above.
+/// If `store` is set, stores a coarse row. Also saves the contributions to the entries within the plane above.
 fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [j, k]: [usize; 2], store: bool) {
     let split = &to.split;
     for entry in 0..ENTRIES {
@@ -509,8 +516,8 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [
     }
 }
 
-/// Collects the data of a row of cubes. If x is not coarsened, these are the cubes whose lowest corners are the coarse
-/// points of a half row.
+/// Collects the data of a row of cubes. If x is not coarsened, the row consists of those cubes whose lowest corners are
+/// the points of one half row.
 fn cubes_of_row<'a, T: Real + Number>(
     cube: &'a Cube,
     fine: &'a Stencil<T>,
@@ -522,7 +529,7 @@ fn cubes_of_row<'a, T: Real + Number>(
     let (split, coarse, ratio) = (&fine.split, &weights.coarse, weights.ratio);
     let n = coarse.points(half);
     let bit = |t: usize, d: usize| t >> d & 1;
-    // The half and the index of the first coarse point with index x in its cube.
+    // The half of the coarse points with index x (0 or 1) in their cubes, and the index of the first of them.
     let column = |x: usize| if coarse.is_split() { ((half + x) % 2, (half + x) / 2) } else { (0, x) };
     let places = std::array::from_fn(|a| {
         std::array::from_fn(|b| {
@@ -543,7 +550,7 @@ fn cubes_of_row<'a, T: Real + Number>(
             *row = weights.has(offset).then(|| unsafe { weights.of(offset).slice(start, n) });
         }
     }
-    // The index in direction d of a fine point with coordinate `at` in coarse cube `of`.
+    // The index in direction d of the fine point with coordinate `at` (0 to 2) in the cube with index `of`.
     let index = |d: usize, of: usize, at: usize| ratio[d] * of + at * ratio[d] / 2;
     let inside = |y: usize, z: usize| index(1, j, y) < split.cells.ny && index(2, k, z) < split.cells.nz;
     let row = |x: usize, y: usize, z: usize| {

@@ -12,7 +12,7 @@ use std::fmt::Write;
 const SIZES: [[usize; 3]; 9] =
     [[1, 1, 1], [2, 2, 2], [1, 40, 30], [50, 1, 1], [1, 1, 7], [13, 11, 9], [16, 9, 33], [5, 64, 3], [37, 20, 18]];
 
-/// Returns z = M^-1 r, computed by a team, followed by <r, z>.
+/// Computes z = M^-1 r with a team. Returns z, followed by <r, z>.
 fn applied<T: Real + Number>(of: &Vertex<T>, team: &mut Team, r: &[f64]) -> Vec<f64> {
     let z = Shared::<f64>::zeroed(r.len()).unwrap();
     let magnitude = max_abs(r);
@@ -24,7 +24,7 @@ fn applied<T: Real + Number>(of: &Vertex<T>, team: &mut Team, r: &[f64]) -> Vec<
     // SAFETY: the run has ended.
     let z = unsafe { z.slice(0, r.len()) }.to_vec();
     let expected: f64 = r.iter().zip(&z).map(|(r, z)| r * z).sum();
-    // Rounding of a sum of positive and negative terms.
+    // The bound allows for rounding errors of a sum of positive and negative terms.
     assert!((product - expected).abs() <= 1e-9 * expected.abs(), "{product} {expected}");
     [z, vec![product]].concat()
 }
@@ -50,7 +50,7 @@ fn preconditioner<T: Real + Number>(
     move |r, z| z.copy_from_slice(&applied(&of, &mut team, r)[..r.len()])
 }
 
-/// Returns the largest difference to the plain loops, relative to the largest value.
+/// Returns the largest difference from the plain loops of the oracle, relative to the largest value.
 fn difference<T: Real + Number>(system: &System, sweeps: usize, bounds: Bounds) -> f64 {
     let r = random(system.count(), 11);
     let mut expected = vec![0.0; r.len()];
@@ -74,13 +74,14 @@ fn as_the_oracle_on_awkward_sizes() {
     for size in SIZES {
         for (sweeps, excess, coarsest) in [(1, 0.0, 1), (2, 0.0, 20), (1, 0.1, 8), (2, 0.1, 300)] {
             let system = System::random(size, 3, excess, |place, d| !(place[d] == 4 && d == 1));
-            // `semi`: with 1e9, all directions are coarsened, however weak their couplings are.
+            // With `semi` = 1e9, all directions are coarsened, even those with weak couplings.
             for semi in [1e9, 3.0] {
                 let bounds = Bounds { semi, coarsest, ..Bounds::default() };
                 let name = format!("{size:?}, V({sweeps},{sweeps}), excess {excess}, semi {semi}");
                 let (double, single) =
                     (difference::<f64>(&system, sweeps, bounds), difference::<f32>(&system, sweeps, bounds));
-                // Rounding times the condition number for conductances that differ by a factor of 1e6.
+                // The bounds are rounding errors times the condition number for conductances that differ by a factor of
+                // 1e6.
                 assert!(double <= 1e-9, "{name}: {double:e}");
                 assert!(single <= 1e-2, "{name}, single: {single:e}");
             }
@@ -97,7 +98,8 @@ fn as_the_oracle_on_two_phases() {
             let double = difference::<f64>(&system, sweeps, bounds);
             let single = difference::<f32>(&system, sweeps, bounds);
             assert!(double <= 1e-10, "{set}: {double:e}");
-            // Row sums of coarse matrices around obstacles are close to the limit `ZERO_ROW_SUM`.
+            // Around obstacles, row sums of coarse matrices are close to the limit `ZERO_ROW_SUM`, so single precision
+            // may round them to zero.
             assert!(single <= 1e-2, "{set}, single: {single:e}");
         }
     }
@@ -115,12 +117,13 @@ struct Row {
     iterations: usize,
     /// Iteration count of this library, if it is lower than the prototype's count.
     fewer: Option<usize>,
-    /// Iteration count with the prototype's means, if rounding in the prototype changes its count: [`ROUNDED`].
+    /// Iteration count of this library with `Means::All`, if rounding errors change the prototype's count (see
+    /// [`ROUNDED`]).
     rounded: Option<usize>,
 }
 
-/// A row of contrast 1e-6 for which single precision changes the prototype's count: 19 instead of 14. This code with
-/// the prototype's means needs 15.
+/// A row of contrast 1e-6 for which single precision changes the prototype's count from 14 to 19. This library with the
+/// prototype's means needs 15 iterations.
 const ROUNDED: (&str, usize) = ("64,sheet,-,1e-6,harm,rand,gmg27-v22-f32,none,", 15);
 
 /// Returns the rows of the table that converged and that use the method of this module.
@@ -150,7 +153,8 @@ fn rows() -> Vec<Row> {
     text.lines().skip(1).filter_map(row).collect()
 }
 
-/// Components of the coarsest grid whose mean is subtracted: the singular components (library), or all (prototype).
+/// Components of the coarsest grid whose mean is subtracted: the singular components, as in this library, or all
+/// components, as in the prototype.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Means {
     Singular,
@@ -163,7 +167,7 @@ fn count<T: Real + Number>(row: &Row, problem: &TwoPhase, system: &System, b: &[
     let deflation = row.deflated.then(|| Deflation::of_groups(system, STRONG));
     let (x, iterations) = pcg(system, &mut m, deflation.as_ref(), b, (1e-6, 200));
     let relative = problem.relative_residual(b, &x);
-    // In so few iterations, the rounding errors of the recurred residual are far below the tolerance.
+    // After so few iterations, the rounding errors of the recurred residual are far below the tolerance.
     assert!(relative <= 1.01e-6, "{}: {relative:e} after {iterations}", row.set);
     iterations
 }
@@ -183,7 +187,7 @@ fn compare(rows: &[Row]) {
     for row in rows {
         let key = format!("{:?} {} {:e} {}", row.size, row.set, row.contrast, row.rhs);
         if made.as_ref().is_none_or(|made| made.0 != key) {
-            // Set 0 is water only.
+            // Set 0 contains only water.
             let (set, contrast) = if row.set == "0" { ("1", 1.0) } else { (&*row.set, row.contrast) };
             let problem = TwoPhase::new(set, row.size, contrast);
             let (system, b) = (System::of(&problem), problem.rhs(&row.rhs));
@@ -240,14 +244,15 @@ fn symmetric_and_positive_on_awkward_sizes() {
             m(&v, &mut mv);
             let size_of = dot(&u, &mu).abs() * dot(&v, &mv).abs();
             let name = format!("{size:?}, V({sweeps},{sweeps}), excess {excess}");
-            // Rounding of f64 times the condition number of rows that differ by a factor of 1e6.
+            // The bound is the rounding error times the condition number of matrices whose rows differ by a factor of
+            // 1e6.
             assert!((dot(&u, &mv) - dot(&v, &mu)).abs() <= 1e-9 * size_of.sqrt(), "{name}");
             assert!(dot(&u, &mu) > 0.0 && dot(&v, &mv) > 0.0, "{name}");
         }
     }
 }
 
-/// Checks PCG to a small tolerance. The right-hand side has zero sum in every component.
+/// Checks that PCG converges to a small tolerance. The sum of the right-hand side over every component is zero.
 fn solves<T: Real + Number>(system: &System, components: impl Fn(usize) -> usize, most: usize) {
     let n = system.count();
     let exact = random(n, 5);
@@ -255,7 +260,7 @@ fn solves<T: Real + Number>(system: &System, components: impl Fn(usize) -> usize
     let mut m = preconditioner::<T>(system, 1, Bounds::default());
     let (x, iterations) = pcg(system, &mut m, None, &b, (1e-8, 200));
     assert!(iterations <= most, "{iterations} iterations");
-    // The solution equals the exact one up to constants, within the tolerance times the condition number.
+    // Up to a constant per component, the error of the solution is at most the tolerance times the condition number.
     let mut means = [[0.0; 3]; 4];
     for p in 0..n {
         let [x, exact] = [x[p], exact[p]];
@@ -270,7 +275,7 @@ fn solves<T: Real + Number>(system: &System, components: impl Fn(usize) -> usize
 
 #[test]
 fn closed_tanks_are_solved_apart() {
-    // Two tanks, each with its own constant; then obstacles in a third of the box between them.
+    // Two tanks, each with its own null vector. Then obstacles fill a third of the box, between the tanks.
     let problem = TwoPhase::new("9", [24, 20, 22], 1e-3);
     let mut system = System::of(&problem);
     for wall in [11..12, 11..15] {
@@ -300,7 +305,7 @@ fn closed_tanks_are_solved_apart() {
                 (0..system.count()).map(|p| if solid(system.place(p)[0]) { p as f64 } else { 0.0 }).collect();
             let mut z = vec![1.0; b.len()];
             preconditioner::<f64>(&system, 2, Bounds::default())(&b, &mut z);
-            // A row without couplings is solved by its own equation.
+            // In a cell without couplings, z is b divided by the center.
             for (z, b) in z.iter().zip(&b) {
                 assert!((z - b / 2.5).abs() <= 1e-13 * b, "{z} {b}");
             }

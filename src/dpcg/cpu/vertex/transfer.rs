@@ -1,6 +1,6 @@
-//! Interpolation and restriction, row by row. Weights are stored at the coarse points. The weight of offset o at coarse
-//! point I is the weight of I in the interpolation to fine point R I + o, where R is 2 in directions that are coarsened
-//! and 1 in the others.
+//! Interpolation and restriction, row by row. Weights are stored at the coarse points. The weight of offset o stored at
+//! coarse point I is the weight of I in the interpolation to the fine point R I + o. R is 2 in directions that are
+//! coarsened, and 1 in the others.
 
 use super::layout::{Coarse, Split};
 use super::loops::{add, add_products, add_two_products};
@@ -11,13 +11,13 @@ use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::{Offset, coarse_cells};
 use std::ops::Range;
 
-/// Name of the allocation in error messages.
+/// Name of the memory in error messages about failed allocations.
 const WEIGHTS: &str = "weights of interpolation";
 
-/// Number of offsets in a cube, including zero.
+/// Number of offsets with components -1, 0 and 1.
 const CUBE: usize = 27;
 
-/// Returns the number of an offset.
+/// Returns the number of an offset, 0 .. 26.
 pub fn number(offset: Offset) -> usize {
     (9 * (offset[2] + 1) + 3 * (offset[1] + 1) + offset[0] + 1) as usize
 }
@@ -72,7 +72,7 @@ impl<T: Real + Number> Weights<T> {
         index / self.ratio[d]..index.div_ceil(self.ratio[d]) + 1
     }
 
-    /// Adds the interpolation of `correction` to the half rows `[even, odd]` of fine row (j, k). `None`: the half row
+    /// Adds the interpolated `correction` to the half rows `[even, odd]` of fine row (j, k). A half row that is `None`
     /// is not needed.
     ///
     /// # Safety
@@ -99,8 +99,8 @@ impl<T: Real + Number> Weights<T> {
         }
     }
 
-    /// Sets a coarse half row to the restriction of fine values. `fine(half, j, k)` returns a half row, starting one
-    /// value before its first point, or `None` if its values are zero.
+    /// Computes the restriction of fine values in a coarse half row. `fine(half, j, k)` returns a half row that begins
+    /// one value before its first point, or `None` if its values are zero.
     ///
     /// # Safety
     /// No thread may write weights during this call.
@@ -132,7 +132,7 @@ impl<T: Real + Number> Weights<T> {
     }
 }
 
-/// Returns a half row of an array, starting one value before its first point, in the length that `restrict` reads.
+/// Returns a half row of an array as `restrict` reads it: it begins one value before its first point.
 ///
 /// # Safety
 /// No thread may write the half row while the slice is in use.

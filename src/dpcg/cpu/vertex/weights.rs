@@ -1,6 +1,6 @@
-//! Operator-dependent interpolation (Dendy 1982), row by row; the formulas are in `super`.
-//! All fine points of one type in a row are computed eight at a time: first points on edges, then on faces, then
-//! centres of cubes.
+//! Operator-dependent interpolation (Dendy 1982), row by row; the formulas are in `super`. The weights of all fine
+//! points of one type in a row are computed eight points at a time. Points on edges between coarse points are processed
+//! first, then points on faces, then centres of cubes.
 
 use super::grid::Stencil;
 use super::transfer::Weights;
@@ -12,12 +12,12 @@ use crate::error::{Result, push};
 use crate::stencil::coarsening::Offset;
 use std::ops::Range;
 
-/// Name of the allocation in error messages.
+/// Name of the memory in error messages about failed allocations.
 const TYPES: &str = "types of fine points";
 
 /// Number of points that are computed at once.
 pub const LANES: usize = 8;
-/// One number for each of these points.
+/// One number for each of `LANES` points.
 pub type Lane = [f64; LANES];
 
 /// Loads n values from index `at` on, followed by zeros.
@@ -91,19 +91,19 @@ pub fn add_lane(sum: &mut Lane, a: &Lane) {
 /// Index tables for the points of one type. Bit d of `bits` is set if the index in direction d is odd.
 struct Type {
     bits: usize,
-    /// Conductances towards coarse points: offset number, and whether the opposite offset is meant. Sorted by the part
-    /// o_S of the offset.
+    /// Conductances with o_S != 0. Each entry is an offset number, and whether the opposite offset is meant. The
+    /// entries are sorted by o_S.
     towards: Vec<(usize, bool)>,
-    /// Range of each part o_S in `towards`.
+    /// Range in `towards` of each part o_S.
     parts: Vec<Range<usize>>,
-    /// Paths from a point p to a corner: the number of the first part o_S, and the offset of p + o_S from this corner.
-    /// Sorted by corner.
+    /// Paths from a point p to a corner, a coarse point. Each entry is the number of a part o_S, and the offset of p +
+    /// o_S from the corner. The entries are sorted by corner.
     paths: Vec<(usize, Offset)>,
-    /// Range of each corner in `paths`; empty if the points of this type do not interpolate from this corner.
+    /// Range in `paths` of each corner; empty if points of this type are not interpolated from this corner.
     corners: [Range<usize>; 8],
 }
 
-/// Largest numbers of parts, and of paths to corners, of a type.
+/// Largest number of parts of a type, and largest number of its paths to corners.
 const MOST_PARTS: usize = 26;
 const MOST_PATHS: usize = 56;
 
@@ -135,7 +135,7 @@ impl Type {
         for corner in (0..8).filter(|t| t & !bits == 0) {
             let start = of.paths.len();
             for (number, part) in parts.iter().enumerate() {
-                // No path: the point at this part is not interpolated from this corner.
+                // Otherwise there is no path, because the point p + o_S is not interpolated from this corner.
                 let from = [0, 1, 2].map(|d| (bits >> d & 1) as isize * (1 + part[d] - 2 * (corner >> d & 1) as isize));
                 if from.iter().all(|o| o.abs() <= 1) {
                     push(&mut of.paths, (number, from), TYPES)?;
@@ -147,7 +147,7 @@ impl Type {
     }
 }
 
-/// All types of points that are not coarse: the indices of a point may be odd in directions that are coarsened.
+/// All types of points, except that of coarse points.
 pub struct Types(Vec<Type>);
 
 impl Types {
@@ -173,7 +173,7 @@ for_each_isa! {
 #[repr(align(64))]
 pub struct Parts([Lane; MOST_PARTS]);
 
-/// Work that is compiled for several instruction sets.
+/// Computation that is compiled for several instruction sets.
 pub trait Work {
     /// Computes all points of a row.
     fn work(&mut self, parts: &mut Parts);
@@ -193,7 +193,7 @@ struct Points<'a, T> {
 }
 
 impl<T: Real> Points<'_, T> {
-    /// Computes n points from index `at` on.
+    /// Computes the weights of n points from index `at` on.
     #[inline(always)]
     fn some(&mut self, parts: &mut Parts, at: usize, n: usize) {
         let mut sum = [0.0; LANES];
@@ -270,7 +270,8 @@ pub fn make<T: Real + Number>(me: Me, types: &Types, a: &Stencil<T>, weights: &W
     }
 }
 
-/// Computes the weights of a half row (j, k) of fine points from the coarse points in `half_of_coarse`.
+/// Computes the weights of the fine points in a half row (j, k). The coarse points from which they are interpolated are
+/// in the half `half_of_coarse`.
 fn make_row<T: Real + Number>(
     of: &Type,
     a: &Stencil<T>,
@@ -280,7 +281,8 @@ fn make_row<T: Real + Number>(
     let (split, coarse, [_, ry, rz]) = (&a.split, &weights.coarse, weights.ratio);
     let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
     let range = start..start + len;
-    // The row of a corner's weights, starting at the corner at or below the point.
+    // The array and the first index of the weights of corner t for offset o. The lowest corner of a point is at or
+    // below the point.
     let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
         (weights.of(o), coarse.at(half_of_coarse, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
     };

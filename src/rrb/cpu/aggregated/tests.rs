@@ -73,11 +73,11 @@ fn reduced(System { a, b, .. }: &System) -> Vec<f64> {
     Numbers::new(Grid { nx: a.nx, ny: a.ny }, true).nodes().map(|(i, j)| b1[j * a.nx + i]).collect()
 }
 
-/// Compares the numbers of levels, entries and aggregates with a row of the table. They are equal unless values of mu
-/// are tied. Ties occur for equal coefficients with a mass term, and for spacings that are mirror images. The last bits
-/// of sums then decide, and another summation order changes one aggregate in several hundred at most. On generated
-/// grids, the systems channels1e6 and lognormal have ties, too, because their coefficients differ by rounding. The
-/// number of levels may then differ by one.
+/// Compares the numbers of levels, entries and aggregates with a row of the table. They are equal, unless several pairs
+/// have the same mu. This happens for equal coefficients with a mass term, and for spacings that are mirror images. The
+/// last bits of sums then select a pair, and another summation order changes at most one of several hundred aggregates.
+/// On generated grids, the systems channels1e6 and lognormal have equal values of mu, too, because their coefficients
+/// differ by rounding. The number of levels may then differ by one.
 fn check_sizes((levels, complexity, aggregates): (usize, f64, usize), row: &[&str], is_stored: bool) {
     let wanted: (usize, f64, usize) = (row[9].parse().unwrap(), row[10].parse().unwrap(), row[11].parse().unwrap());
     let is_one_of = |names: &[&str]| names.contains(&row[1]);
@@ -115,7 +115,7 @@ fn golden_rows() {
                 check_sizes(sizes(&hierarchy), row, STORED.contains(&size));
                 compared += 1;
                 if count < 0 {
-                    // The residual is beyond double precision.
+                    // Double precision does not suffice for this residual.
                     continue;
                 }
                 let threshold = tolerance * dot(&system.b, &system.b).sqrt();
@@ -128,7 +128,7 @@ fn golden_rows() {
     assert_eq!(compared, rows.len());
 }
 
-/// No coupling joins two unknowns of one colour, because a Gauss-Seidel sweep would ignore this coupling.
+/// No coupling joins two unknowns of one colour, because a Gauss-Seidel sweep would ignore such a coupling.
 #[test]
 fn colours_of_the_grid() {
     for (nx, ny) in [(1, 7), (7, 1), (2, 6), (5, 4), (4, 5), (17, 18), (33, 31)] {

@@ -1,4 +1,4 @@
-//! Formulas of the factorization for row J (docs/theory/rrb.md, row-sum form; report 2.3 to 2.6, 2.9, 2.12, 2.13).
+//! Formulas of the factorization for one row J (docs/theory/rrb.md, row-sum form; report 2.3 to 2.6, 2.9, 2.12, 2.13).
 
 use super::{Levels, Watch};
 use crate::base::number::Real;
@@ -18,7 +18,8 @@ use crate::rrb::layout::Colour;
 use crate::stencil::matrix::{HalfStencil, ring_index};
 
 impl<'a, F: Format> Levels<'a, F> {
-    /// Copies row J of A to the colours. With `watch`, copies only the natural rows that the inspection admits.
+    /// Copies row J of A to the arrays by colour. With `watch`, inspects the natural rows at the same time, and copies
+    /// only those that pass the inspection.
     ///
     /// # Safety
     /// The row must belong to this thread, and no thread may use the entries that receive the row.
@@ -46,7 +47,7 @@ impl<'a, F: Format> Levels<'a, F> {
     pub(super) unsafe fn start(&self, row: usize, scratch: &mut [f64]) {
         let (m, grid, setup) = (&self.k.matrix, self.grid, self.setup);
         if self.exact {
-            // If the first elimination is exact, `reds` and `skew` compute the row sums.
+            // If the first elimination is exact, `reds` and `skew` compute the row sums instead.
             return;
         }
         let nine_points = self.k.shape.nine_points;
@@ -78,7 +79,7 @@ impl<'a, F: Format> Levels<'a, F> {
             }
         } else {
             for area in &grid.black_diagonal.of {
-                // A 5-point matrix couples no black nodes. Values of the previous factorization are cleared.
+                // A 5-point matrix couples no black nodes, so the values of the previous factorization are cleared.
                 // SAFETY: by the safety contract of this function.
                 unsafe { area.row_mut(row, 0).fill(0.0) };
             }
@@ -108,8 +109,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, the couplings between black nodes are lumped
-    /// first.
+    /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, first lumps the couplings between black nodes.
     ///
     /// # Safety
     /// The row must belong to this thread. The levels must not have changed rows J - 1 to J + 1 of the matrix.
@@ -132,7 +132,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Computes the pivots of r1 and r2 of row J.
+    /// Computes the pivots of r1 and r2 in row J.
     ///
     /// # Safety
     /// As for `reds`.
@@ -162,7 +162,8 @@ impl<'a, F: Format> Levels<'a, F> {
         Ok(())
     }
 
-    /// Computes the pivots of row J of an eliminated colour: 1 / d in `inverse`, and row sum / d in `excess`.
+    /// Computes the pivots d in row J of an eliminated colour. Stores 1 / d in `inverse`, and (row sum) / d in
+    /// `excess`.
     ///
     /// # Safety
     /// The row must belong to this thread.
@@ -195,7 +196,8 @@ impl<'a, F: Format> Levels<'a, F> {
         })
     }
 
-    /// Computes row J of the skew stencil, which the odd level leaves on the black nodes, and row J of S1.
+    /// Computes row J of the skew stencil, the matrix on the black nodes after the odd level. If CG runs on S1, also
+    /// computes row J of S1.
     ///
     /// # Safety
     /// The row must belong to this thread, and `reds` must be complete for rows J - 1 to J + 1.
@@ -223,7 +225,8 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Returns the couplings of b1 of row J through its red neighbours to the west, east, south and north.
+    /// Returns the data by which b1 in row J is coupled through its red neighbours to the west, east, south and north
+    /// (see [`Link`]).
     ///
     /// # Safety
     /// As for `skew`.
@@ -279,7 +282,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Stores row J of an array of S1 in single precision, divided by the unit.
+    /// Stores row J of an array of S1 in the number type of CG, divided by the unit.
     ///
     /// # Safety
     /// The row must belong to this thread.
@@ -288,7 +291,8 @@ impl<'a, F: Format> Levels<'a, F> {
         store_same::<F::OfCg>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
     }
 
-    /// Computes the couplings at distance two of row J of a black colour, one row of `out` per entry of `directions`.
+    /// Computes the couplings at distance two of row J of a black colour, Each entry of `directions` has its row in the
+    /// scratch space.
     ///
     /// # Safety
     /// `reds` must be complete for rows J - 1 to J + 1.
@@ -311,7 +315,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Computes the diagonal couplings of row J of S1, which are also the couplings of the level.
+    /// Computes the diagonal couplings in row J of S1, which are also those of the skew stencil.
     ///
     /// # Safety
     /// As for `skew`.
@@ -324,7 +328,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 Some(s1) => s1.diagonal.of[k].row_mut(row, 0),
                 None => rows.next().expect("room for four rows"),
             });
-            // A 5-point stencil does not couple black nodes.
+            // A 5-point matrix does not couple black nodes, so the couplings begin with zero.
             let [southwest, southeast, northwest, northeast] = rows;
             let links = self.links(&self.k.matrix.straight, row);
             skew_couplings::<Double>(southwest, southeast, northwest, northeast, true, keeps, links, 1.0);
@@ -362,7 +366,8 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Computes row J of the half stencil of the next grid: row sum, east, north, northeast, northwest, nx values each.
+    /// Computes row J of the half stencil of the next grid: row sum, east, north, northeast and northwest, with nx
+    /// values each.
     ///
     /// # Safety
     /// Both levels must be complete for rows J and J + 1.
@@ -399,7 +404,7 @@ impl<'a, F: Format> Levels<'a, F> {
         [excess, east, north, northeast, northwest]
     }
 
-    /// Computes row J of the next grid's matrix and writes it to the colours of the next grid.
+    /// Computes row J of the next grid's matrix and writes it to the arrays by colour of the next grid.
     ///
     /// # Safety
     /// As for `coarse_row`; no thread may use the entries that receive the row.
@@ -412,7 +417,7 @@ impl<'a, F: Format> Levels<'a, F> {
         unsafe { coarse.target(self.setup.unit).spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
     }
 
-    /// Computes the next grid's matrix in natural storage, after both levels are complete.
+    /// Computes the next grid's matrix in natural storage, Both levels must be complete.
     pub(super) fn form_natural(&self, coarse: &mut HalfStencil, scratch: &mut [f64]) {
         for row in self.grid.layout.rows(Colour::B2) {
             // SAFETY: this thread has passed the last barrier of `form`, and no thread writes this grid afterwards.
@@ -432,12 +437,13 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 }
 
-/// Returns scratch rows of `n` values.
+/// Divides the scratch space into rows of `n` values.
 fn scratch_rows(scratch: &mut [f64], n: usize) -> impl Iterator<Item = &mut [f64]> {
     scratch.chunks_exact_mut(n + GAP).map(move |row| &mut row[..n])
 }
 
-/// Computes -(a h) b for each of the `directions`, with a and b from `along`; one row of `out` per direction.
+/// Computes -(a h) b for each of the `directions` in one row of `out`. The couplings a and b are those of `along`, and
+/// h is 1 / d.
 fn distant_rows<'s, F: Format, const N: usize>(
     along: [[&[F::Stored]; 2]; 4],
     h: Rows,
@@ -453,8 +459,8 @@ fn distant_rows<'s, F: Format, const N: usize>(
     })
 }
 
-/// Pivots of a row. `excess`: row sums on entry, row sum / d on return. `inverse`: 1 / d. `stored`: pivots of f32 and
-/// bf16.
+/// Arrays for the pivots of a row. On entry, `excess` contains the row sums; on return, it contains (row sum) / d.
+/// `inverse` receives 1 / d. `stored` receives the pivots of f32 and bf16.
 struct PivotRow<'a, F: Format> {
     excess: &'a mut [f64],
     inverse: &'a mut [f64],
@@ -462,8 +468,8 @@ struct PivotRow<'a, F: Format> {
 }
 
 impl<F: Format> PivotRow<'_, F> {
-    /// Computes all pivots in one loop. If a pivot needs further checks, computes the pivots one by one instead. `node`
-    /// locates a node.
+    /// Computes all pivots in one vectorized loop. If a pivot needs further checks, computes the pivots one by one
+    /// instead. `node` returns the location of a node.
     fn form(
         self,
         kept: Rows<F::Stored>,
@@ -512,8 +518,9 @@ mod tests {
     use crate::rrb::cpu::number::{Brain, Single};
     use crate::rrb::storage::Storage;
 
-    /// Returns row sums, four kept and four lumped couplings of n nodes. `awkward`: includes land, nodes without kept
-    /// couplings, last nodes of singular components, and pivots that are nearly zero, too small, too large or NaN.
+    /// Returns row sums, four kept and four lumped couplings of n nodes. With `awkward`, some nodes have no couplings
+    /// at all (land) or no kept couplings, or are last nodes of singular components; some pivots are nearly zero, too
+    /// small, too large or NaN.
     fn rows(n: usize, seed: u64, awkward: bool) -> [Vec<f64>; 9] {
         let mut state = seed * 0x9e37_79b9 + 1;
         let mut rows: [Vec<f64>; 9] = std::array::from_fn(|_| Vec::new());
@@ -523,12 +530,12 @@ mod tests {
                 let v = random(&mut state);
                 let magnitude = if k == 0 { 0.1 * v } else { -v };
                 row.push(match (case, k) {
-                    // Land; then nodes without kept couplings, with and without row sum.
+                    // Nodes on land, and nodes without kept couplings, with and without a row sum.
                     (1, _) => 0.0,
                     (2, 1..=4) => 0.0,
                     (3, 1..=4) => -0.0,
                     (3, 0) => 1e-9 * v,
-                    // Underflows in f32 and bf16.
+                    // These values underflow in f32 and bf16.
                     (4, 1..=4) => 1e-45 * magnitude,
                     (4, 0) => 1e-42,
                     (4, _) => 0.0,
@@ -547,7 +554,8 @@ mod tests {
         row.iter().map(|v| v.to_bits()).collect()
     }
 
-    /// Compares the two computations of the pivots of a row. Returns `true` if the loop accepted all pivots.
+    /// Compares the vectorized computation of the pivots of a row with the computation one by one. Returns `true` if
+    /// the loop accepted all pivots.
     fn compare<F: Format>(rows: &[Vec<f64>; 9], kept: &[Vec<F::Stored>; 4], setup: &Setup, floating: bool) -> bool
     where
         F::Stored: PartialEq + std::fmt::Debug,
@@ -555,7 +563,7 @@ mod tests {
         let n = rows[0].len();
         let lumped = [5, 6, 7, 8].map(|k| &rows[k][..]);
         let kept = kept.each_ref().map(|row| &row[..]);
-        let node = |i: usize| PivotNode { level: 3, i, j: 5, center: 4.0, may_float: floating };
+        let node = |i: usize| PivotNode { level: 3, i, j: 5, center: 4.0, may_be_singular: floating };
         let zeros = || vec![F::write(0.0); if setup.storage == Storage::F64 { 0 } else { n }];
         let form = |at_once: bool| {
             let (mut excess, mut inverse, mut stored) = (rows[0].clone(), vec![0.0; n], zeros());
@@ -608,7 +616,7 @@ mod tests {
                 doubtful += compare_formats(n, seed, true, omega).iter().filter(|&&no_doubt| !no_doubt).count();
             }
         }
-        // Both outcomes occur for many of the awkward rows.
+        // For many of the awkward rows, the loop accepts all pivots; for many others, it does not.
         assert!((500..4900).contains(&doubtful), "{doubtful} of 5400 rows are doubtful");
     }
 }

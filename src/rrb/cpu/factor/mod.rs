@@ -1,8 +1,8 @@
 //! Factorization on grids stored by colour: the formulas of `rrb::natural` (docs/theory/rrb.md, row-sum form; report
 //! 2.3 to 2.6, 2.12, 2.13), applied colour by colour.
 //!
-//! Each grid is factorized in one sweep over rows J, so that a row is still in cache for the next formula. For each
-//! formula, the table names the result for row J and the rows that the formula reads:
+//! Each grid is factorized in one sweep over rows J, so that a row is still in cache when the next formula reads it.
+//! The table names, for each formula, its result for row J and the rows that it reads:
 //!
 //! ```text
 //!     spread    first grid: A of row J, and its couplings of r2 and b1 in row J + 1
@@ -15,9 +15,9 @@
 //!     coarse    a row of the next grid's matrix           reds of J, J + 1, skew and dropped of J, J + 1
 //! ```
 //!
-//! Each thread works on its own rows. In one sweep, it first applies each formula to the rows for which the formula
-//! reads no rows of other threads. A few rows remain at either end. For these rows, the threads apply one formula after
-//! another, with barriers between the formulas.
+//! Each thread works on its own rows. It first sweeps over those rows for which a formula reads no rows of other
+//! threads. A few rows remain at either end of its range. The threads then process the remaining rows formula by
+//! formula, with barriers between the formulas.
 //!
 //! The unsafe blocks rely on two rules:
 //!
@@ -26,7 +26,7 @@
 //! - A formula reads a row of another thread only after a barrier that follows the completion of the row. Another
 //!   barrier precedes the next write of the row.
 //!
-//! This module contains the order of the formulas, and `formulas` the formulas.
+//! This module defines the order in which the formulas are applied; `formulas` contains the formulas.
 
 mod formulas;
 
@@ -51,7 +51,8 @@ use std::ops::Range;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Inspection of a matrix during its factorization, which assumes that the matrix resembles the previous one.
+/// Inspection of a matrix during its speculative factorization, which assumes that the matrix has the structure of the
+/// previous one.
 pub struct Watch<'a> {
     pub inspection: &'a Inspection,
     pub wanted: Conditions,
@@ -63,15 +64,16 @@ impl<'a> Watch<'a> {
         Self { inspection, wanted, over: AtomicBool::new(false) }
     }
 
-    /// Returns whether the inspection has refused a row.
+    /// Returns whether a row has failed the inspection.
     pub fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Inspects natural row j of A, the next row of this thread. Returns whether the factorization may read the row.
+    /// Inspects natural row j of A, which must be the next row of this thread. Returns whether the row passed, so that
+    /// the factorization may read it.
     fn admits(&self, thread: usize, a: &StencilView, j: usize) -> bool {
-        // The inspection joins each row to the previous row, so it ends at the first refused row.
-        let sound = !self.is_over() && self.inspection.look_at(thread, a, j, &self.wanted);
+        // The inspection needs the previous row for each row, so it ends at the first row that fails.
+        let sound = !self.is_over() && self.inspection.inspect_row(thread, a, j, &self.wanted);
         if !sound {
             self.over.store(true, Ordering::Relaxed);
         }
@@ -80,8 +82,8 @@ impl<'a> Watch<'a> {
 }
 
 impl<F: Format> Packed<F> {
-    /// Sets the pivots of f32 and bf16 to one, including padding and border, because loops divide by the pivots there,
-    /// too. Each thread sets its own rows.
+    /// Sets the pivots of f32 and bf16 to one, also in padding and border, where loops divide by them, too. Each thread
+    /// sets its own rows.
     fn start_short(&self, me: Me) {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };
@@ -95,11 +97,11 @@ impl<F: Format> Packed<F> {
         me.barrier();
     }
 
-    /// Copies A and eliminates level by level. All threads return the same result. `watch`: the matrix is inspected at
-    /// the same time.
+    /// Copies A and eliminates level by level. All threads return the same result. With `watch`, the matrix is
+    /// inspected at the same time.
     pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext, watch: Option<&Watch>) -> Result<()> {
         let mut memory = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
-        // Rows that begin a cache line: vectors then do not extend over two lines.
+        // The scratch rows begin at a cache line, so that no vector register is loaded from two cache lines.
         let first = memory.as_ptr().align_offset(LINE);
         let scratch = &mut memory[first..];
         if self.fresh {
@@ -153,14 +155,14 @@ impl<F: Format> Packed<F> {
         natural.factorize(&self.below(setup), context, None)
     }
 
-    /// Returns the setup of the levels below.
+    /// Returns the setup of the levels in natural storage.
     fn below(&self, setup: &Setup) -> Setup {
-        // If finer grids have recursions, `prepare_cycle` selects one cycle for all levels.
+        // If finer grids have recursions, `prepare_cycle` later selects one cycle for all levels.
         let kind = if self.sections.len() > 1 { setup.cycle.kind.or(Some(Kind::Amli)) } else { setup.cycle.kind };
         Setup { cycle: Cycle { kind, ..setup.cycle }, ..*setup }
     }
 
-    /// Estimates the bounds at the recursions and selects the cycle.
+    /// Estimates the eigenvalue bounds at the recursions, and selects the cycle.
     fn prepare_cycle(&self, me: Me, setup: &Setup) {
         let found = if self.sections.len() > 1 {
             let below = self.natural().recursion().worst_condition();
@@ -176,8 +178,8 @@ impl<F: Format> Packed<F> {
         me.barrier();
     }
 
-    /// Stores an error. Of several errors, the error at the lowest level is kept, and on that level the first node, for
-    /// any number of threads.
+    /// Stores an error. If there are several errors, the error at the first level remains, and on this level that of
+    /// the first node. The stored error therefore does not depend on the number of threads.
     fn note(&self, result: Result<()>) {
         let Err(error) = result else { return };
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,12 +194,13 @@ struct Levels<'a, F: Format> {
     k: &'a Packed<F>,
     q: usize,
     grid: &'a PackedGrid<F>,
-    /// Whether the first elimination is exact (5 points): centers and couplings are then those of A, and black nodes
+    /// Whether the first elimination is exact (5 points). If so, centers and couplings are those of A, and black nodes
     /// are not coupled.
     exact: bool,
-    /// S1 if the first elimination is exact and CG runs in double precision: the rows of S1 are then computed in place.
+    /// The arrays of S1, if the first elimination is exact and CG runs in double precision. The rows of S1 are then
+    /// computed directly in these arrays.
     in_place: Option<Schur<Double>>,
-    /// Row sums and 1 / d of the grid, or rings of a few rows (see `form`).
+    /// Row sums and 1 / d of the grid, in complete arrays or in rings of a few rows (see `form`).
     excess: Four,
     inverse: Four,
     setup: &'a Setup,
@@ -229,7 +232,8 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Computes this thread's rows: from A, or from the matrix of this grid, to the matrix of the next grid.
+    /// Applies all formulas to the rows of this thread. The input is A or the matrix of this grid; the output is the
+    /// matrix of the next grid.
     fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
         // Rows for which a formula reads no row of other threads.
@@ -241,8 +245,8 @@ impl<'a, F: Format> Levels<'a, F> {
         let (mut inside, mut done) =
             (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
         if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING {
-            // Only this function reads row sums and 1 / d of this grid, except 1 / d of b1 in f64. The sweep stores
-            // them in a ring. The formulas after the sweep compute those that they need again.
+            // Only this function reads row sums and 1 / d of this grid, except 1 / d of b1 in f64. The sweep therefore
+            // stores them in a ring of rows. After the sweep, the values that are needed again are recomputed.
             let first = rows.start + 6;
             (inside.excess, inside.inverse) = (self.excess.with_ring(first), self.inverse.with_ring(first));
             if !F::SHORT {
@@ -250,8 +254,8 @@ impl<'a, F: Format> Levels<'a, F> {
             }
             done = [inner(5, 4), inner(4, 3)];
         }
-        // The remaining rows and halo rows. The halo of the matrix is computed on this rank, so a grid needs only one
-        // exchange.
+        // The remaining rows, and the halo rows. This rank computes the halo of the matrix itself, so a grid needs only
+        // one exchange.
         let left = |done: &Range<usize>, beyond: usize| {
             let done = done.clone();
             grid.rows_and(me, beyond).filter(move |row| !done.contains(row))
@@ -300,7 +304,7 @@ impl<'a, F: Format> Levels<'a, F> {
         grid.barrier(me);
     }
 
-    /// Exchanges the rows of the next grid's matrix between the ranks.
+    /// Exchanges rows of the next grid's matrix with other ranks.
     fn share_next(&self, me: Me, scratch: &mut [f64]) {
         if self.grid.halo.is_none() {
             return;
@@ -310,11 +314,11 @@ impl<'a, F: Format> Levels<'a, F> {
             let lost = unsafe { self.fetch_next(scratch) };
             self.k.note(lost);
         }
-        // All threads with rows of the next grid wait for the exchange.
+        // At this barrier, all threads wait until the exchange is complete.
         me.barrier();
     }
 
-    /// Receives the rows of the next grid's matrix that other ranks compute.
+    /// Sends rows of the next grid's matrix to other ranks, and receives those that other ranks compute.
     ///
     /// # Safety
     /// The rows of this rank must be complete, and no thread may use the next grid.

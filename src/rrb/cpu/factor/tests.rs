@@ -73,13 +73,13 @@ pub(crate) fn five_points(grid: Grid, arrays: &[Vec<f64>; 3]) -> StencilView<'_>
 pub(crate) fn inspected(a: &StencilView) -> Inspection {
     let mut inspection = Inspection::default();
     inspection.start(1).unwrap();
-    inspection.look(0, a, 0..a.grid.ny, &InspectionOptions { finite: true, zero_row_sum: 0.0 });
+    inspection.inspect(0, a, 0..a.grid.ny, &InspectionOptions { finite: true, zero_row_sum: 0.0 });
     inspection.finish(a, true).unwrap();
     inspection
 }
 
-/// Returns the values of all arrays of the first two grids after two factorizations. Before each factorization, the
-/// vectors are filled with nines.
+/// Factorizes a matrix twice, and returns the values of all arrays of the first two grids. Before each factorization,
+/// the vectors are filled with nines, because a factorization must not depend on their content.
 fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     let components = &inspected(a).components;
     let mut k = Packed::<F>::new(Shape::new(a, setup), None).unwrap();
@@ -101,7 +101,7 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
         let share = |me: Me| k.factorize_share(me, setup, &context, None);
         team.run(|me| drop(share(me)), share).unwrap().unwrap();
     }
-    // Solves rely on zeros in x and b at entries that are not nodes.
+    // Solves require that x and b are zero at entries that are not nodes.
     for (v, c) in [&k.x, &k.b].into_iter().flat_map(|v| Colour::ALL.map(|c| (v, c))) {
         for row in 0..layout.cy {
             // SAFETY: no run is in progress.
@@ -152,7 +152,8 @@ struct Made {
 
 #[test]
 fn a_factorization_is_the_same_for_any_team() {
-    // 160 x 60: a single thread stores row sums and 1 / d in a ring, but three threads have too few rows.
+    // On 160 x 60 nodes, a single thread stores row sums and 1 / d in a ring, whereas three threads have too few rows
+    // for this.
     let sizes =
         [(5, 140, 1), (64, 141, 1), (61, 301, 2), (97, 300, 2), (40, 500, 3), (17, 17, 1), (33, 18, 1), (160, 60, 3)];
     for (nx, ny, members) in sizes {
@@ -165,7 +166,8 @@ fn a_factorization_is_the_same_for_any_team() {
         assert_eq!(alone, made::<Double>(&a, &f64, members), "f64, {nx} x {ny}, {members} members");
         let alone = made::<Brain>(&a, &bf16, 1);
         assert_eq!(alone, made::<Brain>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
-        // In single precision, S1 is equal up to rounding, divided by the unit, with row sums in place of centers.
+        // In single precision, S1 is divided by the unit and contains row sums instead of centers; it is equal up to
+        // rounding.
         let single = made::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, 1);
         assert!((&single.a, &single.stored) == (&alone.a, &alone.stored), "mixed, {nx} x {ny}");
         let narrow: Vec<f64> = alone.couplings.iter().map(|v| f64::from((v / 2.0) as f32)).collect();
@@ -175,10 +177,10 @@ fn a_factorization_is_the_same_for_any_team() {
     }
 }
 
-/// Arrays that the sweeps read, one entry per grid, as bits. The last entry includes the matrix of the next grid.
+/// Bits of the arrays that the sweeps read, one entry per grid. The last entry includes the matrix of the next grid.
 type Left = Vec<Vec<u64>>;
 
-/// Factorizes the two matrices in turn, with the numbers of threads in `teams`. Calls `see` with the result of each
+/// Factorizes the two matrices alternately, with the numbers of threads in `teams`. Calls `see` with the result of each
 /// factorization.
 fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usize], mut see: impl FnMut(usize, Left)) {
     let components = &inspected(a[1]).components;
@@ -231,7 +233,7 @@ fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usiz
 fn matrices_in_turn_are_factorized_as_alone() {
     // The sizes cover grids shared by all threads, grids of one thread, and shares of one or two rows.
     let sizes = [(260, 301), (33, 1037), (20, 4001), (301, 56), (9, 3000), (257, 65), (64, 64)];
-    // Each factorization follows a factorization of the other matrix, with another number of threads, or both.
+    // Before each factorization, the matrix or the number of threads changes, or both.
     let teams = [1, 2, 2, 5, 3, 3, 1, 5];
     let kinds = [(Lumping::Red, 0.95), (Lumping::RedAndBlack, 0.95), (Lumping::RedAndBlack, 1.0)];
     for (k, (nx, ny)) in sizes.into_iter().enumerate() {
@@ -247,7 +249,7 @@ fn matrices_in_turn_are_factorized_as_alone() {
             };
             let mut couplings = || (0..grid.nodes()).map(|_| coupling()).collect::<Vec<_>>();
             let [east, north, northeast, northwest] = std::array::from_fn(|_| couplings());
-            // Diagonally dominant.
+            // These centers make the matrix diagonally dominant.
             let center: Vec<_> = (0..grid.nodes()).map(|k| if k % 7 == 0 { 8.1 } else { 8.6 }).collect();
             [center, east, north, northeast, northwest]
         };
@@ -298,7 +300,7 @@ fn matrices_in_turn_are_factorized_as_alone() {
                     compare::<Brain>(a, &bf16, &teams, &what("bf16")),
                     single,
                 ];
-                // The formats give different M, except that mixed has the M of bf16.
+                // The formats lead to different M, except that mixed has the same M as bf16.
                 assert!(left[0] != left[1] && left[1] != left[2], "{}", what(""));
                 assert!(left[3].is_empty() || left[3] == left[2], "{}", what("mixed"));
                 assert!(of_m.iter().all(|other| (0..3).all(|k| other[k] != left[k])), "{}", what(""));

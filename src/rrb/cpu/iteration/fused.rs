@@ -1,6 +1,6 @@
 //! Fused stages of an iteration on S1 (docs/theory/rrb.md, CG on the Schur complement). The results equal those of the
-//! unfused steps up to rounding, but each stage reads and writes each array only once. Memory traffic on the first
-//! grid:
+//! unfused steps up to rounding, but each stage reads and writes each array only once. The memory traffic on the first
+//! grid, where arrays are read unless stated otherwise, is:
 //!
 //! ```text
 //!     descend    r read and written, q; pivots and couplings of the even level; values of the next grid written
@@ -10,14 +10,14 @@
 //!
 //! Each coarser grid is processed once downwards and once upwards. The table in docs/benchmarks/cpu-2d.md gives the
 //! number of words for each format (computed by benches/src/cost.rs). In f64, the diagonal couplings of the level are
-//! those of S1 and are read once for both. f32 and bf16 store them separately.
+//! those of S1, and are stored only once. f32 and bf16 store both.
 //!
 //! Stages sweep over rows, so that rows needed by the next row are still in cache. In the downward sweep, z of
-//! eliminated nodes holds y, not D^-1 y, so red rows change only in the upward sweep. rho = y' D^-1 y is therefore
-//! known before the upward sweep begins.
+//! eliminated nodes receives y instead of D^-1 y, so red rows change only in the upward sweep. The value rho = y' D^-1
+//! y is known before the upward sweep begins.
 //!
-//! A stage needs at most one row of the previous and of the next thread. Each thread posts the completion of its first
-//! and of its last row. There is one barrier between grids, and one barrier per scalar.
+//! A stage needs at most one row of the previous and of the next thread. A thread publishes when its first and its last
+//! row are complete. There is one barrier between grids, and one barrier per scalar.
 
 use crate::base::reduce::{Elsewhere, Reduce, pairwise};
 use crate::base::team::{Me, Point};
@@ -32,7 +32,8 @@ use crate::rrb::cpu::sweeps::{DROPPED, FIRST_RED, KEPT, diagonal_of, next, previ
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion::{CycleSteps, solve_section};
 
-/// Computes x = x + alpha p and p = z + beta p; without `step`, p = z. `scales`: see [`Packed::scales`].
+/// Computes x = x + alpha p and p = z + beta p with `step` = (alpha, beta). Without `step`, computes p = z. `scales`:
+/// see [`Packed::scales`].
 fn step_row<F: Format>(
     x: &mut [f64],
     p: &mut [F::Vector],
@@ -48,8 +49,8 @@ fn step_row<F: Format>(
 }
 
 impl<F: Format> Member<'_, F> {
-    /// Computes r = r - alpha q, solves L y = r, and solves the systems below the first section. Returns <r, r>, and
-    /// stores rho = <r, M^-1 r>.
+    /// Computes r = r - alpha q, solves L y = r on the first section, and solves the system on the following sections.
+    /// Returns <r, r>, and stores rho = <r, M^-1 r>.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
         let all_grids = k.rho_start[k.grids.len()];
@@ -69,7 +70,7 @@ impl<F: Format> Member<'_, F> {
             if self.sections.takes_part(1) {
                 solve_section(&mut self.sections, 1, &recursion);
             }
-            // Adds <g, u> of the recursion to rho; the kept values of the grid above still hold g.
+            // Adds <g, u> of the first recursion to rho. The kept values of the previous grid still contain g.
             let above = &k.grids[grids.end - 1];
             below = below.over(k.elsewhere(grids.end - 1));
             above.barrier(me);
@@ -88,7 +89,7 @@ impl<F: Format> Member<'_, F> {
             unsafe { below.note(0, [rho]) };
         }
         me.barrier();
-        // If there are other ranks, all threads wait for their partial sums.
+        // If there are other ranks, all threads wait for the partial sums of these ranks.
         let wait = of_section.map(|_| me);
         let [sums] = sums.summands(wait);
         self.rho = (pairwise(&sums[..k.rho_start[grids.end]]) + below.sum(wait)[0]) / k.unit;
@@ -101,7 +102,7 @@ impl<F: Format> Member<'_, F> {
         let grids = self.sections.grids(0);
         self.sections.ascend(1..grids.end);
         self.sections.timed(0, UP, |s| {
-            // Waits until the coarser grid is complete.
+            // This barrier waits until z of the coarser grid is complete.
             k.grids[0].barrier(me);
             let stage = s.next_stage(&k.grids[0]);
             k.ascend_first(me, stage, step, sigma, &mut s.buffers());
@@ -111,8 +112,8 @@ impl<F: Format> Member<'_, F> {
 }
 
 impl<F: Format> Packed<F> {
-    /// If the grid is distributed: computes r = r - alpha q for b1 in the first and the last row of this rank, and
-    /// receives the halo rows of b1.
+    /// If the grid is distributed, computes r = r - alpha q for b1 in the first and the last row of this rank, and
+    /// exchanges the halo rows of b1.
     fn share_residual(&self, me: Me, alpha: Option<f64>) {
         let grid = &self.grids[0];
         let Some(halo) = &grid.halo else { return };
@@ -143,7 +144,7 @@ impl<F: Format> Packed<F> {
     fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, sums: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);
-        // <r, r> is stored after rho of all grids.
+        // The partial sums of <r, r> are stored after those of rho of all grids.
         let squares = self.rho_start[self.grids.len()];
         let mut below = 0.0;
         for row in rows.clone() {
@@ -183,20 +184,20 @@ impl<F: Format> Packed<F> {
                 },
                 None => end.fill(F::Real::default()),
             }
-            // SAFETY: the last row belongs to this thread; the b1 row above it is in the buffers.
+            // SAFETY: the last row belongs to this thread; the row of b1 above is in the buffers.
             unsafe { sums.note(squares + last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
         }
     }
 
     /// Computes row J of the kept nodes from D^-1 y of b1 rows J and J + 1 in the buffers, and writes it to the next
     /// grid. Returns <r, r> of the row. If a later step reads the values again, they are stored in row J of z.
-    /// Otherwise, they are stored in row `passing`, which stays in cache.
+    /// Otherwise, they are stored in row `passing`, which all rows use and which therefore stays in cache.
     ///
     /// # Safety
     /// Rows J and `passing` must belong to this thread.
     unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) -> f64 {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
-        // The values are read again by the coarsest system, or for <g, u> of a recursion on the next grid.
+        // The values are read again if the coarsest system follows, or for <g, u> of a recursion on the next grid.
         let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
         let place = if read_again { row } else { passing };
         // SAFETY: the rows belong to this thread.
@@ -212,7 +213,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes the upward sweep of the even level, x, p, and q = S1 p. In halo rows, x and p are computed, too.
+    /// Computes the upward sweep of the first grid's even level, then x, p and q = S1 p. Also computes x and p in halo
+    /// rows.
     fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);
@@ -253,7 +255,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes row J of z, x and p from kept values of rows J - 1 and J; the buffers contain row J - 1.
+    /// Computes row J of z, x and p from the kept values in rows J - 1 and J. The buffers contain the kept values of
+    /// row J - 1.
     ///
     /// # Safety
     /// No other thread may use row J of x and p meanwhile, and no thread may write r or the next grid.
@@ -297,7 +300,7 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// Computes out = r / d, in the number type of the sweeps.
+/// Computes out = r / d in the number type of the sweeps, where `pivot` and `a` define d.
 fn narrow_and_scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, r: &[F::Vector]) {
     combine(out, 0.0, 1.0, r);
     scale_in_place::<F>(out, pivot, a);

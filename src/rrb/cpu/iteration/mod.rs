@@ -1,4 +1,4 @@
-//! Steps of a solve on one thread: the traits of `krylov`, unfused or fused.
+//! Steps of a solve, as one thread executes them. They implement the traits of `krylov` in unfused and in fused form.
 
 mod fused;
 pub mod solve;

@@ -6,8 +6,8 @@
 //!     complete    x_r = D_r^-1 (b_r - A_rb x_b),  |b - A x|^2
 //! ```
 //!
-//! b is read from the caller's array and is not stored, except b1 for CG in single precision. Memory traffic in words
-//! per black node, where w marks a write:
+//! b is read from the caller's array and is not stored, except b1 for CG in single precision. The memory traffic in
+//! words per black node is as follows, where w marks a write:
 //!
 //! ```text
 //!     begin                  b 2, red center and couplings 5, black x w, r w, b1 w if stored
@@ -15,8 +15,8 @@
 //!     complete               b 2, A 6, black x, red x w
 //! ```
 //!
-//! A natural row of b contains two colours. A later row needs its r2 and b1, which are therefore kept in two
-//! alternating buffer rows.
+//! A natural row of b contains two colours. The values of r2 and b1 are needed again with a later row, so two
+//! alternating buffer rows store them.
 
 use crate::base::reduce::{Reduce, max_abs, pairwise};
 use crate::krylov::cpu::caller::Caller;
@@ -43,7 +43,7 @@ struct Rhs<'a> {
 }
 
 impl<'a> Rhs<'a> {
-    /// Uses rows of the scratch space; also returns the remaining scratch space.
+    /// Takes buffers from the scratch space, and also returns the rest of it.
     fn new(caller: &'a Caller<'a>, layout: &'a Layout, scale: f64, scratch: &'a mut [f64]) -> (Self, &'a mut [f64]) {
         let (mine, rest) = scratch.split_at_mut(6 * layout.cx);
         mine.fill(0.0);
@@ -70,7 +70,7 @@ impl<'a> Rhs<'a> {
         }
     }
 
-    /// Returns row J of a colour, after the call of `take` for its natural row.
+    /// Returns row J of a colour. `take` must have been called for its natural row before.
     fn row(&self, colour: Colour, row: usize) -> &[f64] {
         match colour {
             Colour::R1 => self.r1,
@@ -81,7 +81,7 @@ impl<'a> Rhs<'a> {
     }
 }
 
-/// Residual of S1 from b and, with an initial guess, from x.
+/// Computation of the residual of S1 from b and, with an initial guess, from x.
 struct Start<'m, 'a, F: Format> {
     member: &'m Member<'a, F>,
     /// Whether the caller provides x. Rows of x are loaded one by one; the first and the last row of a thread are
@@ -89,7 +89,7 @@ struct Start<'m, 'a, F: Format> {
     guess: bool,
     rhs: Rhs<'m>,
     out: &'m mut [f64],
-    /// Squares of b and of b - A x, by colour, for even and odd rows J.
+    /// Sums of squares of b and of b - A x in a row, by parity of J and by colour.
     squares: [[[f64; 2]; 4]; 2],
     /// <r, r> of the current row.
     residual: f64,
@@ -186,7 +186,7 @@ impl<F: Format> Member<'_, F> {
         (b, Some([whole, residual]))
     }
 
-    /// Computes x = scale output in rows J of this thread.
+    /// Loads the initial guess, x = `scale` times the caller's array, in the rows J of this thread.
     fn load_guess(&self, rows: Range<usize>, scale: f64) {
         let (layout, nx) = (self.layout(), self.layout().grid.nx);
         for j in natural_rows(layout, &rows) {
@@ -196,7 +196,7 @@ impl<F: Format> Member<'_, F> {
         }
     }
 
-    /// Loads b1, and with `reds` also red b, unless they are already stored.
+    /// Loads b and computes b1, unless b1 is already stored. With `reds`, also loads red b.
     pub(super) fn fetch_rhs(&mut self, reds: bool) {
         match self.left_out {
             Some(LeftOut::Rhs(scale)) => self.load_and_reduce(scale),
@@ -205,7 +205,7 @@ impl<F: Format> Member<'_, F> {
         }
     }
 
-    /// Loads b and computes b1 in place of black b.
+    /// Loads b, and replaces black b by b1.
     fn load_and_reduce(&mut self, scale: f64) {
         self.load_rhs(scale);
         self.reduce(Eliminated::Rhs);
@@ -227,7 +227,7 @@ impl<F: Format> Member<'_, F> {
             }
         };
         self.refresh(&k.x);
-        // Rows that other threads read are computed first.
+        // Rows that other threads read are computed first, so that these threads wait less.
         if let Some(last) = rows.clone().last() {
             rhs.take(Colour::R1, last);
             solve(&rhs, Colour::R1, last);
@@ -306,7 +306,7 @@ mod tests {
             let [fused_whole, fused_norm2] = fused.1.unwrap();
             assert_eq!((fused.0, fused_whole), (rhs_norm2, whole));
             if guess {
-                // A few roundings of numbers below 16 scale, and one rounding to the number type of r.
+                // Bound for a few roundings of numbers below 16 `scale`, and for one rounding to the number type of r.
                 let rounding = if single { f64::from(f32::EPSILON) } else { 64.0 * f64::EPSILON };
                 let error = r.iter().zip(&r_textbook).map(|(r, s)| (r - s).abs()).fold(0.0, f64::max);
                 assert!(error <= 16.0 * scale * rounding, "{error:e}");
@@ -315,9 +315,9 @@ mod tests {
                 assert_eq!(fused_norm2, norm2);
                 assert_eq!(r, r_textbook);
             }
-            // `residual` loads b1, which the fused start has not stored.
+            // The fused start does not store b1, so `residual` must load it.
             assert_eq!((again, &r_again), (norm2, &r_textbook));
-            // Red x still holds values of the previous system, which the fused end must not use.
+            // Red x still contains values of the previous system. The fused end must not read them.
             let fused = member.fused_complete(scale);
             let (_, x) = seen(member);
             member.fused_begin(scale, guess);

@@ -1,11 +1,11 @@
-//! Unfused steps of RRB-PCG (reference formulation; report 16-06, algorithm 1) on grids stored by colour, for the rows
-//! of one thread.
+//! Unfused steps of RRB-PCG on grids stored by colour (report 16-06, algorithm 1). Each thread executes them on its own
+//! rows.
 //!
 //! The unsafe blocks rely on two rules. A step writes rows of its own thread only, and reads only arrays that no thread
 //! writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
 use crate::aggregation::Kept;
-use crate::aggregation::cpu::Way;
+use crate::aggregation::cpu::CoarseMethod;
 use crate::base::number::Real;
 use crate::base::reduce::{largest, max_abs};
 use crate::krylov::pcg::{Another, Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
@@ -26,12 +26,12 @@ use crate::rrb::layout::Colour;
 use crate::rrb::recursion::{Cycle, apply_section};
 use std::sync::PoisonError;
 
-/// Limit of beta, relative to the beta of a fixed M. If r consists of rounding errors only, <z, q> is arbitrary, and an
-/// unlimited beta would make p arbitrary, too. On a closed basin with coefficients over six decades, a reduction by
-/// 1e-12 takes 116 iterations with this limit and 359 without it.
+/// Upper limit of the beta of flexible CG, as a multiple of the beta for a fixed M. If r consists of rounding errors
+/// only, <z, q> and therefore beta would be arbitrary, and so would p. On a closed basin with coefficients over six
+/// decades, a reduction by 1e-12 takes 116 iterations with this limit and 359 without it.
 const MOST_BETA: f64 = 2.0;
 
-/// Evaluates `$body` with the arrays of a vector as `$v`, for each number type.
+/// Evaluates `$body` for a vector, whose arrays are `$v` in the number type of the vector.
 macro_rules! with_vector {
     ($member:expr, $id:expr, |$v:ident| $body:expr) => {
         match $member.vector($id) {
@@ -42,7 +42,7 @@ macro_rules! with_vector {
     };
 }
 
-/// Arrays of a vector, by number type.
+/// Arrays of a vector in one of several number types.
 enum Vector<'a, F: Format> {
     Double(&'a Four),
     OfCg(&'a Four<F::Vector>),
@@ -86,7 +86,7 @@ impl<'a, F: Format> Member<'a, F> {
                 // SAFETY: a row of this thread, which no other thread reads in this step.
                 unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
             });
-            // The next step reads rows of other threads.
+            // This call is needed because the next step reads rows of other threads.
             self.refresh(v);
         });
     }
@@ -137,7 +137,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
         }
         let k = self.k;
         self.refresh(&k.x);
-        // CG runs in double precision here, so both types are doubles.
+        // If CG runs in double precision, both vectors contain doubles.
         let (x, doubles) = (k.x.of_type(), k.r.of_type());
         self.sum(k.system(), |colour, row| {
             // SAFETY: no thread writes x, b or the matrix in this step; the rows of r belong to this thread.
@@ -185,7 +185,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
         first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
         match k.aggregated.get() {
             // SAFETY: all threads have written their rows of z, and wait at the barriers of `apply`.
-            Some(aggregated) => unsafe { aggregated.apply(&me, self.way, k.unit, self.z()) },
+            Some(aggregated) => unsafe { aggregated.apply(&me, self.coarse_method, k.unit, self.z()) },
             None => apply_section(&mut self.sections, 0, &k.recursion()),
         }
         k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
@@ -212,7 +212,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     fn multiply(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.p);
-        // CG in single precision runs on S1 only.
+        // If CG runs in single precision, it runs on S1, and these conversions return `None`.
         let doubles = k.p.of_type().zip(k.q.of_type());
         self.each_row(k.system(), |colour, row| {
             // SAFETY: no thread writes p in this step; the rows of q belong to this thread.
@@ -244,7 +244,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             Another::Cheaper(at) => self.aggregate(at),
             Another::Definite => self.fall_back(),
             Another::Linear => {
-                self.way = Way::Linear;
+                self.coarse_method = CoarseMethod::Linear;
                 self.k.aggregated.get().is_some()
             }
             Another::Second => false,
@@ -264,11 +264,11 @@ impl<F: Format> Member<'_, F> {
         self.me.barrier();
         if self.me.index == 0 {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
-            // If the memory is insufficient, the solve continues with the current M.
+            // If the allocation fails, the solve continues with the current M.
             if let Some(made) =
                 may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok())
             {
-                // Cannot fail: `aggregated` is empty whenever `may_aggregate` holds a value.
+                // The call cannot fail: `aggregated` is empty whenever `may_aggregate` has a value.
                 let _ = k.aggregated.set(made);
             }
         }
@@ -286,15 +286,15 @@ impl<F: Format> Member<'_, F> {
         self.me.barrier();
         if changes && self.me.index == 0 {
             self.k.set_plain_cycle();
-            // The breakdown may have left infinities in the padding.
-            // SAFETY: the other threads wait at the barrier below.
+            // After the breakdown, the padding may contain infinities. SAFETY: the other threads wait at the barrier
+            // below.
             unsafe { self.k.clear_sweeps() };
         }
         self.me.barrier();
         changes
     }
 
-    /// Computes b = scale input.
+    /// Loads b = `scale` times the caller's input.
     pub(super) fn load_rhs(&mut self, scale: f64) {
         self.left_out = None;
         let nx = self.layout().grid.nx;
@@ -304,7 +304,7 @@ impl<F: Format> Member<'_, F> {
         }
     }
 
-    /// Computes |scale input - A x|^2 without a load of b.
+    /// Computes |`scale` input - A x|^2 from the caller's input, without storing b.
     fn returned_residual_norm2(&mut self, scale: f64) -> f64 {
         self.refresh(&self.k.x);
         let (layout, nx) = (self.layout(), self.layout().grid.nx);
@@ -331,7 +331,7 @@ impl<F: Format> Member<'_, F> {
         })
     }
 
-    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>.
+    /// Computes b = b - A x, and returns <b_r, D_r^-1 b_r> for the red nodes r.
     fn rhs_to_residual(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.x);
@@ -414,7 +414,8 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             return self.fused_begin(scale, guess);
         }
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
-        // Red x is always written before it is read, except for the means of singular components.
+        // Red x need not be cleared, because it is always written before it is read. The means of singular components
+        // are an exception.
         let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
         self.left_out = None;

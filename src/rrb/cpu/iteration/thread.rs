@@ -1,6 +1,6 @@
 //! State of one thread during a solve, with reductions and passes over rows.
 
-use crate::aggregation::cpu::Way;
+use crate::aggregation::cpu::CoarseMethod;
 use crate::base::number::Real;
 use crate::base::reduce::{Reduce, max_abs};
 use crate::base::shared::Number;
@@ -18,12 +18,12 @@ use crate::rrb::layout::{Colour, Layout};
 use std::cell::Cell;
 use std::sync::{MutexGuard, PoisonError};
 
-/// Parts of b that a fused start has not loaded from the caller's array, with the scale for loading them.
+/// Part of b that a fused start has not loaded from the caller's array. The value is the scale for loading it.
 #[derive(Clone, Copy)]
 pub(super) enum LeftOut {
     /// All of b.
     Rhs(f64),
-    /// Red b; black b holds b1.
+    /// The red part of b. The black part contains b1.
     Reds(f64),
 }
 
@@ -33,7 +33,7 @@ pub struct Member<'a, F: Format> {
     pub(super) me: Me<'a>,
     pub(super) sections: Sections<'a, F>,
     pub(super) caller: &'a Caller<'a>,
-    /// Observer of the caller; `None` on all threads but thread 0.
+    /// Observer of the caller on thread 0; `None` on all other threads.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far.
     turn: Cell<usize>,
@@ -41,14 +41,15 @@ pub struct Member<'a, F: Format> {
     pub(super) rho: f64,
     pub(super) left_out: Option<LeftOut>,
     /// Variant of the cycle with M by aggregation: flexible CG or Chebyshev steps.
-    pub(super) way: Way,
+    pub(super) coarse_method: CoarseMethod,
 }
 
-/// Step of a pass over black rows, each of which needs four red rows.
+/// Step of a pass over black rows. Each black row needs the four red rows around it.
 pub(super) enum ThroughReds<'a> {
-    /// Compute red row J.
+    /// Compute row J of a red colour into this buffer.
     Red(Colour, usize, &'a mut [f64]),
-    /// Use the four red rows around black row J. The last computed red rows are row J of r1 and row J + 1 of r2.
+    /// Process row J of a black colour with the four red rows around it. At this time, the last computed red rows are
+    /// row J of r1 and row J + 1 of r2.
     Black(Colour, usize, Rows<'a>),
 }
 
@@ -63,7 +64,7 @@ impl<'a, F: Format> Member<'a, F> {
             turn: Cell::new(0),
             rho: 0.0,
             left_out: None,
-            way: Way::Flexible,
+            coarse_method: CoarseMethod::Flexible,
         }
     }
 
@@ -71,7 +72,7 @@ impl<'a, F: Format> Member<'a, F> {
         &self.k.grids[0]
     }
 
-    /// Returns the vector for z = M^-1 r.
+    /// Returns the arrays of z = M^-1 r.
     pub(super) fn z(&self) -> &'a Four<F::Real> {
         let own = self.k.aggregated.get().and_then(|aggregated| aggregated.z.as_ref());
         own.unwrap_or(&self.first().z)
@@ -101,7 +102,7 @@ impl<'a, F: Format> Member<'a, F> {
         self.k.noted.reduce(self.turn.get(), self.layout().cy).over(self.k.elsewhere(0))
     }
 
-    /// Stores `of_row` for each row of this thread as partial results.
+    /// Stores `of_row(J)` as partial result of each row J of this thread.
     pub(super) fn note<const N: usize>(&self, noted: Reduce<'a, N>, mut of_row: impl FnMut(usize) -> [f64; N]) {
         for row in self.rows() {
             // SAFETY: the row belongs to this thread.
@@ -134,8 +135,9 @@ impl<'a, F: Format> Member<'a, F> {
         self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
     }
 
-    /// Computes the black rows of this thread in order, with the four red rows around each row. Only a few red rows are
-    /// stored at a time, in `buffers`, so that they stay in cache.
+    /// Calls `pass` for the black rows of this thread in order, and before each black row for those red rows around it
+    /// that have not been computed yet. Only a few red rows are stored at a time, in `buffers`, so that they stay in
+    /// cache.
     pub(super) fn through_reds(&self, buffers: &mut [f64], mut pass: impl FnMut(ThroughReds)) {
         use ThroughReds::{Black, Red};
         let n = self.layout().cx;
@@ -167,7 +169,8 @@ impl<'a, F: Format> Member<'a, F> {
         self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes r = b1 - S1 x in double precision from A, for CG with S1 in single precision. Returns <r, r>.
+    /// Computes r = b1 - S1 x from A in double precision. It is used when S1 is stored in single precision. Returns <r,
+    /// r>.
     pub(super) fn residual_from_a(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.x);
@@ -187,7 +190,7 @@ impl<'a, F: Format> Member<'a, F> {
         self.dot(&k.r, &k.r, k.system())
     }
 
-    /// Computes `out` = b - (A x) in row J of a colour.
+    /// Computes `out` = b - A x in row J of a colour.
     pub(super) fn residual_of_row(&self, colour: Colour, row: usize, b: &[f64], out: &mut [f64]) {
         // SAFETY: no thread writes A or x in this step.
         unsafe { self.k.matrix.residual(colour, row, b, &self.k.x, out) };

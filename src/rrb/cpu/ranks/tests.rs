@@ -1,5 +1,5 @@
-//! A rank reads only those halo rows that it has received or computed. The tests fill all halo rows with NaN before the
-//! factorization, or before the solve.
+//! A rank reads only those halo rows that it has received or computed. These tests check this: they fill all halo rows
+//! with NaN before the factorization, or before the solve.
 
 use super::*;
 use crate::base::heap::Counted;
@@ -22,14 +22,14 @@ use crate::rrb::storage::Storage;
 use crate::stencil::matrix::{StencilView, View};
 use std::sync::atomic::Ordering;
 
-/// Halo rows of one grid.
+/// Halo rows of one grid, which are filled with NaN.
 struct Poison<'a> {
     layout: &'a Layout,
     own: Range<usize>,
 }
 
 impl Poison<'_> {
-    /// Excludes the first and the last column: couplings out of the grid are zeros that no thread writes.
+    /// The first and the last column are excluded, because couplings out of the grid are zeros that no thread writes.
     fn area<T: Number>(&self, area: &Area<T>, colour: Colour, nan: T) {
         let columns = self.layout.columns(colour);
         if area.bytes() == 0 || columns.len() < 3 {
@@ -117,7 +117,7 @@ fn text(s: &mut dyn SolveSteps, sums: &Mutex<Vec<u64>>, is_first: bool) -> Resul
     Ok(Outcome::default())
 }
 
-/// Returns the sums and x of each rank; the rows of the ranks are those of `strips`.
+/// Returns the sums and x of each rank.
 fn ranks_of<F: Format>(
     arrays: &[Vec<f64>; 3],
     grid: Grid,
@@ -149,7 +149,7 @@ fn ranks_of<F: Format>(
         k.factorize(&mut team, &a, setup, &components).unwrap();
         poison_vectors(&k);
         let mut x = part(&guess);
-        // A rank reads its own rows of the initial guess only.
+        // A rank must read only its own rows of the initial guess.
         let before = (own.start - rows.start) * grid.nx;
         x[..before].fill(f64::NAN);
         x[before + own.len() * grid.nx..].fill(f64::NAN);
@@ -172,7 +172,7 @@ fn ranks_of<F: Format>(
     };
     let comms: Vec<_> = all.iter().map(|rank| Comm::new(&rank.table()).unwrap()).collect();
     let seen: Vec<_> = (0..ranks).map(|_| Mutex::new((Vec::new(), Vec::new()))).collect();
-    // Each thread represents a rank and has a team of its own.
+    // Each thread of this team represents a rank, and has another team of threads.
     let run = |me: Me| *lock(&seen[me.index]) = one(comms[me.index].clone());
     Team::new(ranks).unwrap().run(run, run).unwrap();
     seen.into_iter().map(|seen| seen.into_inner().unwrap()).collect()

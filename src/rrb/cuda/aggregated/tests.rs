@@ -47,7 +47,7 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     packed.aggregated.as_ref().unwrap().engine.launched().levels().to_vec()
 }
 
-/// The number of aggregates is exact, because handshakes and hashes are those of the other program.
+/// The number of aggregates must agree exactly, because both programs use the same handshakes and hashes.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn golden_aggregates() {
@@ -71,8 +71,8 @@ fn golden_aggregates() {
     assert_eq!(compared, 32);
 }
 
-/// The anisotropy of windows agrees with the host's: with 5 and 9 points, with and without land, for both colours of
-/// node (0, 0).
+/// Device and host compute the same anisotropy of a matrix. The cases have 5 or 9 points, with and without land, and
+/// both colours of node (0, 0).
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_sees_the_anisotropy_of_the_host() {
@@ -104,7 +104,7 @@ fn a_device_sees_the_anisotropy_of_the_host() {
                 let look = Look { questions, project: true, members: 1, block: 8, short: true };
                 cuda.examine(&a, &look, &mut Inspection::default()).unwrap();
                 let (found, expected) = (cuda.anisotropy(&a, 1e-12), anisotropy(&a, 1e-12));
-                // The sums have another order.
+                // The order of summation differs.
                 assert!((found - expected).abs() <= 1e-10 * expected, "{nx} x {ny} {ratio}: {found}, {expected}");
                 seen += usize::from(expected > 2.0);
             }

@@ -1,7 +1,7 @@
 //! Aggregation multigrid as a preconditioner.
 
 use super::apply::Apply;
-use crate::aggregation::cpu::{Cycle, Way};
+use crate::aggregation::cpu::{CoarseMethod, Cycle};
 use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Rules};
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -25,7 +25,7 @@ impl<V: Real + Number> Aggregated<V> {
         }
         let workers = &mut Workers::new(threads);
         let (couplings, scale) = Couplings::scaled(a, workers)?;
-        let hierarchy = Hierarchy::again(couplings, scale, &rules(a), (COARSEST, kept), workers)?;
+        let hierarchy = Hierarchy::reusing(couplings, scale, &rules(a), (COARSEST, kept), workers)?;
         Ok(Self { cycle: Cycle::keeping(hierarchy, &Choices::PARALLEL, None, workers)? })
     }
 
@@ -50,7 +50,7 @@ impl<V: Real + Number> Apply for Aggregated<V> {
         // SAFETY: no thread writes `from`, and the cycle accesses each row of `to` once (`Apply::apply`).
         unsafe {
             let from = from.slice(0, self.cycle.rows());
-            self.cycle.apply(me, Way::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
+            self.cycle.apply(me, CoarseMethod::Flexible, |i| from[i], |i, z| to.slice_mut(i, 1)[0] = z);
         }
     }
 
