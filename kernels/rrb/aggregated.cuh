@@ -1,6 +1,7 @@
-// Preconditioner by aggregation instead of the levels (kernels/aggregation; docs/theory/aggregation.md, hierarchy):
-// extraction of the matrix on which CG runs, as couplings and row sums, and permutation of vectors to and from the
-// order of its rows. Rows are nodes, numbered row by row of the grid: the black nodes for S1, all nodes for A.
+// Input and output of the preconditioner by aggregation, which replaces the levels (kernels/aggregation;
+// docs/theory/aggregation.md, hierarchy). These kernels convert the matrix on which CG runs to couplings and row sums,
+// and permute vectors between the storage by colour and the order of the matrix rows. The rows are the black nodes for
+// S1 and all nodes for A, numbered along the rows of the grid.
 #pragma once
 #include "../aggregation/aggregation.cuh"
 #include "storage.cuh"
@@ -9,14 +10,14 @@ struct GridPlace {
     int i, j;
 };
 
-// Nodes on which CG runs: every `step`-th node of a grid row.
+// Numbering of the nodes on which CG runs: every `step`-th node of a grid row.
 struct Numbers {
     Geometry g;
     int step, first; // index of the first such node in grid row 0
 
     __device__ int start(int j) const { return (j + first) % step; }
     __device__ int of_row(int j) const { return (g.nx + step - 1 - start(j)) / step; }
-    // Returns column and row of a node.
+    // Returns the column and the row of the node with this number.
     __device__ GridPlace node(uint32_t number) const {
         const uint32_t even = of_row(0), both = even + of_row(1);
         const int j = int(number / both) * 2;
@@ -29,19 +30,20 @@ struct Numbers {
     }
 };
 
-// Stencil of S1 or A. S1 has couplings to diagonal neighbours and, at distance two, the couplings `far` after level 1.
+// Arguments for the conversion of S1 or A. S1 has couplings to diagonal neighbours (`d`) and, after level 1, couplings
+// at distance two (`far`).
 struct CouplingsArgs {
     Numbers n;
     Matrix m;              // A
-    const double *d, *far; // of S1; null: A
+    const double *d, *far; // couplings of S1; null if CG runs on A
     const double *excess;
     double scale;
     aggregation::Couplings c; // eight entries per row are allocated
-    uint32_t *place;          // of each row: index of its node in the planes of all colours
-    uint64_t *bad;            // smallest row with a negative or nonfinite diagonal entry
+    uint32_t *place;          // for each row, index of its node in the planes of all colours
+    uint64_t *bad;            // smallest row whose diagonal entry is negative or not finite
 };
 
-// Computes the couplings and row sums of all rows. One thread per row; columns in ascending order.
+// Computes the couplings and row sums of all rows, with one thread per row. Columns are ascending.
 extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_couplings_f64(CouplingsArgs a) {
     const Geometry &g = a.n.g;
     aggregation::over(a.c.rows, [&](uint32_t k) {
@@ -85,8 +87,8 @@ extern "C" __global__ void __launch_bounds__(aggregation::THREADS) rrb_agg_coupl
     });
 }
 
-// Arguments for the permutation of vectors between colours and rows. `take_residual` also computes the first smoothing
-// step, `give_solution` multiplies z by `factor`.
+// Arguments for the permutation of vectors between the storage by colour and the order of the rows. `take_residual`
+// also computes the first smoothing step. `give_solution` also multiplies z by `factor`.
 template <class V> struct RowsArgs {
     const uint32_t *place;
     double *by_colour;

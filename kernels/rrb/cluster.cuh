@@ -1,22 +1,23 @@
 // Small grids in the shared memory of a thread-block cluster.
 //
-// The thread blocks of the first cluster share the rows of each of these grids; each thread has at most one (I, J).
-// Couplings are copied once per launch, and vectors remain in shared memory between steps. The thread that computes a
-// value in a boundary row of a block also writes it into the shared memory of the neighbouring block (distributed
-// shared memory). The formulas are the ones in levels.cuh.
+// The rows of each of these grids are divided among the thread blocks of the first cluster. A thread has at most one
+// (I, J) of a grid. Couplings are copied once per launch, and vectors remain in shared memory between steps. The thread
+// that computes a value in a boundary row of a block also writes it into the shared memory of the neighbouring block
+// (distributed shared memory). The formulas are those of levels.cuh.
 //
-// The other blocks multiply by the inverse of the coarsest system, with its rows in registers. Its vectors pass through
-// slots that contain a value and its epoch. Each side thus waits only for the values.
+// The other thread blocks multiply by the inverse of the coarsest matrix, whose rows they hold in registers. The
+// vectors of the coarsest system are exchanged through slots. A slot contains a value and the epoch to which it
+// belongs, so that a reader waits only for this value.
 //
-// Rows: block b of the cluster owns rows first[b] .. first[b + 1] - 1 of a grid, and stores the row on either side. On
-// the next grid first' = (first + shift_y) / 2. All values that its rows read and write on the next grid are then in
-// its window, or in the window of the next block.
+// Thread block b of the cluster owns the rows first[b] .. first[b + 1] - 1 of a grid. Its window also contains the row
+// on either side. On the next grid, first' = (first + shift_y) / 2. All values that the rows of a block read and write
+// on the next grid are then in the window of this block, or of the next block.
 #pragma once
 #include "storage.cuh"
 
 // Maximum number of grids of one kernel.
 constexpr int MOST_GRIDS = 10;
-// Maximum number of thread blocks of a cluster, and number of threads per block.
+// Maximum number of thread blocks of a cluster, and number of threads of a thread block.
 constexpr int MOST_CLUSTER_BLOCKS = 16;
 constexpr int CLUSTER_THREADS = 512;
 
@@ -26,7 +27,8 @@ alignas(16) static unsigned char cluster_memory[16]; // no clusters on an emulat
 extern __shared__ __align__(16) unsigned char cluster_memory[];
 #endif
 
-// A value in f32 or f64 with its epoch, written as one 16-byte store. Each half of the value has a copy of the epoch.
+// A value in f32 or f64 and its epoch, written by one 16-byte store. Each half of the value has a copy of the epoch
+// next to it.
 struct Slot {
     unsigned words[4];
 #ifdef RRB_EMULATED
@@ -60,7 +62,7 @@ struct Slot {
 #endif
 };
 
-// Returns the offset in bytes from this block's shared memory to the shared memory of another block of the cluster.
+// Returns the distance in bytes from the shared memory of this thread block to that of another block of the cluster.
 __device__ inline unsigned way_to(int block) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     const unsigned here = unsigned(__cvta_generic_to_shared(cluster_memory));
@@ -72,7 +74,7 @@ __device__ inline unsigned way_to(int block) {
 #endif
 }
 
-// Stores v at the corresponding address of another block's shared memory.
+// Stores v in the shared memory of another thread block, at the address that corresponds to `place`.
 template <class T> __device__ inline void put_there(T *place, unsigned way, T v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     const unsigned there = unsigned(__cvta_generic_to_shared(place)) + way;
@@ -81,14 +83,15 @@ template <class T> __device__ inline void put_there(T *place, unsigned way, T v)
 #endif
 }
 
-// Layout of a grid in shared memory, equal in all blocks. A plane has one row before and one row after the rows of the
-// block, and one column on either side.
+// Layout of a grid in shared memory, which is the same in all thread blocks. A plane has one row before and one row
+// after the rows of the block, and one column on either side.
 struct ClusterGrid {
     int offset, plane;
     int first[MOST_CLUSTER_BLOCKS + 1];
 };
 
-// Window of a grid in this block. Entry (I, J) has the index (J - first + 1) * stride + 1 + I.
+// Window of a grid in the shared memory of this thread block. Entry (I, J) has the index (J - first + 1) * stride + 1 +
+// I.
 template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
@@ -103,8 +106,8 @@ template <class F> struct Window {
         return (first + row) * g.stride + g.block + e - row * stride - 1;
     }
 
-    // Stores v in row `row` of the window (row 1 is the first with nodes), and in all other blocks whose windows
-    // contain this row.
+    // Stores v in row `row` of the window, where row 1 is the first row of this thread block. Also stores v in all
+    // other thread blocks whose windows contain this row.
     template <int COUNT> __device__ void put(Real *at, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) at[k * plane] = v[k];
         if (row == 1 && rows_before > 0) {
@@ -114,7 +117,7 @@ template <class F> struct Window {
         if (row >= rows && rows_after > 0) {
             const unsigned way = way_to(block + 1);
             for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane - rows * stride), way, v[k]);
-            // The next block has only one row, so its successor also stores the row.
+            // If the next block has only one row, the window of the block after it also contains this row.
             if (row > rows && rows_after == 1 && block + 2 < members) {
                 const unsigned far = way_to(block + 2);
                 for (int k = 0; k < COUNT; ++k) put_there(at + (k * plane - row * stride), far, v[k]);
@@ -123,8 +126,8 @@ template <class F> struct Window {
     }
 };
 
-// Returns the number of columns with nodes. Rows in device memory are padded beyond them (Geometry::cx); the padding
-// has no counterpart on the next grid.
+// Returns the number of columns with nodes. In device memory, padding follows them (Geometry::cx), which does not
+// correspond to entries of the next grid.
 __device__ inline int columns_of(const Geometry &g) { return (g.nx + g.shift_x + 1) / 2; }
 
 template <class F> struct CycleArgs;
@@ -133,9 +136,9 @@ template <class F> struct Cluster {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     const CycleArgs<F> &a;
-    const ClusterGrid *places; // layouts of the grids from a.cluster_base on
+    const ClusterGrid *places; // layouts of the grids a.cluster_base, a.cluster_base + 1, ...
     int block, members;        // members: number of blocks with rows
-    int w;                     // offset of the b1 values of a step
+    int w;                     // offset in shared memory of the b1 values of a step
 
     __device__ bool mine() const { return block < members; }
     __device__ Real *step() const { return reinterpret_cast<Real *>(cluster_memory + w); }
@@ -174,8 +177,8 @@ __device__ inline double raw(const double &v) { return fixed(v); }
 __device__ inline float raw(const float &v) { return fixed(v); }
 __device__ inline Brain::Stored raw(const Brain::Stored &v) { return {fixed(v.bits)}; }
 
-// Computes the layout of all grids, copies the data that no step changes, and sets all vectors to zero. The host
-// computes the same size (ClusterGrids::of, src/rrb/cuda/schedule.rs).
+// Computes the layout of all grids, copies the data that no step changes to shared memory, and sets all vectors to
+// zero. The host computes the same sizes (ClusterGrids::of, src/rrb/cuda/schedule.rs).
 template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<F> &a) {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
@@ -240,7 +243,7 @@ template <class F> __device__ inline Cluster<F> lay_out_cluster(const CycleArgs<
     return cluster;
 }
 
-// As `lay_out_cluster`, with a barrier: no block writes to a block that is not ready.
+// Calls `lay_out_cluster`, followed by a barrier, so that no thread block writes to another one that is not ready.
 template <class F> __device__ inline Cluster<F> join_cluster(const CycleArgs<F> &a) {
     const Cluster<F> cluster = lay_out_cluster(a);
     if (a.members > 0 && int(blockIdx.x) < a.cluster) cluster_barrier();
@@ -262,7 +265,8 @@ template <class F> __device__ inline void enter(const Cluster<F> &cluster) {
     __syncthreads();
 }
 
-// Index of this thread in the window of its block. `row` is beyond the rows of the window if the thread has no (I, J).
+// Index of this thread in the window of its block. If the thread has no (I, J), `row` is beyond the last row of the
+// window.
 template <class F> struct InWindow {
     int row, i, c;
     Spot<F> spot;
@@ -272,7 +276,7 @@ template <class F> struct InWindow {
           spot(spot_of<F>(k, k.plane, k.stride, c, c)) {}
 };
 
-// `descend` of levels.cuh, in shared memory.
+// Computes the same as `descend` of levels.cuh, in shared memory.
 template <class F>
 __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
     using Real = typename F::Real;
@@ -305,7 +309,7 @@ __device__ inline double descend_in_cluster(const Cluster<F> &cluster, const Op 
     return rho;
 }
 
-// `ascend` of levels.cuh, in shared memory.
+// Computes the same as `ascend` of levels.cuh, in shared memory.
 template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &cluster, const Op &op, unsigned epoch) {
     using Real = typename F::Real;
     const CycleArgs<F> &a = cluster.a;
@@ -364,7 +368,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     return rho;
 }
 
-// `iterate` of levels.cuh, in shared memory.
+// Computes the same as `iterate` of levels.cuh, in shared memory.
 template <class F> __device__ inline void iterate_in_cluster(const Cluster<F> &cluster, const Op &op) {
     using Real = typename F::Real;
     const Window<F> k = cluster.window(op.grid);

@@ -1,13 +1,13 @@
-// Kernels that execute several steps of the preconditioner on small grids, or the whole iteration of a small problem.
+// Kernels that execute several steps of the preconditioner on small grids, or whole iterations of a small problem.
 //
 // All thread blocks run at the same time and synchronize with a grid-wide barrier between steps. A barrier takes about
-// a microsecond, a kernel launch several. Additional thread blocks, which do not take part in the barriers, may compute
-// x += alpha p of the previous iteration at the same time.
+// a microsecond, and a kernel launch takes several microseconds. Additional thread blocks, which do not take part in
+// the barriers, may compute x += alpha p of the previous iteration at the same time.
 //
 // On devices with thread-block clusters, the first cluster executes the steps on grids that have no more tiles than the
-// cluster has blocks. These steps use the cluster barrier. The other blocks proceed to the next step of all blocks, and
-// load rows of the inverse of the coarsest system into registers. Grids with at most one (I, J) per thread of the
-// cluster are stored in its shared memory (cluster.cuh).
+// cluster has blocks. These steps use the cluster barrier. Meanwhile, the other blocks proceed to the next step in
+// which they take part, and load rows of the inverse of the coarsest matrix into registers. Grids with at most one (I,
+// J) per thread of the cluster are stored in its shared memory (cluster.cuh).
 #include "storage.cuh"
 #include "cluster.cuh"
 
@@ -17,18 +17,18 @@ template <class F> struct CycleArgs {
     int base; // number of the grid grids[0]
     Level<F> grids[MOST_GRIDS];
     Rest<typename F::Real> rest;
-    double *rho_partial; // partial sums of rho, from index Op::partial on
+    double *rho_partial; // partial sums of rho; those of a step begin at index Op::partial
     double *norm_partial, *sigma_partial;
     ScalarArgs scalar;
     BarrierCounts *barrier;
     int cluster;            // thread blocks of a cluster; 1: no clusters
     int cluster_base, last; // first and last grid in the shared memory of the cluster
-    int members;            // thread blocks of the cluster that own rows; 0: the cluster has no grids
-    Slot *slots;            // of r of the coarsest system, then of z
-    int for_x;              // number of the last thread blocks, which compute x += alpha p
+    int members;            // number of thread blocks of the cluster that own rows; 0: no grid is in the cluster
+    Slot *slots;            // slots for r of the coarsest system, then for z
+    int for_x;              // number of thread blocks, the last of the launch, that compute x += alpha p
     SchurArrays v;
 
-    // An emulated device runs one thread block, which also computes x += alpha p.
+    // On an emulated device, the only thread block also computes x += alpha p.
 #ifdef RRB_EMULATED
     int team() const { return 1; }
     Team others() const { return {0, for_x > 0}; }
@@ -59,12 +59,12 @@ template <class F> __device__ inline KeptSteps keep_steps(const CycleArgs<F> &a)
     return {a.ops, kept};
 }
 
-// State of a thread block between steps. `whole`: this kernel contains the loop, and each block has its own copy of the
-// scalars.
+// State of a thread block between steps. `whole`: whether this kernel contains the loop. Each thread block then has its
+// own copy of the scalars.
 struct State {
     unsigned phase, updates, epoch;
     double rho; // partial sum of this thread
-    bool due;   // the scalar update by this thread block is pending
+    bool due;   // whether this thread block must still update the scalars
     bool whole;
 };
 
@@ -72,7 +72,7 @@ template <class F> __device__ inline State begin_steps(const CycleArgs<F> &a, bo
     return {0, 0, *static_cast<volatile unsigned *>(&a.barrier->epoch), 0.0, false, whole};
 }
 
-// Executes one step on a grid with tiles, except steps on the first grid; returns this thread's partial sum of rho.
+// Executes one step in device memory, on a grid other than the first. Returns the partial sum of rho of this thread.
 template <class F> __device__ inline double do_step(const Level<F> &k, const Op &op, Team team) {
     const Tiles tiles = all_tiles(k.g, TILE_Y);
     switch (op.kind) {
@@ -83,8 +83,8 @@ template <class F> __device__ inline double do_step(const Level<F> &k, const Op 
     }
 }
 
-// Multiplies r of the coarsest system by the inverse. The blocks outside the cluster do this, or the cluster if there
-// are no others. Cluster and other blocks synchronize only through the slots.
+// Multiplies r of the coarsest system by the inverse. The thread blocks outside the cluster execute this function, or
+// the cluster if there are no others. Both groups of thread blocks synchronize only through the slots.
 template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &state) {
     using Real = typename F::Real;
     const Team team{a.team() > a.cluster ? a.cluster : 0, a.team()};
@@ -93,7 +93,7 @@ template <class F> __device__ inline double serve(const CycleArgs<F> &a, State &
     return multiply_remainder<128 / sizeof(Real)>(
         a.rest, team, [] { __syncthreads(); },
         [&](Real *r) {
-            // Two values per thread, with both loads in flight at once.
+            // Each thread copies up to two values. Both loads are in flight at the same time.
             static_assert(MOST_REMAINDER <= 2 * CLUSTER_THREADS, "every value of r has a thread");
             const int k = thread_of_block(), other = min(k + CLUSTER_THREADS, a.rest.n - 1);
             if (k >= a.rest.n) return;
@@ -115,9 +115,10 @@ template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &
     __syncthreads();
 }
 
-// Grid-wide barrier with a pending scalar update. An update takes as long as several steps. If no other block waits for
-// it, this block updates after its arrival at the barrier. If all blocks need the result, all update after the barrier:
-// each reads the partial sums once, instead of three reads of one block's result.
+// Barrier of all thread blocks with a pending scalar update, which takes as long as several steps. If no other block
+// waits for the result, this block computes it after its arrival at the barrier. If all blocks need the result, all of
+// them compute it after the barrier. Each block then reads the partial sums once, which is faster than waiting for the
+// result of one block.
 template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, Standing &now) {
     const bool due = state.due;
     state.due = false;
@@ -137,8 +138,8 @@ template <class F> __device__ inline void barrier_with_update(const CycleArgs<F>
 }
 
 // Executes one step, except steps on the first grid, and the barrier after it. `rho` accumulates this thread's partial
-// sum. After the last partial sum of this kernel, the sum of each block is stored in `rho_partial`. The last block, or
-// all blocks, update the scalars.
+// sum. After the last step of this kernel that contributes to rho, each thread block stores its sum in `rho_partial`.
+// Then the last block, or all blocks, update the scalars.
 template <class F> __device__ inline void take_step(
     const CycleArgs<F> &a, const Cluster<F> &cluster, const Op &op, State &state, Standing &now) {
     const bool in_cluster = op.flags & IN_CLUSTER, sums = a.scalar.how != NOTHING;
@@ -147,8 +148,8 @@ template <class F> __device__ inline void take_step(
     if (in_cluster && op.kind == REMAINDER) {
         part = serve(a, state);
     } else if (op.kind == REMAINDER) {
-        // Executed by blocks that are idle in the previous step, if there are enough of them. They load their rows
-        // during that step.
+        // If enough thread blocks are idle in the previous step, they execute this step. They load their rows during
+        // the previous step.
         const int rows = blockDim.x / 32, needed = (a.rest.n + rows - 1) / rows;
         const Team team{max(0, min(a.cluster, a.team() - needed)), a.team()};
         part = multiply_remainder(a.rest, team, [&] { grid_barrier(a.barrier, state.phase, a.team()); });
@@ -158,7 +159,7 @@ template <class F> __device__ inline void take_step(
         else if (op.kind == ASCEND) part = ascend_in_cluster(cluster, op, state.epoch);
         else iterate_in_cluster(cluster, op);
     } else if (mine) {
-        // Executed by the blocks outside the cluster, if there are enough of them.
+        // If there are enough thread blocks outside the cluster, they execute this step.
         const Level<F> &k = a.grids[op.grid - a.base];
         const int tiles = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
         const bool beside = a.members > 0 && !(op.flags & CLUSTER_ONLY) && a.cluster + tiles <= a.team();
@@ -200,7 +201,8 @@ template <class F> __device__ inline void cycle(const CycleArgs<F> &a) {
 template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
     const CycleArgs<F> &c = a.cycle;
     const int how = c.scalar.how;
-    // The scalars: all thread blocks compute identical values from the same sums, and block 0 writes them back.
+    // All thread blocks compute identical scalars from the same sums. Thread block 0 writes them to device memory at
+    // the end.
     __shared__ Standing now;
     copy_standing(now, *c.scalar.scalars);
     __shared__ double p1[PLACES<TILE_Y>], p2[PLACES<TILE_Y>];
@@ -237,11 +239,11 @@ template <class F> __device__ inline void solve(const SolveArgs<F> &a) {
         grid_barrier(c.barrier, state.phase, c.team());
         update_everywhere(c, now);
     }
-    // No block reads the scalars in memory any more: all blocks have passed a barrier since their last read.
+    // No thread block reads the scalars in device memory any longer: all have passed a barrier since their last read.
     if (blockIdx.x == 0) copy_standing(*c.scalar.scalars, now);
     leave(c.barrier, state.phase, state.epoch, c.team());
 }
 
-// One thread block per multiprocessor: with two, registers are spilled, and barriers take longer.
+// There is one thread block per multiprocessor. With two, registers would be spilled, and barriers would take longer.
 RRB_IN_FORMATS(rrb_cycle, const __grid_constant__ CycleArgs, CLUSTER_THREADS, 1, 1, cycle)
 RRB_IN_FORMATS(rrb_solve, const __grid_constant__ SolveArgs, CLUSTER_THREADS, 1, 1, solve)

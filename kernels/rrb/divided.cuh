@@ -2,9 +2,9 @@
 // its own rows. All devices see the memory under the same addresses. The host starts a kernel only after the previous
 // kernel has ended on all devices.
 //
-// Rows are divided into PARTS parts for any number of devices, also for one. Each part has its own sums: first over the
-// thread blocks in a fixed order, then over the parts, computed by the last block of all devices. The sums are
-// therefore bitwise identical for any number of devices.
+// Rows are divided into PARTS parts, regardless of the number of devices. The thread blocks of a part store one partial
+// sum each. The last thread block of all devices adds these partial sums in a fixed order, block by block and part by
+// part. The sums are therefore bitwise identical for any number of devices.
 #pragma once
 
 // Index of this device among `count` devices. The host writes it into the module that it loads for the device.
@@ -19,7 +19,7 @@ extern "C" __constant__ Share rrb_share;
 __constant__ Share rrb_share = {0, 1};
 #endif
 
-// Kernels for one device omit the test.
+// Kernels for one device are compiled without the test for distributed rows.
 #if defined(RRB_DIVIDED) || defined(RRB_EMULATED)
 constexpr bool MAY_BE_DIVIDED = true;
 #else
@@ -28,10 +28,10 @@ constexpr bool MAY_BE_DIVIDED = false;
 __device__ inline bool is_divided(const Geometry &g) { return MAY_BE_DIVIDED && g.part_rows != 0; }
 
 constexpr int PARTS = 8;
-// Parts begin at multiples of this number of rows. Tiles of all heights begin there.
+// Parts begin at multiples of this number of rows, where tiles of all heights also begin.
 constexpr int PART_ROWS = 16;
 
-// Tiles first .. end of a grid, numbered row by row.
+// The tiles first .. end of a grid, which are numbered row by row.
 struct Tiles {
     int first, end, across;
 };
@@ -54,7 +54,7 @@ __device__ inline Tiles all_tiles(const Geometry &g, int rows) {
     return {0, across * ((g.cy + rows - 1) / rows), across};
 }
 
-// Calls f(part, tiles) for each part of this device, with tiles of `rows` rows; once for an undivided grid.
+// Calls f(part, tiles) for each part of this device, with tiles of `rows` rows. For an undivided grid, calls f once.
 template <class F> __device__ inline void over_parts(const Geometry &g, int rows, F f) {
     if constexpr (!MAY_BE_DIVIDED) return f(0, all_tiles(g, rows));
     int part = 0, end = 1;
@@ -73,7 +73,7 @@ template <class F> __device__ inline void over_parts(const Geometry &g, int rows
     }
 }
 
-// Calls f(i, row) for the nodes of the caller's rows that this device owns.
+// Calls f(i, row) for those nodes of the caller's arrays whose rows belong to this device.
 template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) {
     if (!is_divided(g)) return over_rows(g.nx, 0, g.ny, f);
     if (rrb_share.place >= g.sharers) return;
@@ -84,9 +84,9 @@ template <class F> __device__ inline void over_own_rows(const Geometry &g, F f) 
     over_rows(g.nx, first(rrb_share.place), first(rrb_share.place + 1), f);
 }
 
-// A thread block processes the tiles whose number modulo the size of the team equals its index. Returns its first tile,
-// or a number beyond the last tile if it has none. `last_tile` returns its last tile, for backward loops, or a number
-// below the first tile.
+// A thread block processes the tiles whose number modulo the size of the team equals its index. `first_tile` returns
+// its first tile, or a number beyond the last tile if it has none. `last_tile` returns its last tile, with which
+// backward loops begin, or a number below the first tile.
 __device__ inline int first_tile(const Tiles &tiles, Team team) {
     if (!team.is_mine()) return tiles.end;
     if (tiles.first == 0) return team.place();
@@ -98,14 +98,14 @@ __device__ inline int last_tile(const Tiles &tiles, Team team) {
     return first < tiles.end ? first + quotient(tiles.end - 1 - first, team.size()) * team.size() : tiles.first - 1;
 }
 
-// Ends a part: stores the sum over the threads of this block, and sets `sum` to zero for the next part.
+// Ends a part: stores the sum of `sum` over the threads of this block, and sets `sum` to zero for the next part.
 __device__ inline void note_part(double *partial, int part, double &sum) {
     const double all = block_sum(sum);
     if (thread_of_block() == 0) partial[part * gridDim.x + blockIdx.x] = all;
     sum = 0.0;
 }
 
-// As `last_block`, but over all devices of a grid.
+// Like `last_block`, but for the thread blocks of all devices that share a grid.
 __device__ inline bool last_block_over(const Geometry &g, unsigned *ticket) {
     const int count = is_divided(g) ? rrb_share.count : 1;
     if (count == 1) return last_block(ticket);
@@ -118,7 +118,7 @@ __device__ inline bool last_block_over(const Geometry &g, unsigned *ticket) {
     return last;
 }
 
-// Returns the sum of the partial sums of all blocks and parts of a launch; called by one thread block.
+// Returns the sum of the partial sums of all thread blocks and parts of a launch. Called by one thread block.
 __device__ inline double sum_over(const Geometry &g, const double *partial) {
     return sum_of(partial, parts_of(g) * gridDim.x);
 }
@@ -132,7 +132,7 @@ __device__ inline void sum_parts(const Geometry &g, const double *partial, unsig
 }
 
 struct MeetArgs {
-    uint64_t *slots; // of the first device; each next device is one granule of memory further
+    uint64_t *slots; // slots of the first device; those of each further device are one granule of memory later
     Scalars *scalars;
 };
 
@@ -141,15 +141,15 @@ struct MeetArgs {
 constexpr int64_t SLOTS_APART = (1 << 21) / sizeof(uint64_t);
 constexpr uint64_t MEETS_WITHIN = 10000000000ull;
 
-// Synchronizes all devices; afterwards each device sees the earlier writes of the others. Each device has one slot per
-// other device with the number of arrivals of that device, and one slot with its own number. One warp per device. An
-// emulated device executes the launches one after the other, in order.
+// Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. A device has one slot per
+// other device, which contains the number of arrivals of that device, and one slot for its own number. Each device
+// launches one warp. On an emulated device, launches run one after the other.
 extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
 #ifndef RRB_EMULATED
     const int t = threadIdx.x, place = rrb_share.place;
     uint64_t *own = a.slots + place * SLOTS_APART;
     const uint64_t turn = own[PARTS] + 1;
-    // After a timeout, no device waits any more.
+    // After a timeout, no device waits any longer.
     bool waits = !a.scalars->lost;
     if (t < rrb_share.count) {
         uint64_t *theirs = a.slots + t * SLOTS_APART + place;

@@ -1,26 +1,26 @@
-// First grid with CG on S1: the fused stages F0 and B0 (src/rrb/cpu/iteration/fused.rs) and the unfused steps
-// on b1 and b2.
+// First grid if CG runs on S1: the fused stages F0 (forward half) and B0 (backward half), and the unfused steps on b1
+// and b2 (src/rrb/cpu/iteration/fused.rs).
 //
-// r of b1 has two arrays, because the forward half reads the old r of neighbours that other threads update. `parity` in
-// the scalars is the index of the current array. p also has two arrays, because the backward half reads the old p of
-// neighbours and recomputes their new p. Values per (I, J): F0 12; B0 23, or 19 without x, and the values that tiles
-// read from their neighbours.
+// There are two arrays for r of b1, because the forward half reads the old r of neighbours that other threads update.
+// `parity` in the scalars is the index of the current array. There are also two arrays for p, because the backward half
+// reads the old p of neighbours and recomputes their new p. Per (I, J), F0 reads and writes 12 values. B0 reads and
+// writes 23 values, or 19 without x, and the values around each tile.
 #include "storage.cuh"
 
 // Maximum number of rows of a tile of B0. Tiles are higher than in sweeps, because the values around a tile are
 // computed twice. The launch selects the number of rows (src/cuda/launch/rrb/geometry.rs).
 constexpr int MOST_ROWS = 24;
-// Number of (I, J) in a tile and around it.
+// Number of (I, J) in a tile and in the layer around it.
 template <int ROWS> constexpr int PLACES = (TILE_X + 2) * (ROWS + 2);
 
 struct SchurArrays {
     Geometry g;            // of the first grid
     const double *d, *far; // couplings of S1
-    const double *center;  // diagonal of S1: planes of b1, b2
+    const double *center;  // diagonal entries of S1: planes of b1 and b2
     double *r_b1[2], *r_b2;
     double *x_b1, *x_b2;
     double *q_b1, *q_b2;
-    double *p_b1[2], *p_b2[2]; // the unfused steps use only the first one; a start stores p in it
+    double *p_b1[2], *p_b2[2]; // unfused steps, and the start of a solve, use only the first array
     double *b_b1, *b_b2;
     Scalars *scalars;
 };
@@ -28,18 +28,18 @@ struct SchurArrays {
 template <class F> struct FirstArgs {
     SchurArrays v;
     Level<F> k;
-    const double *in_b1, *in_b2;    // for the unfused steps; null: the current r
+    const double *in_b1, *in_b2;    // input of unfused steps; null: the current r
     double *partial, *norm_partial; // partial sums of rho and of <r, r>; null: none
     double *sigma_partial;
-    int how;              // START: r unchanged; LOOP: first r -= alpha q
-    int once;             // 1: the L2 cache holds the data of an iteration only without the data that are read once
-    int rows, rows_down;  // rows of a tile of B0 and of F0
+    int how;              // START: r does not change; LOOP: first computes r -= alpha q
+    int once;             // 1: the L2 cache can hold the data of an iteration, except those that are read once
+    int rows, rows_down;  // numbers of rows of a tile of B0, and of F0
     int with_x;           // B0 also updates x
-    uint64_t conditional; // handle of the WHILE node; 0: none
+    uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
-// Determines the uniform tiles among first, first + step, ... A tile of `rows` rows is uniform if all its parts with a
-// byte in Geometry::uniform are uniform.
+// Determines which of the tiles first, first + step, ... are uniform. A tile of `rows` rows consists of smaller tiles
+// with a byte in Geometry::uniform each, and is uniform if all of them are.
 template <bool UNIFORM>
 __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step, int count, int rows) {
     const int across = (g.cx + TILE_X - 1) / TILE_X;
@@ -55,15 +55,15 @@ __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step,
     });
 }
 
-// UNIFORM, here and below: variant for matrices with tiles in which all rows are equal. In such a tile, the first
-// (I, J) has the couplings of all.
+// Here and below, UNIFORM selects the variant for matrices with tiles in which all rows are equal. In such a tile, the
+// couplings are read at its first (I, J) only.
 
-// F0, the forward half on the first grid: r -= alpha q, y_b1 = r_b1, kept = r_b2 - A_b2,b1 D^-1 r_b1; partial sums of
-// rho and <r, r>.
+// F0, the forward half on the first grid. Computes r -= alpha q, y_b1 = r_b1, kept = r_b2 - A_b2,b1 D^-1 r_b1, and
+// partial sums of rho and <r, r>.
 //
-// SPARE: the kernel has registers for all values of an (I, J) at once. Loads that do not depend on the scalars then
-// come first. A thread block processes tiles of B0 from the last to the first: the L2 cache still contains the last
-// ones that the block has written, if it has few tiles.
+// SPARE: whether there are enough registers for all values of an (I, J) at the same time. If so, loads that do not
+// depend on the scalars come first. A thread block processes its tiles from the last to the first, because the L2 cache
+// still contains the tiles that B0 has written last.
 template <bool SPARE, bool UNIFORM, class F>
 __device__ inline void descend_first(
     const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double &rho, double &norm2) {
@@ -73,13 +73,13 @@ __device__ inline void descend_first(
     const bool update = a.how == LOOP, over = update && s.done;
     const double alpha = update ? s.alpha : 0.0;
     const int parity = s.parity;
-    // The scalar update of the loop changes the parity after this kernel.
+    // In a loop, the scalar update changes the parity after this kernel.
     const double *in1 = a.in_b1 ? a.in_b1 : a.v.r_b1[parity], *in2 = a.in_b2 ? a.in_b2 : a.v.r_b2;
     double *out1 = a.v.r_b1[parity ^ 1];
     const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    // Values of b1 in the order sw, se, nw, ne, and one value of b2.
+    // Values at b1 in the order SW, SE, NW, NE, and one value at b2.
     struct Place {
         int64_t c;
         double q[5], r[5];
@@ -93,7 +93,7 @@ __device__ inline void descend_first(
             v.d[k] = F::read(d[(3 - k) * p + of[k]]);
         }
     };
-    // `all`: index of the couplings of a uniform tile; -1: each (I, J) has its own.
+    // `all`: index of the couplings of a uniform tile; -1: the tile is not uniform.
     const auto load = [&](int i, int j, int64_t all, Place &v) {
         const int64_t c = v.c = g.at(i, j), of[4] = {c, c + 1, c + n, c + n + 1};
         if (SPARE) couplings(UNIFORM && all >= 0 ? all : c, v);
@@ -181,8 +181,8 @@ RRB_IN_FORMATS(rrb_descend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, descen
 RRB_IN_FORMATS(rrb_descend_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, descend_first_step<true>)
 RRB_IN_FORMATS(rrb_ascend_first, FirstArgs, THREADS, RESIDENT, RESIDENT, ascend_first)
 
-// Computes the rows of S1 v for b1 and b2. `c` is the index of the couplings; v1 and v2 point to the values of this
-// (I, J), with rows of `m` values.
+// Computes the entries of S1 v at b1 and b2 of one (I, J). `c` is the index of the couplings. v1 and v2 point to v at
+// this (I, J), in arrays with rows of `m` values.
 template <bool ONCE = false> __device__ inline void schur_rows(
     const SchurArrays &a, const double *v1, const double *v2, int m, int64_t c, double &q1, double &q2) {
     const auto fixed = [](const double &v) { return fixed_once<ONCE>(v); };
@@ -202,12 +202,12 @@ template <bool ONCE = false> __device__ inline void schur_rows(
     q2 = fixed(a.center[p + c]) * v2[0] + (far2 + near2);
 }
 
-// B0, the backward half on the first grid: z, x += alpha p (`with_x`), p = z / unit + beta p, q = S1 p. Returns this
-// thread's partial sum of <p, q>.
+// B0, the backward half on the first grid. Computes z, x += alpha p (if `with_x`), p = z / unit + beta p, and q = S1 p.
+// Returns the partial sum of <p, q> of this thread.
 //
-// After the end of the loop, only updates x, or does nothing. A thread block stores p of TILE_X x ROWS (I, J), and of
-// those around them, in shared memory. If the block has AT_ONCE threads for all of them, separate threads compute the
-// values around the tile. ONCE: see `read_once`.
+// After the end of the loop, only updates x if `with_x`. A thread block stores p at the TILE_X x ROWS (I, J) of a tile,
+// and at those around the tile, in shared memory. If AT_ONCE threads suffice for all of them, separate threads compute
+// the values around the tile. ONCE: see `read_once`.
 template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F>
 __device__ inline double advance_first(
     const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double *p1, double *p2) {
@@ -278,7 +278,7 @@ __device__ inline double advance_first(
     return sigma;
 }
 
-// Ends an iteration in the last thread block, when all partial sums of <p, q> are stored.
+// Ends an iteration. The last thread block executes this function, when all partial sums of <p, q> have been stored.
 template <class Args> __device__ inline void end_by_last(const Args &a, const double *partial) {
     Scalars &s = *a.v.scalars;
     if (!last_block_over(a.v.g, &s.ticket)) return;
@@ -296,8 +296,8 @@ template <class Args> __device__ inline void end_by_last(const Args &a, const do
 template <bool UNIFORM, class F> __device__ inline void advance_first_step(const FirstArgs<F> &a) {
     Scalars &s = *a.v.scalars;
     const bool ended = a.how == LOOP && s.code != RUNNING;
-    // The variant with `read_once` gains nothing in double precision, and a kernel that contains both variants is 1 %
-    // slower. It therefore exists only for the short formats.
+    // The variant with `read_once` saves no time in double precision, and a kernel that contains both variants is 1 %
+    // slower. This variant therefore exists only for the short formats.
     constexpr bool SHORT = sizeof(typename F::Real) < sizeof(double);
     __shared__ double p1[PLACES<MOST_ROWS>], p2[PLACES<MOST_ROWS>];
     over_parts(a.v.g, a.rows, [&](int part, const Tiles &tiles) {
@@ -316,19 +316,21 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
 RRB_IN_FORMATS(rrb_advance_first, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<false>)
 RRB_IN_FORMATS(rrb_advance_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<true>)
 
-// Computes x += alpha p concurrently with steps on small grids, which do not saturate the memory bandwidth. Each lane
-// of a warp has AT_ONCE loads per array in flight, in one row. All accesses are marked as read once (read_once). The
-// backward half on the larger grids then still finds the data of the forward half in the L2 cache.
+// Computes x += alpha p at the same time as other thread blocks execute steps on small grids, which do not use the
+// whole memory bandwidth. Each lane of a warp has AT_ONCE loads per array in flight, in one row. All accesses are
+// marked as accesses to data that are read once (`read_once`), so that data of the forward half remain in the L2 cache
+// for the backward half on the larger grids.
 __device__ inline void advance_x(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
-    // Other blocks may execute the scalar update at the same time; it changes no scalar that this function reads.
+    // Other thread blocks may update the scalars at the same time. The update does not change the scalars that this
+    // function reads.
     const Scalars &s = *a.scalars;
     if (s.done) return;
     const double alpha = s.alpha, *p[2] = {a.p_b1[s.direction], a.p_b2[s.direction]};
     double *x[2] = {a.x_b1, a.x_b2};
     const int warps = blockDim.x * blockDim.y / 32, t = thread_of_block(), pieces = (a.g.cx + LENGTH - 1) / LENGTH,
               all = pieces * a.g.cy;
-    // In reverse order, so that the beginning of p is read last, shortly before the backward half reads it.
+    // The order is reversed, so that the beginning of p is read last, shortly before the backward half reads it again.
     for (int k = all - 1 - (team.place() * warps + t / 32); k >= 0; k -= team.size() * warps) {
         const int j = quotient(k, pieces), first = (k - j * pieces) * LENGTH + t % 32;
         const int64_t c = a.g.at(first, j);
@@ -351,7 +353,7 @@ struct SchurArgs {
     SchurArrays v;
     double *partial;
     int how;
-    uint64_t conditional; // handle of the WHILE node; 0: none
+    uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
 // Computes q = S1 p and sigma = <p, q> for the unfused steps, and ends the iteration.
@@ -380,10 +382,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
     end_by_last(a, a.partial);
 }
 
-// Computes r = b - S1 x and <r, r>; r of b1 is stored in the first array, which becomes current.
+// Computes r = b - S1 x and <r, r>; r of b1 is stored in the first array, which becomes the current one.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
-    // Returns at once if the loop continues.
+    // If the loop continues, the kernel must not change r.
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     double *r1 = a.v.r_b1[0];
     double norm2 = 0.0;

@@ -1,6 +1,6 @@
-// One grid of the preconditioner, both levels in one pass, forward and backward (report 16-06, section 2.6;
-// docs/theory/rrb.md, preconditioner of each cycle), and the inner iterations on a recursion grid
-// (src/rrb/recursion.rs).
+// Sweeps on one grid of the preconditioner: the forward half and the backward half, each with both levels in one pass
+// (report 16-06, section 2.6; docs/theory/rrb.md, preconditioner of each cycle). Also the inner iterations on a
+// recursion grid (src/rrb/recursion.rs).
 //
 //     forward:  y_b1 = r_b1 - A_b1,red D^-1 r_red
 //               kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1
@@ -8,20 +8,22 @@
 //     backward: z_b1  = (y_b1 - A_b1,b2 z_b2) / d
 //               z_red = (r_red - A_red,black z_black) / d
 //
-// `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (ALONE), z_b2 = kept / d
-// and rho += kept' D^-1 kept end the forward half.
+// `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (ALONE), the forward half
+// ends with z_b2 = kept / d and rho += kept' D^-1 kept.
 //
-// A thread block processes a tile of TILE_X x TILE_Y and computes b1 in one more row and column, one thread per (I, J);
-// b1 passes through shared memory. No races: only the thread of an (I, J) writes its values. The forward half reads z
-// and writes `y` and the next grid. The backward half reads red z only at its own (I, J), before it writes it.
+// A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes b1 in one more
+// row and column. Threads exchange b1 through shared memory. There are no races, because only the thread of an (I, J)
+// writes its values. The forward half reads z and writes `y` and the next grid. In the backward half, a thread reads
+// red z only at its own (I, J), before it writes this value.
 //
-// Values per (I, J): forward 21 (16 couplings minus 4 shared with a neighbour, 3 pivots, 4 inputs, 2 outputs), backward
-// 23. On small grids, latency determines the time; therefore all loads come first.
+// Per (I, J), the forward half reads and writes 21 values (16 couplings minus 4 shared with a neighbour, 3 pivots, 4
+// inputs, 2 outputs), and the backward half 23 values. On small grids, latency determines the time; therefore all loads
+// come first.
 #include "storage.cuh"
 
-// Memory of the values of an (I, J). Global: device memory; the threads of a tile read all values before they write.
-// Shared: shared memory of a cluster; b1 of the row after the rows of the block is computed too (cluster.cuh). No step
-// changes the data that `read` and `pivot` read.
+// Access to the values of an (I, J). Global: they are in device memory, and the threads of a tile read all values
+// before they write any. Shared: they are in the shared memory of a cluster, and a thread block also computes b1 in the
+// row after its rows (cluster.cuh). No step changes the data that `read` and `pivot` read.
 struct Global {
     static constexpr bool TILES = true;
     template <class F> static __device__ typename F::Real read(const typename F::Stored &v) { return F::read(v); }
@@ -43,19 +45,19 @@ template <class F> struct Spot {
     const Stored *s, *d, *excess, *corners, *black;
 };
 
-// Returns the pointers for vectors at index c and couplings at index m, of a Level or a Window.
+// Returns the pointers for vectors at index c and couplings at index m. `k` is a Level or a Window.
 template <class F, class K> __device__ inline Spot<F> spot_of(const K &k, int p, int n, int c, int m) {
     return {p, n, k.z + c, k.y + c, k.r + c, k.direction + c, k.q + c, k.u + c, k.h + m, k.s + m, k.d + m, k.excess + m,
         k.corners + m, k.black + m};
 }
 
-// Intermediate values of the forward half before b1 of the neighbours is known: y / d of b1, kept without the terms of
-// b1, and the couplings of b2 to b1.
+// Values of the forward half before y_b1 of the neighbours is known: y / d of b1, `kept` without its terms of b1, and
+// the couplings of b2 to b1.
 template <class Real> struct Down {
     Real scaled, kept, near[4];
 };
 
-// Computes y_b1, and kept without the terms of b1. `own`: this thread writes b2.
+// Computes y_b1, and `kept` without its terms of b1. `own`: whether this thread writes b2.
 template <class Place, class F>
 __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &op, bool own, double &rho) {
     using Real = typename F::Real;
@@ -89,19 +91,19 @@ __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &
     return v;
 }
 
-// Computes kept of b2. `w` points to y / d of b1 at this (I, J), in rows of n.
+// Computes `kept` at b2. `w` points to y / d of b1 at this (I, J), in an array with rows of n values.
 template <class Real> __device__ inline Real end_down(const Down<Real> &v, const Real *w, int n) {
     return v.kept - ((v.near[0] * w[0] + v.near[1] * w[1]) + (v.near[2] * w[n] + v.near[3] * w[n + 1]));
 }
 
-// (I, J) of a thread in a tile of a sweep, or in the additional row or column; index c of the vectors and m of the
+// The (I, J) of a thread in a tile of a sweep, or in the additional row or column, with the index c of vectors and m of
 // couplings.
 struct InTile {
     int i, j, c, m;
     bool inside, own;
 };
 
-// Calls f(InTile) for each tile of the team until f returns false.
+// Calls f(InTile) for each tile of this thread block in the team, until f returns false.
 template <Way WAY, bool UNIFORM, class F>
 __device__ inline void over_tiles(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), di = t % (TILE_X + 1), dj = t / (TILE_X + 1), n = g.stride;
@@ -119,10 +121,11 @@ __device__ inline void over_tiles(const Geometry &g, const Tiles &tiles, Team te
     }
 }
 
-// Computes the forward half of both levels; returns this thread's partial sum of rho.
+// Computes the forward half of both levels. Returns the partial sum of rho of this thread.
 //
-// `over`: the loop has ended, and nothing is written; otherwise each pass through the ended loop would repeat the
-// sweep. The flag is tested only after the loads of the first tile are in flight, so it costs no time.
+// `over`: the loop has ended, and nothing is written. Without this flag, the remaining iterations of the loop body
+// would execute the sweep. The flag is tested when the loads of the first tile are in flight, so the test takes no
+// time.
 template <bool UNIFORM = false, class F>
 __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
@@ -150,7 +153,7 @@ __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op
     return rho;
 }
 
-// Values of the inner iteration for one colour. All of them are read before any is written.
+// Values of the inner iteration for one colour. A thread reads all of them before it writes any.
 template <class Real> struct Before {
     Real direction, u, g;
 };
@@ -164,8 +167,8 @@ template <class F> __device__ inline Before<typename F::Real> before(const Spot<
     return b;
 }
 
-// Processes v = z of a colour in the backward half: forms d and u if requested. Returns whether v is z, otherwise v is
-// d.
+// Completes a colour in the backward half, where v contains z. If the step requests it, computes d and u. Returns
+// whether v still contains z; otherwise, v contains d.
 template <class F> __device__ inline bool finish(
     const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
@@ -179,15 +182,15 @@ template <class F> __device__ inline bool finish(
     return op.flags & TAKE;
 }
 
-// Intermediate values of the backward half before b1 of the neighbours is known: b1, r_red - A_red,b2 z_b2, pivots, and
-// the couplings of r1 and r2 to b1.
+// Values of the backward half before z_b1 of the neighbours is known: z_b1, r_red - A_red,b2 z_b2, pivots, and the
+// couplings of r1 and r2 to b1.
 template <class Real> struct Up {
     Real b1, left1, left2, pivot1, pivot2, to1[2], to2[2];
 };
 
-// Computes z_b1 and the right-hand sides of the red nodes. `known`: z_b2 southwest, south, west, and here. `own`: the
-// red values belong to this thread; in a cluster, the red values of the row after the block are being written by
-// others.
+// Computes z_b1 and the right-hand sides of the red nodes. `known` contains z_b2 to the southwest, to the south, to the
+// west, and here. `own`: whether the red values belong to this thread. In a cluster, other threads are writing the red
+// values in the row after those of the thread block.
 template <class Place, class F>
 __device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename F::Real (&known)[4], bool own) {
     using Real = typename F::Real;
@@ -205,7 +208,7 @@ __device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename
     return v;
 }
 
-// Computes z of all colours. `w` points to b1 at this (I, J), in rows of n.
+// Computes z of all colours. `w` points to z_b1 at this (I, J), in an array with rows of n values.
 template <class Real> __device__ inline void end_up(const Up<Real> &v, const Real *w, int n, Real here, Real (&z)[4]) {
     z[R1] = v.pivot1 * (v.left1 - (v.to1[0] * w[0] + v.to1[1] * w[n]));
     z[R2] = v.pivot2 * (v.left2 - (v.to2[0] * w[0] + v.to2[1] * w[1]));
@@ -213,8 +216,8 @@ template <class Real> __device__ inline void end_up(const Up<Real> &v, const Rea
     z[B2] = here;
 }
 
-// Computes the backward half of both levels; returns this thread's partial sum of <g, u>. g is the right-hand side,
-// which the forward half has stored in q.
+// Computes the backward half of both levels. Returns the partial sum of <g, u> of this thread, where g is the
+// right-hand side, which the forward half has stored in q.
 template <bool UNIFORM = false, class F>
 __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
@@ -222,7 +225,7 @@ __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op 
     const int p = int(k.g.plane), n = k.g.stride, t = thread_of_block();
     double rho = 0.0;
     over_tiles<BACKWARDS, UNIFORM>(k.g, tiles, team, [&](const InTile &at) {
-        // Recomputed after the barrier; keeping it across the barrier spills registers.
+        // The pointers are recomputed after the barrier, because keeping them would spill registers.
         const auto spot = [&] { return spot_of<F>(k, p, n, at.c, at.m); };
         const int i = at.i, j = at.j;
         Real known[4] = {0, 0, 0, 0};
@@ -252,7 +255,7 @@ __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op 
     return rho;
 }
 
-// Computes the rows of A_k d for all colours in difference form, q_i = s_i d_i + sum_j a_ij (d_j - d_i).
+// Computes q = A_k d at the four colours of an (I, J), in difference form: q_i = s_i d_i + sum_j a_ij (d_j - d_i).
 template <class F, class Place> __device__ inline void inner_rows(const typename F::Real *r1,
     const typename F::Stored *s1, const typename F::Stored *red, const typename F::Stored *black,
     const typename F::Stored *excess, int p, int n, typename F::Real q[4]) {
@@ -260,7 +263,7 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
     const auto of = [](const typename F::Stored &v) -> Real { return Place::template read<F>(v); };
     const Real *r2 = r1 + p, *b1 = r2 + p, *b2 = b1 + p;
     const typename F::Stored *s2 = s1 + 4 * p;
-    // Values of d: r1, r2, b1, b2 here, then their west, east, south, north and corner neighbours.
+    // Values of d at r1, r2, b1 and b2 of this (I, J), and at those neighbours that have other (I, J).
     const Real o1 = r1[0], o2 = r2[0], p1 = b1[0], p2 = b2[0];
     const Real r1_e = r1[1], r1_s = r1[-n], r1_se = r1[1 - n], r2_w = r2[-1], r2_n = r2[n], r2_nw = r2[n - 1];
     const Real b1_e = b1[1], b1_n = b1[n], b1_ne = b1[n + 1], b2_w = b2[-1], b2_s = b2[-n], b2_sw = b2[-n - 1];
@@ -286,9 +289,9 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
             ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
 }
 
-// Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER: q = A_k d. DIRECT_INNER: d = z or d = z + beta
-// d. ADVANCE_INNER: updates u with d. GO_ON: updates r with q and sets z = r. put(vector, v) stores v of all colours in
-// the vector.
+// Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER computes q = A_k d, DIRECT_INNER computes d = z
+// or d = z + beta d, and ADVANCE_INNER updates u with d. The flag GO_ON also updates r with q and sets z = r.
+// put(vector, v) stores the values v of all colours in a vector.
 template <class Place, bool PRODUCT, class F, class Put>
 __device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     using Real = typename F::Real;
@@ -336,12 +339,12 @@ template <class F> struct StepArgs {
     Level<F> k;
     const Op *op;
     double *partial;   // partial sums of rho
-    ScalarArgs scalar; // for the scalar update after the last partial sum of rho; `how` may be NOTHING
-    int beside; // 1: thread block 0 processes no tiles. In the forward half it checks ahead whether the loop ends; in
+    ScalarArgs scalar; // arguments of the scalar update after the last partial sum of rho; `how` may be NOTHING
+    int beside; // 1: thread block 0 processes no tiles. In the forward half, it checks ahead whether the loop ends; in
                 // the backward half it updates the scalars
 };
 
-// Executes a step whose function step(tiles) returns a partial sum of rho.
+// Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho.
 template <class F, class Do> __device__ inline void over_parts_of_rho(const StepArgs<F> &a, const Op &op, Do step) {
     const bool sums = (op.flags & RHO) && a.scalar.how != NOTHING;
     over_parts(a.k.g, TILE_Y, [&](int part, const Tiles &tiles) {
@@ -393,7 +396,7 @@ template <class F> struct InnerProductArgs {
     Scalars *scalars;
 };
 
-// Computes <a, b> on a recursion grid; stores it in `sum`.
+// Computes <a, b> on a recursion grid, and stores the result in `sum`.
 template <class F> __device__ inline void inner_product(const InnerProductArgs<F> &a) {
     const typename F::Real *vectors[4] = {a.k.r, a.k.z, a.k.direction, a.k.q};
     const typename F::Real *v = vectors[a.a], *w = vectors[a.b];
@@ -411,7 +414,7 @@ template <class F> __device__ inline void inner_product(const InnerProductArgs<F
 
 RRB_IN_FORMATS(rrb_inner_product, InnerProductArgs, THREADS, RESIDENT, RESIDENT, inner_product)
 
-// Sets d to the vector with all frequencies (src/rrb/recursion.rs, all_frequencies) and r = 0.
+// Sets d to the vector that contains all frequencies (src/rrb/recursion.rs, all_frequencies), and r to zero.
 template <class F> __device__ inline void draw(const StepArgs<F> &a) {
     using Real = typename F::Real;
     const Level<F> &k = a.k;

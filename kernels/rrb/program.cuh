@@ -1,28 +1,28 @@
-// The preconditioner as a program: a list of steps that the kernels execute.
+// The preconditioner as a program, that is, a list of steps that the kernels execute.
 #pragma once
 #include <cstdint>
 
-// Kinds and flags of a step (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory.
+// Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory.
 enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
     KEEP = 1,      // forward: r = right-hand side
-    KEEP_TOO = 2,  // forward: also q = right-hand side
+    KEEP_TOO = 2,  // forward: with KEEP, also q = right-hand side
     RHO = 4,       // computes a partial sum of <r, M^-1 r>
-    UPDATE = 8,    // the last of these partial sums
+    UPDATE = 8,    // this partial sum of rho is the last; the scalar update follows
     DIRECTED = 16, // backward, or as a step: d = z, with WITH_BETA d = z + beta d
     WITH_BETA = 32,
-    FIRST_STEP = 64, // u = alpha d; without it u = u + alpha d
+    FIRST_STEP = 64, // u = alpha d; without this flag u = u + alpha d
     TAKE = 128,      // backward: z = u
     STORE = 256,     // product: q = A d
     GO_ON = 512,     // product, step: r -= alpha q, z = r
-    ADVANCED = 1024, // backward: updates u as with FIRST_STEP or without it
+    ADVANCED = 1024, // backward: updates u, like ADVANCE_INNER with or without FIRST_STEP
     // In a kernel with several steps (cycle.cuh):
     CLUSTER_ONLY = 2048,    // only the thread blocks of the first cluster execute the step
     CLUSTER_BARRIER = 4096, // a barrier of the cluster follows
-    NO_BARRIER = 8192,      // no barrier follows; the next step has one
-    PART = 16384,           // the last partial sum of rho in this kernel
+    NO_BARRIER = 8192,      // no barrier follows; the next step synchronizes
+    PART = 16384,           // this partial sum of rho is the last one in this kernel
     IN_CLUSTER = 65536,     // data in the shared memory of the cluster (cluster.cuh)
-    ENTERS = 131072,        // the first step in shared memory: z is in device memory
+    ENTERS = 131072,        // the first step in shared memory; its input z is in device memory
     ALONE = 262144,         // forward: z_b2 = kept / d; couplings of b2 are ignored
 };
 struct Op {

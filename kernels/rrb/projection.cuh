@@ -1,6 +1,6 @@
-// Means over singular components (docs/theory/rrb.md, singular systems). A run is a sequence of consecutive nodes of
-// one component and one colour. One warp sums a run; then one thread block per component adds its runs in a fixed
-// order.
+// Means over singular components (docs/theory/rrb.md, singular systems). A run consists of consecutive nodes of one
+// component and one colour. One warp computes the sum over a run. One thread block per component then adds the sums of
+// its runs in a fixed order.
 #include "storage.cuh"
 
 struct Run {
@@ -14,14 +14,14 @@ struct ProjectionArgs {
     const uint32_t *by_component;    // run indices, sorted by component
     const uint32_t *component_start; // first entry of each component in `by_component`
     const double *nodes;             // number of nodes of each component
-    double *sums;                    // of each run: sum, and sum of magnitudes
-    double *means;                   // of each component: sum, sum of magnitudes, mean, stored mean
+    double *sums;                    // for each run: sum, and sum of magnitudes
+    double *means;                   // for each component: sum, sum of magnitudes, mean, stored mean
     double *v;                       // 4 planes, in double precision or in the precision of sweeps
-    int restore;                     // 1: shift to the stored means
+    int restore;                     // 1: adds the stored means after the subtraction
     const double *center;            // centers of A, 4 planes
 };
 
-// Calls f(k, run, index of its first node, lane) with one warp per run.
+// Calls f(k, run, index of the first node of the run, lane) for each run k, with one warp per run.
 template <class F> __device__ inline void over_runs(const ProjectionArgs &a, F f) {
     const int warps = THREADS / 32, lane = thread_of_block() % 32;
     for (int k = blockIdx.x * warps + thread_of_block() / 32; k < a.count; k += gridDim.x * warps) {
@@ -68,8 +68,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_component_means_f64(Pr
     }
 }
 
-// Computes mean^2 sum_i 1 / center_i of each run and stores it instead of the sum; `rrb_component_means` adds these
-// values.
+// Replaces the sum of each run by mean^2 sum_i 1 / center_i over the run. `rrb_component_means` then adds these values.
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_constant_squares_f64(ProjectionArgs a) {
     over_runs(a, [&](int64_t k, const Run &run, int64_t first, int lane) {
         const double *center = a.center + first;
@@ -81,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) rrb_constant_squares_f64(P
     });
 }
 
-// Subtracts the mean from v, and adds the stored mean with `restore`.
+// Subtracts from v the mean of its component. With `restore`, also adds the stored mean.
 template <class Real> __device__ inline void shift_runs(const ProjectionArgs &a) {
     over_runs(a, [&](int64_t, const Run &run, int64_t first, int lane) {
         const double *means = a.means + 4 * int64_t(run.component);
@@ -94,7 +93,7 @@ template <class Real> __device__ inline void shift_runs(const ProjectionArgs &a)
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f64(ProjectionArgs a) { shift_runs<double>(a); }
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_shift_runs_f32(ProjectionArgs a) { shift_runs<float>(a); }
 
-// Stores the means.
+// Stores the mean of each component, for `shift_runs`.
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_keep_means_f64(ProjectionArgs a) {
     for (int k = blockIdx.x * THREADS + thread_of_block(); k < a.count; k += gridDim.x * THREADS)
         a.means[4 * int64_t(k) + 3] = a.means[4 * int64_t(k) + 2];

@@ -1,41 +1,42 @@
-// Coarsest system, with at most MOST_REMAINDER nodes: its explicit inverse Z by cyclic reduction over lines, in row-sum
-// form, and the product of Z with a vector.
+// Coarsest system, which has at most MOST_REMAINDER nodes. These kernels compute the explicit inverse Z of its matrix
+// by cyclic reduction over lines in row-sum form, and products of Z with a vector.
 //
-// Nodes are numbered along the shorter side. A line consists of as many rows in this direction as LINE nodes allow; the
-// last line may have fewer. The first, third, ... line is eliminated, then the first, third, ... of the remaining
-// lines, until none remains. Let P be an eliminated line with neighbours L and R among the remaining lines. For the
-// nodes k of P in order, and l and m after k in P, in L or in R,
+// Nodes are numbered along the shorter side. A line consists of as many grid rows in this direction as fit into LINE
+// nodes; the last line may have fewer. The first, third, ... line is eliminated. The same is done with the remaining
+// lines, until no line remains. Let P be an eliminated line whose neighbours among the remaining lines are L and R. The
+// nodes k of P are eliminated in order. With nodes l and m after k in P, or in L or in R,
 //
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
-// (docs/theory/rrb.md, coarsest system; src/rrb/coarsest.rs eliminates in the order of the nodes). Rows of P
-// above the pivot are reduced too (Gauss-Jordan elimination), which yields G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1.
-// From the last eliminated lines back to the first ones, for Q a line whose columns of Z are known or P itself,
+// (docs/theory/rrb.md, coarsest system; src/rrb/coarsest.rs eliminates in the order of the nodes). Rows of P above the
+// pivot are reduced too (Gauss-Jordan elimination), which yields G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1. The rows of
+// Z are then computed from the last eliminated lines back to the first ones. For Q = P, and for each line Q whose
+// columns of Z are known,
 //
 //     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 if Q = P).
 //
-// If A is an M-matrix, subtraction occurs only in d_k. Each launch eliminates half of the remaining lines: five
-// launches for 31 x 31 nodes, and five for Z.
+// If A is an M-matrix, subtraction occurs only in d_k. Each launch eliminates half of the remaining lines. For 31 x 31
+// nodes, there are five launches for the elimination and five for Z.
 #include "storage.cuh"
 
 constexpr int MOST_REMAINDER = 992;
-// Maximum number of nodes of a line. A warp processes a row, a lane one value of the row.
+// Maximum number of nodes of a line. A warp processes a row of a block of the matrix, and a lane one value of this row.
 constexpr int LINE = 32;
 
 // Arrays of the lines during their elimination.
 struct Lines {
-    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain updates of
-    // its inner couplings by eliminated lines on that side. `onward` contains the couplings to the next remaining line.
-    // After the elimination, `own` contains P^-1, and `left` and `right` contain G_L and G_R.
+    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain the updates
+    // of its inner couplings by eliminated lines on the left and on the right. `onward` contains the couplings to the
+    // next remaining line. After the elimination, `own` contains P^-1, and `left` and `right` contain G_L and G_R.
     double *own, *left, *right, *onward;
-    double *left_excess, *right_excess, *inverse_pivot; // n
+    double *left_excess, *right_excess, *inverse_pivot; // n values each
     double *inverse;                                    // n * n values, symmetric, natural order
     float *narrow;                                      // the inverse in single precision, for sweeps in f32
 };
 
 struct LinesArgs {
     Rules rules;
-    const double *natural; // diagonal (row sum), east, north, northeast, northwest: nx * ny values each
+    const double *natural; // row sums, east, north, northeast, northwest: nx * ny values each
     int nx, ny, n;
     int step; // lines step - 1, 3 step - 1, ... are eliminated; the remaining lines are 2 step apart
     Lines arrays;
@@ -56,13 +57,14 @@ struct LinesArgs {
         if (rows == 0 && along == 1) return along_x ? east[at] : north[at];
         if (rows == 1 && along == 0) return along_x ? north[at] : east[at];
         if (rows == 1 && along == 1) return northeast[at];
-        // Numbered along x: l is (i - 1, j + 1). Along y: l is (i + 1, j - 1), whose northwest neighbour is k.
+        // If nodes are numbered along x, l is (i - 1, j + 1). Along y, l is (i + 1, j - 1), whose northwest neighbour
+        // is k.
         if (rows == 1 && along == -1) return along_x ? northwest[at] : northwest[to];
         return 0.0;
     }
 };
 
-// Eliminates every second of the remaining lines, one line per thread block.
+// Eliminates every second of the remaining lines, with one thread block per line.
 extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64(LinesArgs a) {
     __shared__ double to_left[LINE][LINE], to_right[LINE][LINE], through_left[LINE][LINE], through_right[LINE][LINE];
     __shared__ double before[LINE], pivot_row[2][4][LINE], pivot_inverse[2], pivot_excess[2];
@@ -75,8 +77,8 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
     const int64_t at = int64_t(k) * LINE + c;
     double own = 0.0, left = 0.0, right = 0.0, unit = inside && j == c ? 1.0 : 0.0, excess = 0.0, inverse = 0.0;
     if (j < own_nodes) {
-        // A line that remains after the first launch had a line before it, and a line after it unless it is the last
-        // line.
+        // Lines that remain after the first launch have been updated by an eliminated line before them and, except for
+        // the last line, by one after them.
         const bool behind = line + 1 < a.lines();
         if (inside && j != c) {
             own = a.coupling(line * w + min(j, c), line * w + max(j, c));
@@ -137,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
         a.arrays.left[at] = left;
         a.arrays.right[at] = right;
     }
-    // Updates of the neighbouring lines: row j and column c of their blocks. Rows that this line does not have are
+    // Updates of the neighbouring lines, in row j and column c of their blocks. Rows beyond the nodes of this line are
     // zero.
     double in_left = 0.0, in_right = 0.0, between = 0.0, excess_left = 0.0, excess_right = 0.0;
 #pragma unroll 8
@@ -160,9 +162,9 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
     }
 }
 
-// Computes the rows of the inverse for the lines P that were eliminated with `step`. One thread block for each P and
-// each line Q that remained then, or was eliminated with `step` too and is not before P. Blocks of Z on both sides of
-// the diagonal are written together.
+// Computes the rows of the inverse for the lines P that were eliminated with `step`. There is one thread block for each
+// pair of P and Q, where Q is a line that remained after this step, or a line that was also eliminated with `step` and
+// is not before P. Each thread block writes two blocks of Z, which are transposes of each other.
 extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(LinesArgs a) {
     __shared__ double from_left[LINE][LINE + 1], from_right[LINE][LINE + 1], column_left[LINE][LINE],
         column_right[LINE][LINE];
@@ -176,12 +178,13 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
     const auto place = [&](int row_line, int row, int column_line, int column) {
         return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
     };
-    // Z of two remaining lines, or zero if a line does not exist.
+    // Returns the block of Z for two remaining lines, or zero if a line does not exist.
     const auto known = [&](int row_line, int column_line) {
         if (j >= a.nodes(row_line) || c >= a.nodes(column_line)) return 0.0;
         return a.arrays.inverse[place(row_line, j, column_line, c)];
     };
-    // Product of `rows` and the transpose of `columns`. Rows and columns that a line does not have are zero.
+    // Returns the product of `rows` and the transpose of `columns`. Rows and columns beyond the nodes of a line are
+    // zero.
     const auto turned = [&](const double (*rows)[LINE], const double (*columns)[LINE + 1]) {
         double sum = 0.0;
 #pragma unroll 8
@@ -195,7 +198,7 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
         z_left = known(p - step, q);
         z_right = known(p + step, q);
     } else {
-        // Z_LQ = (Z_QL)^T, from the neighbours of Q.
+        // Z_LQ is the transpose of Z_QL, which results from the neighbours of Q.
         from_left[j][c] = j < a.nodes(q) ? a.arrays.left[at_q] : 0.0;
         from_right[j][c] = j < a.nodes(q) ? a.arrays.right[at_q] : 0.0;
         column_left[j][c] = known(p - step, q - step);
@@ -225,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
         a.arrays.inverse[mirrored] = z;
         if (a.arrays.narrow) a.arrays.narrow[mirrored] = float(z);
     } else if (j == c) {
-        // M is definite, so no entry of Z is larger than the larger one of the two diagonal entries.
+        // Z is positive definite, so its largest entry is on the diagonal.
         atomic_max(&a.rules.findings->remainder_inverse, magnitude(z / a.unit));
         atomic_max(&a.rules.findings->remainder_pivot, magnitude(1.0 / a.arrays.inverse_pivot[p * w + j]));
     }
@@ -245,12 +248,12 @@ template <class Real, class Stored> __device__ inline int64_t place_of_rest(cons
     return a.g.place_of(k - j * a.g.nx, j);
 }
 
-// Computes z = Z r for the coarsest system, one row per warp. Returns r' z on the first thread of each warp. Reads n^2
-// values, from the L2 cache.
+// Computes z = Z r for the coarsest system, with one row per warp. Returns the contribution to r' z on the first thread
+// of each warp. Reads n^2 values, which are in the L2 cache.
 //
-// Thread blocks before `team` have no rows. The first values of a row are loaded before r is available. `ready` returns
-// when r is available, or when `fill`, which copies r, may wait for it. `put` receives the values of z. CHUNK: number
-// of values of a row that a thread loads at once.
+// Thread blocks outside `team` have no rows. The first values of a row are loaded before r is available. `ready`
+// returns as soon as r is available, or as soon as `fill` may wait for it; `fill` copies r. `put` stores the values of
+// z. CHUNK is the number of values of a row that a thread loads together.
 template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
     __shared__ Real r[MOST_REMAINDER];
@@ -291,8 +294,8 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
     return product;
 }
 
-// Computes the product with vectors in device memory, stored by colour. Loads a whole row at once, or half a row in
-// double precision.
+// Computes the product for vectors in device memory, stored by colour. Loads all values of a row together; in double
+// precision, half of them.
 template <class Real, class Stored, class Ready>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready) {
     return multiply_remainder<128 / sizeof(Stored)>(
@@ -309,7 +312,8 @@ template <class Real, class Stored = Real> struct RemainderArgs {
     ScalarArgs scalar; // for the scalar update before the backward half, unless `how` is NOTHING
 };
 
-// Computes z = Z r for the coarsest system; then updates the scalars between the forward and the backward half.
+// Computes z = Z r for the coarsest system. Then updates the scalars, as required between the forward and the backward
+// half.
 template <class Real, class Stored> __device__ inline void remainder_step(const RemainderArgs<Real, Stored> &a) {
     if (a.scalar.how == LOOP && a.scalar.scalars->done) return;
     double product = multiply_remainder(a.rest, all_blocks(), [] {});

@@ -1,4 +1,4 @@
-// Kernels of `rrb`: one translation unit, one module.
+// Kernels of `rrb`, in one translation unit and one module.
 #include "storage.cuh"
 #include "setup.cuh"
 #include "components.cuh"

@@ -1,30 +1,30 @@
-// Factorization (report 16-06, section 2.2; docs/theory/rrb.md, row-sum form), colour by colour, with the formulas of
-// src/rrb/cpu/factor/formulas.rs. One launch per step. In a step, one thread writes each value, and no thread reads
-// values that another thread of the step writes. Launch: storage.cuh. Bytes per node of the first grid: copy 48, row
-// sums 32, eliminations about 60.
+// Inspection of the matrix, and factorization colour by colour (report 16-06, section 2.2; docs/theory/rrb.md, row-sum
+// form), with the formulas of src/rrb/cpu/factor/formulas.rs. Each step is a launch. In a step, each value is written
+// by one thread, and no thread reads values that another thread writes. storage.cuh describes the launches. Memory
+// traffic per node of the first grid, in bytes: copy 48, row sums 32, eliminations about 60.
 #include "storage.cuh"
 
 // Maximum number of grids whose remaining matrices are tested for weak couplings.
 constexpr int MOST_LEFT = 16;
 // Number of windows per direction in which the anisotropy is computed.
 constexpr int WINDOWS = 8;
-// Number of nodes of a window and of its parts per direction, and a lower limit for 1 up to rounding: WINDOW, PART and
-// BELOW of src/rrb/anisotropy.rs.
+// Number of nodes of a window, and of its parts, per direction, and a factor that allows for rounding errors: WINDOW,
+// PART and BELOW of src/rrb/anisotropy.rs.
 constexpr int WINDOW = 32, WINDOW_PART = 4, WINDOW_PARTS = WINDOW / WINDOW_PART;
 constexpr double BELOW = 0.999;
 
 // Results of the inspection of the matrix and of the eliminations.
 struct Findings {
-    uint64_t not_finite; // smallest ((j * 5 + array) * nx + i)
-    uint64_t bad_center; // smallest j * nx + i of a center below the normal numbers (src/stencil/inspection.rs)
+    uint64_t not_finite; // smallest ((j * 5 + array) * nx + i) of an entry that is not finite
+    uint64_t bad_center; // smallest j * nx + i of a center that is not a positive normal number
     uint64_t positive;   // number of positive couplings
-    uint64_t center_max, center_min, coupling_max; // bit patterns
+    uint64_t center_max, center_min, coupling_max; // as bit patterns
     uint64_t uncoupled;                            // number of east or north couplings that are zero
     uint64_t outward[4];    // number of couplings that point out of the grid and are neither 0 nor NaN, per array
                             // (src/stencil/outward.rs)
-    uint64_t first_outward; // index as in `not_finite`
+    uint64_t first_outward; // index of the first of them, as in `not_finite`
     uint64_t excess;        // 1 if a coupled row has a nonzero row sum
-    uint64_t bad_pivot;     // smallest level << 40 | node of the finest grid
+    uint64_t bad_pivot;     // smallest (level << 40 | node of the finest grid) of a rejected pivot
     uint64_t components, regular_components; // components of two nodes or more: kernels/rrb/components.cuh
     uint64_t remainder_inverse,
         remainder_pivot;          // largest entry of the inverse of the coarsest system and largest of its pivots, bit
@@ -44,7 +44,7 @@ struct Matrix {
     double *black;    // 4 planes, b1 to b2; absent with 5 points
 };
 
-// Stores the half stencil of node (i, j) by colour; null arrays are skipped.
+// Stores the half stencil of node (i, j) in the arrays by colour. Null arrays are skipped.
 __device__ inline void spread(const Geometry &g, int i, int j, double *diagonal, double *s, double *red, double *black,
     double center, double east, double north, double northeast, double northwest) {
     const int ii = i + g.shift_x, jj = j + g.shift_y;
@@ -93,12 +93,12 @@ struct CopyArgs {
     Geometry g;
     Matrix m;
     const double *center, *east, *north, *northeast, *northwest; // caller's arrays from row `first_row` on
-    int64_t ld[5]; // leading dimensions; arrays of the host are transferred without the gaps between rows
+    int64_t ld[5]; // leading dimensions; host arrays are transferred without the gaps between rows
     int first_row, rows;
     Findings *findings;
 };
 
-// Counts the nonzero entries at (i, j) that point out of the grid. Only boundary nodes have such entries.
+// Counts the nonzero entries of node (i, j) that point out of the grid. Only boundary nodes have such entries.
 __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
     const Geometry &g = a.g;
     const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny;
@@ -112,7 +112,7 @@ __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
     }
 }
 
-// Copies A from the caller's arrays and inspects it. One thread per node.
+// Copies A from the caller's arrays, and inspects it, with one thread per node.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
     uint64_t positive = 0, uncoupled = 0, largest = 0, smallest = ~0ull, coupling = 0;
@@ -137,7 +137,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         note_outward(a, i, j, row);
         spread(g, i, j, a.m.center, a.m.straight, a.m.red, a.m.black, v[0], v[1], v[2], v[3], v[4]);
     });
-    // Integers and maxima: the result does not depend on the order.
+    // The combined values are integers and maxima, so the result does not depend on the order.
     __shared__ unsigned long long block[5];
     if (thread_of_block() < 5) block[thread_of_block()] = thread_of_block() == 1 ? ~0ull : 0;
     __syncthreads();
@@ -163,7 +163,7 @@ struct ExcessArgs {
     double zero_row_sum;
     int nine_points;
     Findings *findings;
-    uint8_t *same; // of each patch, initially 1; 0 if a row differs from its west or south neighbour of the same colour
+    uint8_t *same; // per patch: 1; 0 if a row differs from its west or south neighbour of the same colour
 };
 
 // Compares a value of a plane with its west and south neighbours; returns 0 if all three are bitwise identical.
@@ -172,8 +172,8 @@ __device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n)
     return (bits(c) ^ bits(c - 1)) | (bits(c) ^ bits(c - n));
 }
 
-// Computes the row sums of A for M, s_k = c_k + sum_l a_kl, and 0 if |s_k| <= zero_row_sum c_k. Compensation of
-// positive couplings leaves row sums unchanged.
+// Computes the row sums of A for M, s_k = c_k + sum_l a_kl, and 0 if |s_k| <= zero_row_sum c_k. The compensation of
+// positive couplings does not change row sums.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
@@ -215,7 +215,7 @@ struct WindowArgs {
     Findings *findings;
 };
 
-// Returns the row sum of node (i, j) and its couplings to the east and the north, from their storage in `spread`.
+// Returns the row sum of node (i, j), and its couplings to the east and to the north, which `spread` has stored.
 __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, double &north, double &excess) {
     const Geometry &g = a.g;
     const int ii = i + g.shift_x, jj = j + g.shift_y, x = ii & 1, y = jj & 1;
@@ -227,7 +227,8 @@ __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, do
     north = y ? (x ? r2[S * p + c + n] : r1[N * p + c]) : (x ? r2[N * p + c] : r1[S * p + c]);
     excess = a.excess[colour * p + c];
     if (!a.nine_points) return;
-    // Both diagonal couplings of the grid cell northeast of the node. The node to the east stores the northwest one.
+    // Both diagonal couplings of the grid cell to the northeast of the node. The one to the northwest belongs to the
+    // node to the east.
     const double *own = x == y ? a.m.black : a.m.red, *other = x == y ? a.m.red : a.m.black;
     const int64_t to = g.at((ii + 1) >> 1, jj >> 1);
     const int64_t above = y ? n : 0;
@@ -237,8 +238,8 @@ __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, do
     north += northeast + northwest;
 }
 
-// Conductances of w x w nodes on w adjacent lanes. Along x, the resistances of a row act in series and the rows in
-// parallel; along y, columns replace rows.
+// Conductances of w x w nodes, one column per lane. Along x, the resistances of a row act in series, and the rows act
+// in parallel. Along y, columns replace rows.
 struct Conductances {
     double along_x = 0.0, column = 0.0;
     // Adds a row with these resistances.
@@ -254,9 +255,9 @@ struct Conductances {
 };
 
 // Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/rrb/anisotropy.rs).
-// A quarter of the 4 x 4 parts of a window must show the same direction with at least the square root of the ratio.
-// Otherwise, and with missing or positive couplings, the anisotropy is 1. One thread block of one warp per window, one
-// lane per column.
+// In a quarter of the 4 x 4 parts of a window, the ratio must be at least the square root of that of the window, in the
+// same direction. Otherwise, or if couplings are zero or positive, the anisotropy is 1. There is one thread block of
+// one warp per window, and one lane per column.
 extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };
@@ -301,7 +302,7 @@ __device__ inline float flushed(double v) {
     return fabsf(f) < 1.1754943508222875e-38f ? 0.0f : f;
 }
 
-// Rounds to bf16, to nearest, ties to even.
+// Rounds to the nearest bf16 number; ties to even.
 __device__ inline uint16_t brain(float v) {
     const uint32_t bits = __float_as_uint(v);
     if (v != v) return uint16_t(bits >> 16 | 0x40);
@@ -331,7 +332,7 @@ struct CouplingArgs {
     int nine_points, compensate;
 };
 
-// Copies the couplings of A as the initial couplings of M, for CG on A; with compensation, without the positive ones.
+// Sets the initial couplings of M to those of A, if CG runs on A. With compensation, positive couplings become zero.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_start_couplings_f64(CouplingArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
@@ -357,7 +358,7 @@ struct Rules {
     int fine_nx, fine_ny;
     Geometry fine; // geometry of the finest grid, for its centers
     const double *center;
-    const uint32_t *label; // numbers of singular components; null: a vanishing last pivot is never an error
+    const uint32_t *label; // singular component of each node; null: a zero last pivot is no error
     Findings *findings;
     Format format;
 };
@@ -371,9 +372,9 @@ struct Pivoted {
     double inverse, handed;
 };
 
-// Rejects a pivot d = stored - kept <= eps * center, or replaces the last pivot of a singular component of M by the
-// center (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format. For a rejected
-// pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
+// Checks the pivot d = stored - kept: rejects it if d <= eps * center, or replaces the last pivot of a singular
+// component of M by the center (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format. For
+// a rejected pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
 __device__ inline Pivoted checked(
     const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
@@ -394,7 +395,8 @@ __device__ inline Pivoted checked(
     return {d, center};
 }
 
-// Lumps and computes the pivot, d = (excess - one_minus_omega * lumped) - sum(kept) (src/rrb/backend.rs, Pivot).
+// Lumps the couplings of a node, and computes its pivot d = (excess - one_minus_omega * lumped) - sum(kept)
+// (src/rrb/backend.rs, Pivot).
 __device__ inline Pivoted eliminate(
     const Rules &rules, int i, int j, double excess, const double kept[4], double lumped) {
     const bool alone = kept[0] == 0.0 && kept[1] == 0.0 && kept[2] == 0.0 && kept[3] == 0.0;
@@ -417,13 +419,13 @@ __device__ inline bool is_node(const Geometry &g, int colour, int i, int j) {
 struct LevelArgs {
     Grid k;
     Rules rules;
-    const double *exact; // centers of A if the level is exact; else null
+    const double *exact; // centers of A if the elimination is exact; otherwise null
     int corners;         // 1: there are couplings between red nodes
-    int black;           // 1: there are couplings between black nodes; 0: `d` is not an input
+    int black;           // 1: there are couplings between black nodes; 0: there are none, and `d` is not an input
 };
 
-// Odd level: lumps and eliminates r1 and r2. With M2, also subtracts the fraction 1 - omega of the dropped couplings
-// between black nodes from the row sums of the black nodes.
+// Odd level: lumps and eliminates r1 and r2. With M2, couplings between black nodes are dropped, too; 1 - omega times
+// these couplings is subtracted from the row sums of the black nodes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_reds_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
@@ -474,7 +476,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
         const int64_t c = g.at(i, j);
         a.k.excess[B1 * p + c] -= straight_b1(a.k, a.k.excess, c);
         a.k.excess[B2 * p + c] -= straight_b2(a.k, a.k.excess, c);
-        // Factors a_bk / d_k of the red neighbours k of b1; the couplings of k to its other neighbours multiply them.
+        // Factors a_bk / d_k for the red neighbours k of b1, which are multiplied by the couplings of k to its other
+        // neighbours.
         const double west = r2[E * p + c - 1] * h2[c - 1], east = r2[W * p + c] * h2[c];
         const double south = r1[N * p + c - n] * h1[c - n], north = r1[S * p + c] * h1[c];
         double *d = a.k.d + c;
@@ -514,7 +517,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_dr
 struct CoarseArgs {
     Grid k;
     Rules rules;
-    Grid next; // next.g.nx = 0: results go to `natural`, five arrays of nx * ny values
+    Grid next; // next.g.nx = 0: the result is stored in `natural`, five arrays of nx * ny values
     double *natural;
     int nx, ny;
     int weigh; // grid for which the ratios of couplings and centers are stored in `coupling`; -1: none
@@ -523,9 +526,9 @@ struct CoarseArgs {
 // Returns the sum of |couplings| of a b1 node to its black neighbours.
 __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
 
-// Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. With `weigh`, h
-// of b2 receives the reciprocal of its center. The couplings of a b2 node through the b1 node b next to it sum to a_b
-// (sum of the other couplings of b) / d_b.
+// Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. With `weigh`,
+// also stores the reciprocal of the center of b2 in h. The sum of the couplings of a b2 node through its neighbour b in
+// b1 is a_b (sum of the other couplings of b) / d_b, where a_b couples the two.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -578,7 +581,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
 struct SchurCenterArgs {
     Grid k; // `s`: couplings of A
     const double *center;
-    double *schur; // diagonal of S1: planes of b1, b2
+    double *schur; // diagonal entries of S1: planes of b1 and b2
 };
 
 // Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 16-06, equation 2.9).

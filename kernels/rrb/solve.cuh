@@ -1,23 +1,24 @@
-// Start and end of a solve with CG on S1, each as one pass over the caller's arrays. The start replaces rrb_inspect,
+// Start and end of a solve if CG runs on S1. Each is one pass over the caller's arrays. The start replaces rrb_inspect,
 // rrb_load and rrb_reduce; the end replaces rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
 //
-// Bytes per node: 56 at the start, including r of S1 and |b - A x|; 44 at the end, and 16 for the caller's x.
-// rrb_set_out sets the stopping test of the loop on the device, and the scalars are written to host memory without a
-// copy. The host is therefore not needed between start and loop.
+// The start reads and writes 56 bytes per node, including r of S1 and |b - A x|. The end reads and writes 44 bytes per
+// node, and 16 bytes for the caller's x. rrb_set_out sets the stopping test of the loop on the device, and writes the
+// scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
-// UNIFORM: variant for matrices with uniform tiles (storage.cuh); `m` is the index of the couplings of (I, J).
+// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). `m` is the index of the couplings of (I,
+// J).
 
 struct EndArgs {
     Grid k;               // `s`: couplings of A; `h`: 1 / center of red nodes
     const double *center; // centers of A
-    double *b, *x;        // 4 planes; the black values of b are b1 of S1
+    double *b, *x;        // 4 planes; the black planes of b contain the right-hand side of S1
     double *r_b1, *r_b2;  // residual of S1
     const double *input;  // the caller's b
     double *output;       // the caller's x
     int64_t input_ld, output_ld;
     double scale;        // scale of b and x in the planes; a power of two
-    double least, limit; // bounds of max |x| in the planes for which the device stores x without a check by the host
+    double least, limit; // x is stored without a check by the host if max |x| is within these bounds
     int how;
     double *partial, *whole_partial;
     Scalars *scalars;
@@ -28,7 +29,7 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// Writes the largest magnitudes and the norms of b and b - A x to the scalars.
+// Stores the largest magnitudes, and the norms of b and b - A x, in the scalars.
 __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2]) {
     Scalars &s = *a.scalars;
     note_largest(&s.largest, largest[0]);
@@ -42,14 +43,16 @@ __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2]) 
     }
 }
 
-// Thread blocks per multiprocessor: each thread has more registers than with `RESIDENT` blocks.
+// Number of thread blocks per multiprocessor. It is smaller than `RESIDENT`, so that each thread has more registers.
 constexpr int END_RESIDENT = 3;
 
-// Row length of arrays with HALO values for the red nodes of a tile and around it. r1 also has the row below and the
-// column to the right of the tile, r2 the row above and the column to the left.
+// Row length of arrays of HALO values, which contain values of the red nodes in a tile and around it. For r1, these
+// arrays also contain the row below and the column to the right of the tile; for r2, the row above and the column to
+// the left.
 constexpr int ACROSS = TILE_X + 1;
 
-// Calls f(I0, J0, uniform) for the first (I, J) of each tile of the compute area, and end(part) after each part.
+// Calls f(I0, J0, uniform) for each tile of the compute area, where (I0, J0) is its first (I, J). Calls end(part) after
+// each part.
 template <bool UNIFORM, class F, class End> __device__ inline void over_tiles(const Geometry &g, F f, End end) {
     over_parts(g, TILE_Y, [&](int part, const Tiles &tiles) {
         const int first = first_tile(tiles, all_blocks()), step = gridDim.x;
@@ -64,7 +67,7 @@ template <bool UNIFORM, class F, class End> __device__ inline void over_tiles(co
 }
 
 // Calls f(first, I, J, index among the HALO values) for the red nodes around a tile: r1 below and to the right, r2
-// above and to the left. `first` means r1.
+// above and to the left. `first` is true for r1.
 template <class F> __device__ inline void around_tile(int I0, int J0, F f) {
     for (int e = thread_of_block(); e < 2 * (TILE_X + TILE_Y); e += THREADS) {
         const bool rows = e < 2 * TILE_X, first = rows ? e < TILE_X : e < 2 * TILE_X + TILE_Y;
@@ -74,13 +77,13 @@ template <class F> __device__ inline void around_tile(int I0, int J0, F f) {
     }
 }
 
-// Largest magnitudes of the caller's b and x, and <b, b> scaled.
+// Largest magnitudes of the caller's b and x, and <b, b> of the scaled b.
 struct Seen {
     uint64_t largest[2];
     double sum;
 };
 
-// Loads the caller's b and x at (i, j), scales them, and adds them to `seen`.
+// Loads the caller's b and x at (i, j), scales them, and updates `seen`.
 __device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b, double &x) {
     const Geometry &g = a.k.g;
     const bool inside = unsigned(i) < unsigned(g.nx) && unsigned(j) < unsigned(g.ny);
@@ -113,7 +116,8 @@ struct RedRows {
 // - b and the black values of the guess by colour, with b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10);
 // - r = b1 - S1 x for these black values, from A, and |b - A x|^2 on all nodes.
 //
-// For each red node, its neighbours read three numbers: D_r^-1 b_r, D_r^-1 A_rb x_b, and x_r. r does not depend on x_r.
+// The black neighbours of a red node read three numbers from it: D_r^-1 b_r, D_r^-1 A_rb x_b, and x_r. The residual r
+// of S1 does not depend on x_r.
 template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -165,7 +169,7 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
             center1 = fixed(center[B1 * p]);
             center2 = fixed(center[B2 * p]);
         } else if (t < THREADS) {
-            // Couplings to points outside the grid are zero; the values that they multiply must be finite.
+            // Couplings to points outside the grid are zero, but the values at these points must be finite.
             red1.keep((tj + 1) * ACROSS + ti, 0.0, 0.0, 0.0, 0.0);
             red2.keep(tj * ACROSS + ti + 1, 0.0, 0.0, 0.0, 0.0);
         }
@@ -213,26 +217,27 @@ template <bool UNIFORM> __device__ inline void begin(const EndArgs &a) {
 RRB_KERNEL(rrb_begin_f64, EndArgs, THREADS, END_RESIDENT, begin<false>)
 RRB_KERNEL(rrb_begin_uniform_f64, EndArgs, THREADS, END_RESIDENT, begin<true>)
 
-// x at a red node, the residual of its row, and this residual divided by the center.
+// Values at a red node: x, the residual of its row, and this residual divided by the center.
 struct RedNode {
     double x, on, left;
 };
 
-// Result of `whole_residual` for r = b - A x on all nodes.
+// Results that `whole_residual` can compute from r = b - A x on all nodes.
 enum Whole { SQUARE, ELIMINATED };
 
 // Computes r = b - A x on all nodes, from the caller's b.
 //
-// SQUARE: |r|^2, to `whole_norm2`. ELIMINATED: r1 = r_b - A_br D_r^-1 r_r, to the first r of S1, and <r_r, D_r^-1 r_r>,
-// to `whole_norm2` (docs/theory/rrb.md, stopping test). With SUBSTITUTE, first computes x_r = D_r^-1 (b_r - A_rb x_b)
-// by colour, and max |x| to the scalars, which contained zero. Returns at once if the loop continues.
+// SQUARE: stores |r|^2 in `whole_norm2`. ELIMINATED: stores r1 = r_b - A_br D_r^-1 r_r in the first array for r of S1,
+// and <r_r, D_r^-1 r_r> in `whole_norm2` (docs/theory/rrb.md, stopping test). With SUBSTITUTE, first computes x_r =
+// D_r^-1 (b_r - A_rb x_b), and stores max |x| in the scalars, which must contain zero on entry. Does nothing if the
+// loop continues.
 template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void whole_residual(const EndArgs &a) {
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p, *b1 = a.x + B1 * p, *b2 = a.x + B2 * p;
-    // x_r, and D_r^-1 r_r.
+    // Values of x_r and of D_r^-1 r_r in a tile and around it.
     constexpr int LEFT = GIVES == ELIMINATED ? HALO : 1;
     __shared__ double red1[HALO], red2[HALO], left1[LEFT], left2[LEFT];
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
@@ -332,8 +337,8 @@ RRB_KERNEL(rrb_finish_eliminated_f64, EndArgs, THREADS, END_RESIDENT, (whole_res
 RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (whole_residual<true, ELIMINATED, true>))
 
 // Stores output = x / scale if krylov/solve will accept the result without further steps. The loop must have satisfied
-// its test, on all nodes too, or have reached the iteration limit, and max |x| must be within the bounds. With the
-// preconditioned norm, `rho` is already the one of the residual on all nodes.
+// the stopping test, also with the residual on all nodes, or have reached the iteration limit. In addition, max |x|
+// must be within the bounds. With the preconditioned norm, `rho` already belongs to the residual on all nodes.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;
     const double square = s.preconditioned ? s.whole_norm2 + fabs(s.rho) : s.whole_norm2;
@@ -349,11 +354,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
-// As in src/rrb/cuda/run.rs.
+// Bound for the change of the scale; the same constant is in src/rrb/cuda/run.rs.
 constexpr double NEAR_SCALE = 256.0;
 
 // Writes the scalars and the iterations in the ring buffer to host memory, which has less latency than a copy. The
-// statistics of the input arrays are reported once and then reset to zero. Called by one thread block.
+// findings in the input arrays are reported once, and then reset to zero. Called by one thread block.
 __device__ inline void report(Scalars &s, uint64_t *found, int steps) {
     const uint64_t *words = reinterpret_cast<const uint64_t *>(&s);
     const int count = (sizeof(Standing) + min(steps, s.ring_used) * sizeof(Step)) / sizeof(uint64_t);
@@ -371,8 +376,8 @@ struct SetOutArgs {
     int preconditioned, of_initial;
 };
 
-// Sets the scalars of the loop after the start, with the same decisions as src/krylov/solve and krylov/. If these
-// decisions would not begin the loop, marks it as ended. Called by one thread.
+// Sets the scalars of the loop after the start, with the same decisions as src/krylov/solve and krylov/. If the loop
+// must not begin according to these decisions, marks it as ended. Called by one thread.
 __device__ inline void set_out(const SetOutArgs &a) {
     Scalars &s = *a.scalars;
     const double b = sqrt(s.b_norm2), norm = sqrt(a.preconditioned ? s.rho : s.norm2);
@@ -382,10 +387,10 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const double asked = fmax(a.rel_tol * reference, a.abs_tol),
                  threshold = fmax(asked, a.futile * (a.preconditioned ? norm : b));
     const bool positive = s.rho > 0.0 && is_finite(s.rho) && s.sigma > 0.0 && is_finite(s.sigma) && is_finite(s.norm2);
-    // If the scale differs from the scale of the last solve, the start is repeated (`Inputs::scale`).
+    // If the scale of the last solve does not fit, the host repeats the start (`Inputs::scale`).
     const double largest = a.scale * __longlong_as_double(s.largest);
     const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && s.not_finite == 0;
-    // With an initial guess, the reference of the preconditioned norm needs an additional start from b.
+    // With an initial guess and the preconditioned norm, the reference value requires an additional start from b.
     const bool referred = !(a.preconditioned && guess);
     const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
     const bool misses = norm > threshold && initial > asked;
@@ -412,7 +417,7 @@ extern "C" __global__ void __launch_bounds__(32) rrb_set_out_f64(SetOutArgs a) {
 struct ReportArgs {
     Scalars *scalars;
     uint64_t *found;
-    int steps; // maximum number of iterations from the ring buffer
+    int steps; // maximum number of iterations that are copied from the ring buffer
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS) rrb_report_f64(ReportArgs a) {

@@ -1,6 +1,7 @@
 // Unfused steps on the first grid: permutation between the caller's arrays and the storage by colour, products with A,
-// reduction to S1, back-substitution, and vector updates. One pass each. The thread of an (I, J) or (i, j) writes its
-// values, and no thread reads values that another thread of the kernel writes. Bytes: each array of a kernel, once.
+// reduction to S1, back-substitution, and vector updates. Each kernel is one pass over memory. The thread of an (I, J)
+// or (i, j) writes its values, and no thread reads values that another thread of the kernel writes. Each array of a
+// kernel is read or written once.
 #include "storage.cuh"
 
 struct InspectArgs {
@@ -8,11 +9,11 @@ struct InspectArgs {
     int64_t ld;
     int nx, rows, first_row;
     Scalars *scalars;
-    double *partial; // for the sum of squares of the input; null: the sum is not needed
+    double *partial; // partial sums of squares of the input; null: the sum is not needed
 };
 
 // Computes max |input|, max |output|, the sum of squares of the input, and the first entry that is not finite. The
-// order is row by row, in a row the input before the output.
+// entries are ordered by row, and within a row, the input precedes the output.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(InspectArgs a) {
     uint64_t largest[2] = {0, 0};
     double sum = 0.0;
@@ -40,7 +41,7 @@ struct TransferArgs {
     double *natural;
     int64_t ld;
     double scale;
-    const Scalars *guard; // null, or the scalars: the transfer takes place only if the loop has converged
+    const Scalars *guard; // if not null, values are copied only if the loop has converged
 };
 
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
@@ -55,7 +56,7 @@ template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
 RRB_KERNEL(rrb_load_f64, TransferArgs, THREADS, RESIDENT, transfer<false>)
 RRB_KERNEL(rrb_store_f64, TransferArgs, THREADS, RESIDENT, transfer<true>)
 
-// Computes max |x| over whole planes. The padding is zero.
+// Computes max |v| over whole planes, whose padding is zero.
 struct LargestArgs {
     Geometry g;
     const double *v; // 4 planes
@@ -79,12 +80,12 @@ struct DotArgs {
     Scalars *scalars;
     const double *norm_partial;
     int norm_count;
-    int how; // NOTHING: the product goes to `to`; else the scalar update with rho = <a, b>
+    int how; // NOTHING: stores the product in `to`; otherwise updates the scalars with rho = <a, b>
     double *to;
-    double factor; // factor of the product; in a scalar update, 1 / unit replaces it
+    double factor; // factor of the product; a scalar update uses 1 / unit instead
 };
 
-// Computes factor <a, b> over some planes; b is in double precision or in the precision of sweeps.
+// Computes factor * <a, b> over some planes. b is in double precision or in the precision of sweeps.
 template <class Real> __device__ inline void dot(const DotArgs &a) {
     const Real *b = reinterpret_cast<const Real *>(a.b);
     double sum = 0.0;
@@ -118,7 +119,8 @@ struct UpdateArgs {
     const Scalars *scalars;
 };
 
-// Computes r -= alpha q with alpha from the scalars, or target += factor * source; partial sums of <r, r>.
+// Computes target += factor * source. In a loop, the factor is -alpha from the scalars, for r -= alpha q. Also computes
+// partial sums of <target, target>.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
     const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
@@ -138,8 +140,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f
         });
 }
 
-// Computes x += alpha p and p = z / unit + beta p (other = x, target = p, source = z), with the scalars of the loop.
-// After the end of the loop, only updates x.
+// Computes x += alpha p and p = z / unit + beta p with the scalars of the loop, where other = x, target = p and source
+// = z. After the end of the loop, only updates x.
 template <class Real> __device__ inline void advance(const UpdateArgs &a) {
     const Real *z = reinterpret_cast<const Real *>(a.source);
     const double per_unit = a.scalars->per_unit, alpha = a.scalars->alpha, beta = a.scalars->beta;
@@ -172,7 +174,7 @@ template <class Target, class Source> __device__ inline void direct(const Update
     });
 }
 
-// The suffix is the precision of the source; for rrb_narrow_f32, the precision of the target.
+// The suffix of a name is the precision of the source; for rrb_narrow_f32, it is the precision of the target.
 RRB_KERNEL(rrb_direction_f64, UpdateArgs, THREADS, RESIDENT, (direct<double, double>))
 RRB_KERNEL(rrb_direction_f32, UpdateArgs, THREADS, RESIDENT, (direct<double, float>))
 RRB_KERNEL(rrb_narrow_f32, UpdateArgs, THREADS, RESIDENT, (direct<float, double>))
@@ -182,14 +184,15 @@ struct ProductArgs {
     Matrix m;
     int nine_points;
     const double *v, *b; // 4 planes
-    double *out;         // null: computes the sums only
+    double *out;         // null: only the sums are computed
     double *partial;     // null: no sums
     Scalars *scalars;
     int how;
     uint64_t conditional;
 };
 
-// Returns the couplings of a node, the diagonal ones last or zero, and the values of v that they multiply.
+// Returns the couplings of a node, and v at the neighbours to which they lead. Diagonal couplings come last; they are
+// zero with 5 points.
 __device__ inline void around(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     straight_couplings(a.g, a.m.straight, colour, c, t);
     straight_values(a.g, a.v, colour, c, u);
@@ -217,7 +220,7 @@ __device__ inline double residual_of_row(const ProductArgs &a, int colour, int64
     return residual_of_row(a.b[e], a.m.center[e], a.v[e], t, u);
 }
 
-// Computes out = A v; with `partial`, also sigma = <v, A v> and the end of an iteration.
+// Computes out = A v. With `partial`, also computes sigma = <v, A v>, and ends the iteration.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64(ProductArgs a) {
     if (a.how == LOOP && a.scalars->code != RUNNING) {
         if (a.conditional && blockIdx.x == 0 && thread_of_block() == 0) set_loop(a.conditional, *a.scalars);
@@ -244,9 +247,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
     });
 }
 
-// Computes out = b - A v, and its squared norm in `norm2`; without `out`, only the squared norm, in `whole_norm2`.
+// Computes out = b - A v, and stores its squared norm in `norm2`. Without `out`, only stores the squared norm, in
+// `whole_norm2`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductArgs a) {
-    // Returns at once if the loop continues, or without `out` if the loop has not converged.
+    // The kernel does nothing if the loop continues or, without `out`, if the loop has not converged.
     if (a.how == LOOP &&
         (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET)))
         return;
@@ -266,7 +270,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
         [&](double all) { (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all; });
 }
 
-// Computes b = b - A v, and <b_r, D_r^-1 b_r> in `sum`.
+// Computes b = b - A v, and stores <b_r, D_r^-1 b_r> in `sum`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_residual_f64(ProductArgs a) {
     double on_red = 0.0;
     over_area(
@@ -287,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
 struct ReduceArgs {
     Grid k;              // `s`: couplings of A
     double *b, *x;       // 4 planes
-    double *r_b1, *r_b2; // residual of S1; null: r remains unchanged
+    double *r_b1, *r_b2; // residual of S1; null: r does not change
     Scalars *scalars;
 };
 
@@ -316,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(R
     if (a.r_b1 && blockIdx.x == 0 && thread_of_block() == 0) a.scalars->parity = 0;
 }
 
-// Computes x_r = D_r^-1 (b_r - A_rb x_b), and max |x| in the scalars, which contained zero.
+// Computes x_r = D_r^-1 (b_r - A_rb x_b), and stores max |x| in the scalars, which must contain zero on entry.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substitute_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;

@@ -1,40 +1,42 @@
 // Storage of grids by colour (r1, r2, b1, b2) on a device: geometry, storage formats, couplings of a colour, and loops
 // over the nodes.
 //
-// Storage (src/rrb/layout.rs): one colour of a grid is a plane of (cy + 2) rows of `stride` values. Entry (I, J) has
-// the index (J + 1) * stride + block + I. All values outside the nodes are zero and remain zero, so kernels need no
-// tests at the boundary. The planes of an array are stored one after the other, in the order of the enumerations below.
+// The storage is that of src/rrb/layout.rs. One colour of a grid is a plane of (cy + 2) rows with `stride` values each.
+// Entry (I, J) has the index (J + 1) * stride + block + I. All values outside the nodes are zero and remain zero, so
+// kernels need no tests at the boundary. The planes of an array are stored one after the other, in the order of the
+// enumerations below.
 //
 //     j' odd :  r1(I,J) b2(I,J) r1(I+1,J) b2(I+1,J) ...       i' = i + shift_x = 2 I or 2 I + 1
 //     j' even:  b1(I,J) r2(I,J) b1(I+1,J) r2(I+1,J) ...       j' = j + shift_y = 2 J or 2 J + 1
 //
-// Launch of all kernels over the compute area of a grid: at most MOST_BLOCKS thread blocks of TILE_X x TILE_Y threads,
-// which process tiles with the stride of the launch. Extents have 32 bits. Indices have 64 bits on the finest grid and
-// 32 bits in sweeps; src/rrb/cuda/packed.rs rejects larger grids.
+// Kernels over the compute area of a grid have at most MOST_BLOCKS thread blocks of TILE_X x TILE_Y threads. A thread
+// block processes every n-th tile, where n is the number of thread blocks. Extents have 32 bits. Indices have 64 bits
+// on the finest grid and 32 bits in sweeps; src/rrb/cuda/packed.rs rejects larger grids.
 #pragma once
 #include "../common/barrier.cuh"
 #include "program.cuh"
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"
 
-// A warp reads 256 consecutive bytes of a row. The eight rows of a tile share the data read from the rows between them.
+// Extents of a tile. A warp reads 256 consecutive bytes of a row, and rows between two of the eight rows of a tile are
+// read only once.
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
-// Number of (I, J) per direction in a patch. For each patch, one byte records whether its rows of the matrix are equal
-// (kernels/rrb/uniform.cuh).
+// Number of (I, J) per direction in a patch. For each patch, one byte states whether the rows of the matrix in it are
+// equal (kernels/rrb/uniform.cuh).
 constexpr int PATCH = 8;
-// Constant, so that sums have the same order on all devices: four thread blocks (RESIDENT) on each of 132
-// multiprocessors. All of them are resident at the same time, so that no block starts after another has ended.
+// Maximum number of thread blocks of a launch: four (RESIDENT) on each of 132 multiprocessors. All of them are then
+// resident at the same time. The number does not depend on the device, so that sums have the same order on all devices.
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
-// Number of values of a sweep's tile with the additional row and column of b1; one thread per value.
+// Number of (I, J) of a tile in a sweep, including the additional row and column of b1. There is one thread per (I, J).
 constexpr int HALO = (TILE_X + 1) * (TILE_Y + 1);
 constexpr int SWEEP_THREADS = (HALO + 31) / 32 * 32;
 enum Colour { R1, R2, B1, B2 };
 enum Straight { W, E, S, N };
 enum Diagonal { SW, SE, NW, NE };
-// Planes of couplings at distance two.
+// Planes of the couplings at distance two.
 enum Far { B1_EAST, B1_NORTH, B2_EAST, B2_NORTH };
 
 // Returns the colour of the node at (ii, jj) = (i + shift_x, j + shift_y).
@@ -49,8 +51,8 @@ struct Geometry {
     // One byte per tile of TILE_X x TILE_Y: 1 if all rows of the matrix in the tile and around it are equal, separately
     // for each colour. Null if there are few such tiles.
     const uint8_t *uniform;
-    // For distributed rows (divided.cuh): rows from one part to the next, 0 if rows are not distributed; number of
-    // devices that own rows.
+    // For distributed rows (divided.cuh): `part_rows` is the number of rows from one part to the next, or 0 if rows are
+    // not distributed; `sharers` is the number of devices that own rows.
     int part_rows, sharers;
 
     __device__ int64_t at(int i, int j) const { return int64_t(j + 1) * stride + block + i; }
@@ -62,8 +64,8 @@ struct Geometry {
 };
 
 // Storage formats of M (src/rrb/storage.rs): type in memory, and type in which sweeps compute. CG is in double
-// precision. The short formats store M / unit. `read` loads a value from device memory that no kernel of the solve
-// writes; `widen` converts a value in a register.
+// precision. The short formats store M / unit. `read` loads a value that no kernel of the solve writes from device
+// memory, and converts it. `widen` converts a value in a register.
 struct Double {
     using Stored = double;
     using Real = double;
@@ -86,8 +88,9 @@ struct Brain {
     static __device__ float widen(Stored v) { return __uint_as_float(uint32_t(v.bits) << 16); }
 };
 
-// RRB_KERNEL defines a kernel that calls BODY with its ARGS, with the numbers of threads per block and of blocks per
-// multiprocessor. RRB_IN_FORMATS defines it for the three storage formats of M: NAME_f64, NAME_f32 and NAME_bf16.
+// RRB_KERNEL defines a kernel that calls BODY with its ARGS. THREADS is the number of threads per block, and BLOCKS the
+// number of blocks per multiprocessor. RRB_IN_FORMATS defines a kernel for each of the three storage formats of M:
+// NAME_f64, NAME_f32 and NAME_bf16.
 #define RRB_IN_FORMATS(NAME, ARGS, THREADS, BLOCKS, BLOCKS_SHORT, BODY)                                                \
     RRB_KERNEL(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                        \
     RRB_KERNEL(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                                  \
@@ -99,21 +102,21 @@ struct Brain {
 // nodes (8 planes: W E S N of r1, then of r2), diagonal couplings with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
-    double *h;       // 1 / d of r1, r2, b1; beyond the first grid, 1 / center of b2 after the elimination
+    double *h;       // 1 / d of r1, r2, b1; after the elimination, except on the first grid, also 1 / center of b2
     double *s;       // straight couplings
     double *d;       // diagonal couplings between black nodes, after the odd level
-    double *excess;  // row sums; of eliminated nodes s / d
+    double *excess;  // row sums s; s / d for eliminated nodes
     double *corners; // diagonal couplings between red nodes, stored with r1
     double *far;     // couplings at distance two, after the odd level
     // Copies for sweeps in short formats; null in double precision, where sweeps read the arrays above.
     float *short_h;
     void *short_s, *short_d;
-    // On recursion grids, the matrix before the levels change it, in the format of M: 4 planes each.
+    // On recursion grids: the matrix before the levels change it, in the format of M, with 4 planes each.
     void *kept_excess, *kept_corners, *kept_black;
 };
 
 // Storage of the kept values of a grid: the four colours of the next grid, or the vectors of the coarsest system.
-// Values outside the nodes are zero there, so `get` needs no test at the boundary.
+// Values outside the nodes are zero in this storage, so `get` needs no test at the boundary.
 template <class Real> struct Kept {
     Geometry g;
     Real *to;
@@ -159,8 +162,9 @@ template <class F> __device__ inline void over_rows(int nx, int first, int end, 
 // data that the previous pass left in the L2 cache.
 enum Way { FORWARDS, BACKWARDS };
 
-// Uniform tiles among the tiles first, first + step, ... of this thread block. The flags are loaded before the first
-// tile; loading them tile by tile takes longer. Tiles beyond MOST count as not uniform.
+// Flags of the tiles first, first + step, ... of this thread block: whether they are uniform. The flags are loaded
+// before the first tile, because loading them tile by tile takes longer. Tiles beyond the first MOST count as not
+// uniform.
 struct UniformTiles {
     static constexpr int MOST = 512;
     const uint8_t *of;
@@ -174,7 +178,7 @@ template <bool UNIFORM, class IsUniform>
 __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform is_uniform) {
     if constexpr (UNIFORM) {
         __shared__ uint8_t known[UniformTiles::MOST];
-        // The flags of the previous part may still be in use.
+        // Other threads may still read the flags of the previous part.
         if (MAY_BE_DIVIDED) __syncthreads();
         const int threads = blockDim.x * blockDim.y;
         for (int k = thread_of_block(); k < min(count, UniformTiles::MOST); k += threads)
@@ -186,7 +190,7 @@ __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform i
     }
 }
 
-// Calls f(I, J) for all (I, J) of these tiles, with the first THREADS threads of each block.
+// Calls f(I, J) for all (I, J) of these tiles. Only the first THREADS threads of each thread block call f.
 template <Way WAY = FORWARDS, class F>
 __device__ inline void over_places(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
@@ -254,8 +258,8 @@ __device__ inline void straight_couplings(const Geometry &g, const T *s, int col
     }
 }
 
-// Returns the couplings of a colour to its diagonal neighbours, in the order SW SE NW NE. `of`: the couplings stored
-// with r1 (for r1, r2) or with b1 (for b1, b2).
+// Returns the couplings of a colour to its diagonal neighbours, in the order SW SE NW NE. `of` contains the couplings
+// stored with r1 (for r1 and r2) or with b1 (for b1 and b2).
 template <class T>
 __device__ inline void diagonal_couplings(const Geometry &g, const T *of, int colour, int64_t c, T *a) {
     const int64_t p = g.plane, n = g.stride;

@@ -1,10 +1,10 @@
-// Tiles in which the rows of the matrix are equal, separately for each colour. In such tiles, sweeps and the ends of a
-// solve read only one of the rows (`uniform_tiles`).
+// Uniform tiles: tiles in which all rows of the matrix are equal, separately for each colour. In such tiles, sweeps,
+// and the start and the end of a solve, read only one of the rows (`uniform_tiles`).
 //
 // The factorization computes each number only from nearby rows of A, with the same instructions everywhere. If these
-// rows are bitwise identical, so is the number. Numbers on a grid depend on rows of its matrix at most three (I, J)
-// away. Couplings of the next grid depend on rows at most four away. An inspection of A therefore suffices; each grid
-// is derived from the previous one.
+// rows are bitwise identical, the computed numbers are bitwise identical, too. Numbers on a grid depend on rows of its
+// matrix at a distance of at most three (I, J), and couplings of the next grid at a distance of at most four. It is
+// therefore sufficient to inspect A; the flags of each grid are derived from those of the previous grid.
 #pragma once
 #include "storage.cuh"
 
@@ -13,16 +13,17 @@ __device__ inline int patch_of(const Geometry &g, int i, int j) { return j / PAT
 
 struct UniformArgs {
     Geometry g;
-    const uint8_t *same; // of each patch: whether its rows are equal
-    uint8_t *uniform;    // of each tile: whether it is uniform
+    const uint8_t *same; // per patch: whether its rows are equal
+    uint8_t *uniform;    // per tile: whether it is uniform
     uint64_t *count;     // number of uniform tiles
     Geometry next;       // the next grid; its nodes are the b2 nodes of this grid
     uint8_t *next_same;  // null: there is no next grid
 };
 
-// One thread for each tile of the grid, and one for each patch of the next grid. A tile is uniform if its patches and
-// those around it are equal. A patch of the next grid corresponds to two patches here in each direction, up to an
-// offset of one (I, J) from its shift; it is equal if these patches and those around them are equal.
+// There is one thread for each tile of the grid, and one for each patch of the next grid. A tile is uniform if the rows
+// in its patches and in the patches around it are equal. A patch of the next grid corresponds to two patches of this
+// grid in each direction, up to an offset of one (I, J). Its rows are equal if the rows in these patches and in the
+// patches around them are equal.
 __device__ inline void spread_uniform(const UniformArgs &a, int k) {
     const int across = patches(a.g.cx), down = patches(a.g.cy);
     const auto all = [&](int x0, int y0, int x1, int y1) {
