@@ -1,7 +1,8 @@
-// Preconditioner by aggregation (kernels/aggregation): converts the matrix to couplings and row sums, and copies
-// vectors to and from the cycle. The rows of the cycle are the cells in natural order.
+// Input and output of the preconditioner by aggregation (kernels/aggregation). These kernels convert the matrix to
+// couplings and row sums, and copy vectors to and from the cycle. The rows of the cycle are the cells in natural order.
 //
-// Bytes per cell in single precision: take_couplings reads 32 and writes 96; take_cells 20; give_cells 20.
+// Memory traffic per cell in single precision, in bytes: take_couplings reads 32 and writes 96; take_cells moves 20;
+// give_cells moves 20.
 #pragma once
 #include "../aggregation/aggregation.cuh"
 #include "box.cuh"
@@ -13,11 +14,11 @@ struct CellCouplingsArgs {
     CellMatrix m;
     double scale;             // power of two by which the matrix is multiplied
     double zero_row_sum;      // row sums below this fraction of the center count as zero
-    aggregation::Couplings c; // allocated for six couplings per row
+    aggregation::Couplings c; // memory for six couplings per row
 };
 
-// Converts the matrix, one thread per cell, with ascending columns. Couplings that leave the box are zero, and are
-// omitted.
+// Converts the matrix with one thread per cell. The columns of a row are ascending. Couplings that leave the box are
+// zero, and are omitted.
 __device__ inline void take_couplings(const CellCouplingsArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
     over_cells(a.cells.count(), [&](int64_t c) {
@@ -43,7 +44,7 @@ __device__ inline void take_couplings(const CellCouplingsArgs &a) {
 }
 
 // Arguments of take_cells and give_cells. take_cells divides r by the scale s and computes the first smoothing step.
-// give_cells computes z = factor s of_z and <r, z>.
+// give_cells computes z = factor * s * of_z and <r, z>.
 template <class V> struct CellCycleArgs {
     int64_t count;
     const double *r;
@@ -56,7 +57,7 @@ template <class V> struct CellCycleArgs {
     Sum sum;
 };
 
-// Computes of_r = r / s and start = step of_r.
+// Computes of_r = r / s and start = step * of_r.
 template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) {
     const double per_scale = a.scales[0];
     over_cells(a.count, [&](int64_t c) {
@@ -66,7 +67,7 @@ template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) 
     });
 }
 
-// Computes z = factor s of_z; sum = <r, z>.
+// Computes z = factor * s * of_z, and the sum <r, z>.
 template <class V> __device__ inline void give_cells(const CellCycleArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double factor = a.factor * a.scales[1];

@@ -4,11 +4,11 @@
 // zeros precedes and follows each array, and couplings that leave the box are zero. The kernels therefore need no test
 // for the boundary of the box. Cell numbers have 32 bits, array indices 64 bits.
 //
-// Launch shape of all kernels over cells, unless stated otherwise: at most MOST_BLOCKS blocks of THREADS threads, with
-// a grid-stride loop.
+// Unless stated otherwise, kernels over cells have at most MOST_BLOCKS thread blocks of THREADS threads, and a
+// grid-stride loop.
 //
-// Races: each value has one writer, the thread of its cell. Unless stated otherwise, a kernel that reads neighbours
-// does not write the array that it reads.
+// There are no races, because each value is written only by the thread of its cell. Unless stated otherwise, a kernel
+// that reads values at neighbours does not write the array that it reads.
 #pragma once
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"
@@ -16,8 +16,8 @@
 namespace dpcg {
 
 constexpr int THREADS = 256;
-// Fixed, so that sums have the same summation order on every device: four blocks per multiprocessor of a device with
-// 132.
+// Maximum number of thread blocks. It does not depend on the device, so that sums have the same order on every device.
+// It is four blocks per multiprocessor of a device with 132 multiprocessors.
 constexpr int MOST_BLOCKS = 528;
 constexpr int RESIDENT = 4;
 constexpr int WARPS = THREADS / 32;
@@ -29,7 +29,7 @@ struct CellBox {
     __device__ int64_t top() const { return int64_t(nx) * ny; }
 };
 
-// Calls f(c) for the indices 0 .. count - 1 of this thread.
+// Calls f(c) for those of the indices 0 .. count - 1 that belong to this thread.
 template <class F> __device__ inline void over_cells(int64_t count, F f) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < count; c += step) f(c);
@@ -54,7 +54,7 @@ template <class F> __device__ inline void over_colour(const CellBox &box, int co
     });
 }
 
-// An array of the caller: element (i, j, k) is values[k plane + j ld + i].
+// An array of the caller: the value of cell (i, j, k) is values[k * plane + j * ld + i].
 struct CellArray {
     double *values;
     int64_t ld, plane;
@@ -68,21 +68,21 @@ struct CellMatrix {
 
 // Use of a sum over all cells.
 enum Use {
-    KEPT,      // store it
-    RHO,       // <r, M^-1 r> of an iteration: update the scalars
-    LAST_SIGMA, // <p, P A p>: end the iteration
-    LAST_PART  // <Z^T q, t> = <p, q> - <p, P A p>: end the iteration
+    KEPT,      // stores the sum in `to`
+    RHO,       // the sum is <r, M^-1 r> of an iteration: updates the scalars
+    LAST_SIGMA, // the sum is <p, P A p>: ends the iteration
+    LAST_PART  // the sum is <Z^T q, t> = <p, q> - <p, P A p>: ends the iteration
 };
 
 struct Sum {
-    double *partial; // a value per block; null: there is no sum
+    double *partial; // one value per thread block; null: there is no sum
     Scalars *scalars;
-    double *to; // target for KEPT
+    double *to; // result of KEPT
     int how, in_loop;
-    uint64_t conditional; // handle of the WHILE node; 0: none
+    uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
-// Returns whether the loop of a recorded graph has ended. If so, the last kernel of the iteration sets `done`.
+// Returns whether the loop of a recorded graph has ended. In this case, the last kernel of the iteration sets `done`.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
     if (s.how >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -92,7 +92,7 @@ __device__ inline bool is_over(const Sum &s) {
     return true;
 }
 
-// Adds a sum over all blocks, and uses the result as `s.use` states.
+// Adds `sum` over all thread blocks, and uses the result as `s.use` states.
 __device__ inline void finish_sum(const Sum &s, double sum) {
     if (!s.partial) return;
     sum_blocks(sum, s.partial, &s.scalars->ticket, [&](double all) {
@@ -108,8 +108,8 @@ __device__ inline void finish_sum(const Sum &s, double sum) {
     });
 }
 
-// Adds N sums over all blocks, in the last block, and stores them in `to`. `partial` has a value per block, sum after
-// sum.
+// Adds N sums over all thread blocks. The last thread block stores the results in `to`. `partial` contains one value
+// per block for the first sum, then for the second sum, and so on.
 template <int N>
 __device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, unsigned *ticket, double *to) {
     for (int k = 0; k < N; ++k) {
@@ -123,7 +123,7 @@ __device__ inline void sums_of_blocks(const double (&sums)[N], double *partial, 
     }
 }
 
-// Couplings of a cell to west, east, south, north, bottom and top, and the values of these neighbours.
+// Couplings of a cell to west, east, south, north, bottom and top, and the values at these neighbours.
 struct Around {
     double a[6], v[6];
 };
@@ -142,11 +142,11 @@ __device__ inline double sum_of_products(const Around &k) {
 
 } // namespace dpcg
 
-// Defines a kernel that calls a function (the last arguments) with its ARGS.
+// Defines a kernel that calls the function named by the last arguments with its ARGS.
 #define DPCG_KERNEL(NAME, ARGS, ...)                                                                                   \
     extern "C" __global__ void __launch_bounds__(dpcg::THREADS, dpcg::RESIDENT) NAME(dpcg::ARGS a) {                   \
         dpcg::__VA_ARGS__(a);                                                                                          \
     }
-// As DPCG_KERNEL, with more registers per thread: at least two blocks per multiprocessor.
+// Like DPCG_KERNEL, but with more registers per thread: only two thread blocks per multiprocessor are guaranteed.
 #define DPCG_LARGE_KERNEL(NAME, ARGS, ...)                                                                             \
     extern "C" __global__ void __launch_bounds__(dpcg::THREADS, 2) NAME(dpcg::ARGS a) { dpcg::__VA_ARGS__(a); }

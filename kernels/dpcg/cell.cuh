@@ -1,10 +1,10 @@
 // V-cycle of multigrid with cell coarsening for 7-point matrices, grid by grid: red-black Gauss-Seidel and piecewise
-// constant interpolation. The formulas are in src/dpcg/cpu/cell.rs. The caller's grid uses f64, coarse
-// grids use T. Storage as in box.cuh.
+// constant interpolation. The formulas are in src/dpcg/cpu/cell.rs. The finest grid uses f64, coarse grids use T.
+// box.cuh describes the storage.
 //
-// Bytes per cell for T of 4 bytes: relaxation 16 to 24, restriction 24, interpolation 8.
+// Memory traffic per cell for T of 4 bytes, in bytes: relaxation 16 to 24, restriction 24, interpolation 8.
 //
-// Races: a half-sweep writes cells of one colour and reads cells of the other colour.
+// There are no races, because a half-sweep writes cells of one colour and reads cells of the other colour.
 #include "box.cuh"
 
 namespace dpcg {
@@ -15,7 +15,7 @@ struct CellArgs {
     const void *r;
     void *x;
     int colour;
-    int from_zero; // take x = 0, whatever the array contains
+    int from_zero; // 1: uses x = 0 instead of the content of the array
 };
 
 // Returns r - (A - D) x in a cell.
@@ -74,7 +74,7 @@ template <class T, class Coarse> __device__ inline void restrict_cells(const Pai
     });
 }
 
-// Computes x = x + s factor P of_coarse.
+// Computes x = x + s * factor * P of_coarse.
 template <class T, class Coarse> __device__ inline void interpolate_cells(const PairArgs &a) {
     T *x = static_cast<T *>(a.fine.x);
     const Coarse *of_coarse = static_cast<const Coarse *>(a.of_coarse);

@@ -1,18 +1,19 @@
 // Classes of cells, from which deflation regions are formed (src/deflation/regions.rs). A class is the set of cells of
-// one component, one box and one phase. The class keys are in a hash table with open addressing, whose size is a power
-// of two. The slot of a class may differ from run to run, but the data of the class do not. A warp processes runs of
-// its 32 cells.
+// one component, one box and one phase. The keys of the classes are stored in a hash table with open addressing, whose
+// size is a power of two. The slot of a class may differ from run to run, but the data of the class do not. A warp
+// processes 32 consecutive cells, run by run: a run consists of cells with equal keys.
 //
-// Bytes per cell: 8, with labels 4 more, with several components 4 more, and 6 for the region numbers.
+// Memory traffic per cell, in bytes: 8; 4 more with labels; 4 more with several components; 6 more for the region
+// numbers.
 #pragma once
 #include "components.cuh"
 
 namespace dpcg {
 
 struct CellClass {
-    uint32_t first, first_heavy; // first cell; first cell outside strong groups, or all ones
+    uint32_t first, first_heavy; // first cell; first cell in no strong group, or all ones if there is none
     uint32_t cells;
-    int32_t unlabelled; // the class has no phase
+    int32_t unlabelled; // whether the class has no phase
     uint32_t component;
 };
 
@@ -23,12 +24,12 @@ struct ClassArgs {
     const uint32_t *group;     // parent of each cell (survey.cuh)
     const int32_t *labels; // the caller's labels; null: strong groups are the phases
     int boxes[3];
-    int by_phase;     // 0: a single phase
-    int labelled;     // cells without label belong to no class
-    int dilation;     // labels also apply to coupled neighbours
-    int slots, guard; // size of the table; cells before and after `regions`
+    int by_phase;     // 1: classes distinguish phases; 0: there is a single phase
+    int labelled;     // 1: cells without label belong to no class
+    int dilation;     // 1: labels also apply to coupled neighbours without label
+    int slots, guard; // size of the table; number of guard cells before and after `regions`
     uint64_t *keys;
-    uint32_t *first, *first_heavy, *of_class; // of each slot, as in Class
+    uint32_t *first, *first_heavy, *of_class; // of each slot, as in CellClass
     uint32_t *place;                       // number of the class of each slot, in the order of insertion
     uint32_t *slot_of;                     // slot of each cell
     CellClass *classes;
@@ -41,8 +42,8 @@ struct ClassArgs {
 constexpr uint64_t NO_KEY = ~0ull;
 constexpr uint32_t NO_SLOT = ~0u, MOST_CLASSES = 65535;
 
-// Returns the smallest label among the neighbours to which a cell is coupled. -1, no label, is the largest as an
-// unsigned number.
+// Returns the smallest label among the neighbours to which a cell is coupled. Labels are compared as unsigned numbers,
+// so that -1 (no label) is the largest.
 __device__ inline int32_t label_beside(const ClassArgs &a, int64_t c) {
     const int64_t step[3] = {1, a.cells.north(), a.cells.top()};
     const double *forward[3] = {a.m.east, a.m.north, a.m.top};
@@ -65,7 +66,7 @@ __device__ inline uint32_t phase_of(const ClassArgs &a, int64_t c) {
 // Returns the box that contains index i, if n cells are divided into `count` boxes.
 __device__ inline uint32_t box_of(uint32_t i, int count, int n) {
     const uint64_t product = uint64_t(i) * unsigned(count);
-    // The 32-bit division, which is much faster, almost always suffices.
+    // In most cases, the 32-bit division suffices, which is much faster.
     return product >> 32 ? uint32_t(product / unsigned(n)) : uint32_t(product) / unsigned(n);
 }
 
@@ -93,7 +94,8 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
         const uint64_t seen = *static_cast<volatile uint64_t *>(a.keys + slot);
         if (seen == key) return slot;
         if (seen != NO_KEY) continue;
-        // The table is large enough for all insertions until all threads see that there are too many classes.
+        // If there are too many classes, threads stop inserting keys when they see this. The table is large enough for
+        // all insertions before that.
         const volatile unsigned long long &classes = a.findings->classes;
         if (classes > MOST_CLASSES) return slot;
         const uint64_t was = atomicCAS(
@@ -103,7 +105,7 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
     }
 }
 
-// Updates the minimum `first` with c.
+// Replaces `first` by the minimum of it and c.
 __device__ inline void note_first(uint32_t *first, int64_t c) {
     const volatile uint32_t &seen = *first;
     if (uint32_t(c) < seen) atomicMin(first, uint32_t(c));
@@ -115,7 +117,7 @@ __device__ inline void classify(const ClassArgs &a) {
     over_segments(count, [&](int64_t c) {
         const uint64_t key = c < count ? key_of(a, c) : NO_KEY;
         const int heavy = c < count && !in_group(a.group, c), before = lane() > 0 ? lane() - 1 : 0;
-        // All lanes take part in the shuffles.
+        // All lanes must execute the shuffles.
         const uint64_t key_before = __shfl_sync(ALL_LANES, key, before);
         const int heavy_before = __shfl_sync(ALL_LANES, heavy, before);
         const bool goes_on = lane() > 0 && key_before == key && heavy_before == heavy;
@@ -142,7 +144,7 @@ __device__ inline void gather_classes(const ClassArgs &a) {
     });
 }
 
-// Writes the region of each cell, and of the guard cells.
+// Stores the region number of each cell, and of the guard cells.
 __device__ inline void number_cells(const ClassArgs &a) {
     const int64_t count = a.cells.count();
     over_cells(count + 2 * int64_t(a.guard), [&](int64_t place) {

@@ -2,11 +2,11 @@
 //
 //     E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r,
 //
-// where e_i is the row sum of row i of A, set to zero in singular components and where it is a rounding error. Sums are
-// exact up to 2^-94 times the largest center. Each value is split into three integers that are added to integer sums,
-// so the order of additions does not matter.
+// where e_i is the row sum of row i of A. It is set to zero in singular components, and where it is a rounding error.
+// Sums are exact up to 2^-94 times the largest center. Each value is split into three integers that are added to
+// integer sums, so the order of additions does not matter.
 //
-// Bytes per cell: 34 read, and an atomic addition of 24 for each coupling between regions.
+// Memory traffic: 34 bytes read per cell, and an atomic addition to 24 bytes for each coupling between regions.
 #include "dense.cuh"
 #include "labelled.cuh"
 
@@ -18,7 +18,7 @@ struct CoarseMatrixArgs {
     const uint16_t *region; // region of each cell; n: no region
     CellLabels singular;        // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
-    unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): r < s: of -a_ij; r = s: of e_i
+    unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): sum of -a_ij for r < s, of e_i for r = s
     const uint32_t *null_of;  // null vectors, see dense.cuh
     double *matrix, *diagonal;
     int n, unused;
@@ -58,7 +58,7 @@ struct Words {
 // A row sum below this fraction of the center is a rounding error of the sum of seven numbers.
 constexpr double ROUNDING = 8.0 * 0x1p-52;
 
-// Adds the couplings between different regions, and the row sums, to the words of E. One thread per cell.
+// Adds the couplings between different regions, and the row sums, to the integer sums of E, with one thread per cell.
 __device__ inline void add_couplings(const CoarseMatrixArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top(), side = a.n + 1;
     over_cells(a.cells.count(), [&](int64_t c) {
@@ -79,7 +79,8 @@ __device__ inline void add_couplings(const CoarseMatrixArgs &a) {
     });
 }
 
-// Computes E without the removed rows and columns, and its complete diagonal. One warp per row.
+// Computes E with zeros in the removed rows and columns, and the diagonal of E with all its entries. One warp processes
+// a row.
 __device__ inline void take_coarse_matrix(const CoarseMatrixArgs &a) {
     const int n = a.n, lane = threadIdx.x % 32;
     const int64_t side = n + 1;

@@ -1,6 +1,6 @@
 // Dense symmetric positive definite matrices in f64, inverted by kernels/common/inverse.cuh: E with up to MOST_VECTORS
-// unknowns, and the coarsest matrix with up to MOST_UNKNOWNS unknowns. For each null vector u of E, E + c u u^T is
-// inverted: the term u u^T / (c k^2), with k = u^T u, is added to the pseudoinverse.
+// unknowns, and the coarsest matrix of multigrid with up to MOST_UNKNOWNS unknowns. For each null vector u of E, E + c
+// u u^T is inverted: the term u u^T / (c k^2), with k = u^T u, is added to the pseudoinverse.
 #pragma once
 #include "../common/inverse.cuh"
 #include "box.cuh"
@@ -11,8 +11,9 @@ using inverse::LEFT_OUT;
 using inverse::MOST_UNKNOWNS;
 using inverse::NullArgs;
 
-// Computes c for each null vector. c k^2 is the sum of the diagonal, so c u u^T is about as large as E. A single vector
-// has E = 0, and t is then set to 0. Any other c would amplify the rounding error of u^T A p.
+// Computes c for each null vector. c k^2 is the sum of the diagonal entries of E on the null vector, so c u u^T is
+// about as large as E. For a null vector that is a single deflation vector, these entries are zero, and t is set to 0.
+// Any other value would amplify the rounding error of u^T A p.
 __device__ inline void find_shifts(const NullArgs &a) {
     for (uint32_t u = 1; u <= *a.nulls; ++u) {
         double size = 0.0, sum = 0.0;

@@ -1,4 +1,4 @@
-// Kernels of the family dpcg_: one translation unit, one module.
+// Kernels of the family dpcg_, in one translation unit and one module.
 #include "box.cuh"
 #include "steps.cuh"
 #include "fused.cuh"

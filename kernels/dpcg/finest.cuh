@@ -1,18 +1,20 @@
-// Multigrid with vertex coarsening on the finest grid: sweeps of red-black Gauss-Seidel in one pass over memory each,
-// and the residual with its restriction. r is read in f64. For single precision, r is divided by a power of two near
-// |r| and rounded. z = M^-1 r is written in f64. Storage as in vertex.cuh.
+// Finest grid of multigrid with vertex coarsening: sweeps of red-black Gauss-Seidel, each in one pass over memory, and
+// restriction of the residual. r is read in f64. For single precision, r is divided by a power of two near its norm and
+// rounded. z = M^-1 r is written in f64. vertex.cuh describes the storage.
 //
-// Sweep: a block processes a tile of rows of pairs of cells, one thread per pair (2 I, 2 I + 1), in ascending planes.
-// In step k it updates the first colour of plane k, then the second colour of plane k - 1. A pair has one cell of each
-// colour, and the cell above a cell has the other colour. The values above, below and in the pair are therefore in the
-// thread's registers. Values of other pairs are read from shared memory. The tile is extended by one pair on each side,
-// by rows, and by two planes below and above. The first colour is also updated in the extension.
+// In a sweep, a thread block processes a tile plane by plane in ascending order, with one thread per pair of cells (2
+// I, 2 I + 1). In step k, it updates the first colour in plane k, and then the second colour in plane k - 1. A pair has
+// one cell of each colour, and the cell above a cell has the other colour. The values above, below and in the pair are
+// therefore in registers of the thread. Values of other pairs are read from shared memory. The tile is extended by one
+// pair on each side in x, by one or two rows in y, and by two planes below and above. The first colour is also updated
+// in the extension.
 //
-// Bytes per cell for T of 4 bytes: a sweep 28 (from zero 32; after the coarse-grid correction 7 more; the last sweep
-// 40); residual and restriction 31. If all directions are coarsened, only the weights of points with two odd indices
-// are read. Points with one or three odd indices have the other colour.
+// Memory traffic per cell for T of 4 bytes, in bytes: a sweep 28 (from zero 32; after the coarse-grid correction 7
+// more; the last sweep 40); residual and restriction 31. If all directions are coarsened, only the weights of points
+// with two odd indices are read. Points with one or three odd indices have the other colour.
 //
-// Races: a sweep reads one array x and writes the other; each cell has one writer.
+// There are no races, because a sweep reads one array x and writes the other one, and each cell is written by one
+// thread.
 #pragma once
 #include "vertex.cuh"
 
@@ -21,32 +23,33 @@ namespace dpcg {
 // Largest number of threads per block in a sweep.
 constexpr int TILE_THREADS = 768;
 
-// Initial values of a sweep.
+// Initial values of x in a sweep.
 enum Start {
-    ZERO,     // x = 0; r comes in f64
-    GIVEN,    // x, as stored
-    CORRECTED // x + P times the coarse solution
+    ZERO,     // x = 0; r is read in f64
+    GIVEN,    // the stored x
+    CORRECTED // the stored x plus P times the coarse solution
 };
 
 struct SweepTiles {
-    int pairs, rows;          // of a tile, including its extension
-    int width, height, depth; // cells of a tile without its extension
-    int across, down, count;  // tiles of a plane, and all tiles
+    int pairs, rows;          // pairs in x and rows of a tile, including its extension
+    int width, height, depth; // extents of a tile in cells, without its extension
+    int across, down, count;  // numbers of tiles in x and in y, and of all tiles
 };
 
 struct FinestSweepArgs {
     VertexGrid k;
     int colour; // the colour that is updated first
-    int from;   // which x is read; the sweep writes the other
+    int from;   // index of the array x that is read; the sweep writes the other one
     SweepTiles tiles;
     const double *wide; // r in f64
-    double *z;          // s factor x, written by the last sweep
+    double *z;          // s * factor * x, written by the last sweep
     double factor;
     const double *scales; // 1 / s and s, outside a loop
     Sum sum;              // <r, z>
 };
 
-// Returns the power of two s that divides the residual. In a loop |r| is known, and s satisfies s^2 <= |r|^2 < 4 s^2.
+// Returns the power of two s by which the residual is divided. In a loop, |r| is known, and s satisfies s^2 <= |r|^2 <
+// 4 s^2.
 template <class T> __device__ inline double scale_of(const FinestSweepArgs &a) {
     if constexpr (OF_SOLVER<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];
@@ -55,7 +58,7 @@ template <class T> __device__ inline double scale_of(const FinestSweepArgs &a) {
     return __longlong_as_double((1023 + ((exponent - 1023) >> 1)) << 52);
 }
 
-// Equation of a cell without x: right-hand side, 1/D, and couplings to west, east, south, north, bottom and top.
+// Equation of a cell: right-hand side, 1/D, and conductances to west, east, south, north, bottom and top.
 template <class T> struct Row {
     T r, inverse, c[6];
     __device__ T solve(T west, T east, T south, T north, T bottom, T top) const {
@@ -64,8 +67,8 @@ template <class T> struct Row {
     }
 };
 
-// Initial x in a cell of the second colour, corrected by up to four coarse points. Such a cell has an odd index in at
-// most two directions.
+// Initial x in a cell of the second colour, and its correction by up to four coarse points. The index of such a cell is
+// odd in at most two directions.
 template <class T> struct Given {
     T x, weight[4], coarse[4];
     __device__ T value() const {
@@ -73,7 +76,7 @@ template <class T> struct Given {
     }
 };
 
-// Column of a thread's pair through the planes.
+// The column of cells above and below the pair of a thread.
 template <class T, Start START> struct Column {
     const FinestSweepArgs &a;
     int i, j;
@@ -90,7 +93,7 @@ template <class T, Start START> struct Column {
         return conductance_of<T, true>(fixed(of[p]), a.k.per_coupling);
     }
 
-    // Returns the equation of cell q in plane k; `bottom`: its coupling to the plane below.
+    // Returns the equation of cell q of the pair in plane k. `bottom` is its conductance to the plane below.
     __device__ Row<T> row(int k, int q, T bottom) const {
         Row<T> v = {};
         if (!has(k, q)) return v;
@@ -118,8 +121,8 @@ template <class T, Start START> struct Column {
             const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
             const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
             const bool is[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
-            // Distances from the first coarse point to the coarse points behind the cell, in the first and the last odd
-            // direction.
+            // Distances in memory from the first coarse point to the coarse points on the other side of the cell, in
+            // the first and in the last odd direction.
             const int64_t low = x ? 1 : y ? g.coarse.north() : g.coarse.top();
             const int64_t high = z ? g.coarse.top() : g.coarse.north();
             const int64_t w_low = x ? s.of[0] : y ? s.of[1] : s.of[2], w_high = z ? s.of[2] : s.of[1];
@@ -137,7 +140,7 @@ template <class T, Start START> struct Column {
     }
 };
 
-// Executes a sweep on a tile; returns this thread's part of <r, z>.
+// Executes a sweep on a tile. Returns the contribution of this thread to <r, z>.
 template <class T, Start START, bool LAST>
 __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double scale, T (&planes)[2][2][TILE_THREADS]) {
     const int t = threadIdx.x, row = t / a.tiles.pairs, lane = t - row * a.tiles.pairs;
@@ -149,12 +152,13 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     const bool there = row < a.tiles.rows && j >= 0 && j < a.k.cells.ny && i >= 0;
     const Column<T, START> column{a, i, j, there && i < a.k.cells.nx, there && i + 1 < a.k.cells.nx,
         lane > 0 && lane + 1 < a.tiles.pairs && row >= halo && row < halo + a.tiles.height, 1.0 / scale};
-    // At the edge of the tile, a thread reads its own value. The wrong result does not affect the cells inside the
-    // tile.
+    // At the edge of the extended tile, a thread reads its own value instead of that of a neighbour. The wrong result
+    // does not affect the cells inside the tile.
     const int west = lane > 0 ? t - 1 : t, east = lane + 1 < a.tiles.pairs && row < a.tiles.rows ? t + 1 : t;
     const int south = row > 0 ? t - a.tiles.pairs : t, north = row + 1 < a.tiles.rows ? t + a.tiles.pairs : t;
-    // In plane k, the first colour is at q and the second at 1 - q. In plane k - 1 it is the reverse. The coupling of a
-    // colour to the bottom is thus the coupling of the other colour to the top.
+    // In plane k, the cell of the first colour is cell q of the pair, and that of the second colour is cell 1 - q. In
+    // plane k - 1, they are exchanged. The conductance of a colour to the bottom is therefore the conductance of the
+    // other colour to the top.
     int q = (a.colour + j + low - 1) & 1;
     Row<T> first = column.row(low - 1, q, column.has(low - 2, q) ? column.c(2, 0, column.place(low - 2, q)) : T(0));
     Row<T> second = column.row(
@@ -166,7 +170,7 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     double sum = 0.0;
     if (START != ZERO) planes[0][(low - 1) & 1][t] = given[1];
     for (int k = low - 1; k <= high; ++k, q = 1 - q) {
-        // Load the values of the next step during this step.
+        // The values of the next step are loaded during this step.
         Row<T> next_first = {}, next_second = {};
         if (k < high) {
             next_first = column.row(k + 1, 1 - q, second.c[5]);
@@ -192,7 +196,7 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
         const T x = kept.solve(
             q ? relaxed[1] : of[west], q ? of[east] : relaxed[1], of[south], of[north], relaxed[0], relaxed[2]);
         if (LAST) {
-            // Only in cells of the tile, since x in the extension may have any value.
+            // <r, z> includes only cells of the tile, since x may be wrong in the extension.
             const double factor = a.factor * scale;
             if (in_first) {
                 a.z[of_first] = factor * double(relaxed[1]);
@@ -235,20 +239,20 @@ template <class T, Start START, bool LAST> __device__ inline void sweep(const Fi
     if (LAST) finish_sum(a.sum, sum);
 }
 
-// Coarse points per block of the restriction.
+// Number of coarse points per thread block of the restriction, in each direction.
 constexpr int BRICK_X = 16, BRICK_Y = 4, BRICK_Z = 4;
 static_assert(BRICK_X * BRICK_Y * BRICK_Z == THREADS, "a thread for each");
 
 struct RestrictFinestArgs {
     VertexGrid k;
-    int from;          // which x is read
+    int from;          // index of the array x that is read
     int across, down;  // bricks per direction
     int unused;
     Sum sum;
 };
 
-// Computes r = P^T (r - A x) of the next coarser grid, and its first smoothing step. The residual of cells with odd i +
-// j + k is zero, since they were updated last.
+// Computes P^T (r - A x), which is r of the next coarser grid, and the first smoothing step there. The residual of
+// cells with odd i + j + k is zero, since they were updated last.
 template <class T> __device__ inline void restrict_finest(const RestrictFinestArgs &a) {
     if (is_met(a.sum)) return;
     __shared__ T residuals[(2 * BRICK_X + 1) * (2 * BRICK_Y + 1) * (2 * BRICK_Z + 1)];

@@ -4,25 +4,25 @@
 //     descend, planes upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //     ascend, planes downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>
 //
-// P A p = q - A Z t with t = E^-1 Z^T q. <p, P A p> = <p, q> - <Z^T q, t>, which the product with E^-1 completes. Other
-// preconditioners use `ascend` of order 0 with z in place of v. They compute r - alpha P A p by `descend` without v, or
-// without deflation by `advance_residual`.
+// Here P A p = q - A Z t with t = E^-1 Z^T q, and <p, P A p> = <p, q> - <Z^T q, t>, whose second term is computed with
+// the product with E^-1. With other preconditioners, `ascend` has order 0 and reads z instead of v. r - alpha P A p is
+// then computed by `descend` without v or, without deflation, by `advance_residual`.
 //
-// Launch shape: a block processes tiles of ACROSS x DOWN columns, one thread per column of the tile or next to it. A
-// piece is `chunk` planes of a tile, which the block processes plane by plane. Each term of the series needs one more
-// plane, column and row next to the piece. A Z t and A p need one more. The block recomputes these values, so it reads
-// nothing that another block writes. There are therefore two arrays p, and with a series two arrays r; `direction` and
-// `parity` of the scalars select the current one. The current planes are in shared memory, the previous plane is in
-// registers, and the next plane is being loaded.
+// A thread block processes tiles of ACROSS x DOWN columns, with one thread per column of the tile and of its
+// neighbourhood. A piece consists of `chunk` planes of a tile, which the block processes plane by plane. Each term of
+// the series needs one more plane, column and row next to the piece, and so do A Z t and A p. The block computes the
+// values there itself, so it reads no values that another block writes. There are therefore two arrays p, and with a
+// series two arrays r; `direction` and `parity` of the scalars select the current one. The current plane is in shared
+// memory, the previous plane is in registers, and the next plane is being loaded.
 //
-// Bytes per cell: descend 66 (reads r, q, region, 4 couplings; writes r and v), ascend 80 (reads v, p, x, 4 couplings;
-// writes p, x and q).
+// Memory traffic per cell, in bytes: descend 66 (reads r, q, region and 4 couplings; writes r and v), ascend 80 (reads
+// v, p, x and 4 couplings; writes p, x and q).
 //
-// At the start of a solve (the sum is not in a loop), r is given and p = z. r and x are then not updated, and rho, <p,
-// q> and <Z^T q, t> are stored.
+// At the start of a solve, when `sum.in_loop` is 0, r is the input and p = z. r and x are then not updated, and rho,
+// <p, q> and <Z^T q, t> are stored.
 //
-// Races: each value of r, v, p, x and q has one writer, the thread of its column in the tile. Only its writer reads x,
-// and r of order 0.
+// There are no races: each value of r, v, p, x and q is written only by the thread of its column in the tile. x, and r
+// of order 0, are read only by the thread that writes them.
 #pragma once
 #include "box.cuh"
 
@@ -30,34 +30,35 @@ namespace dpcg {
 
 constexpr int ACROSS = 32, DOWN = 16;
 
-// Columns of a tile and next to it: ORDER + 1 at one end, 1 at the other end.
+// Columns of a tile and of its neighbourhood, which consists of ORDER + 1 columns at one end and one column at the
+// other end.
 template <int ORDER> struct Tile {
     static constexpr int WIDTH = ACROSS + ORDER + 2, HEIGHT = DOWN + ORDER + 2;
     static constexpr int THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
-    // A plane of values, with guard values that threads at its edge read without using them.
+    // Size of a plane of values with guard values, which threads at its edge read but do not use.
     static constexpr int ROOM = THREADS + 2 * WIDTH;
 };
 
 struct FusedArgs {
     CellBox cells;
     CellMatrix m;
-    double *r[2], *p[2]; // the same r twice if no neighbours of r are read
+    double *r[2], *p[2]; // the two addresses of r are equal if r is not read at neighbours
     double *q, *x;
-    double *v;              // null: not computed, in a loop
+    double *v;              // null: v is not computed (in a loop only)
     const uint16_t *region; // null: no deflation
     const double *t;
-    double *norm_partial; // a value per block
+    double *norm_partial; // one value per thread block
     int chunk, unused;
     Sum sum;
 };
 
-// Column of a thread in a piece of a tile.
+// The column of a thread in a piece of a tile.
 struct TileColumn {
     int at;       // index in planes of shared memory
     int di, dj;   // relative to the first column of the tile
     int64_t c;    // cell in plane 0 of the box
-    bool inside;  // inside the box
-    bool own;     // inside the box and the tile
+    bool inside;  // whether the column is inside the box
+    bool own;     // whether it is inside the box and the tile
     int k0, k1;   // planes of the piece
 };
 
@@ -85,7 +86,8 @@ __device__ inline int pieces_of(const FusedArgs &a) {
         ((a.cells.nz + a.chunk - 1) / a.chunk);
 }
 
-// Data of a cell: its matrix row without the coupling to the plane below, and two values. Zeros outside the box.
+// Data of a cell: its matrix row without the coupling to the plane below, and two vector values. They are zero outside
+// the box.
 struct CellRow {
     double center, east, west, north, south, top, first, second;
 };
@@ -98,7 +100,7 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
     cell.top = fixed(a.m.top[c]);
 }
 
-// Ends `descend`: uses its sums.
+// Ends `descend`: adds its sums over all thread blocks and uses the results.
 __device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
     Scalars &s = *a.sum.scalars;
     norm2 = block_sum(norm2);
@@ -144,7 +146,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             }
             return cell;
         };
-        // Cells in the planes next to the box are in a region with t = 0.
+        // Cells in the planes next to the box have a region number for which t is 0.
         const auto region_of = [&](int64_t c) { return has_t ? int(fixed(a.region[c])) : 0; };
         const auto t_of = [&](int64_t c) { return has_t ? fixed(a.t[region_of(c)]) : 0.0; };
         const int first = max(col.k0 - ORDER, 0);
@@ -155,12 +157,13 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
         // Region in the second plane above.
         int region = first + 2 <= col.k1 ? region_of(c + 2 * top) : 0;
         for (int k = first; k < col.k1; ++k, c += top) {
-            // These values are used in the next plane: a warp that waits for one value waits for all others, too.
+            // All these values are loaded one plane before they are used, because a warp that waits for one value waits
+            // for all others, too.
             const CellRow next = k + 1 < col.k1 ? load(c + top) : CellRow{};
             const double t_next = has_t ? fixed(a.t[region]) : 0.0;
             if (k + 3 <= col.k1) region = region_of(c + 3 * top);
-            // Two arrays alternate, since there is one barrier per plane: other threads may still read the array of the
-            // previous plane.
+            // Two arrays alternate. There is only one barrier per plane, so other threads may still read the array of
+            // the previous plane.
             turn ^= 1;
             double r = here.second;
             if (deflates) {
@@ -200,7 +203,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
             coupling_below = here.top;
             here = next;
         }
-        // The next piece writes arrays that threads may still read in the last plane of this piece.
+        // The next piece overwrites arrays that other threads may still read in the last plane of this piece.
         __syncthreads();
     }
     finish_residual(a, norm2, rho);
@@ -219,7 +222,7 @@ __device__ inline void advance_residual(const FusedArgs &a) {
     finish_residual(a, norm2, 0.0);
 }
 
-// Computes z = K^T v, x = x + alpha p, p = z + beta p, q = A p. If the loop has ended, updates only x.
+// Computes z = K^T v, x = x + alpha p, p = z + beta p, q = A p. If the loop has ended, only updates x.
 template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     using T = Tile<ORDER>;
     __shared__ double directions[2][T::ROOM], terms[ORDER > 0 ? ORDER : 1][T::ROOM];
@@ -299,7 +302,7 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
 
 } // namespace dpcg
 
-// One block per multiprocessor, so that the values of two planes fit into registers.
+// There is one thread block per multiprocessor, so that the values of two planes fit into registers.
 #define DPCG_FUSED_KERNEL(NAME, STAGE, ORDER)                                                                          \
     extern "C" __global__ void __launch_bounds__(dpcg::Tile<ORDER>::THREADS, 1) NAME(dpcg::FusedArgs a) {              \
         dpcg::STAGE<ORDER>(a);                                                                                         \

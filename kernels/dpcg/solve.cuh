@@ -1,5 +1,5 @@
-// Begin and end of a solve: copies between the caller's arrays and vectors. Bytes per cell: 8 for each array named in a
-// kernel.
+// Start and end of a solve: inspection of the caller's arrays, and copies between them and the vectors. A kernel moves
+// 8 bytes per cell for each array in its description.
 #include "box.cuh"
 
 namespace dpcg {
@@ -10,8 +10,8 @@ struct CellInspectArgs {
     Scalars *scalars;
 };
 
-// Computes max |input|, max |output|, and the first entry that is not finite. The order is row by row, and in a row
-// input before output.
+// Computes max |input|, max |output|, and the first entry that is not finite. The entries are ordered by row, and
+// within a row, the input precedes the output.
 __device__ inline void inspect(const CellInspectArgs &a) {
     uint64_t largest[2] = {0, 0};
     over_places(a.cells, [&](int64_t, int i, int j, int k) {
@@ -38,7 +38,7 @@ struct CellTransferArgs {
     Sum sum;
 };
 
-// Computes vector = factor array; sum = <vector, vector>.
+// Computes vector = factor * array, and the sum <vector, vector>.
 __device__ inline void load(const CellTransferArgs &a) {
     double sum = 0.0;
     over_places(a.cells, [&](int64_t c, int i, int j, int k) {
@@ -49,7 +49,7 @@ __device__ inline void load(const CellTransferArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// Computes array = factor vector, or zero.
+// Computes array = factor * vector, or array = 0 if `vector` is null.
 __device__ inline void store(const CellTransferArgs &a) {
     over_places(a.cells, [&](int64_t c, int i, int j, int k) {
         *a.array.at(i, j, k) = a.vector ? a.factor * a.vector[c] : 0.0;
@@ -62,7 +62,7 @@ struct CellLargestArgs {
     Scalars *scalars;
 };
 
-// Computes max |v_i| in the scalars, which contain zero initially.
+// Computes max |v_i|, and stores it in the scalars, which must contain zero on entry.
 __device__ inline void largest(const CellLargestArgs &a) {
     uint64_t largest = 0;
     over_cells(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
@@ -72,7 +72,7 @@ __device__ inline void largest(const CellLargestArgs &a) {
 struct ScaleArgs {
     int64_t count;
     const double *v;
-    uint64_t *partial; // a value per block
+    uint64_t *partial; // one value per thread block
     double *scales;    // 1 / s and s
     Scalars *scalars;
 };

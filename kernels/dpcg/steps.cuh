@@ -1,7 +1,7 @@
-// Steps of PCG on A x = b, one pass over memory each: products, residuals, vector updates, and the truncated Neumann
-// series.
+// Steps of PCG on A x = b, each of which is one pass over memory: products, residuals, vector updates, and the
+// truncated Neumann series.
 //
-// Bytes per cell: 8 for each array named in a kernel, 24 more for the couplings.
+// A kernel moves 8 bytes per cell for each vector in its description, and 24 bytes for the couplings.
 #include "box.cuh"
 
 namespace dpcg {
@@ -14,7 +14,7 @@ struct CellProductArgs {
     Sum sum;
 };
 
-// Computes out = A v; sum = <v, A v>.
+// Computes out = A v, and the sum <v, A v>.
 __device__ inline void multiply(const CellProductArgs &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
@@ -27,7 +27,7 @@ __device__ inline void multiply(const CellProductArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// Computes out = b - A v; sum = <out, out>.
+// Computes out = b - A v, and the sum <out, out>.
 __device__ inline void residual(const CellProductArgs &a) {
     double sum = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
@@ -47,7 +47,7 @@ struct VectorArgs {
     Sum sum;
 };
 
-// Computes sum = <f a, f b>.
+// Computes the sum <f a, f b> with f = `factor`.
 __device__ inline void dot(const VectorArgs &a) {
     if (is_over(a.sum)) return;
     double sum = 0.0;
@@ -55,7 +55,7 @@ __device__ inline void dot(const VectorArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// Computes out = out + f a; sum = <out, out>. In a loop f = -alpha.
+// Computes out = out + f a, and the sum <out, out>. f is `factor`, or -alpha in a loop.
 __device__ inline void add_scaled(const VectorArgs &a) {
     if (is_over(a.sum)) return;
     const double factor = a.sum.in_loop ? -a.sum.scalars->alpha : a.factor;
@@ -68,13 +68,13 @@ __device__ inline void add_scaled(const VectorArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// Computes out = a + f out. With f = 0, copies a.
+// Computes out = a + f out with f = `factor`. With f = 0, copies a.
 __device__ inline void direct(const VectorArgs &a) {
     over_cells(a.count, [&](int64_t c) { a.out[c] = a.factor == 0.0 ? a.a[c] : a.a[c] + a.factor * a.out[c]; });
 }
 
-// In a loop, computes x = x + alpha p and p = z + beta p (other = x, out = p, a = z). If the loop has ended, updates
-// only x.
+// Computes x = x + alpha p and p = z + beta p in a loop, where other = x, out = p and a = z. If the loop has ended,
+// only updates x.
 __device__ inline void advance(const VectorArgs &a) {
     const double alpha = a.sum.scalars->alpha, beta = a.sum.scalars->beta;
     const bool ended = a.sum.scalars->code != RUNNING;
@@ -90,11 +90,11 @@ struct TriangleArgs {
     CellMatrix m;
     const double *v, *from;
     double *to;
-    const double *r; // r in the sum <r, to>
+    const double *r; // the vector r in the sum <r, to>
     Sum sum;
 };
 
-// Computes to = D^-1 v; sum = <r, to> if there is a sum.
+// Computes to = D^-1 v and, if `sum` is used, the sum <r, to>.
 __device__ inline void over_center(const TriangleArgs &a) {
     double sum = 0.0;
     over_cells(a.cells.count(), [&](int64_t c) {
@@ -105,7 +105,7 @@ __device__ inline void over_center(const TriangleArgs &a) {
     finish_sum(a.sum, sum);
 }
 
-// Computes to = D^-1 (v - L from): one step of Horner's rule for K = sum of (-L D^-1)^m (van der Vorst 1982).
+// Computes to = D^-1 (v - L from), one step of Horner's rule for K = sum_m (-L D^-1)^m (van der Vorst 1982).
 __device__ inline void lower(const TriangleArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
     over_cells(a.cells.count(), [&](int64_t c) {
@@ -115,7 +115,7 @@ __device__ inline void lower(const TriangleArgs &a) {
     });
 }
 
-// Computes to = v - D^-1 L^T from: one step of Horner's rule for K^T; sum = <r, to> if there is a sum.
+// Computes to = v - D^-1 L^T from, one step of Horner's rule for K^T. If `sum` is used, also computes the sum <r, to>.
 __device__ inline void upper(const TriangleArgs &a) {
     const int64_t n = a.cells.north(), t = a.cells.top();
     double all = 0.0;

@@ -1,12 +1,13 @@
-// Survey of a matrix: copies the caller's arrays, and finds components, strong groups and extreme values.
+// Survey of a matrix. These kernels copy the caller's arrays, and find components, strong groups and extreme values.
 //
 // Components, and groups of cells that strong couplings connect, are trees of parents over the cells
 // (kernels/common/forest.cuh). The root of a cell is the first cell of its component or group.
 //
-// A warp processes segments of 32 consecutive cells. The cells of a segment are first joined to runs. Of the contacts
-// between two runs, one suffices. Couplings that leave the box are zero, so segments may extend over the ends of rows.
+// A warp processes segments of 32 consecutive cells. The cells of a segment are first joined to runs. If several
+// couplings connect two runs, only one of these contacts is used. Couplings that leave the box are zero, so segments
+// may extend over the ends of rows.
 //
-// Bytes per cell: take 64, look 32 + 8, unite 24, settle 16, extents 4, hidden 12.
+// Memory traffic per cell of the kernels, in bytes: take 64, look 32 + 8, unite 24, settle 16, extents 4, hidden 12.
 #pragma once
 #include "../common/forest.cuh"
 #include "box.cuh"
@@ -18,14 +19,14 @@ using forest::root_of;
 
 // Results of the survey. Magnitudes are stored as bit patterns.
 struct CellFindings {
-    uint64_t unusual; // an entry is not finite, or a center is not a positive normal number
+    uint64_t unusual; // 1: an entry is not finite, or a center is not a positive normal number
     uint64_t center_max;
-    uint64_t smallest[3], largest[3]; // nonzero couplings of each direction
+    uint64_t smallest[3], largest[3]; // magnitudes of the nonzero couplings of each direction
     uint64_t outward[3];              // number of entries that point out of the box
-    uint64_t first_outward;           // the first of these: row by row, in a row array by array
+    uint64_t first_outward;           // the first of these, in the order of rows, and of arrays within a row
     uint64_t row_sum;                 // largest row sum of |L D^-1|
     double strength[3];               // sums over rows of couplings / center, per direction
-    unsigned long long alone, components, regular; // cells without couplings; components; coupled rows with row sums
+    unsigned long long alone, components, regular; // uncoupled cells; components; coupled rows with row sums
     unsigned long long groups;                     // groups of strong couplings
     unsigned long long classes;                    // classes.cuh
     unsigned long long hidden;                     // groups that are hidden from coarse grids
@@ -38,10 +39,10 @@ struct SurveyArgs {
     double *to[4];
     double zero_row_sum; // row sums below this fraction of the center count as zero
     uint32_t *component, *group; // parent of each cell
-    uint32_t *extents;           // of the first MOST_GROUPS groups
-    double *partial;             // 3 values per block
+    uint32_t *extents;           // extents of the first MOST_GROUPS groups
+    double *partial;             // 3 values per thread block
     CellFindings *findings;
-    uint32_t *seen;   // root of each group: coarsest grid with points in the group, and their number
+    uint32_t *seen;   // at the root of each group: coarsest grid with points in it, and their number
     int grids, step;  // number of coarse grids; step of `hidden`
     __device__ CellMatrix matrix() const { return {to[0], to[1], to[2], to[3]}; }
 };
@@ -51,15 +52,15 @@ constexpr uint32_t MOST_GROUPS = 1000;
 // A coupling is strong if it exceeds this multiple of the smallest coupling of its direction
 // (src/stencil/cell_components.rs).
 constexpr double STRONG = 30.0;
-// The root of a group stores the group's number with this bit in place of its parent. The other cells of the group
-// store a parent.
+// The entry of the root of a group is the number of the group with this bit. The entries of its other cells are
+// parents.
 constexpr uint32_t IS_GROUP = forest::IS_ROOT;
 
 constexpr uint64_t INFINITE = 0x7ff0000000000000ull, SMALLEST_NORMAL = 1ull << 52;
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
 __device__ inline int lane() { return threadIdx.x % 32; }
-// Returns the distance from this lane back to the last lane, up to this lane, whose bit is set.
+// Returns the distance from this lane back to the nearest lane, which may be this lane, whose bit is set.
 __device__ inline int lanes_back(uint32_t bits) { return __clz(bits << (31 - lane())); }
 
 // Returns the length of the run that starts at this lane; the bits of `starts` mark the first lanes of runs.
@@ -68,14 +69,14 @@ __device__ inline int run_length(uint32_t starts) {
     return after ? __ffs(after) : 32 - lane();
 }
 
-// Calls f(c) for the segments of this warp. f must ignore indices from `count` on.
+// Calls f(c) for the cells of the segments of this warp. f must ignore indices c >= `count`.
 template <class F> __device__ inline void over_segments(int64_t count, F f) {
     for (int64_t first = 32 * (int64_t(blockIdx.x) * WARPS + threadIdx.x / 32); first < count;
          first += 32 * int64_t(gridDim.x) * WARPS)
         f(first + lane());
 }
 
-// Adds the sum over the threads of a block to `place`.
+// Adds the sum of n over the threads of a thread block to the value at `place`.
 __device__ inline void note_count(unsigned long long *place, unsigned n) {
     __shared__ unsigned sum;
     __syncthreads();
@@ -86,7 +87,7 @@ __device__ inline void note_count(unsigned long long *place, unsigned n) {
     if (threadIdx.x == 0 && sum) atomicAdd(place, (unsigned long long)sum);
 }
 
-// Updates `place` with the minimum over the threads of a block.
+// Replaces the value at `place` by the minimum of it and of v over all threads of the thread block.
 __device__ inline void note_smallest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long smallest;
     __syncthreads();
@@ -135,7 +136,8 @@ __device__ inline void take(const SurveyArgs &a) {
     }
 }
 
-// Components or groups: parent of each cell, and the limits above which a coupling of each direction joins two cells.
+// Data to find components or groups: the parent of each cell, and, for each direction, the limit above which a coupling
+// joins two cells.
 struct Forest {
     uint32_t *parent;
     double limit[3];
@@ -165,7 +167,8 @@ __device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int6
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
 }
 
-// Returns the first cell of the run that contains this lane's cell. `joined`: the cell is joined to the previous cell.
+// Returns the first cell of the run that contains the cell of this lane. `joined`: whether this cell is joined to the
+// previous cell.
 __device__ inline uint32_t run_start(int64_t c, bool joined) {
     return uint32_t(c) - lanes_back(~__ballot_sync(ALL_LANES, joined && lane() > 0));
 }
@@ -201,7 +204,7 @@ __device__ inline void look(const SurveyArgs &a) {
             const bool west = fabs(back[0]) > forest.limit[0];
             const uint32_t start = run_start(c, west);
             if (c >= count) continue;
-            // The first cell of a run becomes a child of a preceding cell to which it is joined, if there is one.
+            // If the first cell of a run is joined to a preceding cell, it becomes a child of this cell.
             forest.parent[c] = start != uint32_t(c) ? start
                 : fabs(back[1]) > forest.limit[1]   ? uint32_t(c - n)
                 : fabs(back[2]) > forest.limit[2]   ? uint32_t(c - t)
@@ -215,10 +218,11 @@ __device__ inline void look(const SurveyArgs &a) {
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
-// Joins the trees that `look` has not joined. A contact may be omitted if preceding cells have an equivalent contact
-// and are joined to its cells. These are the preceding cells of the segment; for contacts between planes, also the
-// cells of the previous row. For contacts between segments, these are the cells of the previous row or plane. No two
-// contacts are omitted because of each other.
+// Joins the trees that `look` has not joined. A contact is a coupling that joins two cells. A contact may be omitted if
+// preceding cells, which are joined to the cells of this contact, have an equivalent contact. For contacts within a
+// plane, these are the preceding cells of the segment; for contacts between planes, also the cells of the previous row.
+// For contacts between segments, they are the cells of the previous row or plane. No two contacts are omitted because
+// of each other.
 __device__ inline void unite(const SurveyArgs &a) {
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const CellMatrix m = a.matrix();
@@ -239,13 +243,14 @@ __device__ inline void unite(const SurveyArgs &a) {
             auto y = [&](int64_t cell) { return fabs(fixed(m.north[cell])) > limit[1]; };
             auto z = [&](int64_t cell) { return fabs(fixed(m.top[cell])) > limit[2]; };
             const bool joined = west > limit[0], to_north = north > limit[1], to_top = top > limit[2];
-            // Whether this cell continues a run, and whether its neighbours to north and top do.
+            // Whether this cell continues the run of the previous cell, and whether its neighbours to the north and to
+            // the top do so.
             const bool goes_on = lane() > 0 && joined;
             const bool north_goes_on = (c + n) % 32 > 0 && west_north > limit[0];
             const bool top_goes_on = (c + t) % 32 > 0 && west_top > limit[0];
             const uint32_t norths = __ballot_sync(ALL_LANES, to_north), tops = __ballot_sync(ALL_LANES, to_top);
             const int before = lane() > 0 ? lane() - 1 : 0;
-            // `look` has joined the first cell of a run to the north to this cell.
+            // `look` has already joined the first cell of a run to its neighbour in the previous row.
             if (to_north && north_goes_on && !(goes_on && (norths >> before & 1)))
                 join(forest.parent, uint32_t(c), uint32_t(c + n));
             if (to_top && !(top_goes_on && goes_on && (tops >> before & 1))) {
@@ -264,13 +269,14 @@ __device__ inline void unite(const SurveyArgs &a) {
     });
 }
 
-// Returns whether a cell is joined to a following cell.
+// Returns whether a cell is joined to its next cell in any direction.
 __device__ inline bool joins_ahead(const CellMatrix &m, int64_t c, const Forest &forest) {
     return fabs(fixed(m.east[c])) > forest.limit[0] || fabs(fixed(m.north[c])) > forest.limit[1] ||
         fabs(fixed(m.top[c])) > forest.limit[2];
 }
 
-// Returns the root of a cell. Within a segment, the first cell of a run finds the root for the others.
+// Returns the root of a cell. Within a segment, only the first cell of a run searches the root, and the other cells use
+// the result.
 __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
     const int64_t first = c - lane();
     const uint32_t up = c < count ? parent[c] : 0;
@@ -280,7 +286,7 @@ __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t 
     return __shfl_sync(ALL_LANES, root, asks ? int(up - first) : lane());
 }
 
-// Sets the parent of each cell to its root, and counts the roots of two or more cells.
+// Sets the parent of each cell to its root, and counts the roots of components and groups of two or more cells.
 __device__ inline void settle(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const CellMatrix m = a.matrix();
@@ -322,7 +328,7 @@ __device__ inline void extents(const SurveyArgs &a) {
             const volatile uint32_t &seen = a.extents[6 * number + place];
             if (v < seen) atomicMin(a.extents + 6 * number + place, v);
         };
-        // Only cells at the boundary of the group can have an extreme index.
+        // Only cells at the boundary of the group may have an extreme index.
         for (int d = 0; d < 3; ++d) {
             if (at[d] == 0 || group_root(a.group, c - step[d]) != root) note(d, at[d]);
             if (at[d] + 1 == size[d] || group_root(a.group, c + step[d]) != root) note(3 + d, ~unsigned(at[d]));
@@ -330,9 +336,9 @@ __device__ inline void extents(const SurveyArgs &a) {
     });
 }
 
-// Counts the hidden groups (src/stencil/cell_components.rs): a coarse grid has several points in the group, and the
-// next coarser grid has none. Step 0 finds the coarsest grid with points in each group. Step 1 counts these points, up
-// to at least two. Step 2 counts the groups.
+// Counts the hidden groups (src/stencil/cell_components.rs), for which a coarse grid has several points in the group,
+// and the next coarser grid has none. Step 0 finds the coarsest grid with points in each group. Step 1 counts these
+// points, but only distinguishes one from several. Step 2 counts the groups.
 constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {

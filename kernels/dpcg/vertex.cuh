@@ -1,21 +1,22 @@
-// Multigrid with vertex coarsening on the grids below the finest grid (finest.cuh), in the type T of the cycle: Jacobi,
-// residual, restriction, interpolation, and the product with the inverse of the coarsest matrix.
-// src/dpcg/cpu/vertex has the same formulas. Matrices are stored as conductances c_o(p) = -A(p, p + o) of
-// the upper half of a symmetric stencil. The finest grid has 3 offsets o, the other grids have 13 (Dendy 1982).
+// Coarse grids of multigrid with vertex coarsening: Jacobi steps, residual, restriction, interpolation, and the product
+// with the inverse of the coarsest matrix, in the number type T. finest.cuh contains the finest grid. The formulas are
+// those of src/dpcg/cpu/vertex. Matrices are stored as conductances c_o(p) = -A(p, p + o) of the upper half of a
+// symmetric stencil. The finest grid has 3 offsets o, the other grids have 13 (Dendy 1982).
 //
 // Storage: point (i, j, k) is stored at index (k ny + j) nx + i. nx ny + nx + 1 zeros precede and follow each vector,
 // and separate the conductances of successive offsets. The kernels therefore need no test for the boundary of the grid.
-// On the finest grid, whose stencil has 7 points, nx ny zeros suffice, and the arrays of the solver have no more. The
+// On the finest grid, whose stencil has 7 points, nx ny zeros suffice; the vectors of the solver have this number. The
 // interpolation weights are stored in rows of the length of a coarse row, 26 rows per coarse row if all directions are
-// coarsened (see Strides). Coarse points have no weights. Entries for points beyond the grid have any value.
+// coarsened (see Strides). Fine points that are coarse points have no weights. Entries for points beyond the grid may
+// have any value.
 //
-// Launch shape: all steps in one cooperative launch with a grid-wide barrier after each step, or one launch per step.
-// Blocks of CYCLE_THREADS threads with a grid-stride loop.
+// All steps are executed in one cooperative launch with a barrier of all thread blocks after each step, or in one
+// launch per step. Thread blocks have CYCLE_THREADS threads and execute grid-stride loops.
 //
-// Bytes per point for T of 4 bytes: a sweep 72, residual 68, restriction 18, interpolation 22.
+// Memory traffic per point for T of 4 bytes, in bytes: a sweep 72, residual 68, restriction 18, interpolation 22.
 //
-// Races: of an array that it writes, a step reads only the value at the thread's own point. A barrier separates the
-// step from the next step.
+// There are no races: in an array that a step writes, a thread reads only the value at its own point. A barrier
+// separates each step from the next one.
 #pragma once
 #include "../common/barrier.cuh"
 #include "labelled.cuh"
@@ -23,19 +24,21 @@
 namespace dpcg {
 
 constexpr int CYCLE_THREADS = 1024;
-// As in src/dpcg/cuda/vertex.rs.
+// Maximum number of grids, as in src/dpcg/cuda/vertex.rs.
 constexpr int MOST_GRIDS = 64;
 
-// Index arithmetic of the weights. Let I = floor(p/2) be the coarse index of point p. p has a digit in each coarsened
-// direction: 0 if its index is even, 1 for the coarse point before it, 2 for the coarse point after it. The weight with
-// digits x, y, z is stored at I in row x + 3 y + 9 z - 1 of the rows of the coarse row. A direction that is not
-// coarsened has no digit, and the factors of the following directions are 3 times smaller.
+// Index arithmetic of the weights. Let I = floor(p/2) be the coarse index of the fine point p. A weight of p has one
+// digit per coarsened direction: 0 if the index of p is even; otherwise 1 if the weight belongs to the coarse point
+// before p, and 2 if it belongs to the one after p. The weight with the digits x, y, z is stored at index I in row x +
+// 3 y + 9 z - 1 of the rows of weights for a coarse row. A direction that is not coarsened has no digit, and the
+// factors of the following directions are 3 times smaller.
 struct Strides {
-    int64_t of[3];   // distance between digits of a direction
-    int64_t next[3]; // distance between coarse points: 1 along x; along y and z over all rows
+    int64_t of[3];   // distance in memory between consecutive digits of a direction
+    int64_t next[3]; // distance in memory between coarse points: 1 along x, and over all rows along y and z
     __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
-    // Returns the distance from there to the weight of a coarse point. The bits of `odd`, not 0, are the odd directions
-    // of the point. In the directions with a bit of t, the coarse point is the one after the point.
+    // Returns the distance from `place` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
+    // direction in which the index of the fine point is odd. In the directions with a bit in t, the coarse point is the
+    // one after the fine point.
     __device__ int64_t at(int odd, int t) const {
         int64_t sum = -of[0];
 #pragma unroll
@@ -44,16 +47,16 @@ struct Strides {
     }
 };
 
-// A grid with a smoother, and the interpolation from the next coarser grid.
+// A grid, and the interpolation from the next coarser grid.
 struct VertexGrid {
     CellBox cells, coarse;
     int coarsened[3];
-    int wide;           // the next grid is the coarsest grid, whose vectors use f64
+    int wide;           // 1: the next grid is the coarsest grid, whose vectors use f64
     const void *c;      // conductances of the first offset
     int64_t c_stride;   // distance between the conductances of successive offsets
-    double per_coupling; // OF_SOLVER: factor from couplings to conductances
+    double per_coupling; // with OF_SOLVER: factor from couplings to conductances
     const void *diagonal;
-    const void *inverse; // reciprocal divisor of Jacobi
+    const void *inverse; // reciprocal divisor of a Jacobi step
     const void *weights;
     Strides strides;
     void *r;
@@ -64,22 +67,22 @@ struct VertexGrid {
     const void *coarse_x; // solution on the next coarser grid
 };
 
-// Returns whether the convergence test after M^-1 r will end the loop. M^-1 r is then not needed.
+// Returns whether the convergence test that follows M^-1 r is already known to end the loop. M^-1 r is then not needed.
 __device__ inline bool is_met(const Sum &s) {
     return s.in_loop && !s.scalars->preconditioned && sqrt(s.scalars->norm2) <= s.scalars->threshold;
 }
 
 // Whether the finest grid uses the caller's matrix (couplings times `per_coupling` are conductances) and the solver's
-// r, q and z. This is the case in double precision.
+// r, q and z. This is the case if the cycle uses double precision.
 template <class T, bool FINEST> constexpr bool OF_SOLVER = FINEST && sizeof(T) == sizeof(double);
 
-// Returns the conductance for an entry of the matrix in use, see OF_SOLVER.
+// Returns the conductance for a stored entry of the matrix (see OF_SOLVER).
 template <class T, bool FINEST> __device__ inline T conductance_of(T c, double per_coupling) {
     if constexpr (OF_SOLVER<T, FINEST>) return per_coupling * c;
     return c;
 }
 
-// Returns the distance in memory of an offset, in the order of the conductance arrays.
+// Returns the distance in memory for offset number k; offsets are numbered in the order of the conductance arrays.
 template <bool FINEST> __device__ inline int64_t step_of(const CellBox &box, int k) {
     if (FINEST) return k == 0 ? 1 : k == 1 ? box.north() : box.top();
     // The 13 offsets after the centre of the 27 points.
@@ -113,9 +116,9 @@ template <class T> __device__ inline void residual_of_level(const VertexGrid &a,
     over_cells(a.cells.count(), [&](int64_t p) { out[p] = residual_at<T, false>(a, x, p); });
 }
 
-// Computes P^T of the residuals at coarse point c = (i, j, k), and the first smoothing step there. Adds the fine points
-// around it in the order of their indices. residual(dx, dy, dz) returns the residual at this offset from the coarse
-// point, if has(dx, dy, dz).
+// Computes the restricted residual at coarse point c = (i, j, k), and the first smoothing step there. The terms of the
+// fine points around it are added in the order of their indices. residual(dx, dy, dz) returns the residual at this
+// offset from the coarse point; it is used only if has(dx, dy, dz).
 template <class T, class Has, class F>
 __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j, int k, Has has, F residual) {
     const Strides &s = a.strides;
@@ -133,7 +136,7 @@ __device__ inline void restrict_at(const VertexGrid &a, int64_t c, int i, int j,
         const int dx = m % 3, dy = m / 3 % 3, dz = m / 9;
         const bool there = in[0][dx] && in[1][dy] && in[2][dz] && has(dx - 1, dy - 1, dz - 1);
         const int64_t at = to[0][dx] + to[1][dy] + to[2][dz];
-        // Without branches, so that all loads are issued at once.
+        // This is written without branches, so that all loads are issued together.
         sum += there ? double((m == 13 ? T(1) : fixed(weights[at])) * residual(dx - 1, dy - 1, dz - 1)) : 0.0;
     }
     if (a.wide) {
@@ -155,8 +158,8 @@ template <class T> __device__ inline void restrict_level(const VertexGrid &a, co
     });
 }
 
-// Returns the coarse solution at an index. For coarse points beyond the grid the weight is zero. The value is finite: a
-// zero after the last point, or a value of the next row.
+// Returns the coarse solution at an index. For coarse points beyond the grid, the weight is zero, and the value is
+// finite: a zero after the last point, or a value of the next row.
 template <class T, bool WIDE> __device__ inline T coarse_solution(const VertexGrid &a, int64_t c) {
     if (WIDE) return T(static_cast<const double *>(a.coarse_x)[c]);
     return static_cast<const T *>(a.coarse_x)[c];
@@ -190,17 +193,18 @@ template <class T, bool WIDE> __device__ inline void interpolate(const VertexGri
 }
 
 struct VertexCycleArgs {
-    const VertexGrid *levels; // the grids below the finest grid
+    const VertexGrid *levels; // the coarse grids, from the finest to the coarsest
     int count;
     int sweeps;
-    int step; // number of the only step to execute; -1: all steps
+    int step; // number of the step to execute; -1: all steps
     int unused;
     DenseArgs coarsest;
     BarrierCounts *barrier;
     Sum sum;
 };
 
-// Executes the V-cycle below the finest grid. r and the first smoothing step of its first grid are already computed.
+// Executes the V-cycle on the coarse grids. r and the first smoothing step of the first coarse grid have already been
+// computed.
 template <class T> __device__ inline void cycle(const VertexCycleArgs &a) {
     if (is_met(a.sum)) return;
     __shared__ VertexGrid levels[MOST_GRIDS];
@@ -213,7 +217,7 @@ template <class T> __device__ inline void cycle(const VertexCycleArgs &a) {
         if (a.step < 0 || a.step == at) step();
         ++at;
     };
-    const int down = (a.sweeps - 1) & 1; // index of x before the coarse-grid correction
+    const int down = (a.sweeps - 1) & 1; // index of the array with x before the coarse-grid correction
     for (int l = 0; l < a.count; ++l) {
         const VertexGrid &k = levels[l];
         auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };
