@@ -12,7 +12,6 @@ pub mod gmres;
 pub mod idr;
 pub mod minres;
 pub mod pcg;
-pub mod plain;
 pub mod series;
 pub mod solve;
 pub mod solve_steps;

@@ -1,16 +1,19 @@
 //! Reference implementation of RRB-PCG, with vectors and matrices in natural storage.
 
 use crate::base::engine::Engine;
+use crate::base::team::Team;
 use crate::error::{Error, Result, zeroed};
-use crate::krylov::pcg::Properties;
-use crate::krylov::plain::{Run, System};
+use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::chunks::Chunks;
+use crate::krylov::cpu::steps::{Member, PCG_VECTORS, System};
+use crate::krylov::cpu::workspace::{Lines, Workspace};
+use crate::krylov::pcg::{Another, Means, Properties};
 use crate::krylov::solve_steps::{Arrays, Eliminated, Program};
-use crate::krylov::vectors::Iterate;
+use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
 use crate::report::{Observer, Outcome};
 use crate::rrb::backend::{PivotContext, Report, RrbBackend, Setup};
 use crate::rrb::natural::{NaturalLevels, black_nodes, red_nodes};
 use crate::rrb::recursion::{Cycle, Kind};
-use crate::stencil::cells::Cells;
 use crate::stencil::components::Components;
 use crate::stencil::levels::{Embedding, Grid};
 use crate::stencil::matrix::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
@@ -20,10 +23,17 @@ use crate::stencil::residual::residual_of_row;
 /// Backend `reference` of the family `rrb_`.
 #[derive(Default)]
 pub struct Reference {
+    /// A team of one thread.
+    team: Option<Team>,
     state: Option<State>,
+    /// Vectors of CG. They have a ring of zeros around the grid. With S1, r, p, q and z are zero on red nodes.
+    vectors: Option<Workspace>,
 }
 
-/// Matrix, factorization and vectors. All arrays have a ring of zeros around the grid.
+/// Minimum number of values of a chunk, which consists of whole rows.
+const CHUNK: usize = 1024;
+
+/// Matrix and factorization. All arrays have a ring of zeros around the grid.
 struct State {
     grid: Grid,
     /// Parameters that determine the sizes of the arrays: number of levels, whether CG runs on S1, and the cycle.
@@ -40,11 +50,6 @@ struct State {
     schur: HalfStencil,
     levels: NaturalLevels,
     singular: Singular,
-    b: Vec<f64>,
-    x: Vec<f64>,
-    r: Vec<f64>,
-    p: Vec<f64>,
-    q: Vec<f64>,
 }
 
 /// Returns the indices of nodes in arrays with a ring.
@@ -56,10 +61,19 @@ fn places(grid: Grid, nodes: impl Iterator<Item = (usize, usize)> + Clone) -> Re
     Ok(places)
 }
 
+/// Allocates the vectors of CG.
+fn vectors(grid: Grid) -> Result<Workspace> {
+    let stride = ring_stride(grid.nx);
+    let chunks = Chunks { rows: ring_len(grid), chunk: stride * CHUNK.div_ceil(stride) };
+    let lines = Lines { count: grid.ny, len: grid.nx, first: ring_index(grid.nx, 0, 0), stride };
+    let mut vectors = Workspace::new(chunks, lines)?;
+    vectors.reserve(PCG_VECTORS)?;
+    Ok(vectors)
+}
+
 impl State {
     fn new(grid: Grid, shape: (usize, bool, Cycle)) -> Result<Self> {
         let (levels, schur, cycle) = shape;
-        let array = || zeroed(ring_len(grid), "a vector");
         let red = places(grid, red_nodes(grid))?;
         let everywhere = places(grid, black_nodes(grid).chain(red_nodes(grid)))?;
         let system = if schur {
@@ -77,11 +91,6 @@ impl State {
             schur: HalfStencil::zeroed(grid)?,
             levels: NaturalLevels::new(grid, Embedding::FINEST, 0, levels, &cycle, schur)?,
             singular: Singular::default(),
-            b: array()?,
-            x: array()?,
-            r: array()?,
-            p: array()?,
-            q: array()?,
         })
     }
 
@@ -150,9 +159,9 @@ impl State {
         a.diagonal[c] * v[c] + (straight + corner_sum(a, v, c, n))
     }
 
-    /// Returns row c of b - A x.
-    fn residual_of_row(&self, c: usize) -> f64 {
-        let (a, v, n) = (&self.matrix, &self.x, ring_stride(self.grid.nx));
+    /// Returns row c of b - A v.
+    fn residual_of_row(&self, b: &[f64], v: &[f64], c: usize) -> f64 {
+        let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let (northeast, northwest) = (&a.northeast, &a.northwest);
         let around = [
             (a.east[c - 1], v[c - 1]),
@@ -164,7 +173,7 @@ impl State {
             (northwest[c - n + 1], v[c - n + 1]),
             (northwest[c], v[c + n - 1]),
         ];
-        residual_of_row(self.b[c], a.diagonal[c], v[c], around.map(|near| near.0), around.map(|near| near.1))
+        residual_of_row(b[c], a.diagonal[c], v[c], around.map(|near| near.0), around.map(|near| near.1))
     }
 
     /// Returns row c of S1 v or of A v, depending on the matrix on which CG runs.
@@ -195,8 +204,17 @@ impl RrbBackend for Reference {
         let shape = (setup.levels, setup.on_schur_complement(a), setup.cycle);
         let mut state = match self.state.take() {
             Some(state) if state.shape == shape => state,
-            _ => State::new(a.grid, shape)?,
+            _ => {
+                self.vectors = None;
+                State::new(a.grid, shape)?
+            }
         };
+        if self.team.is_none() {
+            self.team = Some(Team::new(1)?);
+        }
+        if self.vectors.is_none() {
+            self.vectors = Some(vectors(a.grid)?);
+        }
         state.copy_matrix(a);
         let labels = state.singular.reset(components.singular(), ring_len(a.grid))?;
         for j in 0..if components.singular() > 0 { a.grid.ny } else { 0 } {
@@ -217,14 +235,18 @@ impl RrbBackend for Reference {
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
-        let Some(state) = self.state.as_mut() else {
+        let (Some(team), Some(state), Some(vectors)) = (&mut self.team, &mut self.state, &mut self.vectors) else {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
-        let result = program(&mut Run { k: state, arrays, observer });
+        vectors.observed.begin(observer);
+        let caller = Caller::new(arrays, usize::MAX);
+        let shared = &*vectors;
+        let result =
+            team.run(|_| (), |me| program(&mut Member::new(shared, &mut *state, me, &caller, Some(observer))))?;
         if Outcome::went_astray(&result) {
-            // The recursions multiply ring values by zero. Since 0 * inf is NaN, an infinity would spread in the next
-            // run.
+            // Products multiply ring values by zero. Since 0 * inf is NaN, an infinity would spread in the next run.
             state.levels.clear_vectors();
+            vectors.clear();
         }
         result
     }
@@ -237,118 +259,115 @@ impl RrbBackend for Reference {
 impl Engine for Reference {
     fn bytes(&self) -> [usize; 2] {
         let of_state = |s: &State| {
-            8 * (15 * s.b.len() + s.everywhere.len() + s.red.len() + s.system.len())
+            8 * (10 * ring_len(s.grid) + s.everywhere.len() + s.red.len() + s.system.len())
                 + s.singular.bytes()
                 + s.levels.bytes()
         };
-        [self.state.as_ref().map_or(0, of_state), 0]
+        [self.state.as_ref().map_or(0, of_state) + self.vectors.as_ref().map_or(0, Workspace::bytes), 0]
     }
 }
 
-impl System for State {
-    fn cells(&self) -> Cells {
-        Cells { nx: self.grid.nx, ny: self.grid.ny, nz: 1 }
-    }
-
-    fn index(&self, i: usize, row: usize) -> usize {
-        ring_index(self.grid.nx, i, row)
-    }
-
-    fn place(&self, whole: bool, k: usize) -> Option<usize> {
-        if whole { &self.everywhere } else { &self.system }.get(k).copied()
-    }
-
-    fn vectors(&self) -> [&Vec<f64>; 6] {
-        [&self.x, &self.b, &self.r, &self.p, &self.q, &self.levels.grids[0].z]
-    }
-
-    fn vectors_mut(&mut self) -> [&mut Vec<f64>; 6] {
-        [&mut self.x, &mut self.b, &mut self.r, &mut self.p, &mut self.q, &mut self.levels.grids[0].z]
-    }
-
-    fn singular(&mut self) -> &mut Singular {
-        &mut self.singular
-    }
-
-    fn center(&self) -> &[f64] {
-        &self.matrix.diagonal
-    }
-
+impl System for &mut State {
     fn properties(&self) -> Properties {
         Properties { eliminates: self.schur(), ..Properties::default() }
     }
 
-    fn residual(&mut self, of: Iterate) {
-        for k in 0..self.system.len() {
-            let c = self.system[k];
-            self.r[c] = match of {
-                Iterate::Zero => self.b[c],
-                Iterate::X if self.schur() => self.b[c] - self.row_of_system(&self.x, c),
-                Iterate::X => self.residual_of_row(c),
-            };
-        }
+    fn product(m: &mut Member<'_, Self>, from: VectorId, to: VectorId) {
+        m.write(to, [from], |k, to, [values]| {
+            if from == VectorId::B {
+                k.everywhere.iter().for_each(|&c| to[c] = k.row_of_a(values, c));
+            } else {
+                k.system.iter().for_each(|&c| to[c] = k.row_of_system(values, c));
+            }
+        });
     }
 
-    fn precondition(&mut self) {
-        for &c in &self.system {
-            self.levels.grids[0].z[c] = self.r[c];
-        }
-        self.singular.shift(self.system.iter().copied(), &mut self.levels.grids[0].z, false);
-        self.levels.apply();
-        self.singular.shift(self.system.iter().copied(), &mut self.levels.grids[0].z, false);
+    fn precondition(m: &mut Member<'_, Self>) {
+        m.write(VectorId::Z, [VectorId::R], |k, z, [r]| {
+            let State { system, singular, levels, .. } = &mut **k;
+            for &c in &*system {
+                levels.grids[0].z[c] = r[c];
+            }
+            singular.shift(system.iter().copied(), &mut levels.grids[0].z, false);
+            levels.apply();
+            singular.shift(system.iter().copied(), &mut levels.grids[0].z, false);
+            for &c in &*system {
+                z[c] = levels.grids[0].z[c];
+            }
+        });
     }
 
-    fn fall_back(&mut self) -> bool {
-        self.levels.fall_back()
+    fn residual(m: &mut Member<'_, Self>, of: Iterate) -> f64 {
+        m.write(VectorId::R, [VectorId::B, VectorId::X], |k, r, [b, x]| {
+            for &c in &k.system {
+                r[c] = match of {
+                    Iterate::Zero => b[c],
+                    Iterate::X if k.schur() => b[c] - k.row_of_system(x, c),
+                    Iterate::X => k.residual_of_row(b, x, c),
+                };
+            }
+        });
+        m.inner(VectorId::R, VectorId::R)
     }
 
-    fn multiply(&mut self) {
-        for k in 0..self.system.len() {
-            let c = self.system[k];
-            self.q[c] = self.row_of_system(&self.p, c);
-        }
+    fn whole_residual_norm2(m: &mut Member<'_, Self>) -> f64 {
+        let (k, [b, x]) = (&m.system, m.values([VectorId::B, VectorId::X]));
+        let residuals = k.everywhere.iter().map(|&c| k.residual_of_row(b, x, c));
+        residuals.map(|r| r * r).sum()
     }
 
-    fn whole_residual_norm2(&mut self) -> f64 {
-        let square = |&c: &usize| {
-            let r = self.residual_of_row(c);
-            r * r
-        };
-        self.everywhere.iter().map(square).sum()
-    }
-
-    fn reduce(&mut self, what: Eliminated) -> f64 {
-        if !self.schur() {
+    fn reduce(m: &mut Member<'_, Self>, what: Eliminated) -> f64 {
+        if !m.system.schur() {
             return 0.0;
         }
-        if what == Eliminated::Residual {
-            for k in 0..self.everywhere.len() {
-                let c = self.everywhere[k];
-                self.b[c] = self.residual_of_row(c);
+        m.write(VectorId::B, [VectorId::X], |k, b, [x]| {
+            if what == Eliminated::Residual {
+                k.everywhere.iter().for_each(|&c| b[c] = k.residual_of_row(b, x, c));
             }
-        }
-        for k in 0..self.system.len() {
-            let c = self.system[k];
-            let (a, h, n) = (&self.matrix, &self.levels.grids[0].inverse_pivot, ring_stride(self.grid.nx));
-            let y = |red: usize| h[red] * self.b[red];
-            let along = a.east[c - 1] * y(c - 1) + a.east[c] * y(c + 1);
-            let across = a.north[c - n] * y(c - n) + a.north[c] * y(c + n);
-            self.b[c] -= along + across;
-        }
-        self.red.iter().map(|&c| self.b[c] * self.b[c] / self.matrix.diagonal[c]).sum()
+            let (a, h, n) = (&k.matrix, &k.levels.grids[0].inverse_pivot, ring_stride(k.grid.nx));
+            for &c in &k.system {
+                let y = |red: usize| h[red] * b[red];
+                let along = a.east[c - 1] * y(c - 1) + a.east[c] * y(c + 1);
+                let across = a.north[c - n] * y(c - n) + a.north[c] * y(c + n);
+                b[c] -= along + across;
+            }
+            k.red.iter().map(|&c| b[c] * b[c] / k.matrix.diagonal[c]).sum()
+        })
     }
 
-    fn back_substitute(&mut self) {
-        for k in 0..if self.schur() { self.red.len() } else { 0 } {
-            let c = self.red[k];
-            self.x[c] = (self.b[c] - self.straight_sum(&self.x, c)) / self.matrix.diagonal[c];
+    fn back_substitute(m: &mut Member<'_, Self>) {
+        if m.system.schur() {
+            m.write(VectorId::X, [VectorId::B], |k, x, [b]| {
+                k.red.iter().for_each(|&c| x[c] = (b[c] - k.straight_sum(x, c)) / k.matrix.diagonal[c]);
+            });
         }
     }
 
-    fn multiply_rhs(&mut self) {
-        for k in 0..self.everywhere.len() {
-            let c = self.everywhere[k];
-            self.x[c] = self.row_of_a(&self.b, c);
-        }
+    fn means(m: &mut Member<'_, Self>, v: VectorId, to: Means) {
+        m.write(v, [], |k, values, []| {
+            let State { everywhere, singular, .. } = &mut **k;
+            match to {
+                Means::Keep => singular.keep_means(everywhere.iter().copied(), values),
+                _ => singular.shift(everywhere.iter().copied(), values, to == Means::Restore),
+            }
+        });
+    }
+
+    fn square_of_means(m: &mut Member<'_, Self>) -> f64 {
+        m.write(VectorId::R, [], |k, r, []| {
+            let State { system, singular, matrix, .. } = &mut **k;
+            singular.square_of_means(system.iter().copied(), r, &matrix.diagonal)
+        })
+    }
+
+    fn worst_incompatibility(m: &mut Member<'_, Self>) -> (usize, f64, f64) {
+        m.write(VectorId::B, [], |k, b, []| {
+            let State { everywhere, singular, .. } = &mut **k;
+            singular.worst(everywhere.iter().copied(), b)
+        })
+    }
+
+    fn change_preconditioner(&mut self, to: Another) -> bool {
+        matches!(to, Another::Definite) && self.levels.fall_back()
     }
 }

@@ -102,7 +102,9 @@ fn reference_counts_are_exact() {
     check_exact(&rows, "reference");
 }
 
-/// M2m, where rounding determines the count (see golden/README.md): within 2.5 %, also with the reference backend.
+/// M2m, where rounding determines the count (see golden/README.md): within 3 %, also with the reference backend. 70
+/// equivalent forms of the method for `five_as_nine` (reference and CPU, 1 to 7 grids, blocks of 8 to 32, A or b times
+/// 3 or 0.7) need 141 to 145 iterations, a width of 2.8 %.
 ///
 /// The row with the largest condition number, 4e5, has a wider bound on `cpu`. There, 21 equivalent forms of the method
 /// (other grids, blocks, backends, A and b times 3 or 0.7) need 994 to 1030 iterations, a width of 3.6 %. Rounding does
@@ -116,7 +118,7 @@ fn m2m_counts_and_eigenvalues() {
                 continue;
             }
             let run = run(&a, &b, &row.options(backend, row.tol));
-            let allowed = if backend == "cpu" && row.problem == "skew_only+eps" { 0.04 } else { 0.025 };
+            let allowed = if backend == "cpu" && row.problem == "skew_only+eps" { 0.04 } else { 0.03 };
             let error = (run.iterations as f64 / row.iterations as f64 - 1.0).abs();
             assert!(
                 error <= allowed,

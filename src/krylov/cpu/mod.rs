@@ -1,5 +1,15 @@
-//! What the runs of all families on the CPU share: `caller`, the caller's arrays; `observed`, inspected inputs and stop
-//! request.
+//! What the runs on the CPU share:
+//!
+//! - `caller`: the caller's arrays;
+//! - `observed`: inspected inputs and stop request;
+//! - `chunks`, `loops`: rows of a thread, and loops over them;
+//! - `workspace`: numbered vectors;
+//! - `steps`, `solve`: the steps on numbered vectors, for families that supply a matrix and a preconditioner.
 
 pub mod caller;
+pub mod chunks;
+pub mod loops;
 pub mod observed;
+pub mod solve;
+pub mod steps;
+pub mod workspace;

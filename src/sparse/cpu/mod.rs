@@ -1,26 +1,21 @@
 //! Backend for general sparse matrices on a thread team.
 //!
 //! Modules, each of which may use the previous ones:
-//! - `chunks`: rows of a thread;
 //! - `parts`: products with A^T;
 //! - `stages`, `levels`: level scheduling;
-//! - `values`, `loops`: access to vectors;
+//! - `values`: access to vectors;
 //! - `precondition`: M^-1;
 //! - `relaxation`: sweeps;
 //! - `state`: shared data;
-//! - `member`: the steps of a thread;
-//! - `ends`: input and output.
+//! - `steps`: matrix and preconditioner for the steps of a thread.
 
-mod chunks;
 mod levels;
-mod loops;
 mod parts;
 mod precondition;
 mod relaxation;
-pub mod solve;
 mod stages;
 mod state;
-pub mod steps;
+mod steps;
 mod values;
 
 use crate::aggregation::Kept;
@@ -28,16 +23,17 @@ use crate::base::engine::Engine;
 use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
 use crate::krylov::cpu::caller::{Caller, Output};
+use crate::krylov::cpu::chunks::{CHUNK, Chunks};
+use crate::krylov::cpu::steps::{Member, PCG_VECTORS};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
-use crate::sparse::cpu::steps::{Member, PCG_VECTORS};
 use crate::sparse::{AnyCsr, By, Stored};
-use chunks::Chunks;
 use parts::Parts;
 use precondition::{Preconditioner, Purpose, make};
 use relaxation::Relaxation;
 use state::State;
+use steps::General;
 
 /// Minimum number of rows for which several threads are used; below, a barrier costs more than the work it divides.
 const WORTH_A_TEAM: usize = 16_384;
@@ -105,7 +101,7 @@ impl SparseBackend for Cpu {
         // Frees memory before allocating the new state. Aggregates, and vectors of the right length, are reused.
         let mut kept = Kept::default();
         let mut state = match self.state.take() {
-            Some(mut state) if state.chunks.rows == rows => {
+            Some(mut state) if state.vectors.chunks.rows == rows => {
                 kept = state.precondition.take().map(Preconditioner::into_kept).unwrap_or_default();
                 (state.second, state.relaxation) = (None, None);
                 state
@@ -115,7 +111,7 @@ impl SparseBackend for Cpu {
                 State::new(rows)?
             }
         };
-        state.reserve(setup.own.max(PCG_VECTORS))?;
+        state.vectors.reserve(setup.own.max(PCG_VECTORS))?;
         let team = team_for(&mut self.team, rows, setup.threads)?;
         let first = made(setup, &setup.preconditioning, kept, team)?;
         state.precondition = first.precondition;
@@ -136,22 +132,23 @@ impl SparseBackend for Cpu {
     }
 
     fn reserve(&mut self, own: usize) -> Result<()> {
-        self.state.as_mut().map_or(Ok(()), |state| state.reserve(own))
+        self.state.as_mut().map_or(Ok(()), |state| state.vectors.reserve(own))
     }
 
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
         let (Some(state), Some(team)) = (&mut self.state, &mut self.team) else {
             return Err(Error::State("sparse_factorize must come before this call".to_owned()));
         };
-        state.observed.begin(observer);
-        let (shared, a, caller) = (&*state, (a, &self.parts), Caller::new(arrays, 1));
+        state.vectors.observed.begin(observer);
+        let (shared, parts) = (&*state, &self.parts);
+        let caller = Caller::new(Arrays { ld: CHUNK, ..arrays }, usize::MAX);
+        let general = || General::new(shared, a, parts);
         let result = team.run(
-            |me| drop(program(&mut Member::new(shared, a, me, &caller, None))),
-            |me| program(&mut Member::new(shared, a, me, &caller, Some(observer))),
+            |me| drop(program(&mut Member::new(&shared.vectors, general(), me, &caller, None))),
+            |me| program(&mut Member::new(&shared.vectors, general(), me, &caller, Some(observer))),
         )?;
         if Outcome::went_astray(&result) {
-            // SAFETY: no run is in progress, since the state is borrowed mutably.
-            unsafe { state.clear() };
+            state.vectors.clear();
         }
         result
     }

@@ -2,11 +2,11 @@
 //! parts. Each part has its own result vector, and the result vectors are added in order. The result is therefore
 //! bitwise identical for any number of threads.
 
-use super::chunks::Chunks;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::base::workers::cut;
 use crate::error::{Result, push};
+use crate::krylov::cpu::chunks::Chunks;
 use crate::sparse::ByParts;
 use std::ops::Range;
 

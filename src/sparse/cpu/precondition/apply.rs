@@ -12,7 +12,7 @@ pub trait Apply: Send + Sync {
     /// returns, no thread may write `from` or otherwise use `to`. On return, the thread's own rows ([`Chunks::own`]) of
     /// `to` are written. A barrier must follow before another thread reads these rows.
     ///
-    /// [`Chunks::own`]: crate::sparse::cpu::chunks::Chunks::own
+    /// [`Chunks::own`]: crate::krylov::cpu::chunks::Chunks::own
     fn apply(&self, me: &Me, from: &Shared, to: &Shared);
     /// Returns whether M^-1 is linear. If not, CG uses its flexible beta.
     fn is_linear(&self) -> bool {

@@ -10,9 +10,9 @@ use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::base::workers::Workers;
 use crate::error::{Result, push, reserve, zeroed};
+use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::spectrum::lanczos_extremes;
 use crate::sparse::Stored;
-use crate::sparse::cpu::chunks::Chunks;
 
 /// Ratio of the ends of the interval. The polynomial damps all but the few lowest eigenvalues.
 const RATIO: f64 = 30.0;

@@ -6,7 +6,7 @@ use crate::base::index::Index;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, zeroed};
-use crate::sparse::cpu::chunks::Chunks;
+use crate::krylov::cpu::chunks::Chunks;
 
 /// Returns 1 / a_ii for all rows.
 pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {

@@ -7,8 +7,8 @@ use crate::base::number::Real;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::error::Result;
+use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::series::{SeriesSteps, series};
-use crate::sparse::cpu::chunks::Chunks;
 use std::convert::Infallible;
 use std::ops::Range;
 

@@ -8,7 +8,7 @@ use crate::base::index::Index;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::error::Result;
-use crate::sparse::cpu::chunks::Chunks;
+use crate::krylov::cpu::chunks::Chunks;
 use std::ops::Range;
 
 /// Rows in ascending order, in `count` blocks. The blocks do not depend on the number of threads.

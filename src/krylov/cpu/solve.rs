@@ -1,0 +1,76 @@
+//! Input and output of a solve on numbered vectors: the caller's arrays.
+
+use super::loops::{largest, set_scaled};
+use super::steps::{Member, System};
+use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps};
+use crate::krylov::vectors::{KrylovSteps, VectorId, VectorSteps};
+
+impl<S: System> SolveSteps for Member<'_, S> {
+    fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
+        S::krylov(self)
+    }
+
+    /// Checks the input for nonfinite values, line by line.
+    fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
+        let mut seen = Inputs::none();
+        for (line, values) in self.lines() {
+            let b = self.caller.input(line, values.len());
+            // SAFETY: a line of this thread.
+            let x = if guess { unsafe { self.caller.output(line, values.len()) } } else { &mut [] };
+            seen.look_at_row(self.caller.input_name, b, largest(b), line, true);
+            seen.look_at_row("x", x, largest(x), line, false);
+        }
+        let mut inputs = self.workspace.observed.inputs(self.me, &seen, self.caller.input_name, |_| ());
+        let place = |(name, value, i, line)| (name, value, self.system.column(i, line), line);
+        inputs.not_finite = inputs.not_finite.map(place);
+        inputs
+    }
+
+    fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
+        for (line, values) in self.lines() {
+            // SAFETY: a line of this thread, which no other thread reads in this step.
+            let (b, x) = unsafe { (self.rows_of_mut(VectorId::B, &values), self.rows_of_mut(VectorId::X, &values)) };
+            set_scaled(b, scale, self.caller.input(line, values.len()));
+            match what.guess() {
+                // SAFETY: a line of this thread.
+                Some(true) => set_scaled(x, scale, unsafe { self.caller.output(line, values.len()) }),
+                Some(false) => x.fill(0.0),
+                None => {}
+            }
+        }
+        let rhs_norm2 = if what == Load::Rhs { 0.0 } else { self.inner(VectorId::B, VectorId::B) };
+        (rhs_norm2, None)
+    }
+
+    fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
+        S::worst_incompatibility(self)
+    }
+
+    fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
+        if let Some(scale) = scale {
+            self.load(scale, Load::Rhs);
+        }
+        S::whole_residual_norm2(self)
+    }
+
+    fn reduce(&mut self, what: Eliminated) -> f64 {
+        S::reduce(self, what)
+    }
+
+    fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
+        S::back_substitute(self);
+        (self.largest(VectorId::X), None)
+    }
+
+    fn store(&mut self, scale: f64) {
+        for (line, values) in self.lines() {
+            // SAFETY: a line of this thread.
+            let (output, x) = unsafe { (self.caller.output(line, values.len()), self.rows_of(VectorId::X, &values)) };
+            set_scaled(output, scale.recip(), x);
+        }
+    }
+
+    fn multiply_rhs(&mut self) {
+        S::product(self, VectorId::B, VectorId::X);
+    }
+}

@@ -1,0 +1,113 @@
+//! Numbered vectors that the threads of a run share.
+
+use super::chunks::Chunks;
+use super::observed::Observed;
+use crate::base::reduce::Noted;
+use crate::base::shared::Shared;
+use crate::error::{Result, reserve};
+use crate::krylov::vectors::VectorId;
+use std::ops::Range;
+
+/// Maximum number of sums per pass over the vectors; the partial sums of a chunk are stored together.
+pub const GROUP: usize = 4;
+
+/// Lines of the caller's arrays within the vectors. A chunk consists of whole lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// Number of lines.
+    pub count: usize,
+    /// Number of values of a line; the last line may be shorter.
+    pub len: usize,
+    /// Index of the first value of line 0 in a vector.
+    pub first: usize,
+    /// Distance between lines in a vector.
+    pub stride: usize,
+}
+
+impl Lines {
+    /// Returns the lines within `own`, each with its range in a vector. `own`: rows of one or more chunks.
+    pub fn within(self, own: &Range<usize>, rows: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+        let before = self.first / self.stride;
+        let line = |row: usize| row.div_ceil(self.stride).saturating_sub(before).min(self.count);
+        (line(own.start)..line(own.end)).map(move |line| {
+            let start = self.first + line * self.stride;
+            (line, start..rows.min(start + self.len))
+        })
+    }
+}
+
+/// Vectors of a system, and workspace for sums over them.
+pub struct Workspace {
+    pub chunks: Chunks,
+    pub lines: Lines,
+    /// Vectors, indexed by [`VectorId`].
+    vectors: Vec<Shared>,
+    /// Workspace for sums over chunks.
+    pub noted: Noted,
+    pub observed: Observed,
+}
+
+impl Workspace {
+    /// Allocates x, b and r.
+    pub fn new(chunks: Chunks, lines: Lines) -> Result<Self> {
+        let mut workspace = Self {
+            chunks,
+            lines,
+            vectors: Vec::new(),
+            noted: Noted::new(chunks.count(), GROUP)?,
+            observed: Observed::default(),
+        };
+        workspace.reserve(0)?;
+        Ok(workspace)
+    }
+
+    /// Allocates `own` vectors in addition to x, b and r.
+    pub fn reserve(&mut self, own: usize) -> Result<()> {
+        let missing = VectorId::own(own).0.saturating_sub(self.vectors.len());
+        reserve(&mut self.vectors, missing, "vectors of a solve")?;
+        for _ in 0..missing {
+            self.vectors.push(Shared::zeroed(self.chunks.rows)?);
+        }
+        Ok(())
+    }
+
+    pub fn vector(&self, id: VectorId) -> &Shared {
+        &self.vectors[id.0]
+    }
+
+    /// Sets all vectors to zero. After a breakdown, they may contain infinities, for which multiplication by 0 yields
+    /// NaN.
+    pub fn clear(&mut self) {
+        for vector in &self.vectors {
+            // SAFETY: this function borrows the workspace mutably, so no run is in progress.
+            unsafe { vector.clear() };
+        }
+    }
+
+    /// Returns the size of all arrays in bytes.
+    pub fn bytes(&self) -> usize {
+        self.vectors.iter().map(Shared::bytes).sum::<usize>() + 2 * self.noted.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_chunks() {
+        // Four lines of 5 values, with two values before and after each line, and two lines without values around them.
+        let lines = Lines { count: 4, len: 5, first: 2 * 9 + 2, stride: 9 };
+        let all = |chunk: usize| {
+            let chunks = Chunks { rows: 8 * 9, chunk };
+            let of = |k: usize| lines.within(&chunks.range(k), chunks.rows);
+            (0..chunks.count()).flat_map(of).collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = (0..4).map(|line| (line, 20 + 9 * line..25 + 9 * line)).collect();
+        assert_eq!((all(9), all(27), all(72)), (expected.clone(), expected.clone(), expected));
+        // Lines that are chunks.
+        let (lines, chunks) = (Lines { count: 3, len: 4, first: 0, stride: 4 }, Chunks { rows: 10, chunk: 4 });
+        assert_eq!(lines.within(&chunks.range(2), 10).collect::<Vec<_>>(), [(2, 8..10)]);
+        assert_eq!(lines.within(&(10..10), 10).count(), 0);
+    }
+}
