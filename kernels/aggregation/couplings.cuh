@@ -17,7 +17,7 @@ namespace aggregation {
 
 constexpr int THREADS = 256;
 constexpr int MOST_BLOCKS = 1056;
-// Number of a row or aggregate that does not exist.
+// Value that represents no row, or no aggregate.
 constexpr uint32_t NONE = ~0u;
 // A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
 constexpr double ROUNDING = 1e-12;

@@ -26,6 +26,6 @@ enum Flag {
     ALONE = 262144,         // forward: z_b2 = kept / d; couplings of b2 are ignored
 };
 struct Op {
-    int32_t kind, grid, flags, partial; // partial: index of the partial sums of its thread blocks
+    int32_t kind, grid, flags, partial; // partial: index of the first partial sum of the step
     double alpha, beta;
 };

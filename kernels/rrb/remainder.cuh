@@ -235,7 +235,7 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
 }
 
 template <class Real, class Stored = Real> struct Rest {
-    Geometry g; // of the vectors, stored by colour
+    Geometry g; // geometry of the vectors, which are stored by colour
     const Stored *inverse;
     const Real *r;
     Real *z;

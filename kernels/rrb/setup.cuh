@@ -9,7 +9,7 @@ constexpr int MOST_LEFT = 16;
 // Number of windows per direction in which the anisotropy is computed.
 constexpr int WINDOWS = 8;
 // Number of nodes of a window, and of its parts, per direction, and a factor that allows for rounding errors: WINDOW,
-// PART and BELOW of src/rrb/anisotropy.rs.
+// PART and ROUNDING_FACTOR of src/rrb/anisotropy.rs.
 constexpr int WINDOW = 32, WINDOW_PART = 4, WINDOW_PARTS = WINDOW / WINDOW_PART;
 constexpr double BELOW = 0.999;
 
@@ -363,8 +363,8 @@ struct Rules {
     Format format;
 };
 
-// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A: src/rrb/backend.rs,
-// ROW_SUM_WORTH.
+// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A (see ROW_SUM_WORTH in
+// src/rrb/backend.rs).
 constexpr double ROW_SUM_WORTH = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
 

@@ -83,7 +83,7 @@ pub struct Class {
 
 /// Properties of a cell. Together with its component, they determine its class.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Kinds {
+struct CellProperties {
     /// Group of strong couplings, counted from 1; 0: none.
     group: u32,
     /// Label + 1, or the group; 0: the cell has none, or the kind of region uses none.
@@ -92,7 +92,7 @@ struct Kinds {
     domain: u32,
 }
 
-/// Key of a class: component, box, and `Kinds::phase`.
+/// Key of a class: component, box, and `CellProperties::phase`.
 type Key = (u32, u32, u32);
 
 impl Regions {
@@ -126,7 +126,7 @@ impl Regions {
     }
 
     /// Returns the numbers, and the regions; `None` if there is no vector.
-    pub fn counted(self) -> (RegionCount, Option<Self>) {
+    pub fn with_counts(self) -> (RegionCount, Option<Self>) {
         let count = RegionCount { vectors: self.count, found: self.found };
         (count, Some(self).filter(|regions| regions.count > 0))
     }
@@ -143,7 +143,7 @@ impl Regions {
         let boxes = Boxes::new(a.cells, choice)?;
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
-        let mut kinds: Vec<Kinds> = zeroed(nx, REGIONS)?;
+        let mut kinds: Vec<CellProperties> = zeroed(nx, REGIONS)?;
         // Key and class of the last cell in each column. The next cell in the column usually has the same key.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
@@ -163,7 +163,7 @@ impl Regions {
                 let mut start = run.start;
                 // Consecutive cells with equal properties have the same class.
                 for cells in kinds[run].chunk_by(|a, b| a == b) {
-                    let Kinds { group, phase, domain } = cells[0];
+                    let CellProperties { group, phase, domain } = cells[0];
                     let key = (component as u32, domain, phase);
                     if known[start].0 != key {
                         known[start] = (key, class_of(key, choice, &mut numbers, &mut classes)?);
@@ -239,7 +239,7 @@ fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes:
 }
 
 /// Sets the phases of the cells in a row.
-fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [Kinds]) {
+fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [CellProperties]) {
     match (choice.kind, choice.labels) {
         (Kind::Subdomain, _) => {}
         (_, None) => kinds.iter_mut().for_each(|kinds| kinds.phase = kinds.group),
@@ -248,7 +248,7 @@ fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [Kinds]) {
             for (i, kinds) in kinds.iter_mut().enumerate() {
                 let mut label = labels[first + i];
                 if label < 0 && choice.dilation {
-                    label = beside(a, labels, first + i);
+                    label = adjacent_label(a, labels, first + i);
                 }
                 kinds.phase = (label as u32).wrapping_add(1);
             }
@@ -257,7 +257,7 @@ fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [Kinds]) {
 }
 
 /// Returns the smallest label of the cells that are coupled to a cell; -1 if none has a label.
-fn beside(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
+fn adjacent_label(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     let mut smallest = u32::MAX;
     for (couplings, step) in a.forward.into_iter().zip(a.cells.steps()) {
         // Labels are compared as unsigned numbers, so that -1 is the largest.
@@ -292,7 +292,7 @@ impl Boxes {
     }
 
     /// Sets the boxes of the cells in a row.
-    fn of_row(&self, row: usize, kinds: &mut [Kinds]) {
+    fn of_row(&self, row: usize, kinds: &mut [CellProperties]) {
         let [x, y, z] = &self.of;
         let (nx, ny) = (self.count[0] as u32, self.count[1] as u32);
         let first = (z[row / self.ny] * ny + y[row % self.ny]) * nx;

@@ -55,9 +55,9 @@ pub enum Preconditioner {
 /// does not resolve bubbles: its couplings connect the water on opposite sides of a bubble. For nine bubbles, 64^3
 /// cells and density ratio 1e-6, V(2,2) then needs 37 iterations. With a coarsest grid that resolves the bubbles,
 /// V(2,2) needs 8 iterations.
-pub const PUBLISHED: usize = 64;
+pub const PUBLISHED_COARSEST: usize = 64;
 /// Maximum number of cells of a coarsest grid that resolves the bubbles.
-pub const SEEING: usize = 1000;
+pub const RESOLVING_COARSEST: usize = 1000;
 
 /// Parameters of `factorize`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,7 +10,7 @@ mod plan;
 pub mod setup;
 pub mod survey;
 
-pub use plan::{Done, machine};
+pub use plan::{FactorizationResults, machine};
 
 use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
@@ -38,7 +38,7 @@ pub struct Dpcg {
     /// First cell of each singular component.
     singular: Vec<usize>,
     /// Results of the last factorization, and times of the last solve.
-    pub done: Done,
+    pub done: FactorizationResults,
 }
 
 /// Function that creates a backend. The entry points pass it, so that no other module names a concrete backend.
@@ -60,7 +60,7 @@ impl Dpcg {
         let mut dpcg = match previous.filter(|dpcg| dpcg.machine == machine) {
             Some(dpcg) => dpcg,
             None => {
-                let (backend, done) = (make(machine)?, Done::default());
+                let (backend, done) = (make(machine)?, FactorizationResults::default());
                 Self { backend, machine, cells: a.cells, center_max: 0.0, singular: Vec::new(), done }
             }
         };
@@ -78,10 +78,10 @@ impl Dpcg {
         let plan = Plan::new(self.cells, options, self.machine, &survey, labels.is_some())?;
         match self.factorize_planned(&plan, &mut survey, labels, started) {
             // The factorization is repeated with multigrid, which needs a third of the memory of aggregation.
-            Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
+            Err(error) if plan.aggregates_automatically() && error.is_too_much() => {
                 let plan = plan.without_aggregates(&survey, labels.is_some());
                 let made = self.factorize_planned(&plan, &mut survey, labels, started);
-                self.done.went_without = true;
+                self.done.lacked_memory = true;
                 made
             }
             other => other,
@@ -99,10 +99,10 @@ impl Dpcg {
             Some(choice) => self.backend.find_regions(&choice)?,
             None => RegionCount::default(),
         };
-        if plan.leaves_singular() {
+        if plan.skips_projection() {
             survey.singular.clear();
         }
-        self.done = Done {
+        self.done = FactorizationResults {
             vectors,
             regions: if vectors > 0 { found } else { 0 },
             strong: survey.strong,
@@ -110,7 +110,7 @@ impl Dpcg {
             singular_components: survey.singular.len(),
             row_sum: survey.row_sum,
             seconds: Seconds { deflation: started.elapsed().as_secs_f64(), ..Seconds::default() },
-            ..plan.told(vectors)
+            ..plan.planned_results(vectors)
         };
         if let Some(solver) = self.backend.factorize(&plan.setup(vectors))? {
             self.done.coarse_solver = plan::coarse_solver_of(solver);

@@ -4,7 +4,7 @@ use crate::base::machine::Machine;
 use crate::deflation::Solver;
 use crate::deflation::regions::{Choice, Kind};
 use crate::dpcg::backend;
-use crate::dpcg::backend::{PUBLISHED, SEEING, Setup};
+use crate::dpcg::backend::{PUBLISHED_COARSEST, RESOLVING_COARSEST, Setup};
 use crate::dpcg::survey::{MANY, Survey};
 use crate::error::{Error, Result};
 use crate::krylov::solve::check_all_singular;
@@ -23,16 +23,21 @@ const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
 /// Options that set the number of boxes per direction.
-const BOXES_ASKED: [i32; 3] = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
+const BOX_OPTIONS: [i32; 3] = [opt::SUBDOMAINS_X, opt::SUBDOMAINS_Y, opt::SUBDOMAINS_Z];
 
 /// Selects the machine for a box of cells, given the numbers of threads and devices. A device is selected by default
 /// only if the box is large enough and the device supports the requested options.
 pub fn machine(options: &Options, cells: Cells, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, cells.count() >= DPCG_DEVICE_CELLS && refused_on_device(options).is_none())
+    Machine::new(
+        options,
+        threads,
+        devices,
+        cells.count() >= DPCG_DEVICE_CELLS && unsupported_on_device(options).is_none(),
+    )
 }
 
 /// Returns the reason why a device does not support the requested options; `None` if it does.
-fn refused_on_device(options: &Options) -> Option<&'static str> {
+fn unsupported_on_device(options: &Options) -> Option<&'static str> {
     if matches!(options.choice(opt::PRECONDITIONER), Preconditioner::Ic0 | Preconditioner::Ric) {
         return Some("ic0 and ric run only on the CPU: on a device use preconditioner=neumann or multigrid");
     }
@@ -61,7 +66,7 @@ pub fn check_null_space(survey: &Survey, options: &Options) -> Result<()> {
 
 /// Results of a factorization, and times of the last solve.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
+pub struct FactorizationResults {
     /// Preconditioner in use.
     pub preconditioner: Preconditioner,
     /// Definition of the regions in use.
@@ -89,7 +94,7 @@ pub struct Done {
     /// Precision of the preconditioner in use.
     pub precision: Precision,
     /// Whether `auto` selected aggregation, but its memory could not be allocated, so that multigrid replaced it.
-    pub went_without: bool,
+    pub lacked_memory: bool,
     /// Times of the parts of a factorization and a solve.
     pub seconds: Seconds,
 }
@@ -121,13 +126,13 @@ impl<'a> Plan<'a> {
     /// Selects the methods. `labelled`: whether the caller provides labels.
     pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
         let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
-            Preconditioner::Auto if may_aggregate(options, machine, labelled) && is_crowded(cells, survey) => {
+            Preconditioner::Auto if may_aggregate(options, machine, labelled) && prefers_aggregation(cells, survey) => {
                 (Preconditioner::Amg, AutoReason::Crowded)
             }
             Preconditioner::Auto => (Preconditioner::Multigrid, AutoReason::Plain),
             asked => (asked, AutoReason::Asked),
         };
-        if let Some(why) = refused_on_device(options).filter(|_| machine.is_device()) {
+        if let Some(why) = unsupported_on_device(options).filter(|_| machine.is_device()) {
             return Err(Error::Unsupported(why.to_owned()));
         }
         if preconditioner == Preconditioner::Amg && machine.backend == Backend::Reference {
@@ -158,14 +163,14 @@ impl<'a> Plan<'a> {
         };
         let (deflation, worth) = match options.choice(opt::DEFLATION) {
             Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
-                beside_multigrid(survey, coarsening, labelled)
+                deflation_with_multigrid(survey, coarsening, labelled)
             }
             // Aggregation needs no deflation, because aggregates resolve bubbles of any shape.
             Deflation::Auto if preconditioner == Preconditioner::Amg && !labelled => {
                 (Deflation::None, AutoReason::Plain)
             }
             Deflation::Auto if preconditioner == Preconditioner::Amg => (Deflation::Levelset, AutoReason::Labels),
-            Deflation::Auto => beside_others(survey, labelled),
+            Deflation::Auto => deflation_with_others(survey, labelled),
             asked => (asked, AutoReason::Asked),
         };
         let reason = first_reason([flat, worth, left]);
@@ -174,12 +179,12 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns whether `auto` selected aggregation.
-    pub fn aggregates_unasked(&self) -> bool {
+    pub fn aggregates_automatically(&self) -> bool {
         self.preconditioner == Preconditioner::Amg && self.options.is(opt::PRECONDITIONER, Preconditioner::Auto)
     }
 
     /// Returns whether the null space is not projected out (`null_space=none`).
-    pub fn leaves_singular(&self) -> bool {
+    pub fn skips_projection(&self) -> bool {
         self.options.is(opt::NULL_SPACE, NullSpace::None)
     }
 
@@ -192,7 +197,7 @@ impl<'a> Plan<'a> {
             Deflation::LevelsetSubdomain => Kind::LevelSetSubdomain,
         };
         let size = self.cells.size();
-        let boxes = std::array::from_fn(|d| match self.options.int(BOXES_ASKED[d]) {
+        let boxes = std::array::from_fn(|d| match self.options.int(BOX_OPTIONS[d]) {
             0 => (size[d] / CELLS_OF_A_BOX).clamp(1, BOXES),
             asked => asked as usize,
         });
@@ -225,7 +230,11 @@ impl<'a> Plan<'a> {
                         asked => asked as usize,
                     },
                     single: self.precision() == Precision::F32,
-                    coarsest: if options.is(opt::COARSENING, Coarsening::Auto) { SEEING } else { PUBLISHED },
+                    coarsest: if options.is(opt::COARSENING, Coarsening::Auto) {
+                        RESOLVING_COARSEST
+                    } else {
+                        PUBLISHED_COARSEST
+                    },
                 },
             },
             coarse_solver: match self.coarse_solver(vectors) {
@@ -256,9 +265,9 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns those results of a factorization that the selection determines.
-    pub fn told(&self, vectors: usize) -> Done {
+    pub fn planned_results(&self, vectors: usize) -> FactorizationResults {
         let deflates = vectors > 0;
-        Done {
+        FactorizationResults {
             preconditioner: self.preconditioner,
             deflation: if deflates { self.deflation } else { Deflation::None },
             coarsening: self.coarsening,
@@ -269,7 +278,7 @@ impl<'a> Plan<'a> {
                 reason => reason,
             },
             precision: self.precision(),
-            ..Done::default()
+            ..FactorizationResults::default()
         }
     }
 }
@@ -287,7 +296,7 @@ pub fn coarse_solver_of(solver: Solver) -> CoarseSolver {
 /// `auto` may select boxes.
 fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     let names = [("subdomains_x", "nx"), ("subdomains_y", "ny"), ("subdomains_z", "nz")];
-    for (((name, extent), key), n) in names.into_iter().zip(BOXES_ASKED).zip(cells.size()) {
+    for (((name, extent), key), n) in names.into_iter().zip(BOX_OPTIONS).zip(cells.size()) {
         let asked = options.int(key);
         if asked > n as i64 {
             return Err(Error::range(name, asked, format!("be from 1 to {extent} = {n}: each box needs a cell")));
@@ -314,7 +323,7 @@ fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
 /// Returns whether aggregation is expected to converge faster than multigrid. Bubbles must be hidden from the coarse
 /// grids. In addition, there must be too many groups for deflation at high contrast, or the cells must be flat. On flat
 /// cells, coarse grids connect the liquid around hidden bubbles even with deflation.
-fn is_crowded(cells: Cells, survey: &Survey) -> bool {
+fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
     let left_alone = survey.strong > MANY && survey.contrast <= FAR_APART;
     survey.hidden >= MANY_HIDDEN && (left_alone || is_flat(cells, survey.coarsened))
 }
@@ -334,7 +343,7 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
 
 /// Selects the deflation with multigrid, and returns the reason: labels, or groups of strong couplings that each need a
 /// vector.
-fn beside_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
+fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::Levelset, AutoReason::Labels);
     }
@@ -353,7 +362,7 @@ fn beside_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> 
 
 /// Selects the deflation with other preconditioners, and returns the reason. The regions are boxes, which are divided
 /// by the phases if there are two.
-fn beside_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
+fn deflation_with_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::LevelsetSubdomain, AutoReason::Labels);
     }
@@ -374,7 +383,7 @@ fn first_reason(reasons: [AutoReason; 3]) -> AutoReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dpcg::survey::Found;
+    use crate::dpcg::survey::SurveyData;
     use crate::stencil::cells::SevenPoints;
 
     const CUBE: Cells = Cells { nx: 24, ny: 24, nz: 24 };
@@ -385,15 +394,15 @@ mod tests {
     }
 
     /// Returns the results for the options in `text`, with nine deflation vectors.
-    fn told(text: &str, cells: Cells, survey: &Survey, labelled: bool) -> Done {
+    fn planned_results(text: &str, cells: Cells, survey: &Survey, labelled: bool) -> FactorizationResults {
         let mut options = Options::new(crate::options::Family::Dpcg);
         options.set_text(text).unwrap();
         let machine = machine(&options, cells, 1, 0);
-        Plan::new(cells, &options, machine, survey, labelled).unwrap().told(9)
+        Plan::new(cells, &options, machine, survey, labelled).unwrap().planned_results(9)
     }
 
     #[track_caller]
-    fn check(done: Done, coarsening: Coarsening, deflation: Deflation, reason: AutoReason) {
+    fn check(done: FactorizationResults, coarsening: Coarsening, deflation: Deflation, reason: AutoReason) {
         assert_eq!(done.preconditioner, Preconditioner::Multigrid);
         assert_eq!((done.coarsening, done.deflation, done.reason), (coarsening, deflation, reason));
     }
@@ -418,10 +427,10 @@ mod tests {
             (1001, 3, 1e-3, None, Plain),
         ] {
             let survey = bubbly(strong, thinnest, contrast);
-            check(told("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
+            check(planned_results("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
             // `cell` needs deflation vectors for groups of any size.
             let deflation = if (2..=1000).contains(&strong) { Levelset } else { None };
-            check(told("coarsening=cell", CUBE, &survey, false), Coarsening::Cell, deflation, reason);
+            check(planned_results("coarsening=cell", CUBE, &survey, false), Coarsening::Cell, deflation, reason);
         }
     }
 
@@ -429,19 +438,24 @@ mod tests {
     #[test]
     fn flat_cells() {
         let flat = Survey { coarsened: [false, true, true], ..bubbly(9, 3, 1e-6) };
-        check(told("", CUBE, &flat, false), Coarsening::Cell, Deflation::Levelset, AutoReason::Anisotropic);
-        check(told("", CUBE, &flat, true), Coarsening::Cell, Deflation::Levelset, AutoReason::Anisotropic);
-        check(told("deflation=none", CUBE, &flat, false), Coarsening::Cell, Deflation::None, AutoReason::Anisotropic);
+        check(planned_results("", CUBE, &flat, false), Coarsening::Cell, Deflation::Levelset, AutoReason::Anisotropic);
+        check(planned_results("", CUBE, &flat, true), Coarsening::Cell, Deflation::Levelset, AutoReason::Anisotropic);
         check(
-            told("coarsening=vertex", CUBE, &flat, false),
+            planned_results("deflation=none", CUBE, &flat, false),
+            Coarsening::Cell,
+            Deflation::None,
+            AutoReason::Anisotropic,
+        );
+        check(
+            planned_results("coarsening=vertex", CUBE, &flat, false),
             Coarsening::Vertex,
             Deflation::Levelset,
             AutoReason::Contrast,
         );
         let one = Survey { strong: 1, ..flat.clone() };
-        check(told("", CUBE, &one, false), Coarsening::Cell, Deflation::None, AutoReason::Anisotropic);
+        check(planned_results("", CUBE, &one, false), Coarsening::Cell, Deflation::None, AutoReason::Anisotropic);
         let plane = Cells { nx: 1, ..CUBE };
-        check(told("", plane, &one, false), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
+        check(planned_results("", plane, &one, false), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
     }
 
     /// Aggregation is selected if there are too many groups for deflation, or if flat cells hide many groups. It is not
@@ -450,7 +464,7 @@ mod tests {
     fn crowds() {
         let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
             let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, contrast) };
-            let done = told(text, CUBE, &survey, labelled);
+            let done = planned_results(text, CUBE, &survey, labelled);
             assert_eq!(done.preconditioner == Preconditioner::Amg, done.reason == AutoReason::Crowded, "{text}");
             assert!(done.preconditioner != Preconditioner::Amg || done.deflation == Deflation::None, "{text}");
             done.preconditioner == Preconditioner::Amg
@@ -472,14 +486,19 @@ mod tests {
     #[test]
     fn labels() {
         for survey in [bubbly(0, 0, 1.0), bubbly(9, 3, 1e-6), bubbly(1001, 1, 1e-6)] {
-            check(told("", CUBE, &survey, true), Coarsening::Vertex, Deflation::Levelset, AutoReason::Labels);
-            let done = told("preconditioner=neumann", CUBE, &survey, true);
+            check(
+                planned_results("", CUBE, &survey, true),
+                Coarsening::Vertex,
+                Deflation::Levelset,
+                AutoReason::Labels,
+            );
+            let done = planned_results("preconditioner=neumann", CUBE, &survey, true);
             assert_eq!((done.deflation, done.reason), (Deflation::LevelsetSubdomain, AutoReason::Labels));
         }
         // With all labels equal to -1, there are no deflation vectors.
         let options = Options::new(crate::options::Family::Dpcg);
         let plan = Plan::new(CUBE, &options, machine(&options, CUBE, 1, 0), &bubbly(9, 4, 1e-3), true).unwrap();
-        check(plan.told(0), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
+        check(plan.planned_results(0), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
     }
 
     /// The solver for E depends on the number of deflation vectors and on the backend.
@@ -490,7 +509,10 @@ mod tests {
             let mut options = Options::new(crate::options::Family::Dpcg);
             options.set_text(&format!("backend={backend}")).unwrap();
             let plan = Plan::new(CUBE, &options, machine(&options, CUBE, 1, 1), &bubbly(9, 4, 1e-3), false).unwrap();
-            assert_eq!([most, most + 1].map(|vectors| plan.told(vectors).coarse_solver), [Inverse, Cholesky]);
+            assert_eq!(
+                [most, most + 1].map(|vectors| plan.planned_results(vectors).coarse_solver),
+                [Inverse, Cholesky]
+            );
         }
     }
 
@@ -503,7 +525,7 @@ mod tests {
                 (bubbly(1, 9, 1e-3), Deflation::LevelsetSubdomain, AutoReason::Contrast),
                 (bubbly(1001, 1, 1e-3), Deflation::LevelsetSubdomain, AutoReason::Contrast),
             ] {
-                let done = told(&format!("preconditioner={name}"), CUBE, &survey, false);
+                let done = planned_results(&format!("preconditioner={name}"), CUBE, &survey, false);
                 assert_eq!((done.coarsening, done.deflation, done.reason), (Coarsening::Auto, deflation, reason));
             }
         }
@@ -524,7 +546,7 @@ mod tests {
             for labelled in [false, true] {
                 let labels = labelled && !text.contains("deflation");
                 let reason = if labels { AutoReason::Labels } else { reason };
-                assert_eq!(told(text, CUBE, &survey, labelled).reason, reason, "{text}");
+                assert_eq!(planned_results(text, CUBE, &survey, labelled).reason, reason, "{text}");
             }
         }
     }
@@ -548,7 +570,7 @@ mod tests {
             }
         }
         let a = SevenPoints { cells, center: &center, forward: forward.each_ref().map(|f| &f[..]) };
-        (cells, Found::of(&a, ZERO_ROW_SUM).unwrap().1)
+        (cells, SurveyData::of(&a, ZERO_ROW_SUM).unwrap().1)
     }
 
     /// The same rules, tested with matrices: `blocks` blocks of air with sides of `side` cells in a cube of water.
@@ -560,7 +582,7 @@ mod tests {
                 if air { 1.0 / contrast } else { 1.0 }
             });
             assert_eq!(survey.strong, if contrast < 1.0 { blocks } else { 0 });
-            let done = told("", cells, &survey, false);
+            let done = planned_results("", cells, &survey, false);
             (done.coarsening, done.deflation, done.reason)
         };
         use Coarsening::{Cell, Vertex};

@@ -6,19 +6,19 @@
 use crate::base::team::{Me, Team, share};
 use crate::deflation::regions::Regions;
 use crate::deflation::{BLOCKS, CoarseMatrix, Entry, Solver, assemble_block};
-use crate::dpcg::survey::{Found, Survey, SurveyedRows};
+use crate::dpcg::survey::{Survey, SurveyData, SurveyedRows};
 use crate::error::{Result, extend, push, reserve};
 use crate::stencil::cell_components::CellComponents;
 use crate::stencil::cell_inspection::InspectedRows;
-use crate::stencil::cells::{CellView, Kept, SevenPoints};
-use crate::stencil::joined::Joins;
+use crate::stencil::cells::{CellView, SevenPoints, StoredMatrix};
+use crate::stencil::joined::JoiningCouplings;
 use std::sync::{Mutex, PoisonError};
 
 /// Name of the memory in error messages about failed allocations.
 const PARTS: &str = "parts of a thread team";
 
 /// Calls `make` on each thread, and returns the results in the order of the threads.
-pub fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
+pub fn on_each_thread<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Result<T> + Sync) -> Result<Vec<T>> {
     let mut made: Vec<Mutex<Result<T>>> = Vec::new();
     reserve(&mut made, team.members(), PARTS)?;
     made.resize_with(team.members(), || Mutex::new(Ok(T::default())));
@@ -33,7 +33,7 @@ pub fn by_members<T: Default + Send>(team: &mut Team, make: impl Fn(Me) -> Resul
 }
 
 /// Copies a matrix and inspects it. Returns the largest center.
-pub fn load(team: &mut Team, kept: &mut Kept, a: &CellView, finite: bool) -> Result<f64> {
+pub fn load(team: &mut Team, kept: &mut StoredMatrix, a: &CellView, finite: bool) -> Result<f64> {
     let (rows, members) = (a.cells.rows(), team.members());
     let mut parts = Vec::new();
     let mut rest = kept.rows_mut(a.cells)?;
@@ -42,7 +42,7 @@ pub fn load(team: &mut Team, kept: &mut Kept, a: &CellView, finite: bool) -> Res
         push(&mut parts, Mutex::new(own), PARTS)?;
         rest = others;
     }
-    let seen = by_members(team, |me| {
+    let seen = on_each_thread(team, |me| {
         let mut kept = parts[me.index].lock().unwrap_or_else(PoisonError::into_inner);
         Ok(InspectedRows::of(a, finite, me.share(rows), |row| kept.copy_row(a, row)))
     })?;
@@ -50,12 +50,12 @@ pub fn load(team: &mut Team, kept: &mut Kept, a: &CellView, finite: bool) -> Res
 }
 
 /// Determines the components of a matrix and the properties on which automatic choices depend.
-pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(Found, Survey)> {
+pub fn survey(team: &mut Team, a: &SevenPoints, zero_row_sum: f64) -> Result<(SurveyData, Survey)> {
     let rows = a.cells.rows();
-    let parts = by_members(team, |me| SurveyedRows::of(a, zero_row_sum, me.share(rows)))?;
+    let parts = on_each_thread(team, |me| SurveyedRows::of(a, zero_row_sum, me.share(rows)))?;
     let limits = SurveyedRows::limits(&parts);
-    let strong = by_members(team, |me| Joins::of_rows(a, limits, me.share(rows)))?;
-    Found::of_parts(a.cells, &parts, &strong)
+    let strong = on_each_thread(team, |me| JoiningCouplings::of_rows(a, limits, me.share(rows)))?;
+    SurveyData::of_parts(a.cells, &parts, &strong)
 }
 
 /// Assembles the coarse matrix E = Z^T A Z of the regions, and factorizes or inverts it.
@@ -67,7 +67,7 @@ pub fn coarse_matrix(
     solver: Solver,
     tolerance: f64,
 ) -> Result<CoarseMatrix> {
-    let parts = by_members(team, |me| {
+    let parts = on_each_thread(team, |me| {
         let mut entries = Vec::new();
         for block in me.share(BLOCKS) {
             assemble_block(a, components, regions, block, &mut entries)?;
@@ -80,7 +80,7 @@ pub fn coarse_matrix(
     }
     let mut coarse = CoarseMatrix::factorize(&mut entries, regions, solver, tolerance)?;
     if solver == Solver::Inverse {
-        let columns = by_members(team, |me| coarse.columns(me.index, me.members))?;
+        let columns = on_each_thread(team, |me| coarse.columns(me.index, me.members))?;
         coarse.invert(columns.iter().map(Vec::as_slice))?;
     }
     Ok(coarse)
@@ -92,7 +92,7 @@ mod tests {
     use crate::deflation::regions::{Choice, Kind};
     use crate::stencil::cells::Cells;
     use crate::stencil::components::ZERO_ROW_SUM;
-    use crate::stencil::joined::Joined;
+    use crate::stencil::joined::CellGroups;
     use rrbsolver_problems::two_phase::TwoPhase;
 
     #[test]
@@ -105,8 +105,8 @@ mod tests {
             let [x, y, z] = &forward;
             let cells = Cells { nx, ny, nz };
             let a = SevenPoints { cells, center: &problem.center, forward: [x, y, z] };
-            let runs = |joined: &Joined| -> Vec<_> { (0..cells.rows()).flat_map(|row| joined.runs(row)).collect() };
-            let (Found { components, strong, .. }, alone) = Found::of(&a, ZERO_ROW_SUM).unwrap();
+            let runs = |joined: &CellGroups| -> Vec<_> { (0..cells.rows()).flat_map(|row| joined.runs(row)).collect() };
+            let (SurveyData { components, strong, .. }, alone) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
             for members in [1, 2, 3, 7] {
                 let team = &mut Team::new(members).unwrap();
                 let (found, numbers) = survey(team, &a, ZERO_ROW_SUM).unwrap();

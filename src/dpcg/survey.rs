@@ -9,7 +9,7 @@ use crate::error::{Result, collected, zeroed};
 use crate::stencil::cell_components::{CellComponents, ComponentRows, Strong};
 use crate::stencil::cells::{Cells, SevenPoints};
 use crate::stencil::coarsening::{COARSEST, SEMI, coarsened, is_flat};
-use crate::stencil::joined::Joins;
+use crate::stencil::joined::JoiningCouplings;
 use std::ops::Range;
 
 const ROWS: &str = "the inspection of a matrix by rows";
@@ -35,13 +35,13 @@ pub struct Survey {
     pub strong: usize,
     /// Smallest extent of a group, as in [`Strong::thinnest`]. A backend may return 0 if there are many groups.
     pub thinnest: usize,
-    /// Number of hidden groups ([`Strong::hidden`]) if [`asks_for_hidden`] is true; otherwise 0.
+    /// Number of hidden groups ([`Strong::hidden`]) if [`needs_hidden_groups`] is true; otherwise 0.
     pub hidden: usize,
 }
 
 /// Returns whether the choice of the method depends on groups that coarse grids do not represent. This is the case if
 /// there are more groups than deflation can use, or if a direction with more than one cell is not coarsened at first.
-pub fn asks_for_hidden(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
+pub fn needs_hidden_groups(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
     strong > MANY || is_flat(cells, coarsened)
 }
 
@@ -102,13 +102,13 @@ impl SurveyedRows {
         };
         let mut of_row = zeroed(nx, ROWS)?;
         for (at, row) in rows.enumerate() {
-            found.look(a, row, at, &mut of_row);
+            found.add_row(a, row, at, &mut of_row);
         }
         Ok(found)
     }
 
     /// Adds the quotients of couplings and centers in row `row`, whose position among the surveyed rows is `at`.
-    fn look(&mut self, a: &SevenPoints, row: usize, at: usize, of_row: &mut [f64]) {
+    fn add_row(&mut self, a: &SevenPoints, row: usize, at: usize, of_row: &mut [f64]) {
         let (nx, ny) = (a.cells.nx, a.cells.ny);
         let of = |values, row| along(values, nx, row);
         let center = of(a.center, row);
@@ -146,7 +146,7 @@ fn smallest_of(parts: &[SurveyedRows]) -> [f64; 3] {
 
 /// Data of a matrix that a factorization needs in addition to the survey.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SurveyData {
     /// Connected components.
     pub components: CellComponents,
     /// Groups of cells that strong couplings join.
@@ -155,18 +155,18 @@ pub struct Found {
     pub regions: Option<Regions>,
 }
 
-impl Found {
+impl SurveyData {
     /// Surveys all rows.
     #[cfg(test)]
     pub fn of(a: &SevenPoints, zero_row_sum: f64) -> Result<(Self, Survey)> {
         let rows = 0..a.cells.rows();
         let parts = [SurveyedRows::of(a, zero_row_sum, rows.clone())?];
-        let joins = [Joins::of_rows(a, SurveyedRows::limits(&parts), rows)?];
+        let joins = [JoiningCouplings::of_rows(a, SurveyedRows::limits(&parts), rows)?];
         Self::of_parts(a.cells, &parts, &joins)
     }
 
     /// Combines the results of all rows, which `parts` contain in order, and their strong couplings.
-    pub fn of_parts(cells: Cells, parts: &[SurveyedRows], strong: &[Joins]) -> Result<(Self, Survey)> {
+    pub fn of_parts(cells: Cells, parts: &[SurveyedRows], strong: &[JoiningCouplings]) -> Result<(Self, Survey)> {
         let components = CellComponents::of_parts(cells, &collected(parts.iter().map(|part| &part.components), ROWS)?)?;
         let strong = Strong::of_parts(cells, &collected(strong.iter(), ROWS)?)?;
         let mut strength = [0.0; 3];
@@ -176,7 +176,7 @@ impl Found {
         }
         let most = [0, 1, 2].map(|d| parts.iter().fold(0.0, |most: f64, part| most.max(part.largest[d])));
         let coarsened = coarsened(cells, strength, SEMI);
-        let asks = asks_for_hidden(cells, coarsened, strong.count());
+        let asks = needs_hidden_groups(cells, coarsened, strong.count());
         let survey = Survey {
             row_sum: parts.iter().fold(0.0, |most, part| most.max(part.row_sum)),
             coarsened,
@@ -193,7 +193,7 @@ impl Found {
     /// Computes the deflation regions, and returns their number.
     pub fn find_regions(&mut self, a: &SevenPoints, choice: &Choice) -> Result<RegionCount> {
         let regions = Regions::find(a, &self.components, &self.strong, choice)?;
-        let (count, regions) = regions.counted();
+        let (count, regions) = regions.with_counts();
         self.regions = regions;
         Ok(count)
     }
@@ -254,7 +254,7 @@ mod tests {
         }
         let [x, y, z] = &forward;
         let a = SevenPoints { cells, center: &center, forward: [x, y, z] };
-        let (found, survey) = Found::of(&a, ZERO_ROW_SUM).unwrap();
+        let (found, survey) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
         assert_eq!(survey.strong, 4);
         assert_eq!(found.strong.hidden(cells, 64).unwrap(), 1);
         // With an additional coarser grid, the third box has one point of a grid that is not the last.

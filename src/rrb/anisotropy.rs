@@ -32,7 +32,7 @@ const OUTLIERS: usize = WINDOWS * WINDOWS / 10;
 const PART: usize = 4;
 const PARTS: usize = WINDOW / PART;
 /// Factor by which the square root is reduced, to allow for rounding errors.
-const BELOW: f64 = 0.999;
+const ROUNDING_FACTOR: f64 = 0.999;
 
 /// Computes the anisotropy of a matrix in host memory. Row sums of at most `zero_row_sum` times the center count as
 /// zero. Returns 1 (isotropic) if a direction has fewer than 34 nodes.
@@ -42,7 +42,7 @@ pub fn anisotropy(a: &StencilView, zero_row_sum: f64) -> f64 {
     }
     let Grid { nx, ny } = a.grid;
     let of = |x, y| of_window(a, (start(nx, x), start(ny, y)), zero_row_sum).unwrap_or(1.0);
-    of_most(std::array::from_fn(|y| std::array::from_fn(|x| of(x, y))))
+    percentile(std::array::from_fn(|y| std::array::from_fn(|x| of(x, y))))
 }
 
 /// Returns whether the grid is large enough for windows whose nodes have neighbours on all sides.
@@ -56,7 +56,7 @@ fn start(n: usize, k: usize) -> usize {
 }
 
 /// Returns the value that is exceeded in `OUTLIERS` windows only, the 90th percentile.
-pub fn of_most(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
+pub fn percentile(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
     let windows = windows.as_flattened_mut();
     windows.sort_unstable_by(|a, b| b.total_cmp(a));
     windows[OUTLIERS]
@@ -89,7 +89,7 @@ fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Opti
     let better = usize::from(whole[1] > whole[0]);
     let excess = f64::max(excess, 0.0) / (WINDOW * WINDOW) as f64;
     let ratio = whole[better] / (whole[1 - better] + excess);
-    let enough = BELOW * (whole[better] / whole[1 - better]).sqrt();
+    let enough = ROUNDING_FACTOR * (whole[better] / whole[1 - better]).sqrt();
     let is_so = |part: usize| {
         let of = conductances(part % PARTS * PART, part / PARTS * PART, PART);
         of[better] >= enough * of[1 - better]

@@ -31,9 +31,9 @@ pub enum Lumping {
 pub struct Setup {
     /// Number of levels, at most the number that the grid allows.
     pub levels: usize,
-    /// `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. Set if the
-    /// caller did not request a number of levels. Devices use this flag, because a small grid costs as much time there
-    /// as a larger one.
+    /// Whether `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. True
+    /// if the caller did not request a number of levels. Only devices use this flag, because a small grid costs as much
+    /// time there as a larger one.
     pub may_end: bool,
     /// Variant of lumping.
     pub lumping: Lumping,
@@ -148,7 +148,7 @@ impl CostOfAggregation {
 
     /// Returns whether a switch to aggregation in state `at` of a solve reduces the remaining cost. `own` is the cost
     /// of an iteration with the current preconditioner.
-    pub fn pays(&self, at: &State, own: f64) -> bool {
+    pub fn is_worthwhile(&self, at: &State, own: f64) -> bool {
         let iterations = (at.norm / at.test.threshold).ln() / -self.contraction.ln();
         at.since_start() >= SWITCH_ITERATIONS && own * at.iterations_left() > self.setup + self.iteration * iterations
     }
@@ -199,9 +199,9 @@ impl Setup {
 
 /// Parameters of the inspection of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Look {
+pub struct InspectionSetup {
     /// Checks of the entries.
-    pub questions: InspectionOptions,
+    pub checks: InspectionOptions,
     /// Whether the solve projects out the constants on singular components.
     pub project: bool,
     /// Maximum number of threads that share the rows.
@@ -242,10 +242,10 @@ pub trait RrbBackend: Engine + Send {
         false
     }
     /// Inspects a matrix before its factorization. The caller next calls `factorize` for the same matrix, or stops.
-    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+    fn examine(&mut self, a: &StencilView, look: &InspectionSetup, inspection: &mut Inspection) -> Result<()> {
         inspection.start(look.members)?;
         let shared = &*inspection;
-        self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &look.questions))?;
+        self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &look.checks))?;
         inspection.finish(a, look.project)
     }
     /// Returns the anisotropy of the inspected matrix, the ratio of the conductances of the two directions. Row sums of
@@ -280,7 +280,7 @@ pub trait RrbBackend: Engine + Send {
     fn factorize_again(
         &mut self,
         _a: &StencilView,
-        _look: &Look,
+        _look: &InspectionSetup,
         _setup: &Setup,
         _inspection: &mut Inspection,
     ) -> Result<bool> {
@@ -360,7 +360,7 @@ impl Pivot {
 
     /// Returns whether the pivot needs no further checks: d > eps * center, and d is finite.
     #[inline(always)]
-    pub fn beyond_doubt(&self, center: f64) -> bool {
+    pub fn needs_no_check(&self, center: f64) -> bool {
         (self.d > f64::EPSILON * center) & self.d.is_finite()
     }
 
@@ -379,7 +379,7 @@ impl Pivot {
     /// `floating`, the node has no couplings to remaining nodes. `node` returns the location of the node, and is called
     /// only for such pivots.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
-        if self.beyond_doubt(center) {
+        if self.needs_no_check(center) {
             return Ok(self);
         }
         let node = node();
@@ -390,7 +390,7 @@ impl Pivot {
         if !node.may_be_singular && self.d.is_finite() {
             return Err(unprojected_pivot(self.d, node.level, node.i, node.j));
         }
-        Err(refused_pivot(self.d, center, node.level, node.i, node.j))
+        Err(rejected_pivot(self.d, center, node.level, node.i, node.j))
     }
 
     /// Checks the pivot like `accepted`, then rounds it to the storage format.
@@ -402,7 +402,7 @@ impl Pivot {
         let rounded = exact.keep(setup.kept(exact.stored));
         if rounded.d < Self::least(setup.unit) {
             let node = node();
-            return Err(lost_pivot(exact.d, setup.unit, node.level, node.i, node.j));
+            return Err(underflowing_pivot(exact.d, setup.unit, node.level, node.i, node.j));
         }
         Ok(rounded)
     }
@@ -418,7 +418,7 @@ pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
 }
 
 /// Returns the error for a rejected pivot at node (i, j) of the finest grid.
-pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> Error {
+pub fn rejected_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> Error {
     let (what, why) = if d > 0.0 && d.is_finite() {
         let why = "not positive definite in double precision, or needs compensation of positive couplings";
         ("below the rounding level", why)
@@ -431,7 +431,7 @@ pub fn refused_pivot(d: f64, center: f64, level: usize, i: usize, j: usize) -> E
 }
 
 /// Returns the error for a pivot that is too small for f32 or bf16.
-pub fn lost_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
+pub fn underflowing_pivot(d: f64, unit: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
         "pivot {d:e} at @ underflows in a short format relative to the largest center, about {unit:e}; use \
          precision=f64"

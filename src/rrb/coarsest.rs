@@ -6,7 +6,7 @@
 use crate::direct::envelope::{Candidate, Envelope};
 use crate::error::{Result, zeroed};
 use crate::rrb::backend::{Pivot, PivotNode};
-use crate::stencil::levels::Remainder;
+use crate::stencil::levels::CoarsestNodes;
 use crate::stencil::matrix::{HalfStencil, ring_index, ring_len, ring_stride};
 
 const WHAT: &str = "the exact factor";
@@ -32,7 +32,7 @@ pub struct Band {
 
 impl Band {
     /// Numbers the nodes and allocates the factor.
-    pub fn new(remainder: Remainder) -> Result<Self> {
+    pub fn new(remainder: CoarsestNodes) -> Result<Self> {
         let (grid, n) = (remainder.grid, remainder.nodes());
         let mut place = zeroed(n, WHAT)?;
         let mut node = zeroed(n, WHAT)?;
@@ -135,7 +135,7 @@ mod tests {
         {
             let (grid, excess) = (Grid { nx, ny }, if regular { 0.1 } else { 0.0 });
             let a = half_stencil(grid, skew, excess);
-            let mut band = Band::new(Remainder { grid, skew }).unwrap();
+            let mut band = Band::new(CoarsestNodes { grid, skew }).unwrap();
             let (mut b, mut z) = (vec![0.0; ring_len(grid)], vec![0.0; ring_len(grid)]);
             let count = band.place.len();
             for (k, &place) in band.place.iter().enumerate() {
@@ -169,7 +169,7 @@ mod tests {
         for j in [3, 35] {
             a.diagonal[ring_index(grid.nx, 4, j)] = -100.0;
         }
-        let mut band = Band::new(Remainder { grid, skew: false }).unwrap();
+        let mut band = Band::new(CoarsestNodes { grid, skew: false }).unwrap();
         for _ in 0..2 {
             let error = band.factorize(&a, context).unwrap_err();
             assert_eq!(error.matrix_place(), Some(Place::node(1, 4, 3)));
@@ -185,7 +185,7 @@ mod tests {
             band.solve(&mut z);
             z
         };
-        let mut fresh = Band::new(Remainder { grid, skew: false }).unwrap();
+        let mut fresh = Band::new(CoarsestNodes { grid, skew: false }).unwrap();
         assert_eq!(solved(&mut band), solved(&mut fresh));
     }
 }

@@ -29,7 +29,7 @@ pub const ABOVE: usize = 2 * REACH;
 pub struct Domain {
     pub comm: Counted<Comm>,
     pub strips: Counted<Strips>,
-    /// Whether sums are bitwise identical to the sums on one rank.
+    /// Whether sums are bitwise identical to those computed by one rank.
     pub reproducible: bool,
     /// Bits of the largest center of the last matrix.
     center: Counted<AtomicU64>,

@@ -1,7 +1,7 @@
 //! Solves of a distributed domain on the devices of rank 0. Rank 0 sends its events and results to the other ranks, so
 //! that monitors, histories and results are the same on all ranks.
 
-use super::{Done, Rrb};
+use super::{FactorizationResults, Rrb};
 use crate::base::heap::{Counted, boxed};
 use crate::base::machine::{Core, Machine};
 use crate::distributed::{Comm, Gather, Largest};
@@ -11,7 +11,7 @@ use crate::report::{Event, Observer, Outcome};
 use crate::rrb::remote::Elsewhere;
 
 /// Name of the memory in error messages about failed allocations.
-const TELLING: &str = "events for other ranks";
+const WHAT: &str = "events for other ranks";
 
 /// The root rank, which computes.
 pub const FIRST: usize = 0;
@@ -61,21 +61,21 @@ const BLOCK: usize = 1 + EVENTS * EVENT;
 /// Number of words for the result of a solve: the status, and the five fields of the outcome. The results of the
 /// factorization, the number of grids and the number of threads follow these words.
 const SOLVE: usize = 6;
-const RESULTS: usize = SOLVE + Done::WORDS + 2;
+const RESULTS: usize = SOLVE + FactorizationResults::WORDS + 2;
 
 /// Plans of the messages between rank 0 and the other ranks.
-pub struct Led {
+pub struct RootSolve {
     rank: usize,
     events: Gather,
     block: [f64; BLOCK],
     results: Gather,
 }
 
-impl Led {
+impl RootSolve {
     /// Creates the plans. Collective.
     pub fn new(comm: &Counted<Comm>) -> Result<Self> {
         let from_first = |count: usize| {
-            let mut counts = zeroed(comm.size(), TELLING)?;
+            let mut counts = zeroed(comm.size(), WHAT)?;
             counts[FIRST] = count;
             Gather::new(comm, &counts)
         };
@@ -98,14 +98,14 @@ impl Led {
     ) -> Result<Outcome> {
         if !self.works() {
             self.follow(observer, stop)?;
-            return self.hear_results(core);
+            return self.receive_results(core);
         }
-        let mut telling = Telling { observer, led: self, stop, failed: None };
+        let mut telling = SendingObserver { observer, led: self, stop, failed: None };
         let outcome = solve(core, &mut telling);
         telling.tell(ENDED);
         telling.flush();
         telling.failed.map_or(Ok(()), Err)?;
-        self.tell_results(core, &outcome)?;
+        self.send_results(core, &outcome)?;
         outcome
     }
 
@@ -123,7 +123,7 @@ impl Led {
         }
     }
 
-    fn tell_results(&mut self, core: &Rrb, outcome: &Result<Outcome>) -> Result<()> {
+    fn send_results(&mut self, core: &Rrb, outcome: &Result<Outcome>) -> Result<()> {
         let told = outcome.as_ref().copied().unwrap_or_default();
         let solve: [f64; SOLVE] = [
             outcome.as_ref().err().map_or(0, Error::status).into(),
@@ -135,14 +135,15 @@ impl Led {
         ];
         self.results.run(|to| {
             to[..SOLVE].copy_from_slice(&solve);
-            to[SOLVE..][..Done::WORDS].copy_from_slice(&core.done.to_words());
-            to[SOLVE + Done::WORDS..].copy_from_slice(&[core.grids() as f64, core.engine().threads() as f64]);
+            to[SOLVE..][..FactorizationResults::WORDS].copy_from_slice(&core.done.to_words());
+            to[SOLVE + FactorizationResults::WORDS..]
+                .copy_from_slice(&[core.grids() as f64, core.engine().threads() as f64]);
         })?;
         Ok(())
     }
 
     /// Receives the result of a solve, which may have switched to another preconditioner.
-    fn hear_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
+    fn receive_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
         let words = self.results.run(|_| {})?;
         *core = core_of(words)?;
         match words[0] as i32 {
@@ -158,22 +159,22 @@ impl Led {
     }
 
     /// Sends the results of a factorization, which succeeded on rank 0.
-    pub fn tell_factorized(&mut self, core: &Rrb) -> Result<()> {
-        self.tell_results(core, &Ok(Outcome::default()))
+    pub fn send_factorized(&mut self, core: &Rrb) -> Result<()> {
+        self.send_results(core, &Ok(Outcome::default()))
     }
 
     /// Receives the results of a factorization of rank 0.
-    pub fn hear_factorized(&mut self) -> Result<Rrb> {
+    pub fn receive_factorized(&mut self) -> Result<Rrb> {
         core_of(self.results.run(|_| {})?)
     }
 }
 
 /// Creates the object that represents the factorization of rank 0 on another rank.
 fn core_of(words: &[f64]) -> Result<Rrb> {
-    let done = words[SOLVE..][..Done::WORDS].try_into().expect("as many as were given");
-    let [grids, threads] = [0, 1].map(|k| words[SOLVE + Done::WORDS + k] as usize);
+    let done = words[SOLVE..][..FactorizationResults::WORDS].try_into().expect("as many as were given");
+    let [grids, threads] = [0, 1].map(|k| words[SOLVE + FactorizationResults::WORDS + k] as usize);
     let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
-    Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, TELLING)?, Done::of_words(done)))
+    Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, WHAT)?, FactorizationResults::of_words(done)))
 }
 
 /// Returns whether the monitor of any rank requests a stop. If the communication fails, stores the error in `failed`
@@ -189,15 +190,15 @@ pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> b
 }
 
 /// Observer of rank 0, which also sends the events to the other ranks.
-struct Telling<'a> {
+struct SendingObserver<'a> {
     observer: &'a mut dyn Observer,
-    led: &'a mut Led,
+    led: &'a mut RootSolve,
     stop: Option<&'a mut Largest>,
     /// Error of a failed communication with the other ranks.
     failed: Option<Error>,
 }
 
-impl Telling<'_> {
+impl SendingObserver<'_> {
     fn tell(&mut self, event: [f64; EVENT]) {
         let count = self.led.block[0] as usize;
         self.led.block[1 + count * EVENT..][..EVENT].copy_from_slice(&event);
@@ -208,7 +209,7 @@ impl Telling<'_> {
     }
 
     fn flush(&mut self) {
-        let Led { events, block, .. } = &mut *self.led;
+        let RootSolve { events, block, .. } = &mut *self.led;
         if block[0] > 0.0 && self.failed.is_none() {
             self.failed = events.run(|to| to.copy_from_slice(block)).err();
         }
@@ -216,7 +217,7 @@ impl Telling<'_> {
     }
 }
 
-impl Observer for Telling<'_> {
+impl Observer for SendingObserver<'_> {
     fn see(&mut self, event: Event) -> bool {
         let own = self.observer.see(event);
         self.tell(words_of(event));

@@ -18,7 +18,7 @@ pub mod reference;
 pub mod remote;
 pub mod storage;
 
-pub use plan::{SPACING, grids_to_share, idle_beside_aggregation, machine};
+pub use plan::{SPACING, grids_to_share, machine, options_without_effect};
 
 use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
@@ -28,7 +28,7 @@ use crate::krylov::solve::{Control, Function, Places, Seen};
 use crate::krylov::solve_steps::{Arrays, Program, SolveSteps};
 use crate::options::{self, Choice, Options, Precision, info, opt};
 use crate::report::{Event, Observer, Outcome, StopReason};
-use crate::rrb::backend::{Aggregation, Look, Prediction, Report, RrbBackend, Setup};
+use crate::rrb::backend::{Aggregation, InspectionSetup, Prediction, Report, RrbBackend, Setup};
 use crate::rrb::recursion::Kind;
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
@@ -44,30 +44,30 @@ pub struct Rrb {
     /// Result of the inspection of the matrix.
     inspection: Inspection,
     /// Results of the last factorization.
-    pub done: Done,
-    found: Found,
+    pub done: FactorizationResults,
+    found: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
-    last: Option<Last>,
+    last: Option<LastFactorization>,
     /// Number of factorizations before the next one that speculates on an unchanged structure.
-    doubts: usize,
+    until_speculation: usize,
 }
 
 /// Parameters of a factorization and of the inspection of its matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Last {
-    asked: Asked,
-    look: Look,
+struct LastFactorization {
+    asked: AutoOptions,
+    look: InspectionSetup,
     setup: Setup,
 }
 
 /// Number of factorizations without speculation after a failed one. A failed speculation factorizes the matrix twice.
-const DOUBTS: usize = 8;
+const SPECULATION_PAUSE: usize = 8;
 
 /// Decisions of `auto`, valid while the relevant options are unchanged. With these decisions, later matrices are
 /// factorized only once, in the memory that is already allocated.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found {
-    asked: Asked,
+struct AutoDecisions {
+    asked: AutoOptions,
     /// Whether a matrix needed f64.
     double: bool,
     /// Whether the V-cycle was selected for a regular matrix, and for a singular matrix.
@@ -75,7 +75,7 @@ struct Found {
     /// Whether a solve converged slowly and switched to aggregation.
     slow: bool,
     /// Whether the memory for aggregation could not be allocated.
-    too_much: bool,
+    lacked_memory: bool,
     /// Whether CG in single precision stagnated on a distributed domain, so that CG in double precision replaces it.
     stagnates: bool,
     /// Whether CG in double precision, after such a replacement, did not reduce the residual further.
@@ -83,7 +83,7 @@ struct Found {
 }
 
 /// Result of `factorize_planned`.
-struct Made {
+struct PlannedFactorization {
     setup: Setup,
     /// Whether the estimates selected the V-cycle instead of AMLI.
     plain: bool,
@@ -91,12 +91,12 @@ struct Made {
 
 /// Values of the options on which the choices of `auto` depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Asked {
+struct AutoOptions {
     whole: [i64; 9],
     relaxation: f64,
 }
 
-impl Asked {
+impl AutoOptions {
     fn of(options: &Options) -> Self {
         let keys = [
             opt::PRECISION,
@@ -115,7 +115,7 @@ impl Asked {
 
 /// Results of a factorization.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
+pub struct FactorizationResults {
     /// Number of levels.
     pub levels: usize,
     /// Number of connected components of two nodes or more.
@@ -133,10 +133,10 @@ pub struct Done {
     /// Predicted costs from which `auto` selected levels or aggregation.
     pub prediction: Option<Prediction>,
     /// Whether `auto` selected aggregation, but its memory could not be allocated.
-    pub went_without: bool,
+    pub lacked_memory: bool,
 }
 
-impl Done {
+impl FactorizationResults {
     /// Number of values that another rank receives.
     pub const WORDS: usize = 7;
 
@@ -153,7 +153,7 @@ impl Done {
         ]
     }
 
-    /// Decodes the result of [`Done::to_words`].
+    /// Decodes the result of [`FactorizationResults::to_words`].
     pub fn of_words(words: [f64; Self::WORDS]) -> Self {
         let [levels, components, singular_components, compensated_couplings, aggregates_kept] =
             std::array::from_fn(|k| words[k] as usize);
@@ -166,7 +166,7 @@ impl Done {
             precision: Precision::of(words[5] as i64).unwrap_or_default(),
             cycle: options::Cycle::of(words[6] as i64).unwrap_or_default(),
             prediction: None,
-            went_without: false,
+            lacked_memory: false,
         }
     }
 }
@@ -199,27 +199,28 @@ impl Rrb {
     }
 
     fn new(machine: Machine, backend: Box<dyn RrbBackend>) -> Self {
-        let (inspection, done, found) = (Inspection::default(), Done::default(), Found::default());
-        Self { backend, machine, inspection, done, found, last: None, doubts: 0 }
+        let (inspection, done, found) =
+            (Inspection::default(), FactorizationResults::default(), AutoDecisions::default());
+        Self { backend, machine, inspection, done, found, last: None, until_speculation: 0 }
     }
 
     /// Creates the object that represents the factorization of another rank and only reports its results.
-    pub fn elsewhere(machine: Machine, backend: Box<dyn RrbBackend>, done: Done) -> Self {
+    pub fn elsewhere(machine: Machine, backend: Box<dyn RrbBackend>, done: FactorizationResults) -> Self {
         Self { done, ..Self::new(machine, backend) }
     }
 
     fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
-        let asked = Asked::of(options);
+        let asked = AutoOptions::of(options);
         let look = look(options, self.machine.threads);
         // In a simulation, the next matrix usually has the same structure. A speculative factorization then reads the
         // matrix only once. It is not possible if a solve has switched to aggregation since the last factorization.
-        let is_hoped = |last: &Last| {
+        let is_speculative = |last: &LastFactorization| {
             let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
-            self.doubts == 0 && (last.asked, last.look) == (asked, look) && !goes_over
+            self.until_speculation == 0 && (last.asked, last.look) == (asked, look) && !goes_over
         };
-        let hope = self.last.take().filter(is_hoped);
-        self.doubts = self.doubts.saturating_sub(1);
-        let again = match hope {
+        let speculation = self.last.take().filter(is_speculative);
+        self.until_speculation = self.until_speculation.saturating_sub(1);
+        let again = match speculation {
             Some(last) if self.backend.factorize_again(a, &look, &last.setup, &mut self.inspection)? => {
                 Some(last.setup)
             }
@@ -232,23 +233,23 @@ impl Rrb {
             self.found
         } else {
             self.backend.forget();
-            Found { asked, ..Found::default() }
+            AutoDecisions { asked, ..AutoDecisions::default() }
         };
         let (machine, shared) = (self.machine, self.backend.shares_grids());
         let stagnates = known.stagnates;
         let plan_for = |inspection: &Inspection, slow| {
             Plan::new(a, options, machine, &look, inspection, Circumstances { slow, shared, stagnates })
         };
-        let mut plan = plan_for(&self.inspection, known.slow && !known.too_much)?;
-        let prediction = plan.predict(&*self.backend).filter(|_| !known.too_much);
+        let mut plan = plan_for(&self.inspection, known.slow && !known.lacked_memory)?;
+        let prediction = plan.predict(&*self.backend).filter(|_| !known.lacked_memory);
         if prediction.is_some_and(|p| p.aggregates()) {
             plan = plan_for(&self.inspection, true)?;
         }
-        let hope = (hope.is_some(), again);
-        let mut too_much = known.too_much;
-        let Made { setup, plain } = match self.factorize_planned(&plan, &known, hope) {
-            Err(error) if plan.aggregates_unasked() && error.is_too_much() => {
-                too_much = true;
+        let speculation = (speculation.is_some(), again);
+        let mut lacked_memory = known.lacked_memory;
+        let PlannedFactorization { setup, plain } = match self.factorize_planned(&plan, &known, speculation) {
+            Err(error) if plan.aggregates_automatically() && error.is_too_much() => {
+                lacked_memory = true;
                 plan = plan_for(&self.inspection, false)?;
                 self.factorize_planned(&plan, &known, (false, None))?
             }
@@ -256,33 +257,38 @@ impl Rrb {
         };
         let mut found_plain = known.plain;
         found_plain[usize::from(self.inspection.components.singular() > 0)] |= plain;
-        self.found = Found {
+        self.found = AutoDecisions {
             asked,
             double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
             plain: found_plain,
             slow: known.slow,
-            too_much,
+            lacked_memory,
             stagnates,
             futile: known.futile,
         };
-        self.last = Some(Last { asked, look, setup });
-        let went_without = too_much && !known.too_much;
-        self.done = Done { prediction, went_without, ..self.tell(&setup, plan.positive) };
+        self.last = Some(LastFactorization { asked, look, setup });
+        let lacked_memory = lacked_memory && !known.lacked_memory;
+        self.done = FactorizationResults { prediction, lacked_memory, ..self.make_results(&setup, plan.positive) };
         Ok(())
     }
 
-    /// Factorizes according to the plan and to the decisions for previous matrices. `hope` states whether a speculative
-    /// factorization was attempted, and contains its parameters if it succeeded.
-    fn factorize_planned(&mut self, plan: &Plan, known: &Found, hope: (bool, Option<Setup>)) -> Result<Made> {
+    /// Factorizes according to the plan and to the decisions for previous matrices. `speculation` states whether a
+    /// speculative factorization was attempted, and contains its parameters if it succeeded.
+    fn factorize_planned(
+        &mut self,
+        plan: &Plan,
+        known: &AutoDecisions,
+        speculation: (bool, Option<Setup>),
+    ) -> Result<PlannedFactorization> {
         let singular = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
             if known.double { Storage::F64 } else { plan.storage },
             if known.plain[singular] { plan.plain() } else { plan.cycle },
         )?;
-        if hope.1 != Some(setup) {
+        if speculation.1 != Some(setup) {
             self.factorize_by(plan, &mut setup)?;
-            if hope.0 {
-                self.doubts = DOUBTS;
+            if speculation.0 {
+                self.until_speculation = SPECULATION_PAUSE;
             }
         }
         // If the factorization ended after fewer levels, its choice of the cycle says nothing about other matrices. Its
@@ -296,7 +302,7 @@ impl Rrb {
         }
         // `plain` is recorded only if the estimates could select the cycle.
         let plain = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
-        Ok(Made { setup, plain })
+        Ok(PlannedFactorization { setup, plain })
     }
 
     /// Factorizes with `setup`. If a pivot underflows in f32 or bf16 and `auto` selects the format, repeats the
@@ -313,9 +319,9 @@ impl Rrb {
         }
     }
 
-    fn tell(&self, setup: &Setup, positive: usize) -> Done {
+    fn make_results(&self, setup: &Setup, positive: usize) -> FactorizationResults {
         let (components, report) = (&self.inspection.components, self.backend.report());
-        Done {
+        FactorizationResults {
             levels: report.levels.unwrap_or(setup.levels),
             components: components.count,
             singular_components: components.singular(),
@@ -329,13 +335,13 @@ impl Rrb {
             },
             cycle: cycle_of(&report),
             prediction: None,
-            went_without: false,
+            lacked_memory: false,
         }
     }
 
     /// Updates the results after a solve has switched to aggregation.
-    fn tell_change(&mut self) {
-        let Some(Last { setup, .. }) = &self.last else { return };
+    fn update_results(&mut self) {
+        let Some(LastFactorization { setup, .. }) = &self.last else { return };
         self.done.levels = self.backend.report().levels.unwrap_or(setup.levels);
         self.done.compensated_couplings = 0;
         self.done.precision = match setup.aggregation {
@@ -418,14 +424,14 @@ impl Rrb {
         self.last = None;
         self.backend.release();
         self.backend.factorize(a, &setup, &self.inspection.components)?;
-        self.last = Some(Last { setup, ..last });
+        self.last = Some(LastFactorization { setup, ..last });
         self.found.stagnates = true;
-        self.done = self.tell(&setup, self.done.compensated_couplings);
+        self.done = self.make_results(&setup, self.done.compensated_couplings);
         Ok(())
     }
 
     /// Returns whether a failed call has left no factorization.
-    pub fn is_lost(&self) -> bool {
+    pub fn has_no_factorization(&self) -> bool {
         self.last.is_none()
     }
 
@@ -456,7 +462,7 @@ impl Rrb {
         let before = std::mem::replace(&mut self.done.cycle, cycle_of(&self.backend.report()));
         if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
             self.found.slow = true;
-            self.tell_change();
+            self.update_results();
         }
         outcome
     }

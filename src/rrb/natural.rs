@@ -20,7 +20,7 @@ use crate::rrb::coarsest::Band;
 use crate::rrb::recursion;
 use crate::rrb::recursion::{Cycle, CycleSteps, Inner, Kind, Recursion};
 use crate::rrb::storage::Storage;
-use crate::stencil::levels::{Embedding, Grid, Remainder};
+use crate::stencil::levels::{CoarsestNodes, Embedding, Grid};
 use crate::stencil::matrix::{HalfStencil, ring_index, ring_len, ring_stride};
 use std::ops::Range;
 
@@ -35,7 +35,7 @@ pub struct NaturalGrid {
     /// 1 / d_k of the eliminated nodes.
     pub inverse_pivot: Vec<f64>,
     /// s~_k / d_k of the eliminated nodes.
-    handed_on: Vec<f64>,
+    sum_over_pivot: Vec<f64>,
     /// Right-hand side before a sweep, solution after the sweep.
     pub z: Vec<f64>,
 }
@@ -46,7 +46,7 @@ pub struct NaturalLevels {
     pub grids: Vec<NaturalGrid>,
     first_level: usize,
     levels: usize,
-    remainder: Remainder,
+    remainder: CoarsestNodes,
     band: Band,
     /// Sections of the cycle.
     sections: Vec<Section>,
@@ -108,7 +108,7 @@ impl NaturalGrid {
             straight: HalfStencil::zeroed(grid)?,
             skew: HalfStencil::zeroed(grid)?,
             inverse_pivot: array()?,
-            handed_on: array()?,
+            sum_over_pivot: array()?,
             z: array()?,
         })
     }
@@ -139,9 +139,9 @@ impl NaturalGrid {
                 }
             };
             self.inverse_pivot[c] = 1.0 / d;
-            self.handed_on[c] = pivot.excess * self.inverse_pivot[c];
+            self.sum_over_pivot[c] = pivot.excess * self.inverse_pivot[c];
         }
-        let (h, t) = (&self.inverse_pivot, &self.handed_on);
+        let (h, t) = (&self.inverse_pivot, &self.sum_over_pivot);
         for (i, j) in black_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
@@ -187,9 +187,9 @@ impl NaturalGrid {
             let node = || context.node(level, self.embedding.fine(i, j));
             let d = pivot.checked(center, kept == [0.0; 4], setup, node)?.d;
             self.inverse_pivot[c] = 1.0 / d;
-            self.handed_on[c] = pivot.excess * self.inverse_pivot[c];
+            self.sum_over_pivot[c] = pivot.excess * self.inverse_pivot[c];
         }
-        let (h, t) = (&self.inverse_pivot, &self.handed_on);
+        let (h, t) = (&self.inverse_pivot, &self.sum_over_pivot);
         for (i, j) in kept_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let k = ring_index(coarse.nx, i / 2, j / 2);
@@ -457,7 +457,7 @@ impl CycleSteps for NaturalLevels {
         }
     }
 
-    fn solve_remainder(&mut self) {
+    fn solve_coarsest(&mut self) {
         let last = self.grids.last_mut().expect("there is always the grid of the coarsest system");
         self.band.solve(&mut last.z);
     }
@@ -477,7 +477,7 @@ impl CycleSteps for NaturalLevels {
         }
     }
 
-    fn keep_rhs(&mut self, k: usize) {
+    fn store_rhs(&mut self, k: usize) {
         let (grid, vectors) = self.inner(k);
         vectors[R].copy_from_slice(&grid.z);
     }
@@ -520,12 +520,12 @@ impl CycleSteps for NaturalLevels {
         }
     }
 
-    fn take_solution(&mut self, k: usize) {
+    fn copy_solution(&mut self, k: usize) {
         let (grid, vectors) = self.inner(k);
         grid.z.copy_from_slice(&vectors[U]);
     }
 
-    fn draw_direction(&mut self, k: usize) {
+    fn set_all_frequencies(&mut self, k: usize) {
         let (storage, unit) = self.stored;
         let (grid, vectors) = self.inner(k);
         vectors[R].fill(0.0);

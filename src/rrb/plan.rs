@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::krylov::solve::check_all_singular;
 use crate::options::limits::{AMLI_JUMP_NODES, RRB_DEVICE_NODES, SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID};
 use crate::options::{self, NullSpace, Options, Precision, opt};
-use crate::rrb::backend::{Aggregation, Look, Lumping, Prediction, RrbBackend, Setup, bytes_of_aggregation};
+use crate::rrb::backend::{Aggregation, InspectionSetup, Lumping, Prediction, RrbBackend, Setup, bytes_of_aggregation};
 use crate::rrb::recursion::{Cycle, Kind};
 use crate::rrb::storage::Storage;
 use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
@@ -18,24 +18,29 @@ use crate::stencil::matrix::StencilView;
 /// Selects the backend for the given numbers of threads and devices. `auto` selects the CPU if the device does not
 /// support an option.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
-    Machine::new(options, threads, devices, grid.nodes() >= RRB_DEVICE_NODES && wants_on_host(options).is_none())
+    Machine::new(
+        options,
+        threads,
+        devices,
+        grid.nodes() >= RRB_DEVICE_NODES && unsupported_on_device(options).is_none(),
+    )
 }
 
 /// Returns the parameters of the inspection.
-pub fn look(options: &Options, members: usize) -> Look {
+pub fn look(options: &Options, members: usize) -> InspectionSetup {
     let null_space: NullSpace = options.choice(opt::NULL_SPACE);
     let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
-    let questions = InspectionOptions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
+    let checks = InspectionOptions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
     let block = options.int(opt::COMPUTE_BLOCK) as usize;
     let short = !options.is(opt::PRECISION, Precision::F64);
-    Look { questions, project: null_space != NullSpace::None, members, block, short }
+    InspectionSetup { checks, project: null_space != NullSpace::None, members, block, short }
 }
 
 /// Choices for a matrix.
 pub struct Plan<'a> {
     pub a: &'a StencilView<'a>,
     options: &'a Options,
-    look: &'a Look,
+    look: &'a InspectionSetup,
     on_device: bool,
     on_cpu: bool,
     /// Number of compensated positive couplings.
@@ -69,14 +74,14 @@ impl<'a> Plan<'a> {
         a: &'a StencilView<'a>,
         options: &'a Options,
         machine: Machine,
-        look: &'a Look,
+        look: &'a InspectionSetup,
         Inspection { components, findings, .. }: &Inspection,
         circumstances: Circumstances,
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components.count, components.singular())?;
         }
-        check_offered(options, machine)?;
+        check_supported(options, machine)?;
         let aggregates = aggregates(options) || circumstances.slow;
         let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
         let (singular, on_device) = (components.singular() > 0, machine.is_device());
@@ -90,7 +95,7 @@ impl<'a> Plan<'a> {
             singular,
             largest: findings.center_max,
             storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
-            cycle: choose_cycle(a.grid, options, Kinds { on_device, singular, aggregates })?,
+            cycle: choose_cycle(a.grid, options, CycleConditions { on_device, singular, aggregates })?,
             aggregates,
             circumstances,
         })
@@ -106,12 +111,12 @@ impl<'a> Plan<'a> {
         let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID)?;
         let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
         let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
-        let anisotropy = backend.anisotropy(self.a, self.look.questions.zero_row_sum);
+        let anisotropy = backend.anisotropy(self.a, self.look.checks.zero_row_sum);
         Some(cost.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), fused))
     }
 
     /// Returns whether aggregation is used without a request by the option `cycle`.
-    pub fn aggregates_unasked(&self) -> bool {
+    pub fn aggregates_automatically(&self) -> bool {
         self.aggregates && !aggregates(self.options)
     }
 
@@ -146,7 +151,7 @@ impl<'a> Plan<'a> {
 
     /// Returns whether `auto` selects the cycle, and lumping and relaxation have their default values.
     fn is_free(&self) -> bool {
-        self.options.is(opt::CYCLE, options::Cycle::Auto) && papers_default(self.options)
+        self.options.is(opt::CYCLE, options::Cycle::Auto) && is_default_lumping(self.options)
     }
 
     /// Returns the parameters of a factorization with this storage format and cycle.
@@ -173,7 +178,7 @@ impl<'a> Plan<'a> {
             compensate: self.positive > 0,
             grids,
             block,
-            zero_row_sum: self.look.questions.zero_row_sum,
+            zero_row_sum: self.look.checks.zero_row_sum,
             fused: options.is(opt::FUSION, options::Fusion::On),
             storage,
             unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },
@@ -207,7 +212,7 @@ impl<'a> Plan<'a> {
 }
 
 /// Returns the names of those options set by the caller that have no effect with aggregation.
-pub fn idle_beside_aggregation(options: &Options) -> Vec<&'static str> {
+pub fn options_without_effect(options: &Options) -> Vec<&'static str> {
     if aggregates(options) { options.changed(&OF_LEVELS).collect() } else { Vec::new() }
 }
 
@@ -228,7 +233,7 @@ fn aggregates(options: &Options) -> bool {
 }
 
 /// Returns an error message if the options request something that a device does not support, otherwise `None`.
-fn wants_on_host(options: &Options) -> Option<&'static str> {
+fn unsupported_on_device(options: &Options) -> Option<&'static str> {
     match options.choice(opt::CYCLE) {
         options::Cycle::K => Some("cycle=k is not supported on a device: use cycle=amli, or backend=cpu"),
         _ => None,
@@ -236,9 +241,9 @@ fn wants_on_host(options: &Options) -> Option<&'static str> {
 }
 
 /// Returns an error if the backend does not support an option.
-fn check_offered(options: &Options, machine: Machine) -> Result<()> {
+fn check_supported(options: &Options, machine: Machine) -> Result<()> {
     let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
-    let refused = match wants_on_host(options) {
+    let refused = match unsupported_on_device(options) {
         sentence if machine.is_device() => sentence,
         _ if machine.backend == options::Backend::Reference && aggregates(options) => {
             Some("cycle=aggregation is not available with backend=reference: use backend=cpu")
@@ -265,7 +270,7 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
         Precision::Auto => {
-            let plain = papers_default(options) && grid.nodes() >= SMALL_GRID;
+            let plain = is_default_lumping(options) && grid.nodes() >= SMALL_GRID;
             let contrast = if singular { SHORT_CONTRAST_SINGULAR } else { SHORT_CONTRAST };
             if plain && high <= contrast * low { Storage::Bf16 } else { Storage::F64 }
         }
@@ -273,7 +278,7 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
 }
 
 /// Returns whether the options select M1 with omega = 1, the only variant of lumping with fast convergence.
-fn papers_default(options: &Options) -> bool {
+fn is_default_lumping(options: &Options) -> bool {
     options.is(opt::LUMPING, options::Lumping::M1) && options.real(opt::RELAXATION) == 1.0
 }
 
@@ -283,7 +288,7 @@ pub const SPACING: usize = 4;
 
 /// Properties other than grid and options on which the choice of a cycle depends.
 #[derive(Clone, Copy, Default)]
-struct Kinds {
+struct CycleConditions {
     on_device: bool,
     singular: bool,
     aggregates: bool,
@@ -291,8 +296,8 @@ struct Kinds {
 
 /// Selects the cycle. Its kind is `None` if the factorization selects it by estimates. The kind is V on small grids,
 /// for other variants of lumping, and with aggregation.
-fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
-    let Kinds { on_device, singular, aggregates } = kinds;
+fn choose_cycle(grid: Grid, options: &Options, kinds: CycleConditions) -> Result<Cycle> {
+    let CycleConditions { on_device, singular, aggregates } = kinds;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
         0 => SPACING,
         odd if odd % 2 == 1 => {
@@ -305,7 +310,9 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
         options::Cycle::Amli => Some(Kind::Amli),
         options::Cycle::K => Some(Kind::K),
         options::Cycle::Aggregation => Some(Kind::V),
-        options::Cycle::Auto if aggregates || grid.nodes() < SMALL_GRID || !papers_default(options) => Some(Kind::V),
+        options::Cycle::Auto if aggregates || grid.nodes() < SMALL_GRID || !is_default_lumping(options) => {
+            Some(Kind::V)
+        }
         options::Cycle::Auto => None,
     };
     let jumps = (on_device || grid.nodes() >= AMLI_JUMP_NODES) && !singular;
@@ -314,21 +321,21 @@ fn choose_cycle(grid: Grid, options: &Options, kinds: Kinds) -> Result<Cycle> {
 
 /// Maximum work of one application of M, as a multiple of a V-cycle. More work never reduces the total time, because
 /// two steps of a contracting recursion already halve the number of iterations.
-const MOST_WORK: f64 = 100.0;
+const MAX_WORK: f64 = 100.0;
 
 /// Returns an error if a cycle needs too much work. At each recursion, the number of visits grows by the factor
 /// `cycle_steps`, while the number of nodes decreases by a factor of 4 per two levels. The work is unbounded if the
 /// visits grow faster.
 fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
     let cost = cycle.cost(grid, levels);
-    if cost <= MOST_WORK {
+    if cost <= MAX_WORK {
         return Ok(());
     }
     let Cycle { spacing, steps, .. } = cycle;
     let value = format!(
         "{steps} with cycle_spacing = {spacing}, the work of {cost:.0}: lower cycle_steps or raise cycle_spacing"
     );
-    Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MOST_WORK} V-cycles")))
+    Err(Error::range("cycle_steps", value, format!("keep an iteration within the work of {MAX_WORK} V-cycles")))
 }
 
 /// Returns the number of levels: the option `levels`, at most the maximum of the grid. If the option is 0, the default
@@ -391,7 +398,7 @@ mod tests {
         for nx in extents() {
             for ny in extents() {
                 let grid = Grid { nx, ny };
-                let default = choose_cycle(grid, &options, Kinds::default()).unwrap();
+                let default = choose_cycle(grid, &options, CycleConditions::default()).unwrap();
                 // By default, small grids use V.
                 let cycle = Cycle { kind: Some(Kind::Amli), ..default };
                 for levels in [grid.recursive_levels(), grid.default_device_levels(), grid.max_levels()] {
@@ -416,7 +423,7 @@ mod tests {
         let e = choose_levels(
             grid,
             &o,
-            &choose_cycle(grid, &o, Kinds { aggregates: true, ..Kinds::default() }).unwrap(),
+            &choose_cycle(grid, &o, CycleConditions { aggregates: true, ..CycleConditions::default() }).unwrap(),
             false,
         )
         .unwrap_err();

@@ -20,7 +20,7 @@ use crate::krylov::solve_steps::Arrays;
 use crate::options::{Backend, Options, opt};
 use crate::report::{Event, Observer, Outcome};
 use crate::rrb::domain::Domain;
-use crate::rrb::gathered::{Led, any_stops};
+use crate::rrb::gathered::{RootSolve, any_stops};
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::{StencilView, View};
 use std::ops::Range;
@@ -75,7 +75,7 @@ pub struct Ranks {
     /// whole system.
     domain: Option<Domain>,
     /// Exchange of events and results if rank 0 solves the whole system; otherwise `None`.
-    led: Option<Led>,
+    root: Option<RootSolve>,
     /// Exchange that finds out whether all ranks are on one host and can share memory. `None` after arrays have been
     /// transferred through the host for the first time.
     search: Option<Gather>,
@@ -155,7 +155,7 @@ impl Ranks {
             number,
             spread: None,
             domain: None,
-            led: None,
+            root: None,
             search: None,
             arrays: 0,
             matrix: Rows::NONE,
@@ -234,7 +234,7 @@ impl Ranks {
             )));
         }
         if let Some(status) = Some(-said[2 * SAME + 1] as i32).filter(|&status| status != 0) {
-            return Err(self.whose(status, refused)?);
+            return Err(self.common_error(status, refused)?);
         }
         if differs(2) || differs(3) {
             let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension, \
@@ -249,7 +249,7 @@ impl Ranks {
     }
 
     /// Returns the error of a failed call, on all ranks. The first rank with this status has the message.
-    fn whose(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
+    fn common_error(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
         let mine = own.filter(|error| error.status() == status && !matches!(error, Error::Elsewhere { .. }));
         let this = self.comm.rank();
         let candidate = if mine.is_some() { -(this as f64) } else { f64::NEG_INFINITY };
@@ -267,7 +267,7 @@ impl Ranks {
         if worst == 0 {
             return result;
         }
-        Err(self.whose(worst, result.err())?)
+        Err(self.common_error(worst, result.err())?)
     }
 
     /// Returns whether `own` is true on any rank. Collective.
@@ -280,20 +280,20 @@ impl Ranks {
     /// grids completely. Returns whether the distribution of rows has changed.
     pub fn prepare(&mut self, arrays: usize, options: &Options) -> Result<bool> {
         let (grid, size) = (self.boxes.grid, self.comm.size());
-        let (grids, reproducible, led) = match options.choice(opt::BACKEND) {
+        let (grids, reproducible, root) = match options.choice(opt::BACKEND) {
             Backend::Reference => (0, true, false),
             Backend::Cuda => (0, true, true),
             _ => (grids_to_share(options, grid), options.on(opt::REPRODUCIBLE), false),
         };
         let strips = Strips::new(grid, size, grids)?;
         let like = |domain: &Domain| strips.as_ref() == Some(&*domain.strips) && reproducible == domain.reproducible;
-        let same = self.domain.as_ref().map_or(strips.is_none(), like) && led == self.led.is_some();
+        let same = self.domain.as_ref().map_or(strips.is_none(), like) && root == self.root.is_some();
         if same && self.arrays == arrays {
             return Ok(false);
         }
         self.forget();
-        if led {
-            self.led = Some(Led::new(&self.comm)?);
+        if root {
+            self.root = Some(RootSolve::new(&self.comm)?);
             self.search = Some(rows::search(&self.comm)?);
             self.arrays = arrays;
             return Ok(true);
@@ -313,7 +313,7 @@ impl Ranks {
     /// Discards all plans and their memory.
     pub fn forget(&mut self) {
         (self.spread, self.domain, self.arrays) = (None, None, 0);
-        (self.led, self.search) = (None, None);
+        (self.root, self.search) = (None, None);
         (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
     }
 
@@ -330,7 +330,7 @@ impl Ranks {
     /// Prepares transfers through host memory, if rank 0 stores all rows. The first call allocates shared memory or
     /// plans messages. Collective.
     pub fn prepare_host(&mut self) -> Result<()> {
-        let Some(search) = self.search.as_mut().filter(|_| self.led.is_some()) else { return Ok(()) };
+        let Some(search) = self.search.as_mut().filter(|_| self.root.is_some()) else { return Ok(()) };
         let (grid, arrays) = (self.boxes.grid, self.arrays);
         let is_alone = self.comm.size() == 1;
         // Ranks on one host share memory and need no messages.
@@ -356,27 +356,27 @@ impl Ranks {
 
     /// Returns whether rank 0 computes and this rank does not.
     pub fn follows(&self) -> bool {
-        self.led.as_ref().is_some_and(|led| !led.works())
+        self.root.as_ref().is_some_and(|root| !root.works())
     }
 
     /// Sends the results of a factorization from rank 0 to the other ranks. Each of them creates a core that represents
     /// this factorization.
-    pub fn tell_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
-        let Some(led) = &mut self.led else { return Ok(None) };
+    pub fn send_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
+        let Some(root) = &mut self.root else { return Ok(None) };
         match core {
-            Some(core) if led.works() => led.tell_factorized(core).map(|()| None),
-            _ => led.hear_factorized().map(Some),
+            Some(core) if root.works() => root.send_factorized(core).map(|()| None),
+            _ => root.receive_factorized().map(Some),
         }
     }
 
     /// Returns whether rank 0 stores all rows.
-    pub fn is_led(&self) -> bool {
-        self.led.is_some()
+    pub fn root_has_all_rows(&self) -> bool {
+        self.root.is_some()
     }
 
     /// Returns the role of this rank in a call.
     pub fn role(&mut self) -> Role<'_> {
-        Role { led: self.led.as_mut(), stop: self.monitored.then_some(&mut self.stop) }
+        Role { root: self.root.as_mut(), stop: self.monitored.then_some(&mut self.stop) }
     }
 
     /// Returns the natural rows that this rank stores.
@@ -393,7 +393,7 @@ impl Ranks {
     pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
         match (&mut self.spread, &mut self.matrix) {
             (Some(spread), rows) => spread.bring_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
-            (None, Rows::OfAll(rows)) => put(&self.boxes, self.comm.rank(), given, rows),
+            (None, Rows::OfAll(rows)) => copy_to_shared(&self.boxes, self.comm.rank(), given, rows),
             _ => return Err(no_spread()),
         }
         // Nodes outside all boxes (land) receive the smallest positive center of all ranks, so that the range of the
@@ -442,7 +442,7 @@ impl Ranks {
         }
         let (given, mut taken) = lists?;
         let (first_row, follows) = (self.rows().start, self.follows());
-        let Self { vectors, matrix, led, stop, monitored, .. } = &mut *self;
+        let Self { vectors, matrix, root, stop, monitored, .. } = &mut *self;
         let [from, to, ..] = vectors.arrays_mut();
         let (ld, input, output) = match (&given[..], &mut taken[..]) {
             ([from], [to]) if alone => (from.ld, from.values, &mut *to.values),
@@ -460,7 +460,7 @@ impl Ranks {
             north: view(2),
             corners: None,
         });
-        let role = Role { led: led.as_mut(), stop: monitored.then_some(stop) };
+        let role = Role { root: root.as_mut(), stop: monitored.then_some(stop) };
         let result = work(role, arrays, a.as_ref());
         let result = self.close(result)?;
         if !alone {
@@ -485,7 +485,7 @@ impl Ranks {
         match (&mut self.spread, &mut self.vectors) {
             (Some(spread), rows) => spread.bring_rows(plan, &given, &mut rows.arrays_mut()[..given.len()]),
             (None, Rows::OfAll(rows)) => {
-                put(&self.boxes, self.comm.rank(), &given, rows);
+                copy_to_shared(&self.boxes, self.comm.rank(), &given, rows);
                 // Waits until all ranks have written their values.
                 self.close(Ok(()))
             }
@@ -513,7 +513,7 @@ impl Ranks {
 
 /// Copies the values of the boxes of this rank to rows in shared memory. For each array, `given` contains one entry per
 /// box.
-fn put(boxes: &Boxes, rank: usize, given: &[Vec<Given>], rows: &OfAll) {
+fn copy_to_shared(boxes: &Boxes, rank: usize, given: &[Vec<Given>], rows: &OfAll) {
     for (k, array) in given.iter().enumerate() {
         for (b, given) in boxes.of(rank).iter().zip(array) {
             let nx = b.columns().len();
@@ -549,7 +549,7 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
 
 /// Role of a rank in a call.
 pub struct Role<'a> {
-    led: Option<&'a mut Led>,
+    root: Option<&'a mut RootSolve>,
     /// Exchange of stop requests, if any rank has a monitor.
     stop: Option<&'a mut Largest>,
 }
@@ -557,7 +557,7 @@ pub struct Role<'a> {
 impl Role<'_> {
     /// Returns whether rank 0 computes and this rank does not.
     pub fn follows(&self) -> bool {
-        self.led.as_ref().is_some_and(|led| !led.works())
+        self.root.as_ref().is_some_and(|root| !root.works())
     }
 
     /// Runs the function `what` of the core on the rows of this rank. `a` contains these rows of the matrix. A solve
@@ -570,30 +570,30 @@ impl Role<'_> {
         options: &Options,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
-        match (what, self.led) {
-            (Function::Solve, Some(led)) => {
+        match (what, self.root) {
+            (Function::Solve, Some(root)) => {
                 let solve = |core: &mut Rrb, o: &mut dyn Observer| core.solve_over_ranks(arrays, a, options, o);
-                led.solve(core, observer, self.stop, solve)
+                root.solve(core, observer, self.stop, solve)
             }
             (Function::Solve, None) => {
-                let mut agreed = Agreed { observer, stop: self.stop, failed: None };
+                let mut agreed = AgreeingObserver { observer, stop: self.stop, failed: None };
                 let outcome = core.solve_over_ranks(arrays, a, options, &mut agreed);
                 agreed.failed.map_or(outcome, Err)
             }
-            (_, Some(led)) if !led.works() => Ok(Outcome::default()),
+            (_, Some(root)) if !root.works() => Ok(Outcome::default()),
             _ => core.call(what, arrays, options, observer),
         }
     }
 }
 
 /// Observer that requests a stop if the observer of any rank does.
-struct Agreed<'a> {
+struct AgreeingObserver<'a> {
     observer: &'a mut dyn Observer,
     stop: Option<&'a mut Largest>,
     failed: Option<Error>,
 }
 
-impl Observer for Agreed<'_> {
+impl Observer for AgreeingObserver<'_> {
     fn see(&mut self, event: Event) -> bool {
         let own = self.observer.see(event);
         match (event, &mut self.stop) {

@@ -115,7 +115,7 @@ impl Recursion {
 }
 
 /// Eigenvalue bounds for A_k = M_k, with the margin of `bounds_of`.
-const EXACT: Bounds = Bounds { low: 1.0, high: ABOVE };
+const EXACT: Bounds = Bounds { low: 1.0, high: UPPER_MARGIN };
 
 /// Vectors of a recursion grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,11 +141,11 @@ pub trait CycleSteps {
     /// grid.
     fn sweep_down(&mut self, k: usize);
     /// Solves the coarsest system exactly.
-    fn solve_remainder(&mut self);
+    fn solve_coarsest(&mut self);
     /// Solves D L^T z = y on the levels of section k.
     fn sweep_up(&mut self, k: usize);
     /// Sets r = z.
-    fn keep_rhs(&mut self, k: usize);
+    fn store_rhs(&mut self, k: usize);
     /// Sets d = z, or d = z + beta d.
     fn direct(&mut self, k: usize, beta: Option<f64>);
     /// Computes q = A_k d.
@@ -160,7 +160,7 @@ pub trait CycleSteps {
     /// Sets u = alpha d (`first`) or u = u + alpha d. With `go_on`, also sets r = r - alpha q and z = r.
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool);
     /// Sets z = u.
-    fn take_solution(&mut self, k: usize);
+    fn copy_solution(&mut self, k: usize);
     /// Computes the last step of a Chebyshev iteration: d = z + beta d, u = u + alpha d, z = u. The values of d and u
     /// are undefined afterwards.
     fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
@@ -170,10 +170,10 @@ pub trait CycleSteps {
     fn textbook_finish(&mut self, k: usize, alpha: f64, beta: f64) {
         self.direct(k, Some(beta));
         self.advance(k, alpha, false, false);
-        self.take_solution(k);
+        self.copy_solution(k);
     }
     /// Sets d to a vector that contains all frequencies, the same vector in every call, and r = 0.
-    fn draw_direction(&mut self, k: usize);
+    fn set_all_frequencies(&mut self, k: usize);
 }
 
 /// Returns entry (i, j) of a vector that contains all frequencies: a hash of (i, j) in [-1, 1), divided by
@@ -191,7 +191,7 @@ pub fn all_frequencies(i: usize, j: usize, center: f64) -> f64 {
 pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     s.sweep_down(k);
     if k + 1 == s.recursions().end {
-        s.solve_remainder();
+        s.solve_coarsest();
     } else if s.takes_part(k + 1) {
         solve_section(s, k + 1, recursion);
     }
@@ -200,18 +200,18 @@ pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
 
 /// The inner iterations end when <r, M_k^-1 r> has fallen to this fraction of its first value. The remaining r consists
 /// of rounding errors of sweeps in f32. If A_k is singular, this rest may be outside the range of A_k.
-const SPENT: f64 = 1e-10;
+const ROUNDING_LEVEL: f64 = 1e-10;
 /// Largest alpha of an inner iteration. alpha is at most 1 / lambda_min(M_k^-1 A_k), and lambda_min is about 1, or a
 /// few hundredths with compensation. In a singular system, rounding adds a constant vector to d, for which A_k d is
 /// zero up to rounding. A larger alpha is caused by this vector.
-const NO_STEP: f64 = 100.0;
+const MAX_ALPHA: f64 = 100.0;
 
 /// Computes z = B_k z with an approximation B_k of A_k^-1 on the k-th recursion grid.
 pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
     if recursion.kind == Kind::V {
         return apply_section(s, k, recursion);
     }
-    s.keep_rhs(k);
+    s.store_rhs(k);
     let (mut alpha, mut sigma, mut first_product) = (0.0, 0.0, 0.0);
     for step in 0..recursion.steps {
         let last = step + 1 == recursion.steps;
@@ -226,10 +226,10 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
                 let product = s.inner_product(k, Inner::D, Inner::R);
                 if step == 0 {
                     first_product = product;
-                } else if product <= SPENT * first_product {
+                } else if product <= ROUNDING_LEVEL * first_product {
                     break;
                 }
-                if product.abs() > NO_STEP * sigma {
+                if product.abs() > MAX_ALPHA * sigma {
                     if step == 0 {
                         s.advance(k, 1.0, true, false);
                     }
@@ -254,19 +254,19 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
         }
         s.advance(k, alpha, step == 0, !last);
     }
-    s.take_solution(k);
+    s.copy_solution(k);
 }
 
 /// Minimum and maximum number of CG steps for an estimate. The estimate ends when a step increases the largest Ritz
-/// value by a factor of at most `SETTLED`. Coefficient jumps of 1e3 and more cause a few isolated large eigenvalues,
-/// which appear only after several steps. No tested problem needed more than ten steps.
+/// value by a factor of at most `SETTLED_GROWTH`. Coefficient jumps of 1e3 and more cause a few isolated large
+/// eigenvalues, which appear only after several steps. No tested problem needed more than ten steps.
 const ESTIMATE_STEPS: usize = 6;
 const ESTIMATE_STEPS_AT_MOST: usize = 16;
-const SETTLED: f64 = 1.02;
+const SETTLED_GROWTH: f64 = 1.02;
 /// Factors for the extreme Ritz values, which are inside the spectrum and must be enlarged to bounds. With two inner
 /// iterations, M is definite if no eigenvalue exceeds low + high.
-const ABOVE: f64 = 1.08;
-const BELOW: f64 = 0.95;
+const UPPER_MARGIN: f64 = 1.08;
+const LOWER_MARGIN: f64 = 0.95;
 
 /// Estimates the bounds of the eigenvalues of M_k^-1 A_k with CG on A_k u = A_k v, where v contains all frequencies.
 /// The distance of the extreme Ritz values never decreases from step to step. The estimate therefore ends as soon as
@@ -274,7 +274,7 @@ const BELOW: f64 = 0.95;
 pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough: f64) -> Bounds {
     let mut coefficients = [(0.0, 0.0); ESTIMATE_STEPS_AT_MOST];
     let (mut done, mut largest) = (0, 0.0);
-    s.draw_direction(k);
+    s.set_all_frequencies(k);
     s.multiply_direction(k);
     s.advance(k, -1.0, true, true); // r = A v
     let (mut rho, mut first_rho) = (0.0, 0.0);
@@ -286,20 +286,20 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
         if step == 0 {
             first_rho = rho;
         }
-        if !(rho > SPENT * first_rho && rho.is_finite()) {
+        if !(rho > ROUNDING_LEVEL * first_rho && rho.is_finite()) {
             break;
         }
         s.direct(k, (step > 0).then_some(beta));
         s.multiply_direction(k);
         let sigma = s.inner_product(k, Inner::D, Inner::Q);
-        if !(NO_STEP * sigma > rho && sigma.is_finite()) {
+        if !(MAX_ALPHA * sigma > rho && sigma.is_finite()) {
             break;
         }
         let alpha = rho / sigma;
         coefficients[done] = (alpha, beta);
         done += 1;
         let (low, high) = lanczos_extremes(&coefficients[..done]).unwrap_or((1.0, 0.0));
-        let settled = done >= ESTIMATE_STEPS && high <= SETTLED * largest;
+        let settled = done >= ESTIMATE_STEPS && high <= SETTLED_GROWTH * largest;
         if settled || (low > 0.0 && bounds_of(low, high).condition() > enough) {
             break;
         }
@@ -315,7 +315,7 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
 
 /// Returns the bounds for the extreme Ritz values.
 fn bounds_of(low: f64, high: f64) -> Bounds {
-    Bounds { low: f64::min(1.0, BELOW * low), high: ABOVE * high }
+    Bounds { low: f64::min(1.0, LOWER_MARGIN * low), high: UPPER_MARGIN * high }
 }
 
 /// Selects V or AMLI from the condition number at the first recursion grid and the largest one at deeper recursions.
@@ -427,9 +427,9 @@ mod tests {
         fn sweep_down(&mut self, k: usize) {
             self.applications[k] += 1;
         }
-        fn solve_remainder(&mut self) {}
+        fn solve_coarsest(&mut self) {}
         fn sweep_up(&mut self, _: usize) {}
-        fn keep_rhs(&mut self, _: usize) {}
+        fn store_rhs(&mut self, _: usize) {}
         fn direct(&mut self, k: usize, beta: Option<f64>) {
             let (z, d) = (self.vectors[k][Inner::Z as usize], &mut self.vectors[k][Inner::D as usize]);
             *d = std::array::from_fn(|i| z[i] + beta.unwrap_or(0.0) * d[i]);
@@ -452,10 +452,10 @@ mod tests {
                 (self.vectors[k][Inner::R as usize], self.vectors[k][Inner::Z as usize]) = (r, r);
             }
         }
-        fn take_solution(&mut self, k: usize) {
+        fn copy_solution(&mut self, k: usize) {
             self.vectors[k][Inner::Z as usize] = self.vectors[k][U];
         }
-        fn draw_direction(&mut self, k: usize) {
+        fn set_all_frequencies(&mut self, k: usize) {
             self.vectors[k] = [[0.0; 4]; 5];
             self.vectors[k][Inner::D as usize] = [1.0, -0.5, 0.25, 0.75];
         }

@@ -28,8 +28,8 @@ impl Storage {
         if self == Self::Mixed { Self::Bf16 } else { self }
     }
 
-    /// Rounds v to the nearest number of the format. For bf16, v is first rounded to f32, because the values come from
-    /// computations in f32.
+    /// Rounds v to the nearest number of the format. For bf16, v is first rounded to f32, as in computations in f32
+    /// whose results are stored in bf16.
     pub fn round(self, v: f64) -> f64 {
         match self {
             Self::F64 => v,

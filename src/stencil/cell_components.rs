@@ -6,14 +6,14 @@ use crate::error::{Result, collected, zeroed};
 use crate::stencil::cells::{Cells, SevenPoints};
 #[cfg(test)]
 use crate::stencil::components::ZERO_ROW_SUM;
-use crate::stencil::joined::{Bits, Joined, Joins, any_of};
+use crate::stencil::joined::{Bits, CellGroups, JoiningCouplings, any_of};
 use std::ops::Range;
 
 /// Components of at least two cells. A cell without couplings (in an obstacle) belongs to no component.
 #[derive(Clone, Debug, Default)]
 pub struct CellComponents {
     /// Number of cells of each component, and the location of these cells.
-    pub joined: Joined,
+    pub joined: CellGroups,
     /// For each component, whether |row sum| <= tolerance * center in all its rows.
     pub singular: Vec<bool>,
 }
@@ -119,7 +119,7 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
 /// Data of some rows that determine the components: couplings and nonzero row sums.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentRows {
-    joins: Joins,
+    joins: JoiningCouplings,
     /// Cells with a nonzero row sum.
     regular: Bits,
 }
@@ -128,7 +128,7 @@ impl ComponentRows {
     /// Computes the data of the rows j + ny k.
     pub fn of_rows(a: &SevenPoints, zero_row_sum: f64, rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
-        let joins = Joins::of_rows(a, [0.0; 3], rows.clone())?;
+        let joins = JoiningCouplings::of_rows(a, [0.0; 3], rows.clone())?;
         let mut regular = Bits::new(nx, rows.clone())?;
         let mut sums = zeroed(nx, "sums of a row")?;
         for row in rows {
@@ -148,13 +148,13 @@ impl CellComponents {
 
     /// Returns one component of all cells.
     pub fn whole(cells: Cells, singular: bool) -> Result<Self> {
-        Ok(Self { joined: Joined::whole(cells)?, singular: collected([singular], "components")? })
+        Ok(Self { joined: CellGroups::whole(cells)?, singular: collected([singular], "components")? })
     }
 
     /// Finds the components from the data of all rows. `parts` contain consecutive ranges of rows, in order.
     pub fn of_parts(cells: Cells, parts: &[&ComponentRows]) -> Result<Self> {
         let joins = collected(parts.iter().map(|part| &part.joins), "components")?;
-        let joined = Joined::of_parts(cells, &joins)?;
+        let joined = CellGroups::of_parts(cells, &joins)?;
         let mut singular: Vec<bool> = zeroed(joined.count(), "components")?;
         singular.fill(true);
         for part in parts {
@@ -198,7 +198,7 @@ pub use crate::options::limits::STRONG;
 #[derive(Clone, Debug, Default)]
 pub struct Strong {
     /// The groups.
-    pub joined: Joined,
+    pub joined: CellGroups,
     /// Smallest extent of any group in any direction that has more than one cell, in cells; 0: there is no group.
     pub thinnest: usize,
 }
@@ -208,7 +208,7 @@ impl Strong {
     #[cfg(test)]
     pub fn find(a: &SevenPoints) -> Result<Self> {
         let limits = Self::limits(Self::heavy(a, 0..a.cells.rows()));
-        Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
+        Self::of_parts(a.cells, &[&JoiningCouplings::of_rows(a, limits, 0..a.cells.rows())?])
     }
 
     /// Returns the smallest nonzero coupling of each direction in some rows.
@@ -223,8 +223,8 @@ impl Strong {
     }
 
     /// Finds the groups from the strong couplings of all rows. `parts` contain consecutive ranges of rows, in order.
-    pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
-        let joined = Joined::of_parts(cells, parts)?;
+    pub fn of_parts(cells: Cells, parts: &[&JoiningCouplings]) -> Result<Self> {
+        let joined = CellGroups::of_parts(cells, parts)?;
         let thinnest = thinnest(cells, &joined)?;
         Ok(Self { joined, thinnest })
     }
@@ -271,7 +271,7 @@ pub fn coarse_grids(cells: Cells, coarsest: usize) -> u32 {
 }
 
 /// Returns the smallest extent of the bounding boxes of all groups.
-fn thinnest(cells: Cells, joined: &Joined) -> Result<usize> {
+fn thinnest(cells: Cells, joined: &CellGroups) -> Result<usize> {
     let mut first = zeroed(joined.count(), "extents of strong groups")?;
     first.fill([usize::MAX; 3]);
     let mut last = zeroed(joined.count(), "extents of strong groups")?;

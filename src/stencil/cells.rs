@@ -139,7 +139,7 @@ pub struct SevenPoints<'a> {
 /// array. Entries that leave the box are zero. Loops over consecutive cells therefore need no conditions at the edges
 /// of the box.
 #[derive(Default)]
-pub struct Kept {
+pub struct StoredMatrix {
     cells: Cells,
     center: Vec<f64>,
     forward: [Vec<f64>; 3],
@@ -194,7 +194,7 @@ pub struct Couplings<'a> {
 
 const MATRIX: &str = "the matrix";
 
-impl Kept {
+impl StoredMatrix {
     /// Returns all rows of the copy, for a matrix on `cells`. Allocates memory only if the extents have changed.
     pub fn rows_mut(&mut self, cells: Cells) -> Result<StoredRows<'_>> {
         let (guard, count) = (cells.plane(), cells.count());

@@ -176,9 +176,9 @@ impl Inspection {
     }
 
     /// Inspects the rows of one thread, each once. The rows of thread m must precede those of thread m + 1.
-    pub fn inspect(&self, member: usize, a: &StencilView, rows: Range<usize>, questions: &InspectionOptions) {
+    pub fn inspect(&self, member: usize, a: &StencilView, rows: Range<usize>, options: &InspectionOptions) {
         let mut part = lock(&self.parts[member]);
-        part.no_memory = part.inspect(a, rows, questions).err();
+        part.no_memory = part.inspect(a, rows, options).err();
     }
 
     /// Begins an inspection row by row. The caller must then call `inspect_row` for each of these rows, in order.
@@ -208,17 +208,17 @@ impl Inspection {
     }
 
     /// Combines the results of all ranks. This rank has the number `this`, and has inspected the rows `own` with the
-    /// result `looked`. `gather` sends the result of this rank to the others and returns the results of all ranks. All
-    /// ranks return the same status; only the rank that found the error has its message.
+    /// result `own_status`. `gather` sends the result of this rank to the others and returns the results of all ranks.
+    /// All ranks return the same status; only the rank that found the error has its message.
     pub fn finish_shared(
         &mut self,
         a: &StencilView,
         (this, own): (usize, Range<usize>),
-        looked: Result<()>,
+        own_status: Result<()>,
         project: bool,
         gather: impl FnOnce(&Found) -> Result<Vec<Found>>,
     ) -> Result<()> {
-        let (kind, result) = match looked {
+        let (kind, result) = match own_status {
             Ok(()) => self.combine_parts(a),
             Err(error) => (3, Err(error)),
         };
@@ -307,19 +307,19 @@ impl Part {
         reset(&mut self.sum, a.grid.nx, "a row of sums")
     }
 
-    fn inspect(&mut self, a: &StencilView, rows: Range<usize>, questions: &InspectionOptions) -> Result<()> {
+    fn inspect(&mut self, a: &StencilView, rows: Range<usize>, options: &InspectionOptions) -> Result<()> {
         self.begin(a, rows.clone())?;
         for j in rows {
             let entries = a.entries(j).map(|(_, _, values)| values);
             let found = entries.map(extremes);
             let finite = found.iter().all(Option::is_some);
-            if !finite && questions.finite {
+            if !finite && options.finite {
                 self.not_finite = first_not_finite(a, j);
                 return Ok(());
             }
             let found: [Extremes; 5] =
                 std::array::from_fn(|k| found[k].unwrap_or_else(|| extremes_of_numbers(entries[k])));
-            self.inspect_row_of_part(a, j, found, finite, questions.zero_row_sum)?;
+            self.inspect_row_of_part(a, j, found, finite, options.zero_row_sum)?;
         }
         Ok(())
     }

@@ -88,9 +88,9 @@ pub fn any_of(words: &[u64], range: Range<usize>) -> bool {
 
 /// For some rows and each direction, one bit per coupling: whether the coupling joins two cells.
 #[derive(Clone, Debug, Default)]
-pub struct Joins([Bits; 3]);
+pub struct JoiningCouplings([Bits; 3]);
 
-impl Joins {
+impl JoiningCouplings {
     /// Finds the couplings in some rows j + ny k that are larger than the limit of their direction.
     pub fn of_rows(a: &SevenPoints, limits: [f64; 3], rows: Range<usize>) -> Result<Self> {
         let nx = a.cells.nx;
@@ -107,7 +107,7 @@ impl Joins {
 
 /// Groups of at least two cells, numbered in the order of their first cells.
 #[derive(Clone, Debug, Default)]
-pub struct Joined {
+pub struct CellGroups {
     /// Number of cells of each group.
     pub size: Vec<usize>,
     /// Runs of the rows j + ny k with their labels. Label q > 0: the run belongs to group q - 1. Label 0: it belongs to
@@ -115,7 +115,7 @@ pub struct Joined {
     runs: Runs,
 }
 
-impl Joined {
+impl CellGroups {
     /// Returns one group of all cells.
     pub fn whole(cells: Cells) -> Result<Self> {
         let mut runs = Runs::default();
@@ -126,11 +126,11 @@ impl Joined {
     /// Finds the groups of cells joined by couplings above the limit of their direction.
     #[cfg(test)]
     pub fn find(a: &SevenPoints, limits: [f64; 3]) -> Result<Self> {
-        Self::of_parts(a.cells, &[&Joins::of_rows(a, limits, 0..a.cells.rows())?])
+        Self::of_parts(a.cells, &[&JoiningCouplings::of_rows(a, limits, 0..a.cells.rows())?])
     }
 
     /// Finds the groups from the couplings of all rows. `parts` contain consecutive ranges of rows, in order.
-    pub fn of_parts(cells: Cells, parts: &[&Joins]) -> Result<Self> {
+    pub fn of_parts(cells: Cells, parts: &[&JoiningCouplings]) -> Result<Self> {
         let mut runs = Runs::default();
         runs.clear(cells.nx)?;
         let bits = |d: usize, row: usize| -> &[u64] {
@@ -186,7 +186,7 @@ mod tests {
     use crate::stencil::cells::Cells;
 
     /// Returns for each cell its group + 1, or 0 if it is in no group.
-    fn labels(joined: &Joined, cells: Cells) -> Vec<usize> {
+    fn labels(joined: &CellGroups, cells: Cells) -> Vec<usize> {
         let rows = 0..cells.ny * cells.nz;
         rows.flat_map(|row| joined.runs(row).flat_map(|(run, group)| run.map(move |_| group.map_or(0, |g| g + 1))))
             .collect()
@@ -252,7 +252,7 @@ mod tests {
             });
             let center = vec![6.0; cells.count()];
             let a = SevenPoints { cells, center: &center, forward: [&forward[0], &forward[1], &forward[2]] };
-            let joined = Joined::find(&a, [0.0; 3]).unwrap();
+            let joined = CellGroups::find(&a, [0.0; 3]).unwrap();
             let (found, expected) = (labels(&joined, cells), spread(&a));
             assert_eq!(found, expected, "{size:?} {part}");
             for (group, &size) in joined.size.iter().enumerate() {

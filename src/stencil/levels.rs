@@ -21,12 +21,12 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Returns the parity of the kept columns.
+    /// Returns the parity of the columns of kept nodes.
     pub fn ox(&self) -> usize {
         usize::from(self.nx >= 2)
     }
 
-    /// Returns the parity of the kept rows.
+    /// Returns the parity of the rows of kept nodes.
     pub fn oy(&self) -> usize {
         usize::from(self.ny >= 2)
     }
@@ -37,7 +37,7 @@ impl Grid {
     }
 
     /// Returns the number of black nodes. The odd level keeps them.
-    pub fn blacks(&self) -> usize {
+    pub fn black_count(&self) -> usize {
         let kept = self.coarse();
         kept.nodes() + (self.nx - kept.nx) * (self.ny - kept.ny)
     }
@@ -57,16 +57,16 @@ impl Grid {
         let mut levels = 0;
         let mut grid = self;
         while grid.nodes() > 1 {
-            levels += if grid.blacks() == 1 { 1 } else { 2 };
+            levels += if grid.black_count() == 1 { 1 } else { 2 };
             grid = grid.coarse();
         }
         levels
     }
 
     /// Returns the nodes of the coarsest system after `levels` levels.
-    pub fn remainder(self, levels: usize) -> Remainder {
+    pub fn remainder(self, levels: usize) -> CoarsestNodes {
         let grid = self.chain().nth(levels / 2).unwrap_or(Self { nx: 1, ny: 1 });
-        Remainder { grid, skew: levels % 2 == 1 }
+        CoarsestNodes { grid, skew: levels % 2 == 1 }
     }
 
     /// Returns the number of levels for `levels=0`: the smallest even number for which the band factor of the coarsest
@@ -112,17 +112,17 @@ impl Grid {
 
 /// Nodes of the coarsest system: all nodes of `grid`, or with `skew` its black nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remainder {
+pub struct CoarsestNodes {
     /// The grid of the nodes.
     pub grid: Grid,
     /// Only the black nodes remain, as after an odd number of levels.
     pub skew: bool,
 }
 
-impl Remainder {
+impl CoarsestNodes {
     /// Returns the number of nodes.
     pub fn nodes(&self) -> usize {
-        if self.skew { self.grid.blacks() } else { self.grid.nodes() }
+        if self.skew { self.grid.black_count() } else { self.grid.nodes() }
     }
 
     /// Returns the half bandwidth of the coarsest matrix. Its nodes are numbered along the shorter side, line by line.
@@ -155,7 +155,7 @@ impl Embedding {
     /// Position of the finest grid itself.
     pub const FINEST: Self = Self { x0: 0, y0: 0, step: 1 };
 
-    /// Returns the position of the grid after `grid`, where `self` is the position of `grid`.
+    /// Returns the position of the next coarser grid, where `self` is the position of `grid`.
     pub fn coarse(&self, grid: Grid) -> Self {
         Self { x0: self.x0 + self.step * grid.ox(), y0: self.y0 + self.step * grid.oy(), step: 2 * self.step }
     }
@@ -189,10 +189,10 @@ mod tests {
                     let mut eliminated = 0;
                     for (q, g) in grid.chain().enumerate() {
                         if 2 * q < levels {
-                            eliminated += g.nodes() - g.blacks();
+                            eliminated += g.nodes() - g.black_count();
                         }
                         if 2 * q + 1 < levels {
-                            eliminated += g.blacks() - g.coarse().nodes();
+                            eliminated += g.black_count() - g.coarse().nodes();
                         }
                     }
                     assert_eq!(eliminated + grid.remainder(levels).nodes(), grid.nodes(), "{nx} x {ny}, {levels}");

@@ -1,6 +1,7 @@
 //! Residual of a row in double precision, used to confirm convergence.
 
-/// Computes the residual b - center v_0 - sum_j a_j v_j of a row from differences of the neighbours v_j and v_0:
+/// Computes the residual b - center v_0 - sum_j a_j v_j of a row from differences between the value v_0 at its node and
+/// the values v_j at the neighbours:
 ///
 /// ```text
 /// b - (s v_0 + sum_j a_j (v_j - v_0)),   v_j + v_0 if a_j > 0,   s = center - sum_j |a_j|

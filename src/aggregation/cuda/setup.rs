@@ -45,7 +45,7 @@ pub struct SetupWorkspace {
     number: Address,
     parts: Address,
     nodes: Address,
-    /// Workspace for a count, and for the upper bound of the eigenvalues.
+    /// Address of a count, and of an upper bound of the eigenvalues.
     bound: Address,
     rows: usize,
     entries: usize,

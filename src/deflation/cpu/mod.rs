@@ -64,7 +64,7 @@ struct Patterns {
     nx: usize,
     /// Pattern of row j + ny k.
     of_row: Vec<u32>,
-    /// Pattern p has the runs start[p] .. start[p + 1].
+    /// Pattern p consists of the entries `start[p] .. start[p + 1]` of `runs`.
     start: Vec<u32>,
     runs: Vec<Run>,
 }

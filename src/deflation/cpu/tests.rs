@@ -5,10 +5,10 @@ use crate::base::team::Team;
 use crate::deflation::Solver;
 use crate::deflation::regions::{Choice, Kind};
 use crate::stencil::cell_components::Strong;
-use crate::stencil::cells::{CellView, Cells, Kept, Values};
+use crate::stencil::cells::{CellView, Cells, StoredMatrix, Values};
 use rrbsolver_problems::two_phase::{SplitMix, TwoPhase};
 
-fn kept(problem: &TwoPhase) -> Kept {
+fn kept(problem: &TwoPhase) -> StoredMatrix {
     let [nx, ny, nz] = problem.size;
     let cells = Cells { nx, ny, nz };
     let values = |name, data| Values::new(name, data, cells, nx, nx * ny);
@@ -18,7 +18,7 @@ fn kept(problem: &TwoPhase) -> Kept {
         center: values("center", &problem.center),
         forward: [values("east", x), values("north", y), values("top", z)],
     };
-    let mut kept = Kept::default();
+    let mut kept = StoredMatrix::default();
     let mut rows = kept.rows_mut(a.cells).unwrap();
     (0..a.cells.rows()).for_each(|row| rows.copy_row(&a, row));
     kept
@@ -39,7 +39,7 @@ fn row(a: &SevenPoints, c: usize) -> Vec<(usize, f64)> {
 }
 
 struct Case {
-    matrix: Kept,
+    matrix: StoredMatrix,
     components: CellComponents,
     regions: Regions,
 }

@@ -56,12 +56,12 @@ pub struct CellCentred<T> {
 }
 
 /// A thread of a run, which counts the steps of all passes so far.
-pub struct Walker<'a> {
+pub struct StepCounter<'a> {
     me: Me<'a>,
     steps: Cell<usize>,
 }
 
-impl<'a> Walker<'a> {
+impl<'a> StepCounter<'a> {
     /// Starts the count of a run at zero.
     pub fn new(me: Me<'a>) -> Self {
         Self { me, steps: Cell::new(0) }
@@ -107,7 +107,7 @@ impl<T: Real + Number> CellCentred<T> {
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
-    pub unsafe fn apply<V: Rows<f64>>(&self, walker: &Walker, a: &SevenPoints, r: &V, z: &V, largest: f64) {
+    pub unsafe fn apply<V: Rows<f64>>(&self, walker: &StepCounter, a: &SevenPoints, r: &V, z: &V, largest: f64) {
         let grids = &self.hierarchy.grids;
         let scale = power_of_two_below(largest);
         let finest = Level { a: Points::finest(a), r, x: z, zeros: &self.zeros, sweeps: self.sweeps };
@@ -182,7 +182,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse`, and no thread may
     /// write r.
-    unsafe fn descend<T: Real, C: Rows<T>>(&self, walker: &Walker, grid: &Grid<T>, coarse: &C, scale: f64) {
+    unsafe fn descend<T: Real, C: Rows<T>>(&self, walker: &StepCounter, grid: &Grid<T>, coarse: &C, scale: f64) {
         let ((team, rows), halves) = (self.share(walker.me, grid), 2 * self.sweeps);
         walker.walk(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {
@@ -207,7 +207,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x, and no thread may write r or
     /// `e`.
-    unsafe fn ascend<T: Real, C: Rows<T>>(&self, walker: &Walker, grid: &Grid<T>, e: &C, scale: f64) {
+    unsafe fn ascend<T: Real, C: Rows<T>>(&self, walker: &StepCounter, grid: &Grid<T>, e: &C, scale: f64) {
         let ((team, rows), halves) = (self.share(walker.me, grid), 2 * self.sweeps);
         walker.walk(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {

@@ -22,7 +22,7 @@
 use super::loops::{add_scaled, advance, dot, multiply, triangle, triangle_of_scaled, weighted_square};
 use super::state::Vectors;
 use crate::dpcg::backend::Preconditioner;
-use crate::dpcg::cpu::steps::Member;
+use crate::dpcg::cpu::steps::ThreadState;
 use std::ops::Range;
 
 /// Ring buffers of rows, one ring per term of the series. A ring contains the rows of the last plane and the current
@@ -60,7 +60,7 @@ pub fn ring_values(order: usize, nx: usize, ny: usize) -> usize {
     order.max(1) * (ny + 1) * (nx + 2) + nx
 }
 
-impl Member<'_> {
+impl ThreadState<'_> {
     /// Returns the order of the series (0 for Jacobi), or `None` for other preconditioners.
     pub(super) fn order(&self) -> Option<usize> {
         match self.k.preconditioner {
@@ -290,7 +290,7 @@ impl Member<'_> {
         share.filter(|&piece| !inside(piece)).for_each(note);
         let [energy] = noted.sum(Some(self.me));
         match &k.deflation {
-            Some(d) => energy - self.solve_noted(d),
+            Some(d) => energy - self.solve_partial_sums(d),
             None => energy,
         }
     }

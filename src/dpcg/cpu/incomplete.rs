@@ -58,7 +58,7 @@ impl Incomplete {
                 bound += share.abs() * error[m];
             }
             if !(d > bound && d.is_finite()) {
-                return Err(refused_pivot(d, center, omega, a.cells.place(cell)));
+                return Err(rejected_pivot(d, center, omega, a.cells.place(cell)));
             }
             inverse[cell] = 1.0 / d;
             error[cell] = bound / d;
@@ -164,7 +164,7 @@ fn before<'a>(a: &'a SevenPoints, cell: usize) -> impl Iterator<Item = (f64, usi
 }
 
 /// Returns the error message about a rejected pivot.
-fn refused_pivot(d: f64, center: f64, omega: f64, [i, j, k]: [usize; 3]) -> Error {
+fn rejected_pivot(d: f64, center: f64, omega: f64, [i, j, k]: [usize; 3]) -> Error {
     let why = if !d.is_finite() {
         "some entries of the matrix are too large or too small for double precision"
     } else if omega == 1.0 {

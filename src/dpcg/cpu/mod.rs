@@ -33,17 +33,17 @@ use crate::deflation::Solver;
 use crate::deflation::cpu::Projection;
 use crate::deflation::regions::{Choice, RegionCount};
 use crate::dpcg::backend::{DpcgBackend, Preconditioner, Setup};
-use crate::dpcg::cpu::steps::Member;
-use crate::dpcg::cpu::unfused::Whole;
+use crate::dpcg::cpu::steps::ThreadState;
+use crate::dpcg::cpu::unfused::UnfusedPreconditioner;
 use crate::dpcg::setup;
 use crate::dpcg::setup::coarse_matrix;
-use crate::dpcg::survey::{Found, Survey};
+use crate::dpcg::survey::{Survey, SurveyData};
 use crate::error::{Error, Result};
 use crate::krylov::cpu::caller::Caller;
 use crate::krylov::cpu::observed::Observed;
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
-use crate::stencil::cells::{CellView, Cells, Kept};
+use crate::stencil::cells::{CellView, Cells, StoredMatrix};
 use crate::stencil::pieces::Pieces;
 use fused::ring_values;
 use labelled::Labelled;
@@ -59,9 +59,9 @@ pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
     /// The matrix before the first `factorize`; afterwards, `state` contains it.
-    matrix: Kept,
+    matrix: StoredMatrix,
     /// Results of `survey` and `find_regions` for the next `factorize`.
-    found: Found,
+    found: SurveyData,
     state: Option<State>,
     seconds_of_e: f64,
 }
@@ -73,8 +73,8 @@ impl Cpu {
         Self {
             wanted_threads: threads,
             team: None,
-            matrix: Kept::default(),
-            found: Found::default(),
+            matrix: StoredMatrix::default(),
+            found: SurveyData::default(),
             state: None,
             seconds_of_e: 0.0,
         }
@@ -95,9 +95,9 @@ impl Cpu {
     fn state_of(
         &mut self,
         setup: &Setup,
-        found: &Found,
-        matrix: &Kept,
-        (vectors, whole): (Option<Vectors>, Option<Whole>),
+        found: &SurveyData,
+        matrix: &StoredMatrix,
+        (vectors, whole): (Option<Vectors>, Option<UnfusedPreconditioner>),
     ) -> Result<(State, Option<Solver>)> {
         let (components, regions) = (&found.components, found.regions.as_ref());
         let pieces = Pieces::new(matrix.cells());
@@ -119,7 +119,7 @@ impl Cpu {
         };
         self.seconds_of_e = started.elapsed().as_secs_f64();
         let solver = deflation.as_ref().map(Projection::solver);
-        let whole = Whole::make(whole, setup.preconditioner, &a, team)?;
+        let whole = UnfusedPreconditioner::make(whole, setup.preconditioner, &a, team)?;
         let members = team.members();
         let order = if let Preconditioner::Neumann { order } = setup.preconditioner { order } else { 0 };
         let enough = |vectors: &Vectors| vectors.s.is_some() || order == 0;
@@ -135,7 +135,7 @@ impl Cpu {
             deflation,
             observed: Observed::default(),
             coarse_nanos: AtomicU64::new(0),
-            matrix: Kept::default(),
+            matrix: StoredMatrix::default(),
         };
         Ok((state, solver))
     }
@@ -145,7 +145,7 @@ impl DpcgBackend for Cpu {
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64> {
         if let Some(state) = self.state.take_if(|state| state.pieces.cells != a.cells) {
             drop(state);
-            self.matrix = Kept::default();
+            self.matrix = StoredMatrix::default();
         }
         self.make_team(a.cells)?;
         let matrix = self.state.as_mut().map_or(&mut self.matrix, |state| &mut state.matrix);
@@ -188,7 +188,7 @@ impl DpcgBackend for Cpu {
     }
 
     fn aggregates_kept(&self) -> usize {
-        self.state.as_ref().and_then(|state| state.whole.as_ref()).map_or(0, Whole::aggregates_kept)
+        self.state.as_ref().and_then(|state| state.whole.as_ref()).map_or(0, UnfusedPreconditioner::aggregates_kept)
     }
 
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {
@@ -199,8 +199,8 @@ impl DpcgBackend for Cpu {
         *state.coarse_nanos.get_mut() = 0;
         let (shared, caller) = (&*state, Caller::new(arrays, state.pieces.cells.ny));
         let result = team.run(
-            |member| drop(program(&mut Member::new(shared, member, &caller, None))),
-            |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
+            |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
+            |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),
         )?;
         if Outcome::went_astray(&result) {
             // Loops multiply values beyond the ends of a row by zero couplings. Infinities from this run must be

@@ -3,11 +3,11 @@
 use super::field::Field;
 use super::loops::{largest, scaled};
 use super::state::Vectors;
-use crate::dpcg::cpu::steps::Member;
+use crate::dpcg::cpu::steps::ThreadState;
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{VectorId, VectorSteps};
 
-impl Member<'_> {
+impl ThreadState<'_> {
     /// Subtracts the mean of v over each singular component. With `restore`, also adds the means that `keep_means`
     /// stored.
     pub(super) fn shift(&self, v: &Field, restore: bool) {
@@ -41,8 +41,8 @@ impl Member<'_> {
         self.me.barrier();
     }
 
-    /// Returns sum over singular components of mean(r)^2 sum_i 1 / a_ii, with the sum over i in the component.
-    /// Overwrites z.
+    /// Returns the sum over singular components of mean(r)^2 sum_i 1 / a_ii, where i runs over the cells of the
+    /// component. Overwrites z.
     pub(super) fn constant_square(&self) -> f64 {
         let (k, r) = (self.k, &self.vectors().r);
         // SAFETY: cells of this thread, which no other thread writes.
@@ -63,7 +63,7 @@ impl Member<'_> {
     }
 }
 
-impl SolveSteps for Member<'_> {
+impl SolveSteps for ThreadState<'_> {
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
         let mut seen = Inputs::none();
         for (row, _) in self.rows() {

@@ -6,10 +6,10 @@ use crate::base::reduce::Noted;
 use crate::base::shared::Shared;
 use crate::deflation::cpu::Projection;
 use crate::dpcg::backend::Preconditioner;
-use crate::dpcg::cpu::unfused::Whole;
+use crate::dpcg::cpu::unfused::UnfusedPreconditioner;
 use crate::error::Result;
 use crate::krylov::cpu::observed::Observed;
-use crate::stencil::cells::Kept;
+use crate::stencil::cells::StoredMatrix;
 use crate::stencil::pieces::Pieces;
 
 /// Vectors of PCG and partial results of reductions.
@@ -56,7 +56,7 @@ impl Vectors {
 /// Data of a factorization.
 pub struct State {
     pub pieces: Pieces,
-    pub matrix: Kept,
+    pub matrix: StoredMatrix,
     pub vectors: Vectors,
     pub preconditioner: Preconditioner,
     /// Whether fused passes are used, where the preconditioner permits them.
@@ -65,7 +65,7 @@ pub struct State {
     pub rings: Shared,
     /// The preconditioner if its application is not fused with passes of PCG; `None` for `Preconditioner::None`,
     /// `Jacobi` and `Neumann`.
-    pub whole: Option<Whole>,
+    pub whole: Option<UnfusedPreconditioner>,
     /// Cells grouped by singular component.
     pub singular: Labelled,
     /// Means of the initial guess over the singular components. At its end, the solve gives x these means.
@@ -83,7 +83,7 @@ impl State {
             + self.vectors.bytes()
             + self.singular.bytes()
             + self.rings.bytes()
-            + self.whole.as_ref().map_or(0, Whole::bytes)
+            + self.whole.as_ref().map_or(0, UnfusedPreconditioner::bytes)
             + self.deflation.as_ref().map_or(0, Projection::bytes)
     }
 }

@@ -12,7 +12,7 @@ use crate::base::reduce::{Reduce, max_abs};
 use crate::base::team::Me;
 use crate::deflation::cpu::Projection;
 use crate::dpcg::backend::Preconditioner;
-use crate::dpcg::cpu::unfused::Turns;
+use crate::dpcg::cpu::unfused::ApplicationCounts;
 use crate::krylov::cpu::caller::Caller;
 use crate::krylov::pcg::{Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::krylov::series::{SeriesSteps, series};
@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// State of one thread during a run.
-pub struct Member<'a> {
+pub struct ThreadState<'a> {
     pub(super) k: &'a State,
     pub(super) me: Me<'a>,
     pub(super) caller: &'a Caller<'a>,
@@ -37,12 +37,12 @@ pub struct Member<'a> {
     pub(super) rho: f64,
     /// <r, r>. A preconditioner in `State::whole` uses it to scale r.
     pub(super) norm2: f64,
-    turns: Turns<'a>,
+    turns: ApplicationCounts<'a>,
 }
 
-impl<'a> Member<'a> {
+impl<'a> ThreadState<'a> {
     pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, turns: Turns::new(me) }
+        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, turns: ApplicationCounts::new(me) }
     }
 
     pub(super) fn vectors(&self) -> &'a Vectors {
@@ -137,11 +137,11 @@ impl<'a> Member<'a> {
     fn solve_coarse(&self, d: &Projection, v: &Field) {
         // SAFETY: cells of this thread, which no other thread writes.
         d.restrict(self.me, |cells| unsafe { v.range(&cells) });
-        self.solve_noted(d);
+        self.solve_partial_sums(d);
     }
 
     /// Computes t = E^-1 g, where the partial sums of g = Z^T v have been stored. Returns <g, t>.
-    pub(super) fn solve_noted(&self, d: &Projection) -> f64 {
+    pub(super) fn solve_partial_sums(&self, d: &Projection) -> f64 {
         let start = Instant::now();
         let g = d.solve(self.me);
         if self.me.index == 0 {
@@ -181,7 +181,7 @@ impl<'a> Member<'a> {
     }
 
     /// Computes z = M^-1 r with the preconditioner in `State::whole`. Returns <r, z> if the preconditioner computes it.
-    fn apply_whole(&mut self) -> Option<f64> {
+    fn apply_unfused(&mut self) -> Option<f64> {
         let whole = self.k.whole.as_ref()?;
         let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
         self.me.barrier();
@@ -190,7 +190,7 @@ impl<'a> Member<'a> {
     }
 }
 
-impl VectorSteps for Member<'_> {
+impl VectorSteps for ThreadState<'_> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         let product = self.dot(self.vector(a), self.vector(b));
         if (a, b) == (VectorId::R, VectorId::R) {
@@ -246,7 +246,7 @@ impl VectorSteps for Member<'_> {
     }
 }
 
-impl PcgSteps for Member<'_> {
+impl PcgSteps for ThreadState<'_> {
     fn properties(&self) -> Properties {
         let deflates = self.k.deflation.is_some();
         // With aggregation, M depends on r, so flexible CG is used. q is P A p for the last direction p.
@@ -270,7 +270,7 @@ impl PcgSteps for Member<'_> {
             Preconditioner::Incomplete { .. }
             | Preconditioner::Multigrid { .. }
             | Preconditioner::Aggregation { .. } => {
-                if let Some(rho) = self.apply_whole() {
+                if let Some(rho) = self.apply_unfused() {
                     return rho;
                 }
             }
@@ -315,7 +315,7 @@ impl PcgSteps for Member<'_> {
 }
 
 /// Steps of the Neumann series. Each step writes only cells of this thread.
-struct Series<'a, 'b>(&'a Member<'b>);
+struct Series<'a, 'b>(&'a ThreadState<'b>);
 
 impl<'a> SeriesSteps for Series<'a, '_> {
     type Vector = &'a Field;

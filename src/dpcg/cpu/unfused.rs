@@ -1,6 +1,6 @@
 //! Preconditioners whose application is not fused with the passes of PCG.
 
-use super::cell::{CellCentred, Walker};
+use super::cell::{CellCentred, StepCounter};
 use super::field::Field;
 use super::incomplete::Incomplete;
 use super::vertex::Vertex;
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::stencil::cells::{Cells, SevenPoints};
 
 /// A preconditioner whose application is not fused with the passes of PCG.
-pub enum Whole {
+pub enum UnfusedPreconditioner {
     /// An incomplete Cholesky factorization.
     Incomplete(Incomplete),
     /// Multigrid with vertex coarsening; coarse grids in single precision.
@@ -34,19 +34,19 @@ pub enum Whole {
 }
 
 /// Counters of a thread for all applications of the preconditioner in a run.
-pub struct Turns<'a> {
-    walker: Walker<'a>,
+pub struct ApplicationCounts<'a> {
+    walker: StepCounter<'a>,
     turn: usize,
 }
 
-impl<'a> Turns<'a> {
+impl<'a> ApplicationCounts<'a> {
     /// Starts the counters of a run at zero.
     pub fn new(me: Me<'a>) -> Self {
-        Self { walker: Walker::new(me), turn: 0 }
+        Self { walker: StepCounter::new(me), turn: 0 }
     }
 }
 
-impl Whole {
+impl UnfusedPreconditioner {
     /// Computes the preconditioner of a matrix, or returns `None` for `None`, `Jacobi` and `Neumann`. Reuses the memory
     /// of `previous` if it fits.
     pub fn make(
@@ -90,7 +90,7 @@ impl Whole {
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
     pub unsafe fn apply(
         &self,
-        turns: &mut Turns,
+        turns: &mut ApplicationCounts,
         me: Me,
         a: &SevenPoints,
         (r, z): (&Field, &Field),
@@ -167,7 +167,7 @@ fn aggregated<V: Real + Number>(
 /// Computes z = B r, where B is the cycle.
 ///
 /// # Safety
-/// As for [`Whole::apply`].
+/// As for [`UnfusedPreconditioner::apply`].
 unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &Me, r: &[f64], z: &Field) {
     // SAFETY: guaranteed by the caller; the cycle assigns each cell to one thread.
     let to = |i: usize, value: f64| unsafe { z.range_mut(&(i..i + 1))[0] = value };
@@ -175,28 +175,32 @@ unsafe fn apply<V: Real + Number>(cycle: &Cycle<V>, me: &Me, r: &[f64], z: &Fiel
 }
 
 fn vertex(
-    previous: Option<Whole>,
+    previous: Option<UnfusedPreconditioner>,
     (cells, sweeps): (Cells, usize),
     single: bool,
     a: &SevenPoints,
     team: &mut Team,
-) -> Result<Whole> {
+) -> Result<UnfusedPreconditioner> {
     let members = team.members();
     let mut made = match previous {
-        Some(Whole::Vertex32(grids)) if single && grids.fits(cells, sweeps, members) => Whole::Vertex32(grids),
-        Some(Whole::Vertex64(grids)) if !single && grids.fits(cells, sweeps, members) => Whole::Vertex64(grids),
+        Some(UnfusedPreconditioner::Vertex32(grids)) if single && grids.fits(cells, sweeps, members) => {
+            UnfusedPreconditioner::Vertex32(grids)
+        }
+        Some(UnfusedPreconditioner::Vertex64(grids)) if !single && grids.fits(cells, sweeps, members) => {
+            UnfusedPreconditioner::Vertex64(grids)
+        }
         other => {
             // The previous preconditioner is freed before a new one is allocated.
             drop(other);
             match single {
-                true => Whole::Vertex32(Vertex::new(cells, sweeps, members)?),
-                false => Whole::Vertex64(Vertex::new(cells, sweeps, members)?),
+                true => UnfusedPreconditioner::Vertex32(Vertex::new(cells, sweeps, members)?),
+                false => UnfusedPreconditioner::Vertex64(Vertex::new(cells, sweeps, members)?),
             }
         }
     };
     match &mut made {
-        Whole::Vertex32(grids) => grids.setup(team, a)?,
-        Whole::Vertex64(grids) => grids.setup(team, a)?,
+        UnfusedPreconditioner::Vertex32(grids) => grids.setup(team, a)?,
+        UnfusedPreconditioner::Vertex64(grids) => grids.setup(team, a)?,
         _ => {}
     }
     Ok(made)

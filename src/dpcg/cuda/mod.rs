@@ -40,7 +40,7 @@ use crate::error::{Error, Result};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::stencil::cell_inspection::InspectedRows;
-use crate::stencil::cells::{CellView, Cells, Kept, SevenPoints, Values};
+use crate::stencil::cells::{CellView, Cells, SevenPoints, StoredMatrix, Values};
 use crate::stencil::outward::{Entry, Outward};
 use deflation::Deflation;
 use run::{Rhs, Run};
@@ -58,7 +58,7 @@ pub struct Cuda {
     staging: Option<Memory>,
     surveyor: Option<Surveyor>,
     /// Host copy of the matrix. It is created when it is needed, and dropped at `factorize`.
-    kept: OnceCell<Kept>,
+    kept: OnceCell<StoredMatrix>,
     /// Thread team for work on the host copy.
     team: Option<Team>,
     /// Couplings that point out of the box.
@@ -129,7 +129,7 @@ impl Cuda {
 }
 
 /// Returns the host copy of the matrix as a view with the caller's names and extents.
-fn as_given<'k>(a: &CellView, kept: &SevenPoints<'k>) -> CellView<'k> {
+fn with_caller_names<'k>(a: &CellView, kept: &SevenPoints<'k>) -> CellView<'k> {
     let of = |name, values| Values::new(name, values, a.cells, a.cells.nx, a.cells.plane());
     let forward = [0, 1, 2].map(|d| of(a.forward[d].name, kept.forward[d]));
     CellView { cells: a.cells, center: of(a.center.name, kept.center), forward }
@@ -163,7 +163,7 @@ impl DpcgBackend for Cuda {
         }
         // The matrix is inspected again on the host, which creates the error message.
         let stream = self.session.stream();
-        let here = as_given(a, &on_host(&self.kept, source, stream)?);
+        let here = with_caller_names(a, &on_host(&self.kept, source, stream)?);
         InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])
     }
 
@@ -182,7 +182,7 @@ impl DpcgBackend for Cuda {
         let _entered = self.session.device.clone().enter()?;
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
         let count;
-        (count, self.regions) = surveyor.find_regions(self.session.stream(), source.of, choice)?.counted();
+        (count, self.regions) = surveyor.find_regions(self.session.stream(), source.of, choice)?.with_counts();
         Ok(count)
     }
 
@@ -259,7 +259,7 @@ impl Engine for Cuda {
             + self.surveyor.as_ref().map_or(0, Surveyor::bytes)
             + self.staging.as_ref().map_or(0, |memory| memory.bytes)
             + self.state.as_ref().map_or(0, State::device_bytes);
-        [self.kept.get().map_or(0, Kept::bytes) + self.session.bytes() + coarse, device]
+        [self.kept.get().map_or(0, StoredMatrix::bytes) + self.session.bytes() + coarse, device]
     }
 
     fn seconds_transfer(&self) -> f64 {

@@ -11,7 +11,7 @@ use crate::krylov::vectors::{VectorId, VectorSteps};
 
 impl Run<'_> {
     /// Copies host arrays to the device and inspects the caller's arrays.
-    fn see_inputs(&mut self, guess: bool) -> Result<Inputs> {
+    fn inspect_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
         let (cells, input, scalars) = (self.source.cells, self.call.input, &mut self.k.vectors.scalars);
         let output = if guess { self.call.output } else { CellArray::default() };
@@ -59,7 +59,7 @@ impl Run<'_> {
 
 impl SolveSteps for Run<'_> {
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
-        self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
+        self.attempt(|s| s.inspect_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
     /// If only b is needed, it is loaded unless the device already has it. A stored b whose means were subtracted is

@@ -6,7 +6,7 @@ use crate::cuda::driver::Stream;
 use crate::cuda::launch::{Address, CellArray, CellBox, CellMatrix};
 use crate::cuda::staging::Copies;
 use crate::error::{Error, Result};
-use crate::stencil::cells::{CellView, Cells, Kept};
+use crate::stencil::cells::{CellView, Cells, StoredMatrix};
 
 /// Largest number of cells. Cell indices have 31 bits, because one bit of 32 is used for marks.
 const MOST_CELLS: usize = 1 << 31;
@@ -61,8 +61,8 @@ impl Source {
     }
 
     /// Copies the matrix to host memory.
-    pub fn keep(&self, stream: &Stream) -> Result<Kept> {
-        let mut kept = Kept::default();
+    pub fn keep(&self, stream: &Stream) -> Result<StoredMatrix> {
+        let mut kept = StoredMatrix::default();
         for (values, from) in kept.rows_mut(self.of)?.arrays().into_iter().zip(self.addresses()) {
             stream.fetch(values, from)?;
         }

@@ -142,7 +142,7 @@ impl State {
     /// Computes the factorization. `previous` is a factorization for the same number of cells, whose memory is reused.
     pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
-        let before = previous.map(Self::take_apart).transpose()?;
+        let before = previous.map(Self::into_parts).transpose()?;
         let (vectors, mut pool, recorded, aggregated) = match before {
             Some((vectors, pool, recorded, aggregated)) => (Some(vectors), pool, recorded, aggregated),
             None => (None, Pool::default(), None, None),
@@ -180,7 +180,7 @@ impl State {
 
     /// Returns the parts that the next factorization reuses: the vectors, the memory of all other data, the loop, and
     /// the aggregates.
-    fn take_apart(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
+    fn into_parts(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
         let (mut pool, mut aggregated) = (self.pool, None);
         if let Some(singular) = self.singular {
             singular.give(&mut pool)?;

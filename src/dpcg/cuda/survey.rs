@@ -13,10 +13,10 @@ use crate::cuda::launch::{
 use crate::deflation::regions::{Choice, Class, Kind, NONE, Regions, check, too_many};
 use crate::dpcg::backend::Setup;
 use crate::dpcg::setup;
-use crate::dpcg::survey::{Survey, asks_for_hidden, contrast};
+use crate::dpcg::survey::{Survey, contrast, needs_hidden_groups};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, coarse_grids};
-use crate::stencil::cells::{Cells, Kept, SevenPoints};
+use crate::stencil::cells::{Cells, SevenPoints, StoredMatrix};
 use crate::stencil::coarsening::{COARSEST, SEMI, coarsened};
 use std::cell::OnceCell;
 use std::mem::offset_of;
@@ -151,7 +151,7 @@ impl Surveyor {
         };
         let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
         let (coarsened, strong) = (coarsened(source.of, found.strength, SEMI), found.groups as usize);
-        let asks = asks_for_hidden(source.of, coarsened, strong);
+        let asks = needs_hidden_groups(source.of, coarsened, strong);
         Ok(Survey {
             row_sum: f64::from_bits(found.row_sum),
             coarsened,
@@ -280,7 +280,7 @@ impl Surveyor {
 pub struct Made<'a> {
     pub source: &'a Source,
     /// The host copy of the matrix, which is created when it is needed.
-    pub kept: &'a OnceCell<Kept>,
+    pub kept: &'a OnceCell<StoredMatrix>,
     pub setup: &'a Setup,
     /// Components of the matrix and classes of its cells.
     pub surveyor: &'a Surveyor,
@@ -306,9 +306,9 @@ impl<'a> Made<'a> {
 }
 
 /// Returns the host copy of the matrix, and creates it if necessary.
-pub fn on_host<'k>(kept: &'k OnceCell<Kept>, source: &Source, stream: &Stream) -> Result<SevenPoints<'k>> {
+pub fn on_host<'k>(kept: &'k OnceCell<StoredMatrix>, source: &Source, stream: &Stream) -> Result<SevenPoints<'k>> {
     if kept.get().is_none() {
         let _ = kept.set(source.keep(stream)?);
     }
-    kept.get().map(Kept::matrix).ok_or_else(|| Error::Internal("the host has no copy of the matrix".to_owned()))
+    kept.get().map(StoredMatrix::matrix).ok_or_else(|| Error::Internal("the host has no copy of the matrix".to_owned()))
 }

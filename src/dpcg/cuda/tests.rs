@@ -11,7 +11,7 @@ use crate::cuda::launch::{Address, CellLabels, Scalars, Sum};
 use crate::deflation::regions::{Kind, NONE};
 use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cell_grids::Hierarchy;
-use crate::dpcg::survey::Found;
+use crate::dpcg::survey::SurveyData;
 use crate::stencil::cell_components::CellComponents;
 use crate::stencil::components::ZERO_ROW_SUM;
 use bytemuck::AnyBitPattern;
@@ -189,7 +189,7 @@ fn same(found: Result<Regions>, expected: Result<Regions>, what: &str) {
 /// Inspects a matrix on host and device, and compares all kinds of regions.
 fn compare(cuda: &mut Cuda, system: &System, what: &str) {
     let (a, view) = (system.points(), system.view());
-    let (mut host, expected) = Found::of(&a, ZERO_ROW_SUM).unwrap();
+    let (mut host, expected) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
     let center_max = cuda.load(&view, true).unwrap();
     assert_eq!(center_max, system.center.iter().copied().fold(0.0, f64::max));
     let found = cuda.survey(ZERO_ROW_SUM).unwrap();
@@ -250,7 +250,7 @@ fn a_device_counts_hidden_bubbles() {
     let mut cuda = Cuda::new(0, 2).unwrap();
     for (set, size) in [("r200;asp=4", [32, 32, 32]), ("r200;asp=4", [48, 24, 33]), ("27;asp=4", [16, 16, 16])] {
         let system = System::of(set, size, 1e-3);
-        let (_, expected) = Found::of(&system.points(), ZERO_ROW_SUM).unwrap();
+        let (_, expected) = SurveyData::of(&system.points(), ZERO_ROW_SUM).unwrap();
         assert_eq!(expected.hidden > 0, set.starts_with("r200"), "{set} {size:?}");
         compare(&mut cuda, &system, &format!("{set} {size:?}"));
     }
@@ -329,7 +329,7 @@ fn a_device_counts_components() {
     let mut system = pairs.with_sums(|_| true);
     system.labels = (0..system.cells.count() as i32).map(|c| if c % 40_000 == 7 { c } else { -1 }).collect();
     let a = system.points();
-    let (mut host, expected) = Found::of(&a, ZERO_ROW_SUM).unwrap();
+    let (mut host, expected) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
     assert_eq!(expected.components, 67_600);
     cuda.load(&system.view(), true).unwrap();
     cuda.survey(ZERO_ROW_SUM).unwrap();
@@ -353,7 +353,7 @@ fn a_device_counts_labels() {
     let a = system.points();
     cuda.load(&system.view(), true).unwrap();
     cuda.survey(ZERO_ROW_SUM).unwrap();
-    let (mut host, _) = Found::of(&a, ZERO_ROW_SUM).unwrap();
+    let (mut host, _) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
     system.labels = (0..system.cells.count() as i32).map(|c| if c < 65_536 { i32::MAX - 7 * c } else { -1 }).collect();
     for last in [65_535, 65_534] {
         system.labels[65_535] = if last == 65_535 { 5 } else { -1 };

@@ -10,7 +10,7 @@ use crate::base::team::Me;
 use crate::base::workers::Workers;
 use crate::direct::couplings::{Couplings, WHAT};
 use crate::error::{Error, Result, collected};
-use crate::rrb::backend::{CostOfAggregation, refused_pivot, unprojected_pivot};
+use crate::rrb::backend::{CostOfAggregation, rejected_pivot, unprojected_pivot};
 use crate::rrb::cpu::colour_array::Four;
 use crate::rrb::cpu::conversion::colours_of_row;
 use crate::rrb::layout::{Colour, Layout};
@@ -28,7 +28,7 @@ pub const COST: CostOfAggregation =
 
 /// Multigrid cycle for vectors that are stored by colour.
 pub struct Aggregated<R: Number> {
-    cycle: Precise,
+    cycle: AnyPrecision,
     /// Number of coarse levels.
     pub levels: usize,
     /// A separate array z, allocated if z of the first grid shares memory with q.
@@ -36,7 +36,7 @@ pub struct Aggregated<R: Number> {
 }
 
 /// The cycle in single or in double precision.
-enum Precise {
+enum AnyPrecision {
     Single(Cycle<f32>),
     Double(Cycle<f64>),
 }
@@ -63,8 +63,8 @@ impl<R: Real + Number> Aggregated<R> {
         let hierarchy = Hierarchy::reusing(couplings, scale, &RULES, (COARSEST, kept), workers)?;
         let (places, levels) = (places(layout, z.0, numbers)?, hierarchy.levels.len());
         let cycle = match storage {
-            Storage::F64 => Precise::Double(cycle(hierarchy, numbers, &places, workers)?),
-            _ => Precise::Single(cycle(hierarchy, numbers, &places, workers)?),
+            Storage::F64 => AnyPrecision::Double(cycle(hierarchy, numbers, &places, workers)?),
+            _ => AnyPrecision::Single(cycle(hierarchy, numbers, &places, workers)?),
         };
         let z = if z.1 { Some(Four::zeroed(layout, true)?) } else { None };
         Ok(Self { cycle, levels, z })
@@ -73,16 +73,16 @@ impl<R: Real + Number> Aggregated<R> {
     /// Returns the aggregates that the next matrix may reuse.
     pub fn into_kept(self) -> Kept {
         match self.cycle {
-            Precise::Single(cycle) => cycle.into_kept(),
-            Precise::Double(cycle) => cycle.into_kept(),
+            AnyPrecision::Single(cycle) => cycle.into_kept(),
+            AnyPrecision::Double(cycle) => cycle.into_kept(),
         }
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
         match &self.cycle {
-            Precise::Single(cycle) => cycle.aggregates_kept(),
-            Precise::Double(cycle) => cycle.aggregates_kept(),
+            AnyPrecision::Single(cycle) => cycle.aggregates_kept(),
+            AnyPrecision::Double(cycle) => cycle.aggregates_kept(),
         }
     }
 
@@ -105,16 +105,16 @@ impl<R: Real + Number> Aggregated<R> {
             area.set(place, R::narrow(value * unit));
         };
         match &self.cycle {
-            Precise::Single(cycle) => cycle.apply(me, method, from, to),
-            Precise::Double(cycle) => cycle.apply(me, method, from, to),
+            AnyPrecision::Single(cycle) => cycle.apply(me, method, from, to),
+            AnyPrecision::Double(cycle) => cycle.apply(me, method, from, to),
         }
     }
 
     pub fn bytes(&self) -> usize {
         let z = self.z.as_ref().map_or(0, Four::bytes);
         match &self.cycle {
-            Precise::Single(cycle) => cycle.bytes() + z,
-            Precise::Double(cycle) => cycle.bytes() + z,
+            AnyPrecision::Single(cycle) => cycle.bytes() + z,
+            AnyPrecision::Double(cycle) => cycle.bytes() + z,
         }
     }
 }
@@ -162,7 +162,7 @@ pub fn check_unprojected(components: &Components) -> Result<()> {
 fn check(c: &Couplings, numbers: Numbers, level: usize, scale: f64) -> Result<()> {
     let wrong = c.diagonal.iter().position(|d| !(*d >= 0.0 && d.is_finite()));
     match wrong.and_then(|row| Some((row, numbers.nodes().nth(row)?))) {
-        Some((row, (i, j))) => Err(refused_pivot(c.diagonal[row] / scale, c.diagonal[row] / scale, level, i, j)),
+        Some((row, (i, j))) => Err(rejected_pivot(c.diagonal[row] / scale, c.diagonal[row] / scale, level, i, j)),
         None => Ok(()),
     }
 }

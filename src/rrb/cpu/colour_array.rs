@@ -12,13 +12,14 @@ use std::ops::Index;
 ///
 /// Most fields have 32 bits, because a grid has hundreds of arrays and is built on the stack.
 #[derive(Clone)]
-pub struct Area<T = f64> {
+pub struct ColourArray<T = f64> {
     values: Shared<T>,
     stride: u32,
     cx: u32,
     /// Border width in values.
     block: u32,
-    /// Bits of J that select the stored row: all bits, or the low bits for a ring of rows (see [`Area::with_ring`]).
+    /// Bits of J that select the stored row: all bits, or the low bits for a ring of rows (see
+    /// [`ColourArray::with_ring`]).
     mask: i32,
     /// Index of entry (0, J) for a J whose selected bits are zero.
     origin: isize,
@@ -28,7 +29,7 @@ pub struct Area<T = f64> {
 /// J - 2 to J.
 pub const RING: usize = 4;
 
-impl<T: Number> Area<T> {
+impl<T: Number> ColourArray<T> {
     /// Allocates an array of zeros.
     pub fn zeroed(layout: &Layout) -> Result<Self> {
         let (stride, block) = (layout.cx + layout.block, layout.block);
@@ -65,9 +66,9 @@ impl<T: Number> Area<T> {
 
     /// Returns the same memory with another number type, or `None` if the sizes of the types differ. Generic code uses
     /// this function to test whether the arrays of a storage format are doubles.
-    pub fn of_type<U: Number>(&self) -> Option<Area<U>> {
+    pub fn of_type<U: Number>(&self) -> Option<ColourArray<U>> {
         let Self { stride, cx, block, mask, origin, .. } = *self;
-        Some(Area { values: self.values.of_type()?, stride, cx, block, mask, origin })
+        Some(ColourArray { values: self.values.of_type()?, stride, cx, block, mask, origin })
     }
 
     /// Returns the index of the value (I, J) in the array.
@@ -164,7 +165,7 @@ impl<T: Number> Area<T> {
     }
 }
 
-impl<R: Real + Number> Area<R> {
+impl<R: Real + Number> ColourArray<R> {
     /// Returns whether the left and the right border of row J contain only zeros.
     ///
     /// # Safety
@@ -182,7 +183,7 @@ impl<R: Real + Number> Area<R> {
 }
 
 /// Calls `next` four times, and returns the four arrays in the order of the calls.
-pub fn four<T>(mut next: impl FnMut() -> Result<Area<T>>) -> Result<[Area<T>; 4]> {
+pub fn four<T>(mut next: impl FnMut() -> Result<ColourArray<T>>) -> Result<[ColourArray<T>; 4]> {
     Ok([next()?, next()?, next()?, next()?])
 }
 
@@ -190,46 +191,46 @@ pub fn four<T>(mut next: impl FnMut() -> Result<Area<T>>) -> Result<[Area<T>; 4]
 #[derive(Clone)]
 pub struct Four<T = f64> {
     /// Red, between two kept nodes of a row.
-    pub r1: Area<T>,
+    pub r1: ColourArray<T>,
     /// Red, between two kept nodes of a column.
-    pub r2: Area<T>,
+    pub r2: ColourArray<T>,
     /// Black, eliminated by the even level.
-    pub b1: Area<T>,
+    pub b1: ColourArray<T>,
     /// Black, kept: the nodes of the next grid.
-    pub b2: Area<T>,
+    pub b2: ColourArray<T>,
 }
 
 impl<T: Number> Four<T> {
     /// Calls `next` once per colour, in the order of storage.
-    pub fn of(next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+    pub fn of(next: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
         let [r1, r2, b1, b2] = four(next)?;
         Ok(Self { r1, r2, b1, b2 })
     }
 
     /// Allocates zeros on all nodes, or on the black nodes only.
     pub fn zeroed(layout: &Layout, reds: bool) -> Result<Self> {
-        let red = || Area::made(layout, reds);
-        Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::zeroed(layout)? })
+        let red = || ColourArray::made(layout, reds);
+        Ok(Self { r1: red()?, r2: red()?, b1: ColourArray::zeroed(layout)?, b2: ColourArray::zeroed(layout)? })
     }
 
     /// Allocates zeros on the nodes that are eliminated on a grid: b1, and the red nodes if `reds` is set.
     pub fn eliminated(layout: &Layout, reds: bool) -> Result<Self> {
-        let red = || Area::made(layout, reds);
-        Ok(Self { r1: red()?, r2: red()?, b1: Area::zeroed(layout)?, b2: Area::absent()? })
+        let red = || ColourArray::made(layout, reds);
+        Ok(Self { r1: red()?, r2: red()?, b1: ColourArray::zeroed(layout)?, b2: ColourArray::absent()? })
     }
 
     /// Returns four arrays without memory.
     pub fn absent() -> Result<Self> {
-        Self::of(Area::absent)
+        Self::of(ColourArray::absent)
     }
 
-    /// See [`Area::of_type`].
+    /// See [`ColourArray::of_type`].
     pub fn of_type<U: Number>(&self) -> Option<Four<U>> {
         let Self { r1, r2, b1, b2 } = self;
         Some(Four { r1: r1.of_type()?, r2: r2.of_type()?, b1: b1.of_type()?, b2: b2.of_type()? })
     }
 
-    /// See [`Area::with_ring`].
+    /// See [`ColourArray::with_ring`].
     pub fn with_ring(&self, first: usize) -> Self {
         let [r1, r2, b1, b2] = [&self.r1, &self.r2, &self.b1, &self.b2].map(|area| area.with_ring(first));
         Self { r1, r2, b1, b2 }
@@ -253,9 +254,9 @@ impl<T: Number> Four<T> {
 }
 
 impl<T> Index<Colour> for Four<T> {
-    type Output = Area<T>;
+    type Output = ColourArray<T>;
 
-    fn index(&self, colour: Colour) -> &Area<T> {
+    fn index(&self, colour: Colour) -> &ColourArray<T> {
         match colour {
             Colour::R1 => &self.r1,
             Colour::R2 => &self.r2,

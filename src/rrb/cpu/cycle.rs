@@ -114,7 +114,7 @@ impl<'a, F: Format> Sections<'a, F> {
                 unsafe { k.send(q, row, row) };
             }
         }
-        k.hand_down(q, me);
+        k.pass_to_next_grid(q, me);
     }
 
     /// Solves L^T z = y on the levels of `grids`, from the coarsest grid to the finest (backward substitution).
@@ -134,7 +134,7 @@ impl<'a, F: Format> Sections<'a, F> {
             return k.ascend_grid(q, me, stage, &mut self.buffers());
         }
         if let Some(coarse) = k.grids.get(q + 1) {
-            grid.bring_up(me, coarse);
+            grid.copy_to_kept(me, coarse);
             grid.refresh(me, &grid.z);
         }
         grid.backward(me, false);
@@ -151,7 +151,7 @@ impl<'a, F: Format> Sections<'a, F> {
     }
 
     /// Exchanges the halo rows of z on the k-th recursion grid, which the upward sweep reads.
-    fn share_solution(&self, k: usize) {
+    fn exchange_solution(&self, k: usize) {
         let (grid, _) = self.inner(k);
         if grid.halo.is_some() {
             grid.refresh(self.me, &grid.z);
@@ -207,7 +207,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         self.descend(self.grids(k));
     }
 
-    fn solve_remainder(&mut self) {
+    fn solve_coarsest(&mut self) {
         if self.me.index == 0 {
             self.timed(self.k.grids.len(), DOWN, |s| s.k.solve_natural());
         }
@@ -217,7 +217,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         self.ascend(self.grids(k));
     }
 
-    fn keep_rhs(&mut self, k: usize) {
+    fn store_rhs(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         self.each_row(k, |colour, row| {
             // SAFETY: rows of this thread, which no other thread writes in this step; only the owner of a row reads r.
@@ -305,7 +305,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         }
     }
 
-    fn take_solution(&mut self, k: usize) {
+    fn copy_solution(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         // In the last upward sweep, another thread may still read the first row of this thread.
         grid.barrier(self.me);
@@ -313,7 +313,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             // SAFETY: rows of this thread, which no other thread reads before the barrier of the upward sweep.
             unsafe { grid.z[colour].row_mut(row, 0).copy_from_slice(inner.u[colour].row(row, 0)) };
         });
-        self.share_solution(k);
+        self.exchange_solution(k);
     }
 
     fn finish(&mut self, k: usize, alpha: f64, beta: f64) {
@@ -321,19 +321,19 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             return self.textbook_finish(k, alpha, beta);
         }
         let (grid, inner) = self.inner(k);
-        // Another thread may still read the first row of this thread (see `take_solution`).
+        // Another thread may still read the first row of this thread (see `copy_solution`).
         grid.barrier(self.me);
         self.each_row(k, |colour, row| {
-            // SAFETY: as in `take_solution`.
+            // SAFETY: as in `copy_solution`.
             unsafe {
                 let (d, u) = (inner.d[colour].row(row, 0), inner.u[colour].row(row, 0));
                 finish_inner(grid.z[colour].row_mut(row, 0), d, u, alpha, beta);
             }
         });
-        self.share_solution(k);
+        self.exchange_solution(k);
     }
 
-    fn draw_direction(&mut self, k: usize) {
+    fn set_all_frequencies(&mut self, k: usize) {
         let (grid, inner) = self.inner(k);
         let layout = &grid.layout;
         let straight = &grid.sweep.straight;

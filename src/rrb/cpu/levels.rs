@@ -377,7 +377,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     /// Copies z of the next grid to the kept nodes of this grid.
-    pub fn bring_up(&self, me: Me, coarse: &Self) {
+    pub fn copy_to_kept(&self, me: Me, coarse: &Self) {
         for row in self.rows(me) {
             if self.layout.rows(Colour::B2).contains(&row) {
                 // SAFETY: no thread writes the next grid now; the b2 rows belong to this thread.

@@ -71,13 +71,13 @@ fn pivot<F: Format>(
     let exact = Pivot::new(excess, of, lumped, one_minus_omega);
     let stored = F::write(exact.stored * per_unit);
     let rounded = exact.keep(wide::<F>(stored, unit));
-    (rounded, stored, exact.beyond_doubt(center) & (rounded.d >= least))
+    (rounded, stored, exact.needs_no_check(center) & (rounded.d >= least))
 }
 
 /// Returns keeps t - over_first b - over_second d: the coupling t after the elimination of two common neighbours of the
 /// coupled nodes.
 #[inline(always)]
-fn through(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
+fn after_elimination(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
     keeps * t - over_first * b - over_second * d
 }
 
@@ -104,18 +104,18 @@ fn skew4<F: Format>(t: [f64; 4], keeps: f64, links: &[Link<F::Stored>; 4], i: us
     let (west, east) = (over::<F>(&links[0], i, unit), over::<F>(&links[1], i, unit));
     let (south, north) = (over::<F>(&links[2], i, unit), over::<F>(&links[3], i, unit));
     [
-        through(t[0], keeps, west[0], west[1], south[0], south[1]),
-        through(t[1], keeps, east[0], east[1], south[0], south[2]),
-        through(t[2], keeps, west[0], west[2], north[0], north[1]),
-        through(t[3], keeps, east[0], east[2], north[0], north[2]),
+        after_elimination(t[0], keeps, west[0], west[1], south[0], south[1]),
+        after_elimination(t[1], keeps, east[0], east[1], south[0], south[2]),
+        after_elimination(t[2], keeps, west[0], west[2], north[0], north[1]),
+        after_elimination(t[3], keeps, east[0], east[2], north[0], north[2]),
     ]
 }
 
 /// Input for a row of the next grid's matrix, at kept nodes (I, J). The dropped neighbours of (I, J) are the b1 nodes
 /// in columns I and I + 1 of rows J (below) and J + 1 (above).
-pub struct Kept<'a, T> {
+pub struct KeptNodeInput<'a, T> {
     /// (Row sum) / d of the dropped neighbours below and above.
-    pub handed: [&'a [f64]; 2],
+    pub sum_over_pivot: [&'a [f64]; 2],
     /// 1 / d of the dropped neighbours below and above.
     pub inverse: [&'a [f64]; 2],
     /// Couplings of the dropped neighbours below to the northwest and northeast.
@@ -195,7 +195,7 @@ for_each_isa! {
     }
 
     /// Computes the row sums after lumping, e = e - loss sum a, with loss = 1 - omega.
-    fn lose(e: &mut [f64], loss: f64, a: Rows) {
+    fn lump_row_sums(e: &mut [f64], loss: f64, a: Rows) {
         let n = e.len();
         let a = cut(a, n);
         for (i, e) in e.iter_mut().enumerate() {
@@ -218,25 +218,26 @@ for_each_isa! {
     /// Computes the pivots of a row: 1 / d, row sum / d, and for f32 and bf16 the stored numbers. Returns `false` if
     /// any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
     fn pivots<F: Format>(
-        inverse: &mut [f64], handed: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
+        inverse: &mut [f64], sum_over_pivot: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
         kept: Rows<F::Stored>, lumped: Rows, one_minus_omega: f64, unit: f64
     ) -> bool {
         let n = inverse.len();
-        let (handed, excess, kept, lumped) = (&mut handed[..n], &excess[..n], cut(kept, n), cut(lumped, n));
+        let (sum_over_pivot, excess) = (&mut sum_over_pivot[..n], &excess[..n]);
+        let (kept, lumped) = (cut(kept, n), cut(lumped, n));
         let per_unit = unit.recip();
         let least = if F::SHORT { Pivot::least(unit) } else { f64::NEG_INFINITY };
         let stored = if F::SHORT { &mut stored[..n] } else { stored };
         // `doubtful` is a number instead of a flag, because compilers do not vectorize the loop with a flag.
         let mut doubtful = 0;
         for i in 0..n {
-            let (pivot, kept, beyond_doubt) =
+            let (pivot, kept, needs_no_check) =
                 pivot::<F>(excess[i], &kept, &lumped, i, one_minus_omega, unit, per_unit, least);
             inverse[i] = 1.0 / pivot.d;
-            handed[i] = pivot.excess * inverse[i];
+            sum_over_pivot[i] = pivot.excess * inverse[i];
             if F::SHORT {
                 stored[i] = kept;
             }
-            doubtful |= u64::from(!beyond_doubt);
+            doubtful |= u64::from(!needs_no_check);
         }
         doubtful == 0
     }
@@ -305,7 +306,7 @@ for_each_isa! {
     /// ```
     fn coarse_couplings<F: Format>(
         excess: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
-        of: Kept<F::Stored>, keeps: f64, unit: f64
+        of: KeptNodeInput<F::Stored>, keeps: f64, unit: f64
     ) {
         let n = excess.len();
         let (east, north) = (&mut east[..n], &mut north[..n]);
@@ -313,7 +314,7 @@ for_each_isa! {
         let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
         // In the names below, a suffix with one direction denotes a dropped neighbour. A suffix with two directions
         // denotes the coupling of the first neighbour in the second direction.
-        let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.handed[0], n), and_next(of.handed[1], n));
+        let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.sum_over_pivot[0], n), and_next(of.sum_over_pivot[1], n));
         let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
         let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));
         let [southwest, southeast, northwest_of, northeast_of] = of.above;

@@ -41,9 +41,9 @@ use crate::error::{Error, Result};
 use crate::krylov::cpu::caller::Caller;
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
-use crate::rrb::backend::{CostOfAggregation, FivePoints, Look, PivotContext, Report, RrbBackend, Setup};
+use crate::rrb::backend::{CostOfAggregation, FivePoints, InspectionSetup, PivotContext, Report, RrbBackend, Setup};
 use crate::rrb::cpu::conversion::natural_rows;
-use crate::rrb::cpu::iteration::thread::Member;
+use crate::rrb::cpu::iteration::thread::ThreadState;
 use crate::rrb::domain::Domain;
 use crate::rrb::layout::Layout;
 use crate::rrb::recursion::Kind;
@@ -55,7 +55,7 @@ use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 use crate::stencil::outward::Outward;
 use aggregated::{Aggregated, COST, check_unprojected};
-use factor::Watch;
+use factor::SpeculativeInspection;
 use number::{Brain, Double, Format, Mixed, Single};
 use packed::Packed;
 use std::ops::Range;
@@ -69,8 +69,8 @@ pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
     solver: Solver,
-    /// Memory of a previous factorization with another shape, kept for callers that alternate between two kinds of
-    /// matrices, for example regular and singular ones.
+    /// Memory of a previous factorization with another shape. It is reused if the caller alternates between two kinds
+    /// of matrices, for example regular and singular ones.
     spare: Option<Box<dyn PackedSolver>>,
     /// Distribution of the first grids among ranks; `None` without MPI.
     domain: Option<Domain>,
@@ -112,7 +112,7 @@ impl Cpu {
         let fitting = self.spare.take_if(|spare| spare.shape() == shape);
         // Memory that is not reused is freed before more is allocated.
         match other {
-            Solver::Packed(packed) if packed.was_tried() => drop(packed),
+            Solver::Packed(packed) if packed.was_replaced() => drop(packed),
             Solver::Packed(packed) => self.spare = Some(packed),
             _ => self.spare = None,
         }
@@ -159,10 +159,10 @@ impl RrbBackend for Cpu {
         team.run(own, own)
     }
 
-    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+    fn examine(&mut self, a: &StencilView, look: &InspectionSetup, inspection: &mut Inspection) -> Result<()> {
         let looked = inspection.start(look.members).and_then(|()| {
             let shared = &*inspection;
-            self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &look.questions))
+            self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &look.checks))
         });
         let Some(domain) = &self.domain else { return looked.and_then(|()| inspection.finish(a, look.project)) };
         let own = (domain.comm.rank(), domain.strips.natural(domain.comm.rank()));
@@ -209,7 +209,7 @@ impl RrbBackend for Cpu {
             return Ok(());
         }
         let shape = Shape::new(a, setup);
-        let members = shape.useful_members(self.wanted_threads);
+        let members = shape.useful_threads(self.wanted_threads);
         let made = self.packed_for(previous, shape, setup).and_then(|packed| self.make_team(members).map(|()| packed));
         let mut packed = match self.sharing() {
             // Allocation may fail on one rank only; then all ranks stop.
@@ -221,7 +221,7 @@ impl RrbBackend for Cpu {
             }
             None => made?,
         };
-        packed.stand_in(self.domain.as_ref().map(Domain::center));
+        packed.set_pivot_center(self.domain.as_ref().map(Domain::center));
         packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
         Ok(())
@@ -230,7 +230,7 @@ impl RrbBackend for Cpu {
     fn factorize_again(
         &mut self,
         a: &StencilView,
-        look: &Look,
+        look: &InspectionSetup,
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool> {
@@ -238,7 +238,7 @@ impl RrbBackend for Cpu {
         let shape = Shape::new(a, setup);
         if self.domain.is_some()
             || packed.shape() != shape
-            || shape.useful_members(self.wanted_threads) != team.members()
+            || shape.useful_threads(self.wanted_threads) != team.members()
         {
             return Ok(false);
         }
@@ -300,10 +300,10 @@ trait PackedSolver: Send {
     /// Allocates the memory that depends on the matrix and on the number of threads.
     fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()>;
     /// Sets the value of [`PivotContext::center`] for later factorizations.
-    fn stand_in(&mut self, center: Option<f64>);
+    fn set_pivot_center(&mut self, center: Option<f64>);
     /// Returns whether `cycle=auto` has selected the V-cycle for a factorization with the levels of a recursive cycle.
     /// The V-cycle has fewer levels, so no later matrix is factorized with this shape.
-    fn was_tried(&self) -> bool {
+    fn was_replaced(&self) -> bool {
         self.shape().cycle.kind.is_none() && self.report().kind == Kind::V
     }
     fn factorize(&mut self, team: &mut Team, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
@@ -312,7 +312,7 @@ trait PackedSolver: Send {
         &mut self,
         team: &mut Team,
         a: &StencilView,
-        look: &Look,
+        look: &InspectionSetup,
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool>;
@@ -339,7 +339,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         Self::prepare(self, setup, components, members)
     }
 
-    fn stand_in(&mut self, center: Option<f64>) {
+    fn set_pivot_center(&mut self, center: Option<f64>) {
         self.center = center;
     }
 
@@ -365,7 +365,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         &mut self,
         team: &mut Team,
         a: &StencilView,
-        look: &Look,
+        look: &InspectionSetup,
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool> {
@@ -379,12 +379,13 @@ impl<F: Format> PackedSolver for Packed<F> {
         self.prepare(setup, &seen.components, team.members())?;
         // f32 and bf16 cannot represent numbers much larger than the unit.
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
-        let watch = Watch::new(seen, Conditions { zero_row_sum: look.questions.zero_row_sum, center_below });
+        let watch =
+            SpeculativeInspection::new(seen, Conditions { zero_row_sum: look.checks.zero_row_sum, center_below });
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
         // Entries of another magnitude or a rejected row can cause zero pivots. In these cases, the whole result is
         // discarded.
-        let hoped = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
-        let result = team.run(|member| drop(hoped(member)), hoped)?;
+        let speculative = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
+        let result = team.run(|member| drop(speculative(member)), speculative)?;
         let over = watch.is_over();
         result?;
         if over {
@@ -404,8 +405,8 @@ impl<F: Format> PackedSolver for Packed<F> {
         self.observed.begin(observer);
         let (shared, caller) = (&*self, Caller::new(arrays, usize::MAX));
         let result = team.run(
-            |member| drop(program(&mut Member::new(shared, member, &caller, None))),
-            |member| program(&mut Member::new(shared, member, &caller, Some(observer))),
+            |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
+            |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),
         )?;
         if Outcome::went_astray(&result) {
             self.clear_vectors();

@@ -11,7 +11,7 @@
 
 use crate::base::shared::Number;
 use crate::error::Result;
-use crate::rrb::cpu::colour_array::{Area, Four, four};
+use crate::rrb::cpu::colour_array::{ColourArray, Four, four};
 use crate::rrb::layout::{Colour, Layout};
 
 /// Rows for four neighbours, in the order west, east, south, north or southwest, southeast, northwest, northeast.
@@ -20,15 +20,15 @@ pub type Rows<'a, T = f64> = [&'a [T]; 4];
 /// Straight couplings, stored with the red nodes: to the west, east, south and north of r1 and of r2.
 #[derive(Clone)]
 pub struct Straight<T = f64> {
-    pub r1: [Area<T>; 4],
-    pub r2: [Area<T>; 4],
+    pub r1: [ColourArray<T>; 4],
+    pub r2: [ColourArray<T>; 4],
 }
 
 /// Diagonal couplings, stored with one colour: to the southwest, southeast, northwest and northeast of r1 (to r2) or of
 /// b1 (to b2).
 #[derive(Clone)]
 pub struct Diagonal<T = f64> {
-    pub of: [Area<T>; 4],
+    pub of: [ColourArray<T>; 4],
 }
 
 /// All diagonal couplings: between r1 and r2, and between b1 and b2.
@@ -41,8 +41,8 @@ pub struct Corners<T = f64> {
 /// Couplings at distance two between nodes of one colour, to the east and to the north.
 #[derive(Clone)]
 pub struct Distant<T = f64> {
-    pub east: Area<T>,
-    pub north: Area<T>,
+    pub east: ColourArray<T>,
+    pub north: ColourArray<T>,
 }
 
 /// Indices of straight neighbours in `Rows`.
@@ -56,18 +56,18 @@ pub const SOUTHEAST: usize = 1;
 pub const NORTHWEST: usize = 2;
 pub const NORTHEAST: usize = 3;
 
-fn bytes<T: Number>(areas: &[Area<T>]) -> usize {
-    areas.iter().map(Area::bytes).sum()
+fn bytes<T: Number>(areas: &[ColourArray<T>]) -> usize {
+    areas.iter().map(ColourArray::bytes).sum()
 }
 
 impl<T: Number> Straight<T> {
     /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Self::of(|| Area::made(layout, present))
+        Self::of(|| ColourArray::made(layout, present))
     }
 
     /// Calls `next` once per array, first for r1 and then for r2.
-    pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+    pub fn of(mut next: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
         Ok(Self { r1: four(&mut next)?, r2: four(&mut next)? })
     }
 
@@ -128,10 +128,10 @@ impl<T: Number> Straight<T> {
 impl<T: Number> Diagonal<T> {
     /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Ok(Self { of: four(|| Area::made(layout, present))? })
+        Ok(Self { of: four(|| ColourArray::made(layout, present))? })
     }
 
-    /// See [`Area::of_type`].
+    /// See [`ColourArray::of_type`].
     pub fn of_type<U: Number>(&self) -> Option<Diagonal<U>> {
         let [a, b, c, d] = &self.of;
         Some(Diagonal { of: [a.of_type()?, b.of_type()?, c.of_type()?, d.of_type()?] })
@@ -192,15 +192,15 @@ impl<T: Number> Corners<T> {
 impl<T: Number> Distant<T> {
     /// Allocates zeros if `present`; otherwise returns absent arrays.
     pub fn zeroed(layout: &Layout, present: bool) -> Result<Self> {
-        Self::of(|| Area::made(layout, present))
+        Self::of(|| ColourArray::made(layout, present))
     }
 
     /// Calls `next` twice: for the couplings to the east, then to the north.
-    pub fn of(mut next: impl FnMut() -> Result<Area<T>>) -> Result<Self> {
+    pub fn of(mut next: impl FnMut() -> Result<ColourArray<T>>) -> Result<Self> {
         Ok(Self { east: next()?, north: next()? })
     }
 
-    /// See [`Area::of_type`].
+    /// See [`ColourArray::of_type`].
     pub fn of_type<U: Number>(&self) -> Option<Distant<U>> {
         Some(Distant { east: self.east.of_type()?, north: self.north.of_type()? })
     }
@@ -259,7 +259,7 @@ impl<T: Number> Four<T> {
     }
 }
 
-impl<T: Number> Area<T> {
+impl<T: Number> ColourArray<T> {
     /// Returns the values of this colour at distance two to the west, east, south and north of row J.
     ///
     /// # Safety

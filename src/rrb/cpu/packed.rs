@@ -7,7 +7,7 @@ use super::levels::{Buffers, PackedGrid, Vectors};
 use super::neighbours::{Corners, Straight};
 use super::number::Format;
 use super::projection::Projection;
-use super::ranks::{Halo, HandOver, Links, MatrixHalo, Seen, Sums};
+use super::ranks::{CompleteRows, Halo, InputExchange, Links, MatrixHalo, Sums};
 use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
 use crate::aggregation::Kept;
 use crate::base::heap::boxed;
@@ -36,7 +36,7 @@ pub const BORDER: usize = 8;
 /// other rows.
 pub const GAP: usize = 56;
 
-/// Number of scratch rows per thread. A fused start uses 11 rows: four red rows in `through_reds`, and seven rows in
+/// Number of scratch rows per thread. A fused start uses 11 rows: four red rows in `over_black_rows`, and seven rows in
 /// `iteration::solve` (two of b1, two of r2, one of r1, one of b2, one result). The factorization needs at most nine
 /// rows, for a row of the next grid.
 const SCRATCH_ROWS: usize = 11;
@@ -82,9 +82,9 @@ fn link<F: Format>(
     let mut places = collected(rho_start[..end].iter().copied(), LINKS)?;
     push(&mut places, rho_start[grids.len()], LINKS)?;
     let of_section = Sums::over_grids(domain, &places, end, 1)?;
-    let hand_over = HandOver::new(domain, &grids[depth - 1].layout, grids[depth].layout.grid)?;
-    let seen = Seen::new(domain)?;
-    Ok(Links { domain: domain.clone(), seen, matrices, hand_over, of_grid, of_section })
+    let complete_rows = CompleteRows::new(domain, &grids[depth - 1].layout, grids[depth].layout.grid)?;
+    let seen = InputExchange::new(domain)?;
+    Ok(Links { domain: domain.clone(), seen, matrices, complete_rows, of_grid, of_section })
 }
 
 /// Matrix, preconditioner and vectors of one handle.
@@ -310,7 +310,7 @@ impl<F: Format> Packed<F> {
     }
 
     /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it.
-    pub fn hand_down(&self, q: usize, me: Me) {
+    pub fn pass_to_next_grid(&self, q: usize, me: Me) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
         let hands_over = self.links.as_ref().filter(|links| links.domain.strips.depth == q + 1);
@@ -321,7 +321,7 @@ impl<F: Format> Packed<F> {
             if me.index == 0 {
                 let mut t = self.buffers[0].lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: the other threads wait at the barrier below.
-                unsafe { links.hand_over.refresh(&next.layout, &next.z, t.row_mut(0, next.layout.grid.nx)) };
+                unsafe { links.complete_rows.refresh(&next.layout, &next.z, t.row_mut(0, next.layout.grid.nx)) };
             }
             grid.barrier(me);
         } else {
@@ -330,13 +330,13 @@ impl<F: Format> Packed<F> {
     }
 
     /// Returns whether the stages that begin and end a solve are fused. They are, if CG runs on S1 of a regular system.
-    pub fn fuses_ends(&self) -> bool {
+    pub fn fuses_start_and_end(&self) -> bool {
         self.shape.fused && self.shape.schur && self.projection.is_empty()
     }
 
     /// Returns whether the stages of an iteration are fused. This also requires that M consists of levels.
     pub fn fused(&self) -> bool {
-        self.fuses_ends() && self.aggregated.get().is_none()
+        self.fuses_start_and_end() && self.aggregated.get().is_none()
     }
 
     /// Returns two factors: of z in the stored p, and of p in the true search direction. They are not 1, because sweeps

@@ -149,7 +149,7 @@ const FIRST_TAG: i32 = 16;
 const TAGS: i32 = 8;
 
 /// Exchange of rows of a vector with the rank below and the rank above.
-struct Round {
+struct RowExchange {
     cx: usize,
     sent: Vec<(Colour, usize)>,
     received: Vec<(Colour, usize)>,
@@ -159,7 +159,7 @@ struct Round {
 /// A row of a colour: its distance from the first or from the last row of this rank.
 type Edge = (Colour, usize);
 
-impl Round {
+impl RowExchange {
     /// Plans an exchange. `up` contains the rows sent to the rank above, counted downwards from the last row of this
     /// rank. `down` contains the rows sent to the rank below, counted upwards from the first row.
     fn new(domain: &Domain, (q, tag): (usize, i32), cx: usize, up: &[Edge], down: &[Edge]) -> Result<Self> {
@@ -226,18 +226,18 @@ pub struct Halo {
     /// Whether there is a rank below, and whether there is one above.
     pub sides: [bool; 2],
     /// Exchange of all colours, and exchange of the black colours only.
-    all: Round,
-    black: Round,
+    all: RowExchange,
+    black: RowExchange,
     /// Exchange for a fused downward sweep.
-    down: Round,
+    down: RowExchange,
     /// Exchange of b1 only.
-    dropped: Round,
+    dropped: RowExchange,
 }
 
 impl Halo {
     pub fn new(domain: &Domain, q: usize, layout: &Layout) -> Result<Self> {
         use Colour::{B1, B2, R1, R2};
-        let round = |tag, up: &[Edge], down: &[Edge]| Round::new(domain, (q, tag), layout.cx, up, down);
+        let round = |tag, up: &[Edge], down: &[Edge]| RowExchange::new(domain, (q, tag), layout.cx, up, down);
         let first = [(R1, 0), (R2, 0), (B1, 0), (B2, 0)];
         Ok(Self {
             sides: domain.strips.neighbours(domain.comm.rank()).map(|neighbour| neighbour.is_some()),
@@ -279,7 +279,7 @@ impl Halo {
 
 /// Exchange of natural rows of the first grid that is not distributed. Each rank computes some rows, and all ranks
 /// receive all rows.
-pub struct HandOver {
+pub struct CompleteRows {
     rank: usize,
     /// Natural rows that each rank computes.
     rows: Vec<Range<usize>>,
@@ -291,7 +291,7 @@ pub struct HandOver {
 /// Number of arrays of a half stencil.
 pub const HALF: usize = 5;
 
-impl HandOver {
+impl CompleteRows {
     /// Plans the exchange. `above`: last distributed grid; `grid`: grid of its kept nodes.
     pub fn new(domain: &Domain, above: &Layout, grid: Grid) -> Result<Self> {
         let kept = above.rows(Colour::B2);
@@ -441,13 +441,13 @@ impl MatrixHalo {
 }
 
 /// Exchange of the properties of b and x that each rank has found by inspection at the start of a solve.
-pub struct Seen(Mutex<Gather>);
+pub struct InputExchange(Mutex<Gather>);
 
 /// Number of values in a message: max |b|, max |x|, and the array number, value, i and j of the first entry that is not
 /// finite. The array number 0 means that all entries are finite.
 const SEEN: usize = 6;
 
-impl Seen {
+impl InputExchange {
     pub fn new(domain: &Domain) -> Result<Self> {
         let counts = collected((0..domain.comm.size()).map(|_| SEEN), HALOS)?;
         Ok(Self(Mutex::new(Gather::new(&domain.comm, &counts)?)))
@@ -474,8 +474,8 @@ pub struct Links {
     pub domain: Domain,
     /// Exchanges of rows of the matrices of the distributed grids 1, 2, ...
     pub matrices: Vec<MatrixHalo>,
-    pub hand_over: HandOver,
-    pub seen: Seen,
+    pub complete_rows: CompleteRows,
+    pub seen: InputExchange,
     /// Sums over the rows of each distributed grid, and over the rows of the distributed grids of the first section.
     pub of_grid: Vec<Sums>,
     pub of_section: Sums,

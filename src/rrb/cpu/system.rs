@@ -6,7 +6,7 @@ use super::neighbours::{Corners, Diagonal, Distant, Straight};
 use super::number::{Double, Format};
 use crate::error::Result;
 use crate::rrb::backend::{Aggregation, Setup};
-use crate::rrb::cpu::colour_array::{Area, Four};
+use crate::rrb::cpu::colour_array::{ColourArray, Four};
 use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::recursion::Cycle;
 use crate::rrb::storage::Storage;
@@ -54,7 +54,7 @@ impl Shape {
     }
 
     /// Returns the number of threads that a grid of this size can occupy, at most `wanted`.
-    pub fn useful_members(&self, wanted: usize) -> usize {
+    pub fn useful_threads(&self, wanted: usize) -> usize {
         let rows = Layout::new(self.grid, self.block).cy;
         if self.grid.nodes() >= WORTH_A_TEAM { wanted.clamp(1, rows) } else { 1 }
     }
@@ -111,7 +111,7 @@ impl Matrix {
 /// preserves the row sums (docs/theory/rrb.md, CG in single precision).
 pub struct Schur<F: Format> {
     /// Centers at b1 and at b2; row sums in difference form.
-    pub center: [Area<F::Vector>; 2],
+    pub center: [ColourArray<F::Vector>; 2],
     /// Couplings between b1 and b2.
     pub diagonal: Diagonal<F::Vector>,
     pub b1_distant: Distant<F::Vector>,
@@ -124,7 +124,7 @@ impl<F: Format> Schur<F> {
     pub fn new(layout: &Layout, diagonal: &Diagonal<F::Stored>, present: bool) -> Result<Self> {
         let distant = || Distant::zeroed(layout, present);
         Ok(Self {
-            center: [Area::made(layout, present)?, Area::made(layout, present)?],
+            center: [ColourArray::made(layout, present)?, ColourArray::made(layout, present)?],
             diagonal: diagonal.of_type().map_or_else(|| Diagonal::zeroed(layout, present), Ok)?,
             b1_distant: distant()?,
             b2_distant: distant()?,

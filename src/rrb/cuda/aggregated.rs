@@ -9,7 +9,7 @@ use crate::cuda::launch::aggregation::{Couplings, Level};
 use crate::cuda::launch::{Address, CouplingsArgs, Geometry, Matrix, Numbers, RowsArgs};
 use crate::direct::couplings::WHAT;
 use crate::error::{Error, Result};
-use crate::rrb::backend::{CostOfAggregation, INVERTED_ON_DEVICE, refused_pivot};
+use crate::rrb::backend::{CostOfAggregation, INVERTED_ON_DEVICE, rejected_pivot};
 
 /// Cost models of `cycle=auto`, measured on an H200 with bf16. A tolerance of 1e-6 took 17 iterations. `COST` is
 /// measured on 512 x 512 nodes, where launches dominate. `COST_OF_LARGE` is measured on 2047 x 2047 nodes, where memory
@@ -146,7 +146,7 @@ fn refused(stream: &Stream, n: &Numbers, diagonal: Address, row: u64, scale: f64
     let (pair, rest) = (row / both, row % both);
     let (j, within) = if rest < even { (2 * pair, rest) } else { (2 * pair + 1, rest - even) };
     let (i, level) = (start(j) + step * within, usize::from(n.step == 2));
-    Ok(refused_pivot(d[0] / scale, d[0] / scale, level, i as usize, j as usize))
+    Ok(rejected_pivot(d[0] / scale, d[0] / scale, level, i as usize, j as usize))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::rrb::layout::Layout;
 
 /// Minimum number of tiles of a grid whose rows are distributed. On smaller grids, the distribution costs as much time
 /// as it saves.
-const DIVIDED_FROM: usize = 2 * MOST_BLOCKS as usize;
+const MIN_DIVIDED_TILES: usize = 2 * MOST_BLOCKS as usize;
 
 /// Parameters for the distribution of the rows of large grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub struct Division {
 
 /// Cost of a row in another device's memory, relative to a local row. On four H200s with an 8191 x 8191 grid, 16 such
 /// rows take as long as 180 local rows.
-const FAR: f64 = 11.0;
+const REMOTE_ROW_COST: f64 = 11.0;
 
 /// Sizes of values in bytes, and the approximate fraction of the time that is spent on values of this size. With short
 /// formats, the vectors of the first grid have eight bytes per value and its sweeps four.
@@ -37,12 +37,12 @@ const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
 /// Number of devices for which the parts of a grid are chosen. The parts must not depend on the actual number of
 /// devices, because sums must have the same order for any number.
-const USUAL: usize = 4;
+const PLANNED_DEVICES: usize = 4;
 
 /// Step between two candidates for the row padding, in values. Padding lengthens a row by at most 1/16.
 const PADDING: usize = 16;
 /// Largest number of candidates.
-const MOST: usize = 32;
+const MAX_CANDIDATES: usize = 32;
 
 impl Division {
     /// A single device; grids are not divided.
@@ -52,7 +52,7 @@ impl Division {
     /// grids, for tests.
     pub fn among(devices: usize) -> Self {
         let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
-        Self { devices, from: if all { 0 } else { DIVIDED_FROM }, always: all, short: true }
+        Self { devices, from: if all { 0 } else { MIN_DIVIDED_TILES }, always: all, short: true }
     }
 
     /// Returns the geometry of a grid as kernel argument, and the layout of its rows in memory.
@@ -80,17 +80,20 @@ impl Division {
     fn divide(&self, g: &mut Geometry) {
         let given = *g;
         let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
-        let around = pieces - (pieces / 8).min(MOST / 2)..=pieces + (pieces / 8).min(MOST / 2);
-        let strides =
-            || (0..=(given.stride as usize / (16 * PADDING)).min(MOST)).map(|n| given.stride + (n * PADDING) as i32);
+        let around = pieces - (pieces / 8).min(MAX_CANDIDATES / 2)..=pieces + (pieces / 8).min(MAX_CANDIDATES / 2);
+        let strides = || {
+            (0..=(given.stride as usize / (16 * PADDING)).min(MAX_CANDIDATES))
+                .map(|n| given.stride + (n * PADDING) as i32)
+        };
         let with =
             |part: usize, stride, sharers| Geometry { part_rows: (part * PART_ROWS) as i32, stride, sharers, ..given };
         let best = |all: &mut dyn Iterator<Item = Geometry>| {
             all.min_by(|one, other| self.time(one).total_cmp(&self.time(other))).unwrap_or(given)
         };
-        let usual = &mut around.rev().flat_map(|part| strides().map(move |stride| with(part, stride, USUAL as i32)));
+        let usual =
+            &mut around.rev().flat_map(|part| strides().map(move |stride| with(part, stride, PLANNED_DEVICES as i32)));
         let part = best(usual).part_rows as usize / PART_ROWS;
-        let fewer = [self.devices, USUAL, 2].into_iter().filter(|sharers| *sharers <= self.devices);
+        let fewer = [self.devices, PLANNED_DEVICES, 2].into_iter().filter(|sharers| *sharers <= self.devices);
         let all = fewer.flat_map(|sharers| strides().map(move |stride| (stride, sharers as i32)));
         *g = best(&mut all.map(|(stride, sharers)| with(part, stride, sharers)));
         if self.always {
@@ -115,7 +118,7 @@ impl Division {
         }
         let of = |device: usize| {
             let rows = (first(device + 1) - first(device)) as f64;
-            rows + FAR * far[device].min(rows)
+            rows + REMOTE_ROW_COST * far[device].min(rows)
         };
         (0..sharers).map(of).fold(0.0, f64::max)
     }

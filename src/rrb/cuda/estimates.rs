@@ -1,7 +1,7 @@
 //! Choice of the cycle at factorization, and estimates of its eigenvalue bounds (docs/theory/rrb.md, recursive cycles).
 
 use super::packed::Packed;
-use super::program::{Live, Programs, Steps};
+use super::program::{Programs, StepExecution, Steps};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{How, InnerProductArgs, Op, StepArgs};
@@ -31,7 +31,7 @@ impl Packed {
             return Ok(before == Kind::V);
         }
         let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur)?;
-        let mut now = Now { k: self, stream };
+        let mut now = ImmediateSteps { k: self, stream };
         let mut steps = steps.live(&mut now);
         let found = recursion::prepare(&mut steps, cycle, 1.0);
         if let Some(error) = steps.refused {
@@ -43,12 +43,12 @@ impl Packed {
 }
 
 /// Execution of steps for the estimates: runs recorded steps immediately, and returns inner products to the host.
-struct Now<'a> {
+struct ImmediateSteps<'a> {
     k: &'a mut Packed,
     stream: &'a Stream,
 }
 
-impl Now<'_> {
+impl ImmediateSteps<'_> {
     /// Groups the steps into kernels and launches them.
     fn run(&mut self, mut ops: Vec<Op>) -> Result<()> {
         if ops.is_empty() {
@@ -67,7 +67,7 @@ impl Now<'_> {
     }
 }
 
-impl Live for Now<'_> {
+impl StepExecution for ImmediateSteps<'_> {
     fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64> {
         self.run(ops)?;
         let (k, partial, scalars) = (self.k.grids[grid].sweep, self.k.partial, self.k.scalars.at);

@@ -1,7 +1,7 @@
 //! Launches of the kernels that execute the lists of steps (`program`).
 
 use super::division::Division;
-use super::packed::{Packed, Remainder};
+use super::packed::{CoarsestSolver, Packed};
 use super::program::Part;
 use super::schedule::beside;
 use super::setup::place_in;
@@ -69,7 +69,7 @@ impl Packed {
             count: range.len() as i32,
             base: base as i32,
             grids,
-            rest: self.rest_args(),
+            rest: self.coarsest_args(),
             rho_partial: self.rho_partial,
             norm_partial: self.fused_norm_partial,
             sigma_partial: self.partial,
@@ -87,8 +87,8 @@ impl Packed {
 
     /// Returns the arguments of the product with the coarsest system's inverse, which is in f32 if the sweeps compute
     /// in f32 and it is accurate enough.
-    fn rest_args(&self) -> Rest {
-        let narrow = self.short() && !self.wide_remainder;
+    fn coarsest_args(&self) -> Rest {
+        let narrow = self.short() && !self.wide_coarsest;
         let inverse = if narrow { self.rest.lines.narrow } else { self.rest.lines.inverse };
         let g = Division::NONE.geometry(&self.rest_layout).0;
         let n = self.rest_grid.nodes() as i32;
@@ -197,14 +197,15 @@ impl Packed {
                 }
                 kind::DESCEND => launch::descend(stream, storage, &step())?,
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
-                kind::REMAINDER if matches!(self.remainder, Remainder::Host(_)) => self.solve_on_host(stream)?,
+                kind::REMAINDER if matches!(self.remainder, CoarsestSolver::Host(_)) => self.solve_on_host(stream)?,
                 kind::REMAINDER => {
                     // A separate kernel of the coarsest system either sums rho and also updates the scalars, or does
                     // neither.
                     let updates = op.flags & flag::UPDATE != 0;
-                    let (rest, scalar) = (self.rest_args(), self.scalar_args(if updates { how } else { How::Nothing }));
+                    let (rest, scalar) =
+                        (self.coarsest_args(), self.scalar_args(if updates { how } else { How::Nothing }));
                     let arguments = RemainderArgs { rest, partial, scalar };
-                    match (self.short(), self.wide_remainder) {
+                    match (self.short(), self.wide_coarsest) {
                         (true, true) => launch::remainder_wide(stream, &arguments)?,
                         (true, false) => launch::remainder_short(stream, &arguments)?,
                         (false, _) => launch::remainder(stream, &arguments)?,
@@ -232,7 +233,7 @@ impl Packed {
     /// copies z to the device.
     fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
         let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
-        let Remainder::Host(natural) = &mut self.remainder else { return Ok(()) };
+        let CoarsestSolver::Host(natural) = &mut self.remainder else { return Ok(()) };
         let mut values: Vec<R> = zeroed(4 * layout.len(), "the coarsest system")?;
         stream.fetch(&mut values, rest.r)?;
         stream.wait()?;

@@ -4,9 +4,9 @@
 //! The host reads the ring of iterations when the loop ends or pauses.
 
 use super::aggregated::cost_on;
-use super::packed::{Packed, Remainder};
+use super::packed::{CoarsestSolver, Packed};
 use super::program::Part;
-use super::run::{Ended, PATIENCE, Run, Stage, Way};
+use super::run::{Ended, LaunchMode, PATIENCE, Run, Stage};
 use super::source::Source;
 use crate::base::heap::boxed;
 use crate::cuda::driver::{Loop, Meet, Stream};
@@ -34,7 +34,7 @@ const BODIES_OF_SEVERAL: [usize; 2] = [4, 1];
 
 /// Number of iterations beyond the expected number that are launched on several devices before the host checks whether
 /// the loop has ended.
-const AHEAD: usize = 2;
+const EXTRA_ITERATIONS: usize = 2;
 
 /// A loop must pause only at the end of a body, because the unfused steps after a pause overwrite q.
 const _: () =
@@ -43,7 +43,7 @@ const _: () =
 /// Returns the overhead in ns of a loop that needs `iterations` iterations and has `body` iterations in its body. Each
 /// repetition costs 4.5 us, and each superfluous iteration at the end 15 us (measured on an H200,
 /// docs/benchmarks/gpu.md).
-fn lost(body: usize, iterations: usize) -> usize {
+fn overhead(body: usize, iterations: usize) -> usize {
     let rounds = iterations.div_ceil(body);
     4_500 * rounds.saturating_sub(1) + 15_000 * (rounds * body - iterations)
 }
@@ -53,11 +53,12 @@ impl Packed {
     /// factorizations, because arrays keep their addresses.
     pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let fused = self.fused();
-        if matches!(self.remainder, Remainder::Host(_)) || self.recorded.is_some() && self.recorded_fused == fused {
+        if matches!(self.remainder, CoarsestSolver::Host(_)) || self.recorded.is_some() && self.recorded_fused == fused
+        {
             return Ok(());
         }
         (self.recorded, self.recorded_fused) = (None, fused);
-        let several = self.of_several();
+        let several = self.has_several_devices();
         let bodies = match (fused, self.ends_early()) {
             _ if self.programs.whole(self) || without_graphs() => &[],
             _ if several && fused => &BODIES_OF_SEVERAL[..],
@@ -83,7 +84,7 @@ impl Packed {
     }
 
     /// Returns whether several devices own rows. Recorded graphs then have no WHILE node.
-    fn of_several(&self) -> bool {
+    fn has_several_devices(&self) -> bool {
         self.shape.source.division.devices > 1
     }
 
@@ -100,19 +101,19 @@ impl Packed {
     /// pauses after `most` iterations.
     fn best_graph(&self, most: usize) -> Option<&Loop> {
         let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
-        let lost = |body: usize| known.clone().map(|taken| lost(body, taken)).sum::<usize>();
-        let recorded = self.recorded.as_ref().filter(|_| !self.of_several())?;
-        recorded.graphs.iter().min_by_key(|(body, _)| lost(*body)).map(|(_, graph)| graph)
+        let overhead = |body: usize| known.clone().map(|taken| overhead(body, taken)).sum::<usize>();
+        let recorded = self.recorded.as_ref().filter(|_| !self.has_several_devices())?;
+        recorded.graphs.iter().min_by_key(|(body, _)| overhead(*body)).map(|(_, graph)| graph)
     }
 }
 
 impl Run<'_> {
     /// Returns whether aggregation is expected to finish the solve faster than the levels.
-    pub fn pays(&self, at: &State) -> bool {
+    pub fn is_worthwhile(&self, at: &State) -> bool {
         let cost = cost_on(self.k.shape.source.grid.nodes());
         let own = if self.k.fused() { 1.0 } else { cost.unfused };
         let cycle = Cycle { kind: Some(self.k.recursion.kind), ..self.k.shape.cycle };
-        cost.pays(at, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
+        cost.is_worthwhile(at, own * cycle.cost(self.k.shape.source.grid, self.k.shape.levels))
     }
 
     /// Returns whether the loop runs without further launches by the host.
@@ -147,23 +148,23 @@ impl Run<'_> {
             if code != Code::Running as i32 {
                 return Ok(());
             }
-            ahead = AHEAD;
+            ahead = EXTRA_ITERATIONS;
         }
     }
 
     /// Returns the arguments of the kernels that end a solve after the loop.
-    fn loop_ends(&self, test: &Test) -> EndArgs {
+    fn end_args_of_loop(&self, test: &Test) -> EndArgs {
         let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
         self.end_args(self.scale, How::Loop, safe)
     }
 
     /// Returns the results of the kernels that `follow` has queued.
     fn found(&self, test: &Test) -> Ended {
-        let ends = self.loop_ends(test);
+        let ends = self.end_args_of_loop(test);
         let s = &*self.k.scalars;
         let largest = f64::from_bits(s.largest);
         let norm2 = test.confirms.then_some(s.norm2);
-        if self.way != Way::Fused {
+        if self.mode != LaunchMode::Fused {
             return Ended { largest, norm2, square: None, delivered: false };
         }
         let square = if test.norm == Norm::Preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
@@ -191,7 +192,9 @@ impl Looped for Run<'_> {
     fn launch(&mut self) -> Result<()> {
         if self.k.programs.whole(self.k) {
             self.iteration()
-        } else if self.k.of_several() && self.k.recorded.as_ref().is_some_and(|recorded| !recorded.graphs.is_empty()) {
+        } else if self.k.has_several_devices()
+            && self.k.recorded.as_ref().is_some_and(|recorded| !recorded.graphs.is_empty())
+        {
             self.launch_iterations(self.lag() as usize)
         } else {
             looped::launch(self)
@@ -208,7 +211,7 @@ impl Looped for Run<'_> {
     fn begin(&mut self, at: &State) -> Result<bool> {
         let mut begun = self.is_looping();
         if begun && !has_limits(&self.k.scalars, at) {
-            self.begin_again()?;
+            self.restart()?;
             begun = false;
         }
         (self.stage, self.looped) = (Stage::Idle, 0);
@@ -221,10 +224,10 @@ impl Looped for Run<'_> {
         if test.confirms {
             self.k.residual(self.stream, self.source, How::Loop)?;
         }
-        if self.way != Way::Fused {
+        if self.mode != LaunchMode::Fused {
             return self.k.back_substitute(self.stream);
         }
-        let ends = &self.loop_ends(test);
+        let ends = &self.end_args_of_loop(test);
         if test.norm == Norm::Preconditioned {
             launch::finish_eliminated(self.stream, ends)?;
             self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
@@ -242,7 +245,7 @@ impl Looped for Run<'_> {
             return false;
         }
         self.patience *= 2;
-        self.k.may_aggregate && at.test.norm == Norm::True2 && self.pays(at)
+        self.k.may_aggregate && at.test.norm == Norm::True2 && self.is_worthwhile(at)
     }
 
     fn end(&mut self, at: &State, paused: bool) {

@@ -35,7 +35,7 @@ use crate::cuda::session::Session;
 use crate::error::{Error, Result, zeroed};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
-use crate::rrb::backend::{Aggregation, CostOfAggregation, Look, Report, RrbBackend, Setup};
+use crate::rrb::backend::{Aggregation, CostOfAggregation, InspectionSetup, Report, RrbBackend, Setup};
 use crate::rrb::reference::Reference;
 use crate::stencil::cells::Cells;
 use crate::stencil::components::Components;
@@ -46,7 +46,7 @@ use aggregated::{Aggregated, cost_on};
 use division::Division;
 use packed::{Packed, Shape};
 use run::Run;
-use setup::Fetched;
+use setup::HostCopies;
 use source::{Source, SourceShape, Staging};
 
 /// Name of the memory in error messages about failed allocations.
@@ -103,7 +103,7 @@ impl Drop for Cuda {
 }
 
 impl RrbBackend for Cuda {
-    fn examine(&mut self, a: &StencilView, look: &Look, inspection: &mut Inspection) -> Result<()> {
+    fn examine(&mut self, a: &StencilView, look: &InspectionSetup, inspection: &mut Inspection) -> Result<()> {
         if let Some(session) = self.session.after_reset()? {
             *self = Self::with(session, self.division);
         }
@@ -172,7 +172,7 @@ impl RrbBackend for Cuda {
                     boxed(Reference::default(), SOLVER)?
                 }
             };
-            let fetched = Fetched::new(stream, a)?;
+            let fetched = HostCopies::new(stream, a)?;
             let host = fetched.as_ref().map(|f| f.view(a));
             natural.factorize(host.as_ref().unwrap_or(a), setup, components)?;
             self.solver = Solver::Natural(natural);

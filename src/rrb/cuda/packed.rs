@@ -119,7 +119,7 @@ pub struct Level {
 }
 
 /// Method for the coarsest system.
-pub enum Remainder {
+pub enum CoarsestSolver {
     /// Product on the device with the explicit inverse, which the device also computes.
     Inverse,
     /// Product on the device with the explicit inverse, which the host computes. It is used if the last level is odd.
@@ -130,7 +130,7 @@ pub enum Remainder {
 
 /// Addresses of the coarsest system's arrays.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RemainderPlaces {
+pub struct CoarsestArrays {
     pub natural: Address,
     pub r: Address,
     pub z: Address,
@@ -146,14 +146,14 @@ pub struct Packed {
     pub grids: Vec<Level>,
     /// Number of grids in use. If the couplings of b2 on a grid are weak, the hierarchy is truncated after this grid.
     pub used: usize,
-    /// Whether the inverse of the coarsest system remains in f64 although sweeps compute in f32 (`MOST_FOR_SHORT`). A
-    /// separate kernel then applies it.
-    pub wide_remainder: bool,
+    /// Whether the inverse of the coarsest system remains in f64 although sweeps compute in f32
+    /// (`MAX_RATIO_FOR_SHORT`). A separate kernel then applies it.
+    pub wide_coarsest: bool,
     pub first: SchurArrays,
     /// Whether the cache holds only the data that an iteration reads repeatedly (`Shape::reads_once`).
     pub reads_once: bool,
-    pub remainder: Remainder,
-    pub rest: RemainderPlaces,
+    pub remainder: CoarsestSolver,
+    pub rest: CoarsestArrays,
     /// Grid of the coarsest system.
     pub rest_grid: levels::Grid,
     pub rest_layout: Layout,
@@ -217,7 +217,7 @@ pub struct Packed {
 struct Places {
     grids: Vec<Level>,
     first: SchurArrays,
-    rest: RemainderPlaces,
+    rest: CoarsestArrays,
     vectors: [Address; 5],
     vector_bytes: usize,
     transient: (Address, usize),
@@ -357,11 +357,11 @@ impl Plans<'_> {
     }
 
     /// Plans the arrays of the coarsest system with `n` nodes and `len` values per plane.
-    fn remainder(&mut self, n: usize, len: usize, kind: &Remainder) -> RemainderPlaces {
+    fn remainder(&mut self, n: usize, len: usize, kind: &CoarsestSolver) -> CoarsestArrays {
         let ((real, _), short, plan) = (self.shape.sizes(), self.shape.short(), &mut self.stays);
-        let inverted = if matches!(kind, Remainder::Inverse) { n } else { 0 };
-        let here = !matches!(kind, Remainder::Host(_));
-        RemainderPlaces {
+        let inverted = if matches!(kind, CoarsestSolver::Inverse) { n } else { 0 };
+        let here = !matches!(kind, CoarsestSolver::Host(_));
+        CoarsestArrays {
             natural: plan.take(5 * n),
             r: plan.bytes(4 * len * real),
             z: plan.bytes(4 * len * real),
@@ -382,7 +382,7 @@ impl Plans<'_> {
 }
 
 /// Sets, for each grid, the addresses of its kept values: z of the next grid, or r and z of the coarsest system.
-fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &RemainderPlaces)) {
+fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &CoarsestArrays)) {
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
         let (nx, ny) = (coarse.nx as i32, coarse.ny as i32);
@@ -394,7 +394,7 @@ fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &RemainderPlaces)
 }
 
 /// Plans all arrays of a factorization from address `base` on.
-fn place(base: Address, shape: &Shape, source: &Source, kind: &Remainder) -> Result<Places> {
+fn place(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -> Result<Places> {
     let mut plan = Plan::new(base);
     let rows = &shape.source.division.geometry(&source.layout).1;
     let planes = if shape.schur { 2 } else { 4 };
@@ -486,9 +486,9 @@ impl Packed {
                 .and_then(|levels| boxed(levels, LEVELS))
         };
         let remainder = match (rest_grid.nodes() <= MOST_INVERTED, local) {
-            (true, 0) => Remainder::Inverse,
-            (true, _) => Remainder::InverseFromHost(on_host()?),
-            (false, _) => Remainder::Host(on_host()?),
+            (true, 0) => CoarsestSolver::Inverse,
+            (true, _) => CoarsestSolver::InverseFromHost(on_host()?),
+            (false, _) => CoarsestSolver::Host(on_host()?),
         };
         let plan = place(0, &shape, source, &remainder)?.plan;
         let memory = shape.source.division.memory(stream, &plan, "the levels and vectors")?;
@@ -503,7 +503,7 @@ impl Packed {
         Ok(Self {
             reads_once: shape.reads_once(source, device.cache),
             used: places.grids.len(),
-            wide_remainder: false,
+            wide_coarsest: false,
             shape,
             grids: places.grids,
             first: places.first,
@@ -545,13 +545,13 @@ impl Packed {
     }
 
     /// Returns whether the levels are the preconditioner, and not aggregation.
-    pub fn levels_are_m(&self) -> bool {
+    pub fn uses_levels(&self) -> bool {
         !self.shape.aggregates && self.aggregated.is_none()
     }
 
     /// Returns whether stages are fused. They are, if CG runs on S1 and no means are projected out between stages.
     pub fn fused(&self) -> bool {
-        self.shape.fusion && self.shape.schur && self.projection.is_empty() && self.levels_are_m()
+        self.shape.fusion && self.shape.schur && self.projection.is_empty() && self.uses_levels()
     }
 
     /// Returns whether M may be truncated after grid q, provided that the remaining couplings are weak.
@@ -601,7 +601,7 @@ impl Packed {
 
     /// Returns whether the current cycle is recursive and was selected by `cycle=auto`.
     pub fn chose_recursion(&self) -> bool {
-        self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V && self.levels_are_m()
+        self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V && self.uses_levels()
     }
 
     /// Returns the storage format of M, for the factorization.
@@ -628,8 +628,8 @@ impl Packed {
     /// Returns the allocated host memory in bytes.
     pub fn host_bytes(&self) -> usize {
         match &self.remainder {
-            Remainder::Inverse => 0,
-            Remainder::InverseFromHost(natural) | Remainder::Host(natural) => natural.bytes(),
+            CoarsestSolver::Inverse => 0,
+            CoarsestSolver::InverseFromHost(natural) | CoarsestSolver::Host(natural) => natural.bytes(),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 pub(super) const OPS: &str = "the list of steps";
 
 /// Immediate execution of recorded steps when a scalar is needed, for the estimates of eigenvalue bounds.
-pub trait Live {
+pub trait StepExecution {
     /// Executes the steps and returns <a, b> on a grid.
     fn inner_product(&mut self, ops: Vec<Op>, grid: usize, a: Inner, b: Inner) -> Result<f64>;
     /// Executes the steps, and sets d on a grid to a vector that contains all frequencies.
@@ -41,7 +41,7 @@ pub struct Steps<'a> {
     ops: Vec<Op>,
     /// First error of an allocation or of the device. If there is an error, the list must not be used.
     pub refused: Option<Error>,
-    live: Option<&'a mut dyn Live>,
+    live: Option<&'a mut dyn StepExecution>,
 }
 
 impl<'a> Steps<'a> {
@@ -51,7 +51,7 @@ impl<'a> Steps<'a> {
         Ok(Self { sections, grids, alone, schur, fused, rho, keep, ops, refused: None, live: None })
     }
 
-    pub fn live(self, live: &'a mut dyn Live) -> Self {
+    pub fn live(self, live: &'a mut dyn StepExecution) -> Self {
         Self { live: Some(live), ..self }
     }
 
@@ -82,7 +82,7 @@ impl<'a> Steps<'a> {
     }
 
     /// Calls `f` with the recorded steps and removes them from the list. Returns `None` after an error.
-    fn now<T>(&mut self, f: impl FnOnce(&mut dyn Live, Vec<Op>) -> Result<T>) -> Option<T> {
+    fn now<T>(&mut self, f: impl FnOnce(&mut dyn StepExecution, Vec<Op>) -> Result<T>) -> Option<T> {
         let Some(live) = self.live.as_deref_mut() else { unreachable!("cycle=k is not supported on a device") };
         if self.refused.is_some() {
             return None;
@@ -114,7 +114,7 @@ impl CycleSteps for Steps<'_> {
         }
     }
 
-    fn solve_remainder(&mut self) {
+    fn solve_coarsest(&mut self) {
         let last = self.rho_flag(self.sections.len() - 1);
         let update = if last != 0 { last | flag::UPDATE } else { 0 };
         match self.ops.last_mut() {
@@ -133,7 +133,7 @@ impl CycleSteps for Steps<'_> {
         }
     }
 
-    fn keep_rhs(&mut self, k: usize) {
+    fn store_rhs(&mut self, k: usize) {
         self.keep = Some(k);
     }
 
@@ -184,7 +184,7 @@ impl CycleSteps for Steps<'_> {
         }
     }
 
-    fn take_solution(&mut self, k: usize) {
+    fn copy_solution(&mut self, k: usize) {
         if let Some(op) = self.last(kind::ASCEND, k, flag::ADVANCED) {
             op.flags |= flag::TAKE;
         } else if self.refused.is_none() {
@@ -192,7 +192,7 @@ impl CycleSteps for Steps<'_> {
         }
     }
 
-    fn draw_direction(&mut self, k: usize) {
+    fn set_all_frequencies(&mut self, k: usize) {
         let grid = self.sections[k];
         let _ = self.now(|live, ops| live.draw(ops, grid));
     }

@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub stream: &'a Stream,
     pub call: Call<'a>,
     /// Mode of launching: how many steps are launched together.
-    pub way: Way,
+    pub mode: LaunchMode,
     /// Results that are available in advance.
     pub stage: Stage,
     /// Power of two by which b and x are multiplied when they are loaded.
@@ -52,7 +52,7 @@ pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 
 /// Mode of launching: how many steps are launched together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum LaunchMode {
     /// Each step is launched separately.
     Textbook,
     /// All steps of the start are launched together, and the device runs the loop.
@@ -88,9 +88,9 @@ pub struct Start {
     /// <p, A p>.
     pub sigma: f64,
     /// Further results, if the start was computed directly from the caller's arrays.
-    pub begun: Option<Begun>,
+    pub begun: Option<DirectStart>,
     /// Whether the loop has been launched after the start.
-    pub looping: bool,
+    pub loop_is_launched: bool,
 }
 
 impl Start {
@@ -109,7 +109,7 @@ pub enum Origin {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct DirectStart {
     pub scale: f64,
     /// ||b - A x||_2^2 on all nodes.
     pub whole_norm2: f64,
@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
     pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, expected: &'a mut Option<f64>) -> Self {
         k.grid_seconds.clear();
         Self {
-            way: if k.recorded.is_some() { Way::Loop } else { Way::Textbook },
+            mode: if k.recorded.is_some() { LaunchMode::Loop } else { LaunchMode::Textbook },
             k,
             source,
             stream: call.stream,
@@ -157,13 +157,13 @@ impl<'a> Run<'a> {
     fn start(&mut self, origin: Origin, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
         self.scalar(|s| {
             make(s)?;
-            if s.way == Way::Textbook {
+            if s.mode == LaunchMode::Textbook {
                 s.k.dot_r(s.stream, offset_of!(Scalars, sum))?;
                 return Ok(s.fetch()?.sum);
             }
             s.k.start(s.stream, s.source)?;
             let &Scalars { norm2, rho, sigma, .. } = s.fetch()?;
-            s.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun: None, looping: false });
+            s.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun: None, loop_is_launched: false });
             Ok(norm2)
         })
     }
@@ -178,11 +178,11 @@ impl<'a> Run<'a> {
 
     /// Returns whether the loop may still be running on the stream.
     pub fn is_looping(&self) -> bool {
-        self.started().is_some_and(|start| start.looping)
+        self.started().is_some_and(|start| start.loop_is_launched)
     }
 
     fn fused(&self) -> bool {
-        self.way == Way::Fused
+        self.mode == LaunchMode::Fused
     }
 
     fn product(&self, v: Address, out: Address) -> ProductArgs {
@@ -236,7 +236,7 @@ impl Run<'_> {
 
     /// Switches to aggregation if the estimated remaining work is then smaller.
     fn aggregate(&mut self, at: &State) -> bool {
-        if !self.k.may_aggregate || !self.pays(at) {
+        if !self.k.may_aggregate || !self.is_worthwhile(at) {
             return false;
         }
         self.k.may_aggregate = false;
@@ -251,7 +251,7 @@ impl Run<'_> {
             other => other.map(|()| true),
         });
         if made == Some(true) {
-            self.way = if self.k.recorded.is_some() { Way::Loop } else { Way::Textbook };
+            self.mode = if self.k.recorded.is_some() { LaunchMode::Loop } else { LaunchMode::Textbook };
             at.report_change(self.call.observer);
         }
         made == Some(true)
@@ -424,7 +424,7 @@ impl PcgSteps for Run<'_> {
     }
 
     fn iterate(&mut self, at: &mut State) -> Option<Code> {
-        if self.way == Way::Textbook {
+        if self.mode == LaunchMode::Textbook {
             return None;
         }
         self.attempt(|s| looped::run(s, at))
@@ -449,7 +449,7 @@ impl Timing for Run<'_> {
     }
 
     fn one_by_one(&mut self) {
-        (self.way, self.stage) = (Way::Textbook, Stage::Idle);
+        (self.mode, self.stage) = (LaunchMode::Textbook, Stage::Idle);
     }
 
     fn finish(&mut self) {
@@ -467,13 +467,14 @@ impl SolveSteps for Run<'_> {
         if criterion.is_some_and(|criterion| criterion.max_iter == 0) {
             // The residual of the guess needs red values of x, which a start of several steps together does not
             // compute.
-            self.way = Way::Textbook;
+            self.mode = LaunchMode::Textbook;
         }
         // A guess exists only in a solve, and not in an application of M^-1 or A.
-        if guess && self.way == Way::Loop && self.k.fused() {
-            self.way = Way::Fused;
+        if guess && self.mode == LaunchMode::Loop && self.k.fused() {
+            self.mode = LaunchMode::Fused;
         }
-        let inputs = self.attempt(|s| s.see_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() });
+        let inputs =
+            self.attempt(|s| s.inspect_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() });
         let begun = self.started().and_then(|start| start.begun);
         Inputs { scale: begun.map(|begun| begun.scale), ..inputs }
     }

@@ -1,7 +1,7 @@
 //! Grouping of a program's steps into kernels, assignment of the steps to thread blocks, and the choice of the grids
 //! that are stored in the shared memory of the first cluster.
 
-use super::packed::{Packed, Remainder};
+use super::packed::{CoarsestSolver, Packed};
 use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
 use crate::cuda::driver::{Blocks, Device, Together};
 use crate::cuda::launch;
@@ -52,7 +52,7 @@ impl ClusterGrids {
     /// together with all coarser grids.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
-        if matches!(k.remainder, Remainder::Host(_)) || k.ends_early() {
+        if matches!(k.remainder, CoarsestSolver::Host(_)) || k.ends_early() {
             return Self::default();
         }
         let storage = k.shape.storage;
@@ -71,7 +71,7 @@ impl Programs {
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
         let (grids, schur) = (k.used, k.shape.schur);
         let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
-        if k.shape.fusion && !k.wide_remainder {
+        if k.shape.fusion && !k.wide_coarsest {
             together.blocks = MOST_BLOCKS;
             for kernel in launch::cooperative_kernels(k.shape.storage) {
                 together.blocks = together.blocks.min(device.together(kernel, launch::CLUSTER_THREADS)?);
@@ -238,14 +238,14 @@ impl Programs {
 
     /// Returns whether one kernel executes a whole iteration.
     pub fn whole(&self, k: &Packed) -> bool {
-        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, Remainder::Host(_))
+        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, CoarsestSolver::Host(_))
     }
 
     /// Returns whether the kernel for several steps can execute this step.
     pub fn joins(&self, k: &Packed, op: &Op) -> bool {
         self.together.blocks > 0
             && match op.kind {
-                kind::REMAINDER => !matches!(k.remainder, Remainder::Host(_)),
+                kind::REMAINDER => !matches!(k.remainder, CoarsestSolver::Host(_)),
                 kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
                     op.grid as usize >= self.base
                 }

@@ -3,7 +3,7 @@
 
 use super::aggregated;
 use super::aggregated::Aggregated;
-use super::packed::{Level, Packed, Remainder, RemainderPlaces};
+use super::packed::{CoarsestArrays, CoarsestSolver, Level, Packed};
 use super::program::Programs;
 use super::projection::Projection;
 use super::source::Source;
@@ -15,8 +15,8 @@ use crate::cuda::launch::{
 };
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
-use crate::rrb::anisotropy::{has_windows, of_most};
-use crate::rrb::backend::{Aggregation, Look, PivotContext, Setup};
+use crate::rrb::anisotropy::{has_windows, percentile};
+use crate::rrb::backend::{Aggregation, InspectionSetup, PivotContext, Setup};
 use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::storage::Storage;
 use crate::stencil::components::Components;
@@ -31,25 +31,26 @@ use std::mem::offset_of;
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
 /// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
-/// sum_j |a_ij| <= WEAK c_i, then D = diag(A_l) replaces A_l in M. By Gershgorin's theorem, the eigenvalues of D^-1 A_l
-/// are then between 1 - WEAK and 1 + WEAK. With this limit, the river problems of docs/benchmarks/gpu.md need as many
-/// iterations as with all levels. With a limit of 0.6, they need up to 9 instead of 7 iterations.
-const WEAK: f64 = 0.3;
+/// sum_j |a_ij| <= MAX_WEAK_RATIO c_i, then D = diag(A_l) replaces A_l in M. By Gershgorin's theorem, the eigenvalues
+/// of D^-1 A_l are then between 1 - MAX_WEAK_RATIO and 1 + MAX_WEAK_RATIO. With this limit, the river problems of
+/// docs/benchmarks/gpu.md need as many iterations as with all levels. With a limit of 0.6, they need up to 9 instead of
+/// 7 iterations.
+const MAX_WEAK_RATIO: f64 = 0.3;
 
 /// Sweeps test for tiles with equal rows if at least this fraction of a grid's tiles have equal rows. On grids without
 /// such tiles, the test takes 3 % of the time of a solve. If all tiles have equal rows, a solve is 20 to 33 % faster.
-const WORTH_UNIFORM: f64 = 0.25;
+const MIN_UNIFORM_FRACTION: f64 = 0.25;
 
 /// Upper limit of (largest entry of the inverse of the coarsest matrix) x (largest pivot). Up to this limit, sweeps in
 /// f32 store the inverse in f32. Rounding the inverse's n x n entries, n <= 992, adds a matrix of norm about 2^-24
 /// sqrt(n) times the largest entry. This norm must be small compared with the smallest eigenvalue of the inverse, which
 /// is about 1 / (largest pivot). Otherwise M may be indefinite. The product is about 10 for Poisson's equation and
 /// somewhat below the limit for contrasts of 1e4. It is at least 1e7 for contrasts of 1e6 and for nearly closed basins.
-const MOST_FOR_SHORT: f64 = 131_072.0;
+const MAX_RATIO_FOR_SHORT: f64 = 131_072.0;
 
 /// Returns whether the environment variable `RRBSOLVER_CUDA_UNIFORM` has the value `wanted`. With `off`, sweeps read
 /// all rows of all grids. With `all`, sweeps use tiles with equal rows even if there are few of them.
-fn uniform_is(wanted: &str) -> bool {
+fn uniform_variable_is(wanted: &str) -> bool {
     std::env::var_os("RRBSOLVER_CUDA_UNIFORM").is_some_and(|value| value == wanted)
 }
 
@@ -57,11 +58,11 @@ fn uniform_is(wanted: &str) -> bool {
 const ARRAYS: &str = "the list of arrays";
 
 /// Host copies of those arrays of a matrix that are on the device.
-pub struct Fetched {
+pub struct HostCopies {
     arrays: Vec<Vec<f64>>,
 }
 
-impl Fetched {
+impl HostCopies {
     /// Copies the arrays of `a` to host memory. Returns `None` if all arrays are in host memory.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
         let views = views(a)?;
@@ -107,7 +108,7 @@ impl Source {
         &mut self,
         stream: &Stream,
         a: &StencilView,
-        look: &Look,
+        look: &InspectionSetup,
         staging: (Option<&Memory>, &mut Copies),
         spare: Address,
         inspection: &mut Inspection,
@@ -116,13 +117,13 @@ impl Source {
         self.summed = false;
         stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
         self.copy(stream, a, staging)?;
-        self.sum_rows(stream, look.questions.zero_row_sum)?;
-        self.look_at_windows(stream)?;
+        self.sum_rows(stream, look.checks.zero_row_sum)?;
+        self.compute_windows(stream)?;
         stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         let found = *self.findings;
         let nx = a.grid.nx as u64;
-        if look.questions.finite && found.not_finite != u64::MAX {
+        if look.checks.finite && found.not_finite != u64::MAX {
             let (array, i, j) = place_of(found.not_finite, nx);
             let view = views(a)?[array];
             return Err(Error::not_finite(NAMES[array], value(stream, &view, i, j)?, Place::node(0, i, j)));
@@ -130,7 +131,7 @@ impl Source {
         if found.bad_center != u64::MAX {
             let (i, j) = ((found.bad_center % nx) as usize, (found.bad_center / nx) as usize);
             let refused = inspection::refused_center(value(stream, &a.center, i, j)?, i, j);
-            let fetched = Fetched::new(stream, a)?;
+            let fetched = HostCopies::new(stream, a)?;
             return Err(inspection::of_all_centers(&fetched.as_ref().map_or(*a, |f| f.view(a)), 0..a.grid.ny)
                 .unwrap_or(refused));
         }
@@ -149,10 +150,10 @@ impl Source {
             return Ok(());
         }
         // The nodes of singular components are determined on the host.
-        let fetched = Fetched::new(stream, a)?;
+        let fetched = HostCopies::new(stream, a)?;
         let host = fetched.as_ref().map_or(*a, |f| f.view(a));
         inspection.start(1)?;
-        inspection.inspect(0, &host, 0..a.grid.ny, &look.questions);
+        inspection.inspect(0, &host, 0..a.grid.ny, &look.checks);
         inspection.finish(&host, look.project)
     }
 
@@ -187,7 +188,7 @@ impl Source {
     }
 
     /// Computes the anisotropy of all windows of the grid, which `anisotropy` reads.
-    fn look_at_windows(&self, stream: &Stream) -> Result<()> {
+    fn compute_windows(&self, stream: &Stream) -> Result<()> {
         if !has_windows(self.shape.grid) {
             return Ok(());
         }
@@ -198,7 +199,7 @@ impl Source {
     /// Returns the anisotropy of the inspected matrix: the 90th percentile, over windows of the grid, of the ratio of
     /// the two directions' conductances.
     pub fn anisotropy(&self) -> f64 {
-        of_most(bytemuck::cast(self.findings.window))
+        percentile(bytemuck::cast(self.findings.window))
     }
 
     /// Copies A to the storage by colour. Each launch copies as many rows as fit into the staging buffer.
@@ -323,11 +324,11 @@ impl Packed {
         }
         self.may_aggregate = matches!(setup.aggregation, Aggregation::IfSlow(_));
         self.eliminate(stream, source, &rules, setup.compensate)?;
-        if labels.is_none() && !uniform_is("off") {
+        if labels.is_none() && !uniform_variable_is("off") {
             self.find_uniform(stream, source.findings_at)?;
         }
-        if matches!(self.remainder, Remainder::Inverse) {
-            self.invert_remainder(stream, &rules, setup.levels + 1)?;
+        if matches!(self.remainder, CoarsestSolver::Inverse) {
+            self.invert_coarsest(stream, &rules, setup.levels + 1)?;
         }
         self.scalars.per_unit = self.unit.recip();
         self.scalars.send(stream, size_of::<f64>())?;
@@ -340,7 +341,7 @@ impl Packed {
         let of_host = self.factorize_on_host(stream, a, setup, components)?;
         self.clear_transient(stream)?;
         let [inverse, pivot] = of_host.unwrap_or(of_device);
-        self.settle(stream, &source.findings, inverse * pivot > MOST_FOR_SHORT, components)?;
+        self.settle(stream, &source.findings, inverse * pivot > MAX_RATIO_FOR_SHORT, components)?;
         if !self.prepare_cycle(stream, &setup.cycle)? {
             self.recorded = None;
         }
@@ -458,13 +459,13 @@ impl Packed {
     }
 
     /// Computes the inverse of the coarsest matrix. Errors in its pivots name `level`.
-    fn invert_remainder(&self, stream: &Stream, rules: &Rules, level: usize) -> Result<()> {
+    fn invert_coarsest(&self, stream: &Stream, rules: &Rules, level: usize) -> Result<()> {
         let (grid, last) = (self.rest_grid, &self.grids[self.grids.len() - 1]);
         let rules = on_level(rules, level, &last.embedding.coarse(last.layout.grid));
         // The pivots of the coarsest system remain in double precision.
         let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules };
         let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-        let RemainderPlaces { natural, lines, .. } = self.rest;
+        let CoarsestArrays { natural, lines, .. } = self.rest;
         let arguments = LinesArgs { rules, natural, nx, ny, n, step: 1, arrays: lines, unit: self.unit };
         let steps = 0..=arguments.lines().ilog2();
         let with = |k: u32| LinesArgs { step: 1 << k, ..arguments };
@@ -473,21 +474,21 @@ impl Packed {
     }
 
     /// Decides from the findings of the eliminations how solves are executed. `large`: whether the inverse of the
-    /// coarsest system is too large for f32 (`MOST_FOR_SHORT`).
+    /// coarsest system is too large for f32 (`MAX_RATIO_FOR_SHORT`).
     fn settle(&mut self, stream: &Stream, found: &Findings, large: bool, components: &Components) -> Result<()> {
         if self.use_uniform(found) {
             self.recorded = None;
         }
         let wide = self.short() && large;
-        let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(found.coupling[*q]) <= WEAK;
+        let weak = |q: &usize| self.may_end_after(*q) && f64::from_bits(found.coupling[*q]) <= MAX_WEAK_RATIO;
         let used = (0..self.grids.len()).find(weak).map_or(self.grids.len(), |q| q + 1);
         let projects = self.projects(components);
         // The grouping of the steps into kernels depends on these values.
-        if wide != self.wide_remainder || used != self.used || projects {
+        if wide != self.wide_coarsest || used != self.used || projects {
             self.recorded = None;
             self.programs = Programs::default();
         }
-        (self.wide_remainder, self.used) = (wide, used);
+        (self.wide_coarsest, self.used) = (wide, used);
         self.project(stream, components)
     }
 
@@ -496,7 +497,7 @@ impl Packed {
         !(self.projection.is_empty() && components.singular() == 0)
     }
 
-    /// Prepares the means of singular components.
+    /// Prepares the computation of means over singular components.
     fn project(&mut self, stream: &Stream, components: &Components) -> Result<()> {
         if self.projects(components) {
             // Recorded launches contain the addresses of the old means.
@@ -527,7 +528,7 @@ impl Packed {
         let mut news = false;
         for (q, level) in self.grids.iter_mut().enumerate() {
             let (tiles, found) = (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
-            let worth = if uniform_is("all") { 0.0 } else { WORTH_UNIFORM };
+            let worth = if uniform_variable_is("all") { 0.0 } else { MIN_UNIFORM_FRACTION };
             let address = if found > 0 && found as f64 >= worth * tiles as f64 { level.uniform } else { 0 };
             news |= level.k.g.uniform != address;
             (level.k.g.uniform, level.sweep.g.uniform) = (address, address);
@@ -547,9 +548,9 @@ impl Packed {
     ) -> Result<Option<[f64; 2]>> {
         let (grid, places) = (self.rest_grid, self.rest);
         let (natural, invert) = match &mut self.remainder {
-            Remainder::Inverse => return Ok(None),
-            Remainder::InverseFromHost(natural) => (natural, true),
-            Remainder::Host(natural) => (natural, false),
+            CoarsestSolver::Inverse => return Ok(None),
+            CoarsestSolver::InverseFromHost(natural) => (natural, true),
+            CoarsestSolver::Host(natural) => (natural, false),
         };
         let n = grid.nodes();
         let mut values: Vec<f64> = zeroed(5 * n, "the coarsest system")?;
@@ -572,7 +573,7 @@ impl Packed {
             let up_left = input.northwest[c] + input.northwest[c - up + 1];
             center = center.max(input.diagonal[c] - straight - (up_right + up_left));
         }
-        let fetched = Fetched::new(stream, a)?;
+        let fetched = HostCopies::new(stream, a)?;
         let host = fetched.as_ref().map(|f| f.view(a));
         let context = PivotContext::new(host.as_ref().unwrap_or(a), components);
         natural.factorize(setup, &context, None)?;
@@ -624,9 +625,9 @@ impl Packed {
             center = d;
         }
         if self.short() && d[0] > f64::EPSILON * center[0] && d[0].is_finite() {
-            return Ok(crate::rrb::backend::lost_pivot(d[0], self.unit, level, i, j));
+            return Ok(crate::rrb::backend::underflowing_pivot(d[0], self.unit, level, i, j));
         }
-        Ok(crate::rrb::backend::refused_pivot(d[0], center[0], level, i, j))
+        Ok(crate::rrb::backend::rejected_pivot(d[0], center[0], level, i, j))
     }
 }
 
@@ -634,7 +635,7 @@ impl Level {
     /// Returns whether tiles with equal rows are searched on this grid. They save no time on a grid with at most one
     /// tile per thread block.
     fn may_be_uniform(&self) -> bool {
-        self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_is("all")
+        self.k.g.tiles_and_patches().0 > MOST_BLOCKS as usize || uniform_variable_is("all")
     }
 
     /// Returns the colour of a node and its index in the plane of this colour. (i, j) are its indices on the finest

@@ -1,7 +1,7 @@
 //! Start of a solve. Without fused stages, a kernel first inspects the caller's arrays, and the host then selects the
 //! scale. With fused stages, the start and the loop are queued immediately, with the scale of the last solve.
 
-use super::run::{Begun, Origin, Run, Stage, Start, Way};
+use super::run::{DirectStart, LaunchMode, Origin, Run, Stage, Start};
 use crate::cuda::launch;
 use crate::cuda::launch::{
     Address, CellArray, EndArgs, How, InspectArgs, ReduceArgs, Scalars, SetOutArgs, TransferArgs,
@@ -20,10 +20,10 @@ const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
 impl Run<'_> {
     /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, also queues the start.
-    pub fn see_inputs(&mut self, guess: bool) -> Result<Inputs> {
+    pub fn inspect_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
-        match self.expected.filter(|_| self.way == Way::Fused) {
-            Some(scale) => self.begin_at(scale)?,
+        match self.expected.filter(|_| self.mode == LaunchMode::Fused) {
+            Some(scale) => self.start_with_scale(scale)?,
             None => self.look(guess)?,
         }
         self.call.inputs(&self.k.scalars)
@@ -68,7 +68,7 @@ impl Run<'_> {
                 // The start with the other scale may have written large values to the padding.
                 self.k.clear_vectors(self.stream)?;
             }
-            self.begin_at(scale)?;
+            self.start_with_scale(scale)?;
         }
         let b_norm2 = self.k.scalars.b_norm2;
         if !guess && !matches!(self.stage, Stage::Started(Start { origin: Origin::Rhs, .. })) {
@@ -79,23 +79,23 @@ impl Run<'_> {
     }
 
     /// Executes the whole start, from the caller's arrays to p and q, with the factor `scale`. Waits once.
-    fn begin_at(&mut self, scale: f64) -> Result<()> {
+    fn start_with_scale(&mut self, scale: f64) -> Result<()> {
         launch::begin(self.stream, &self.end_args(scale, How::Start, true))?;
         self.k.start(self.stream, self.source)?;
-        let looping = self.set_out(scale)?;
+        let loop_is_launched = self.set_out(scale)?;
         let &Scalars { whole_norm2, norm2, rho, sigma, largest_guess, .. } = &*self.k.scalars;
         let origin = if largest_guess == 0 { Origin::Rhs } else { Origin::Solution };
-        let begun = Some(Begun { scale, whole_norm2 });
-        self.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun, looping });
+        let begun = Some(DirectStart { scale, whole_norm2 });
+        self.stage = Stage::Started(Start { origin, norm2, rho, sigma, begun, loop_is_launched });
         Ok(())
     }
 
     /// Repeats the start from the caller's arrays, which are unchanged. This is needed after a loop with other limits,
     /// which has overwritten the results of the previous start.
-    pub fn begin_again(&mut self) -> Result<()> {
+    pub fn restart(&mut self) -> Result<()> {
         self.stream.wait()?;
         let criterion = self.criterion.take();
-        let begun = self.begin_at(self.scale);
+        let begun = self.start_with_scale(self.scale);
         self.criterion = criterion;
         begun
     }

@@ -36,14 +36,14 @@ impl BoxArrays {
 
 /// Memory spaces in which the arrays of boxes may reside. Device memory is allowed if the system is solved on a device.
 #[derive(Clone, Copy)]
-pub struct Places {
+pub struct MemorySpaces {
     /// Value of the option `memory`; `None` if only host memory is allowed.
     pub memory: Option<Memory>,
     /// Stream of the caller. Work on this stream that writes the arrays may not have completed.
     pub stream: usize,
 }
 
-impl Places {
+impl MemorySpaces {
     /// Returns the ordinal of the device that stores an array; `None` for host memory.
     fn ordinal_of(&self, name: &'static str, address: usize) -> Result<Option<i32>> {
         self.memory.map_or(Ok(None), |memory| ordinal_of(name, address, memory))
@@ -52,12 +52,12 @@ impl Places {
 
 /// Layout of the array of one box. The array has (ny - 1) * ld + nx values.
 #[derive(Clone, Copy)]
-pub struct Placed {
+pub struct BoxLayout {
     grid: Grid,
     pub ld: usize,
 }
 
-impl Placed {
+impl BoxLayout {
     /// Checks the leading dimension `given` of box `k`; `None` means nx.
     fn new(grid: Grid, given: Option<i64>, k: usize) -> Result<Self> {
         let Grid { nx, ny } = grid;
@@ -92,19 +92,19 @@ impl Placed {
 
 /// All array arguments of a call.
 pub struct CallArrays {
-    pub boxes: Vec<Placed>,
+    pub boxes: Vec<BoxLayout>,
     pub arguments: Vec<BoxArrays>,
-    places: Places,
+    places: MemorySpaces,
     /// For each argument, host copies of those arrays that reside on a device.
     copies: Vec<Vec<Option<Vec<f64>>>>,
 }
 
 impl CallArrays {
     /// Checks the arrays of a call: alignment, memory space, and no overlap of a written array with another array.
-    pub fn new(boxes: &[GridBox], ld: &[i64], arguments: Vec<BoxArrays>, places: Places) -> Result<Self> {
+    pub fn new(boxes: &[GridBox], ld: &[i64], arguments: Vec<BoxArrays>, places: MemorySpaces) -> Result<Self> {
         let mut placed = Vec::new();
         for (k, b) in boxes.iter().enumerate() {
-            push(&mut placed, Placed::new(b.extents(), ld.get(k).copied(), k)?, BOXES)?;
+            push(&mut placed, BoxLayout::new(b.extents(), ld.get(k).copied(), k)?, BOXES)?;
         }
         let mut extents = Vec::new();
         for BoxArrays { name, arrays, written } in &arguments {
@@ -207,8 +207,12 @@ impl CallArrays {
 
 /// # Safety
 /// As for [`CallArrays::given`].
-unsafe fn given<'a>(argument: &BoxArrays, boxes: &[Placed], copies: &'a [Option<Vec<f64>>]) -> Result<Vec<Given<'a>>> {
-    let of = |((&array, b), copy): ((&*mut f64, &Placed), &'a Option<Vec<f64>>)| match copy {
+unsafe fn given<'a>(
+    argument: &BoxArrays,
+    boxes: &[BoxLayout],
+    copies: &'a [Option<Vec<f64>>],
+) -> Result<Vec<Given<'a>>> {
+    let of = |((&array, b), copy): ((&*mut f64, &BoxLayout), &'a Option<Vec<f64>>)| match copy {
         Some(values) => Given { values, ld: b.grid.nx },
         // SAFETY: not NULL, aligned and on the host, as checked; the caller guarantees the number of values.
         None => Given { values: unsafe { std::slice::from_raw_parts(array, b.len()) }, ld: b.ld },

@@ -14,7 +14,7 @@ use crate::krylov::solve::Function;
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{Backend, Options, opt};
 use crate::rrb::domain::Domain;
-use crate::rrb::entries::box_arrays::{BoxArrays, CallArrays, Places};
+use crate::rrb::entries::box_arrays::{BoxArrays, CallArrays, MemorySpaces};
 use crate::rrb::entries::device_rows::{DeviceRows, MATRIX, VECTORS};
 use crate::rrb::entries::handle::{factorize, make_backend, on_rank, rrb_handle};
 use crate::rrb::ranks::{Ranks, Role};
@@ -123,7 +123,7 @@ impl Handle<rrb_handle> {
         let arrays = if corners { 5 } else { 3 };
         let prepared = ranks.prepare(arrays, &base.options).and_then(|changed| {
             if changed {
-                own.device_rows = if ranks.is_led() { Some(DeviceRows::new(ranks, arrays)?) } else { None };
+                own.device_rows = if ranks.root_has_all_rows() { Some(DeviceRows::new(ranks, arrays)?) } else { None };
             }
             Ok(changed)
         });
@@ -148,7 +148,7 @@ impl Handle<rrb_handle> {
                 Some(domain) if machine.backend == Backend::Cpu => Ok(on_rank(machine.threads, domain)?),
                 _ => make_backend(machine),
             };
-            factorize(base, &mut own.idle_told, a, machine, &make)
+            factorize(base, &mut own.idle_options_logged, a, machine, &make)
         };
         let result = if let Some(rows) = own.device_rows.as_mut().filter(|_| on_device) {
             if follows { Ok(()) } else { rows.matrix(arrays, |a| factorize(a, None)) }
@@ -166,7 +166,7 @@ impl Handle<rrb_handle> {
             if follows { Ok(()) } else { ranks.factorize(&values, factorize) }
         };
         let result = ranks.close(result);
-        let result = result.and_then(|()| ranks.tell_factorized(base.core.as_ref().filter(|_| !follows)));
+        let result = result.and_then(|()| ranks.send_factorized(base.core.as_ref().filter(|_| !follows)));
         if result.is_err() {
             // The factorization is discarded even without an error on this rank, because another rank may have an
             // error.
@@ -220,7 +220,7 @@ impl Handle<rrb_handle> {
         let result = ranks.call(what, input_name, lists, |role, arrays, a| work(base, role, what, arrays, a))?;
         // SAFETY: as above.
         let back = unsafe { call.write_back() };
-        if ranks.is_led() {
+        if ranks.root_has_all_rows() {
             ranks.close(back)?
         } else {
             back?
@@ -267,16 +267,16 @@ fn call_on_device(
 fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Option<&StencilView>) -> Result<i32> {
     let follows = role.follows();
     let result = base.work(what, |core, options, observer| role.run(what, core, (arrays, a), options, observer));
-    if !follows && base.core.as_ref().is_some_and(Rrb::is_lost) {
+    if !follows && base.core.as_ref().is_some_and(Rrb::has_no_factorization) {
         base.begin_setup();
     }
     result
 }
 
 /// Returns the memory spaces in which arrays are allowed: the host and, if rank 0 solves on devices, devices.
-fn places(base: &Base<Rrb>) -> Places {
+fn places(base: &Base<Rrb>) -> MemorySpaces {
     let on_devices = base.options.is(opt::BACKEND, Backend::Cuda);
-    Places { memory: on_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }
+    MemorySpaces { memory: on_devices.then(|| base.options.choice(opt::MEMORY)), stream: base.stream as usize }
 }
 
 /// Returns the ordinal of the first device in the options.

@@ -25,8 +25,8 @@ pub const VECTORS: usize = 1;
 /// Number of words at the start of a rank's message: state of the arrays, process number and host number.
 const HEAD: usize = 3;
 const NO_ARRAYS: u64 = 0;
-const KEEPS: u64 = 1;
-const HANDS_OVER: u64 = 2;
+const NOT_EXPORTED: u64 = 1;
+const EXPORTED: u64 = 2;
 
 /// Number of words per array of a box: leading dimension, address, offset, and IPC handle.
 const ARRAY: usize = 3 + HANDLE / 8;
@@ -88,7 +88,7 @@ impl DeviceRows {
         let here = all[heads[FIRST] + 2];
         if here == 0
             || with_arrays.clone().next().is_none()
-            || !with_arrays.clone().all(|head| head[0] == HANDS_OVER && head[2] == here)
+            || !with_arrays.clone().all(|head| head[0] == EXPORTED && head[2] == here)
         {
             return Ok(false);
         }
@@ -120,13 +120,13 @@ impl DeviceRows {
         if boxes == 0 {
             return Ok(words);
         }
-        match handed(own) {
+        match exported(own) {
             // All ranks have the same number of arrays: a rank with another number has already returned an error.
             Ok(arrays) if arrays.len() == boxes * self.counts[what] * ARRAY => {
-                words[0] = HANDS_OVER;
+                words[0] = EXPORTED;
                 extend(&mut words, arrays, ROWS)?;
             }
-            _ => words[0] = KEEPS,
+            _ => words[0] = NOT_EXPORTED,
         }
         Ok(words)
     }
@@ -227,7 +227,7 @@ impl DeviceRows {
 }
 
 /// Waits for the work on the caller's stream, then exports the arrays of this rank.
-fn handed(own: &CallArrays) -> Result<Vec<u64>> {
+fn exported(own: &CallArrays) -> Result<Vec<u64>> {
     let mut words = Vec::new();
     for (k, argument) in own.arguments.iter().enumerate() {
         for (&array, b) in argument.arrays.iter().zip(&own.boxes) {

@@ -15,7 +15,7 @@ use crate::rrb::backend::{Prediction, RrbBackend};
 use crate::rrb::domain::Domain;
 use crate::rrb::entries::device_rows::DeviceRows;
 use crate::rrb::ranks::Ranks;
-use crate::rrb::{MakeBackend, Rrb, idle_beside_aggregation, machine};
+use crate::rrb::{MakeBackend, Rrb, machine, options_without_effect};
 use crate::stencil::matrix::{StencilView, View};
 
 /// Handle of a solver for 2D systems with a 5-point or 9-point stencil. The handle contains the options, the
@@ -27,7 +27,7 @@ pub struct rrb_handle(());
 #[derive(Default)]
 pub struct Own {
     /// Whether the log has reported options without effect.
-    pub(super) idle_told: bool,
+    pub(super) idle_options_logged: bool,
     /// Data for the ranks among which the domain is distributed, if it is.
     pub(super) ranks: Option<Box<Ranks>>,
     /// Gathered device arrays, if rank 0 solves on devices.
@@ -100,14 +100,14 @@ impl Handle<rrb_handle> {
             _ => Some((view(3)?, view(4)?)),
         };
         let a = StencilView { grid, center: view(0)?, east: view(1)?, north: view(2)?, corners };
-        factorize(base, &mut own.idle_told, &a, machine, &make_backend)
+        factorize(base, &mut own.idle_options_logged, &a, machine, &make_backend)
     }
 }
 
 /// Factorizes on this rank, and logs the choices of `auto`.
 pub(super) fn factorize(
     base: &mut Base<Rrb>,
-    idle_told: &mut bool,
+    idle_options_logged: &mut bool,
     a: &StencilView,
     machine: Machine,
     make: MakeBackend,
@@ -115,7 +115,7 @@ pub(super) fn factorize(
     let make = |previous, options: &_, stream| Rrb::factorize(previous, a, options, machine, stream, make);
     base.factorize(make, |core| core.outward(a))?;
     let Some(done) = base.core.as_ref().map(|core| core.done) else { return Ok(()) };
-    if done.went_without {
+    if done.lacked_memory {
         let what = "not enough memory for aggregation, the choice of cycle=auto";
         base.say(0, format_args!("{what}: uses levels until an option changes"));
     }
@@ -131,8 +131,8 @@ pub(super) fn factorize(
         );
         base.say(1, sentence);
     }
-    let idle = idle_beside_aggregation(&base.options);
-    if !idle.is_empty() && !std::mem::replace(idle_told, true) {
+    let idle = options_without_effect(&base.options);
+    if !idle.is_empty() && !std::mem::replace(idle_options_logged, true) {
         let names = idle.join(", ");
         base.say(0, format_args!("no effect with cycle=aggregation, which has no levels: {names}"));
     }

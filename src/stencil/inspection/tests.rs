@@ -13,12 +13,12 @@ pub fn inspect(
     inspection: &mut Inspection,
     a: &StencilView,
     members: usize,
-    questions: &InspectionOptions,
+    options: &InspectionOptions,
 ) -> Result<()> {
     let ny = a.grid.ny;
     inspection.start(members)?;
     for member in (0..members).rev() {
-        inspection.inspect(member, a, ny * member / members..ny * (member + 1) / members, questions);
+        inspection.inspect(member, a, ny * member / members..ny * (member + 1) / members, options);
     }
     inspection.finish(a, true)
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::base::reduce::max_abs;
 use crate::base::team::Team;
-use crate::dpcg::backend::{PUBLISHED, SEEING};
+use crate::dpcg::backend::{PUBLISHED_COARSEST, RESOLVING_COARSEST};
 use crate::dpcg::cpu::tests::{all_rows, as_golden, iterations, random, view};
 use rrbsolver_oracle::{System, cell as oracle, dot};
 use rrbsolver_problems::two_phase::TwoPhase;
@@ -12,7 +12,7 @@ fn applied<T: Real + Number>(of: &CellCentred<T>, system: &System, members: usiz
     // SAFETY: no team runs yet.
     unsafe { given.slice_mut(0, r.len()) }.copy_from_slice(r);
     let work = |me: Me| {
-        let walker = Walker::new(me);
+        let walker = StepCounter::new(me);
         for _ in 0..2 {
             me.barrier();
             // SAFETY: only this call uses r and z.
@@ -38,8 +38,8 @@ fn preconditioner<T: Real + Number>(
 fn compare<T: Real + Number>(problem: &TwoPhase, sweeps: usize, bound: f64) {
     let (system, b) = (System::of(problem), problem.rhs("rand"));
     let mut expected = vec![0.0; b.len()];
-    oracle::CellCentred::new(&system, sweeps, PUBLISHED).apply(&b, &mut expected);
-    let multigrid = CellCentred::<T>::new(&view(&system), sweeps, PUBLISHED).unwrap();
+    oracle::CellCentred::new(&system, sweeps, PUBLISHED_COARSEST).apply(&b, &mut expected);
+    let multigrid = CellCentred::<T>::new(&view(&system), sweeps, PUBLISHED_COARSEST).unwrap();
     let alone = applied(&multigrid, &system, 1, &b);
     for members in [2, 3, 7] {
         assert_eq!(applied(&multigrid, &system, members, &b), alone, "{:?}, {members} members", system.size);
@@ -92,7 +92,7 @@ const GOLDEN: [(usize, &str, usize, usize); 15] = [
 fn counts_are_those_of_the_golden_rows() {
     let rows = if all_rows() { GOLDEN.len() } else { 4 };
     for &(n, set, sweeps, golden) in &GOLDEN[..rows] {
-        let count = count::<f64>(&TwoPhase::new(set, [n; 3], 1e-3), sweeps, PUBLISHED);
+        let count = count::<f64>(&TwoPhase::new(set, [n; 3], 1e-3), sweeps, PUBLISHED_COARSEST);
         assert!(as_golden(count, golden), "set {set}, {n}^3, {sweeps} sweeps: {count} instead of {golden}");
     }
 }
@@ -103,7 +103,7 @@ fn counts_are_those_of_the_golden_rows() {
 fn a_larger_coarsest_grid_sees_the_bubbles() {
     for (set, size, most) in [("9", [64; 3], 8), ("9", [65; 3], 8), ("9;asp=4", [64; 3], 11)] {
         for contrast in [1e-3, 1e-6] {
-            let count = count::<f64>(&TwoPhase::new(set, size, contrast), 2, SEEING);
+            let count = count::<f64>(&TwoPhase::new(set, size, contrast), 2, RESOLVING_COARSEST);
             assert!(count <= most, "set {set}, contrast {contrast:e}: {count}");
         }
     }
@@ -122,7 +122,7 @@ fn awkward_systems_converge_in_both_precisions() {
                 continue;
             }
             let system = TwoPhase::new(set, size, 1e-3);
-            let counts = [count::<f64>(&system, 1, SEEING), count::<f32>(&system, 1, SEEING)];
+            let counts = [count::<f64>(&system, 1, RESOLVING_COARSEST), count::<f32>(&system, 1, RESOLVING_COARSEST)];
             assert!(counts[0] <= 45 && counts[1] <= counts[0] + 2, "{set}, {size:?}: {counts:?}");
         }
     }
@@ -136,7 +136,7 @@ fn the_cycle_is_symmetric_and_positive() {
         let n = system.count();
         let (u, v) = (random(n, 37), random(n, 61));
         for sweeps in [1, 2] {
-            let mut m = preconditioner::<f64>(&system, sweeps, PUBLISHED);
+            let mut m = preconditioner::<f64>(&system, sweeps, PUBLISHED_COARSEST);
             let (mut mu, mut mv) = (u.clone(), v.clone());
             m(&u, &mut mu);
             m(&v, &mut mv);
@@ -158,7 +158,7 @@ fn scales_do_not_matter() {
         let forward = system.forward.each_ref().map(|f| scaled(f, scale));
         let system = System { size: system.size, center, forward };
         let mut solution = b.clone();
-        preconditioner::<f32>(&system, 2, PUBLISHED)(&scaled(&b, of_rhs), &mut solution);
+        preconditioner::<f32>(&system, 2, PUBLISHED_COARSEST)(&scaled(&b, of_rhs), &mut solution);
         scaled(&solution, scale / of_rhs)
     };
     let (up, down) = (2f64.powi(300), 2f64.powi(-300));

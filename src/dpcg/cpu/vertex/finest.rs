@@ -17,7 +17,7 @@
 
 use super::grid::{Below, Stencil};
 use super::layout::Split;
-use super::loops::{dot, gather, merge, over, relax, relax_noting, split};
+use super::loops::{dot, gather, merge, over, relax, relax_with_change, split};
 use super::transfer::Weights;
 use crate::base::number::Real;
 use crate::base::reduce::Reduce;
@@ -128,7 +128,7 @@ impl<T: Number> Planes<T> {
 }
 
 /// Workspace of a thread for its passes.
-pub struct Room<T> {
+pub struct PassWorkspace<T> {
     r: Planes<T>,
     x: Planes<T>,
     /// The last change of black cells, and the residual of red cells.
@@ -137,7 +137,7 @@ pub struct Room<T> {
     row: Shared<T>,
 }
 
-impl<T: Real + Number> Room<T> {
+impl<T: Real + Number> PassWorkspace<T> {
     pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
         let split = Split::new(cells);
         // Each array must hold the planes between the first plane of a pass and the last plane that the pass reads: the
@@ -165,7 +165,7 @@ pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
     /// Interpolation from the first coarse grid.
     pub weights: &'a Weights<T>,
-    pub room: &'a Room<T>,
+    pub room: &'a PassWorkspace<T>,
     pub sweeps: usize,
     pub r: &'a [f64],
     pub scale: f64,
@@ -272,7 +272,7 @@ impl<T: Real + Number> Passes<'_, T> {
                 let near = Self::near(&room.x, half, j, k, range.len());
                 let (x, inverse) = (room.x.row_mut(half, j, k), self.finest.inverse.slice(range.start, range.len()));
                 if note {
-                    relax_noting(x, room.residual.row_mut(half, j, k), r, inverse, c, &near);
+                    relax_with_change(x, room.residual.row_mut(half, j, k), r, inverse, c, &near);
                 } else {
                     relax(x, r, inverse, c, &near);
                 }

@@ -44,7 +44,7 @@ impl<T: Real + Number> Stencil<T> {
         unsafe { self.c.slice(start, range.len()) }
     }
 
-    /// Returns the values of x at these neighbours.
+    /// Returns x at the neighbours to which `c` returns the conductances.
     ///
     /// # Safety
     /// No thread may write x while the slice is in use.
@@ -73,7 +73,7 @@ pub struct Grid<T> {
 }
 
 /// Result that a pass over the matrix computes.
-enum Then {
+enum PassOutput {
     Residual,
     /// The result of a Jacobi step, x + residual / divisor.
     Step,
@@ -110,7 +110,7 @@ impl<T: Real + Number> Grid<T> {
 
     /// Computes out = r - A x, or the result of a Jacobi step from x. The zeros between rows remain zero, because the
     /// conductances there are zero.
-    fn pass(&self, me: Me, out: &Shared<T>, x: &Shared<T>, then: &Then) {
+    fn pass(&self, me: Me, out: &Shared<T>, x: &Shared<T>, then: &PassOutput) {
         // Numbers of the upper offsets within the plane, and of the offsets to the next plane.
         const BESIDE: [usize; 4] = [0, 1, 2, 3];
         const ABOVE: [usize; 9] = [4, 5, 6, 7, 8, 9, 10, 11, 12];
@@ -131,8 +131,8 @@ impl<T: Real + Number> Grid<T> {
                 out_of_plane(out, &ABOVE.map(|k| c(k, true)), &ABOVE.map(|k| near(k, true)));
                 let (c, near) = (ABOVE.map(|k| c(k, false)), ABOVE.map(|k| near(k, false)));
                 match then {
-                    Then::Residual => out_of_plane(out, &c, &near),
-                    Then::Step => out_of_plane_and_step(out, here, self.inverse.slice(start, n), &c, &near),
+                    PassOutput::Residual => out_of_plane(out, &c, &near),
+                    PassOutput::Step => out_of_plane_and_step(out, here, self.inverse.slice(start, n), &c, &near),
                 }
             }
         });
@@ -144,11 +144,11 @@ impl<T: Real + Number> Grid<T> {
         me.barrier();
         let residual = if sweeps == 1 { self.y() } else { &self.x };
         if sweeps > 1 {
-            self.pass(me, self.y(), &self.x, &Then::Step);
+            self.pass(me, self.y(), &self.x, &PassOutput::Step);
             me.barrier();
-            self.pass(me, residual, self.y(), &Then::Residual);
+            self.pass(me, residual, self.y(), &PassOutput::Residual);
         } else {
-            self.pass(me, residual, &self.x, &Then::Residual);
+            self.pass(me, residual, &self.x, &PassOutput::Residual);
         }
         me.barrier();
         for k in me.share(next.split.cells.nz) {
@@ -187,10 +187,10 @@ impl<T: Real + Number> Grid<T> {
         }
         me.barrier();
         if sweeps > 1 {
-            self.pass(me, &self.x, self.y(), &Then::Step);
+            self.pass(me, &self.x, self.y(), &PassOutput::Step);
             me.barrier();
         }
-        self.pass(me, self.y(), &self.x, &Then::Step);
+        self.pass(me, self.y(), &self.x, &PassOutput::Step);
         for k in me.share(split.cells.nz) {
             for j in 0..split.cells.ny {
                 // SAFETY: rows of this thread.

@@ -14,14 +14,14 @@ use crate::stencil::coarsening::CUBE;
 
 /// Five sums over rows of the matrix: the sums of conductances in x, in y and in z, each divided by the diagonal; the
 /// number of rows with a positive diagonal; the number of rows with a positive row sum.
-pub type Seen = [f64; 5];
+pub type RowStatistics = [f64; 5];
 
 /// Number of neighbours in the 27-point stencil.
 const NEAR: usize = 26;
 
 /// Sums the lanes in a fixed order.
 #[inline(always)]
-fn total(lanes: &[Lane; 5]) -> Seen {
+fn total(lanes: &[Lane; 5]) -> RowStatistics {
     let mut seen = [0.0; 5];
     for (sum, lane) in seen.iter_mut().zip(lanes) {
         for value in lane {
@@ -31,7 +31,7 @@ fn total(lanes: &[Lane; 5]) -> Seen {
     seen
 }
 
-/// Adds the five terms of a row (see `Seen`) to lane l.
+/// Adds the five terms of a row (see `RowStatistics`) to lane l.
 #[inline(always)]
 fn note(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess: f64) {
     let there = diagonal > 0.0;
@@ -45,7 +45,7 @@ fn note(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess:
 
 /// Returns the row sum, or zero if it is below the rounding level `ZERO_ROW_SUM` times the diagonal.
 #[inline(always)]
-fn sound(excess: f64, diagonal: f64) -> f64 {
+fn rounded_row_sum(excess: f64, diagonal: f64) -> f64 {
     if excess > ZERO_ROW_SUM * diagonal { excess } else { 0.0 }
 }
 
@@ -61,7 +61,7 @@ for_each_isa! {
 
     /// Computes 1/D and the row sums of a row of cells. On entry, `parts` contains the sums of conductances in x, y and
     /// z. On return, the first two contain 1/D and the row sums.
-    fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> Seen {
+    fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> RowStatistics {
         let len = center.len();
         let mut lanes = [[0.0; LANES]; 5];
         for at in (0..len).step_by(LANES) {
@@ -72,7 +72,7 @@ for_each_isa! {
             for l in 0..LANES {
                 let coupled = x[l] != 0.0 || y[l] != 0.0 || z[l] != 0.0;
                 let sum = x[l] + y[l] + z[l];
-                let g = if coupled { sound(d[l] - sum, d[l]) } else { 0.0 };
+                let g = if coupled { rounded_row_sum(d[l] - sum, d[l]) } else { 0.0 };
                 note(&mut lanes, l, [x[l], y[l], z[l]], if coupled { sum + g } else { 0.0 }, g);
                 inverse[l] = 1.0 / (scale * d[l]);
                 excess[l] = scale * g;
@@ -84,7 +84,9 @@ for_each_isa! {
     }
 
     /// Computes diagonals, reciprocal Jacobi divisors and row sums at points of a coarse grid from their conductances.
-    fn finish_points<R: Real>(diagonal: &mut [R], inverse: &mut [R], excess: &mut [R], c: &[&[R]; NEAR]) -> Seen {
+    fn finish_points<R: Real>(
+        diagonal: &mut [R], inverse: &mut [R], excess: &mut [R], c: &[&[R]; NEAR]
+    ) -> RowStatistics {
         let len = diagonal.len();
         let mut lanes = [[0.0; LANES]; 5];
         for at in (0..len).step_by(LANES) {
@@ -106,7 +108,7 @@ for_each_isa! {
             }
             let exact = lane(excess, at, n);
             for l in 0..n {
-                let g = sound(exact[l], sum[l] + exact[l]);
+                let g = rounded_row_sum(exact[l], sum[l] + exact[l]);
                 let d = sum[l] + g;
                 note(&mut lanes, l, [parts[0][l], parts[1][l], parts[2][l]], d, g);
                 let divisor = f64::max(d, (d + size[l]) / 2.0) / DAMPING;
@@ -123,7 +125,13 @@ for_each_isa! {
 ///
 /// # Safety
 /// The plane must belong to this thread, and no other thread may read it.
-pub unsafe fn load<T: Real + Number>(to: &Finest<T>, a: &SevenPoints, k: usize, scale: f64, room: &mut [f64]) -> Seen {
+pub unsafe fn load<T: Real + Number>(
+    to: &Finest<T>,
+    a: &SevenPoints,
+    k: usize,
+    scale: f64,
+    room: &mut [f64],
+) -> RowStatistics {
     let (layout, nx) = (&to.a.split, a.cells.nx);
     let mut seen = [0.0; 5];
     let (x, rest) = room.split_at_mut(nx);
@@ -160,7 +168,7 @@ pub unsafe fn load<T: Real + Number>(to: &Finest<T>, a: &SevenPoints, k: usize, 
 ///
 /// # Safety
 /// The plane must belong to this thread, and no thread may write conductances.
-pub unsafe fn finish<T: Real + Number>(grid: &Grid<T>, k: usize) -> Seen {
+pub unsafe fn finish<T: Real + Number>(grid: &Grid<T>, k: usize) -> RowStatistics {
     let mut seen = [0.0; 5];
     for half in 0..2 {
         let range = grid.a.split.half_plane(half, k);

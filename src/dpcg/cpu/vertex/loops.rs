@@ -103,7 +103,7 @@ for_each_isa! {
     }
 
     /// Computes x like `relax`, and stores the change of x in `change`.
-    fn relax_noting<R: Real>(
+    fn relax_with_change<R: Real>(
         x: &mut [R], change: &mut [R], r: &[R], inverse: &[R], c: &[&[R]; 6], near: &[&[R]; 6]
     ) {
         let n = x.len();

@@ -59,10 +59,10 @@ use crate::direct::solver::{Direct, box_order};
 use crate::error::{Result, push, zeroed};
 use crate::stencil::cells::{Cells, SevenPoints};
 use crate::stencil::coarsening::{COARSEST, Offset, SEMI, coarse_cells, directions};
-use finest::{Finest, Passes, Room};
+use finest::{Finest, PassWorkspace, Passes};
 use grid::{Below, Grid, Stencil};
 use layout::{Coarse, HIERARCHY};
-use load::Seen;
+use load::RowStatistics;
 use product::{Cube, Sums};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -122,7 +122,7 @@ pub struct Vertex<T: Real + Number> {
     /// Coarse grids, from the finest to the coarsest.
     levels: Vec<Level<T>>,
     /// Workspace of each thread.
-    rooms: Vec<(Room<T>, Sums)>,
+    rooms: Vec<(PassWorkspace<T>, Sums)>,
     noted: Noted,
     /// Solver for the coarsest matrix, and workspace for its solution in natural order.
     coarsest: Option<(Direct, Mutex<Vec<T>>)>,
@@ -139,9 +139,9 @@ impl<T: Real + Number> Vertex<T> {
         let mut rooms = Vec::new();
         for _ in 0..members {
             let sums = Sums::new(&Coarse::new(coarse_cells(cells, [2; 3]), false))?;
-            push(&mut rooms, (Room::new(cells, sweeps)?, sums), HIERARCHY)?;
+            push(&mut rooms, (PassWorkspace::new(cells, sweeps)?, sums), HIERARCHY)?;
         }
-        let noted = Noted::new(cells.nz, size_of::<Seen>() / 8)?;
+        let noted = Noted::new(cells.nz, size_of::<RowStatistics>() / 8)?;
         let finest = Finest::new(cells)?;
         Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), rooms, noted, coarsest: None })
     }
@@ -173,7 +173,7 @@ impl<T: Real + Number> Vertex<T> {
 
     /// Returns the ratio of the coarsening in each direction, 2 or 1. A direction with one point is treated as
     /// coarsened.
-    fn ratio(&self, cells: Cells, seen: Seen) -> [usize; 3] {
+    fn ratio(&self, cells: Cells, seen: RowStatistics) -> [usize; 3] {
         let rows = f64::max(seen[3], 1.0);
         let coarsened = directions(cells, [0, 1, 2].map(|d| seen[d] / rows), self.bounds.semi);
         [0, 1, 2].map(|d| if coarsened[d] || cells.size()[d] == 1 { 2 } else { 1 })
@@ -196,7 +196,7 @@ impl<T: Real + Number> Vertex<T> {
     }
 
     /// Computes the interpolation weights and the matrix of coarse grid l. Returns the properties of the matrix.
-    fn coarsen(&self, me: Me, l: usize, has_excess: bool) -> Seen {
+    fn coarsen(&self, me: Me, l: usize, has_excess: bool) -> RowStatistics {
         let Level { weights, types, cube, grid, .. } = &self.levels[l];
         let a = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
         for order in 1..=3 {
@@ -210,7 +210,7 @@ impl<T: Real + Number> Vertex<T> {
     }
 
     /// Loads the caller's matrix. Returns its properties.
-    fn load(&self, me: Me, a: &SevenPoints) -> Seen {
+    fn load(&self, me: Me, a: &SevenPoints) -> RowStatistics {
         // SAFETY: a plane and the workspace of this thread.
         self.sum(me, a.cells.nz, |k| unsafe {
             load::load(&self.finest, a, k, self.scale, self.rooms[me.index].1.room())
@@ -229,7 +229,7 @@ impl<T: Real + Number> Vertex<T> {
     }
 
     /// Returns the sums of `of(k)` over planes.
-    fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> Seen) -> Seen {
+    fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
         let noted = self.noted.reduce(0, planes);
         for k in me.share(planes) {
             // SAFETY: a plane of this thread.

@@ -233,7 +233,7 @@ const TOGETHER: usize = 8;
 /// Contributions of eight cubes, and intermediate results. They are aligned to cache lines, because access to a lane in
 /// two cache lines takes twice as long.
 #[repr(align(64))]
-pub struct Added {
+pub struct CubeContributions {
     /// Contributions by pair of corners, the lower corner first.
     pairs: [[Lane; 8]; 8],
     /// Contributions to the row sums.
@@ -247,7 +247,7 @@ pub struct Added {
     c: [Lane; TOGETHER],
 }
 
-impl Added {
+impl CubeContributions {
     fn new() -> Self {
         let zeros = [[0.0; LANES]; 8];
         Self {
@@ -263,12 +263,12 @@ impl Added {
 
 /// Computation that is compiled for several instruction sets.
 pub trait Work {
-    fn add(&self, added: &mut Added, at: usize, n: usize);
+    fn add(&self, added: &mut CubeContributions, at: usize, n: usize);
 }
 
 for_each_isa! {
     /// Computes the contributions of n cubes from index `at` on.
-    fn add_cubes<R: Work>(cubes: &R, added: &mut Added, at: usize, n: usize) {
+    fn add_cubes<R: Work>(cubes: &R, added: &mut CubeContributions, at: usize, n: usize) {
         cubes.add(added, at, n);
     }
 }
@@ -311,7 +311,7 @@ impl<T: Real> Cubes<'_, T> {
 impl<T: Real> Cubes<'_, T> {
     /// Computes sum of c (P_p - P_q)(P_p - P_q)^T over the pairs of a group, for its N corners.
     #[inline(always)]
-    fn add_group<const N: usize>(&self, group: &Group, added: &mut Added, at: usize, n: usize) {
+    fn add_group<const N: usize>(&self, group: &Group, added: &mut CubeContributions, at: usize, n: usize) {
         let corners: [usize; N] = group.corners();
         let mut first = group.edges.start;
         while first < group.edges.end {
@@ -350,7 +350,7 @@ impl<T: Real> Cubes<'_, T> {
 
     /// Adds the contributions of n cubes to the sums.
     #[inline(always)]
-    fn give(&self, added: &Added, at: usize, n: usize) {
+    fn give(&self, added: &CubeContributions, at: usize, n: usize) {
         for a in 0..8 {
             for b in a..8 {
                 let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
@@ -372,7 +372,7 @@ impl<T: Real> Cubes<'_, T> {
 /// For `count` pairs of points, adds the products of the values at corner number A and at later corners. A is a
 /// constant, so that the loops have a fixed shape and the compiler keeps the sums in registers.
 #[inline(always)]
-fn add_pairs_of<const N: usize, const A: usize>(added: &mut Added, corners: &[usize; N], count: usize) {
+fn add_pairs_of<const N: usize, const A: usize>(added: &mut CubeContributions, corners: &[usize; N], count: usize) {
     let mut row = [[0.0; LANES]; N];
     for (c, v) in added.c.iter().zip(&added.differences).take(count) {
         let scaled = minus_product(c, &v[A]);
@@ -403,7 +403,7 @@ fn add_row_sums<const N: usize>(
 
 impl<T: Real> Work for Cubes<'_, T> {
     #[inline(always)]
-    fn add(&self, added: &mut Added, at: usize, n: usize) {
+    fn add(&self, added: &mut CubeContributions, at: usize, n: usize) {
         // The function is compiled separately for full and for partial lanes.
         if n == LANES { self.add_some(added, at, LANES) } else { self.add_some(added, at, n) }
     }
@@ -411,7 +411,7 @@ impl<T: Real> Work for Cubes<'_, T> {
 
 impl<T: Real> Cubes<'_, T> {
     #[inline(always)]
-    fn add_some(&self, added: &mut Added, at: usize, n: usize) {
+    fn add_some(&self, added: &mut CubeContributions, at: usize, n: usize) {
         for p in 0..27 {
             self.weights(p, at, n, &mut added.weights[p], &mut added.totals[p]);
         }
@@ -439,7 +439,7 @@ impl<T: Real> Cubes<'_, T> {
 
 /// Adds g P_p P_p^T for point p with row sum g.
 #[inline(always)]
-fn add_excess(added: &mut Added, p: usize, excess: &Lane) {
+fn add_excess(added: &mut CubeContributions, p: usize, excess: &Lane) {
     let (weights, total) = (&added.weights[p], &added.totals[p]);
     for (a, (pairs, row)) in added.pairs.iter_mut().zip(&mut added.rows).enumerate() {
         let minus = minus_product(excess, &weights[a]);
@@ -467,7 +467,7 @@ pub fn make<T: Real + Number>(
     }
     // SAFETY: the sums of this thread.
     unsafe { sums.values.clear() };
-    let mut added = Added::new();
+    let mut added = CubeContributions::new();
     for k in share.start.saturating_sub(1)..share.end {
         for j in 0..to.split.cells.ny {
             for half in 0..=usize::from(weights.coarse.is_split()) {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::dpcg::cpu::tests::{random, view};
-use crate::dpcg::survey::Found;
+use crate::dpcg::survey::SurveyData;
 use crate::stencil::cell_components::STRONG;
 use crate::stencil::components::ZERO_ROW_SUM;
 use rrbsolver_oracle::pcg::{Deflation, pcg};
@@ -335,7 +335,7 @@ fn a_power_of_two_changes_no_bit() {
 
 #[test]
 fn directions_of_strong_couplings_are_coarsened() {
-    let coarsened = |a: &SevenPoints| Found::of(a, ZERO_ROW_SUM).unwrap().1.coarsened;
+    let coarsened = |a: &SevenPoints| SurveyData::of(a, ZERO_ROW_SUM).unwrap().1.coarsened;
     for (set, expected) in [("9", [true; 3]), ("9;asp=4", [false, false, true])] {
         let system = System::of(&TwoPhase::new(set, [16; 3], 1.0));
         assert_eq!(coarsened(&view(&system)), expected, "{set}");

@@ -1,15 +1,15 @@
 //! Formulas of the factorization for one row J (docs/theory/rrb.md, row-sum form; report 2.3 to 2.6, 2.9, 2.12, 2.13).
 
-use super::{Levels, Watch};
+use super::{Levels, SpeculativeInspection};
 use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::error::Result;
 use crate::rrb::backend::{Pivot, PivotNode, Setup};
-use crate::rrb::cpu::colour_array::Area;
+use crate::rrb::cpu::colour_array::ColourArray;
 use crate::rrb::cpu::conversion::{Target, natural_rows};
 use crate::rrb::cpu::loops_setup::{
-    Kept, Link, coarse_couplings, distant_couplings, exact_pivots, lose, pivots, row_sums, schur_centers,
-    schur_row_sums, skew_couplings, store, store_same, subtract_couplings, without_positive,
+    KeptNodeInput, Link, coarse_couplings, distant_couplings, exact_pivots, lump_row_sums, pivots, row_sums,
+    schur_centers, schur_row_sums, skew_couplings, store, store_same, subtract_couplings, without_positive,
 };
 use crate::rrb::cpu::neighbours::{EAST, NORTH, Rows, SOUTH, Straight, WEST};
 use crate::rrb::cpu::number::{Double, Format};
@@ -23,7 +23,7 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must belong to this thread, and no thread may use the entries that receive the row.
-    pub(super) unsafe fn spread(&self, row: usize, watch: Option<(&Watch, usize)>) {
+    pub(super) unsafe fn spread(&self, row: usize, watch: Option<(&SpeculativeInspection, usize)>) {
         let (m, a) = (&self.k.matrix, self.context.a);
         let corners = a.corners.map(|_| (&m.corners.red, &m.corners.black));
         let (layout, diagonal, straight) = (&self.grid.layout, &m.center, &m.straight);
@@ -59,7 +59,7 @@ impl<'a, F: Format> Levels<'a, F> {
                 row_sums(self.excess[colour].row_mut(row, 0), center, straight, corners, setup.zero_row_sum);
             }
         }
-        let couplings = |source: &Area, target: &mut [f64]| {
+        let couplings = |source: &ColourArray, target: &mut [f64]| {
             // SAFETY: by the safety contract of this function.
             let source = unsafe { source.row(row, 0) };
             if setup.compensate { without_positive(target, source) } else { target.copy_from_slice(source) }
@@ -93,11 +93,11 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The row must belong to this thread and must not have been changed by the levels.
     unsafe fn keep(&self, row: usize) {
         let grid = self.grid;
-        let keep = |source: &Area, target: &Area<F::Stored>| {
+        let keep = |source: &ColourArray, target: &ColourArray<F::Stored>| {
             // SAFETY: by the safety contract of this function.
             unsafe { store::<F>(target.row_mut(row, 0), source.row(row, 0), self.setup.unit) };
         };
-        let keep_all = |sources: &[Area; 4], targets: &[Area<F::Stored>; 4]| {
+        let keep_all = |sources: &[ColourArray; 4], targets: &[ColourArray<F::Stored>; 4]| {
             sources.iter().zip(targets).for_each(|(source, target)| keep(source, target));
         };
         if let Some(inner) = &grid.recursion {
@@ -126,7 +126,7 @@ impl<'a, F: Format> Levels<'a, F> {
             if loss > 0.0 && !self.exact {
                 for colour in [Colour::B1, Colour::B2] {
                     let lumped = grid.black_diagonal.couplings(colour, row);
-                    lose(self.excess[colour].row_mut(row, 0), loss, lumped);
+                    lump_row_sums(self.excess[colour].row_mut(row, 0), loss, lumped);
                 }
             }
         }
@@ -286,7 +286,7 @@ impl<'a, F: Format> Levels<'a, F> {
     ///
     /// # Safety
     /// The row must belong to this thread.
-    unsafe fn store_schur(&self, area: &Area<F::Vector>, row: usize, values: &[f64]) {
+    unsafe fn store_schur(&self, area: &ColourArray<F::Vector>, row: usize, values: &[f64]) {
         // SAFETY: by the safety contract of this function.
         store_same::<F::OfCg>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
     }
@@ -386,11 +386,11 @@ impl<'a, F: Format> Levels<'a, F> {
             excess.copy_from_slice(&self.excess.b2.row(row, 0)[..n]);
             let loss = (1.0 - keeps) * setup.one_minus_omega();
             if loss > 0.0 {
-                lose(excess, loss, self.distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], far));
+                lump_row_sums(excess, loss, self.distant(Colour::B2, row, [WEST, EAST, SOUTH, NORTH], far));
             }
             let t = &self.excess.b1;
-            let of = Kept {
-                handed: [t.longer_row(row), t.longer_row(row + 1)],
+            let of = KeptNodeInput {
+                sum_over_pivot: [t.longer_row(row), t.longer_row(row + 1)],
                 inverse: [h.longer_row(row), h.longer_row(row + 1)],
                 below: [northwest_of, northeast_of].map(|a| a.longer_row(row)),
                 above: [southwest, southeast, northwest_of, northeast_of].map(|a| a.longer_row(row + 1)),
@@ -478,10 +478,10 @@ impl<F: Format> PivotRow<'_, F> {
         setup: &Setup,
         node: impl Fn(usize) -> PivotNode,
     ) -> Result<()> {
-        let handed = &mut scratch[..self.inverse.len()];
+        let sum_over_pivot = &mut scratch[..self.inverse.len()];
         let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
-        if pivots::<F>(self.inverse, handed, self.stored, self.excess, kept, lumped, one_minus_omega, unit) {
-            self.excess.copy_from_slice(handed);
+        if pivots::<F>(self.inverse, sum_over_pivot, self.stored, self.excess, kept, lumped, one_minus_omega, unit) {
+            self.excess.copy_from_slice(sum_over_pivot);
             return Ok(());
         }
         self.form_one_by_one(kept, lumped, setup, node)
@@ -577,12 +577,12 @@ mod tests {
         };
         let one_by_one = form(false);
         assert_eq!(form(true), one_by_one);
-        let (mut inverse, mut handed, mut stored) = (vec![0.0; n], vec![0.0; n], zeros());
+        let (mut inverse, mut sum_over_pivot, mut stored) = (vec![0.0; n], vec![0.0; n], zeros());
         let (one_minus_omega, unit) = (setup.one_minus_omega(), setup.unit);
         let no_doubt =
-            pivots::<F>(&mut inverse, &mut handed, &mut stored, &rows[0], kept, lumped, one_minus_omega, unit);
+            pivots::<F>(&mut inverse, &mut sum_over_pivot, &mut stored, &rows[0], kept, lumped, one_minus_omega, unit);
         if no_doubt {
-            assert_eq!(Ok((bits(&handed), bits(&inverse), stored)), one_by_one);
+            assert_eq!(Ok((bits(&sum_over_pivot), bits(&inverse), stored)), one_by_one);
         }
         no_doubt
     }

@@ -53,13 +53,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Inspection of a matrix during its speculative factorization, which assumes that the matrix has the structure of the
 /// previous one.
-pub struct Watch<'a> {
+pub struct SpeculativeInspection<'a> {
     pub inspection: &'a Inspection,
     pub wanted: Conditions,
     over: AtomicBool,
 }
 
-impl<'a> Watch<'a> {
+impl<'a> SpeculativeInspection<'a> {
     pub fn new(inspection: &'a Inspection, wanted: Conditions) -> Self {
         Self { inspection, wanted, over: AtomicBool::new(false) }
     }
@@ -84,7 +84,7 @@ impl<'a> Watch<'a> {
 impl<F: Format> Packed<F> {
     /// Sets the pivots of f32 and bf16 to one, also in padding and border, where loops divide by them, too. Each thread
     /// sets its own rows.
-    fn start_short(&self, me: Me) {
+    fn fill_short_pivots(&self, me: Me) {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };
             for row in grid.rows_and(me, STORED) {
@@ -99,13 +99,19 @@ impl<F: Format> Packed<F> {
 
     /// Copies A and eliminates level by level. All threads return the same result. With `watch`, the matrix is
     /// inspected at the same time.
-    pub fn factorize_share(&self, me: Me, setup: &Setup, context: &PivotContext, watch: Option<&Watch>) -> Result<()> {
+    pub fn factorize_share(
+        &self,
+        me: Me,
+        setup: &Setup,
+        context: &PivotContext,
+        watch: Option<&SpeculativeInspection>,
+    ) -> Result<()> {
         let mut memory = self.scratch[me.index].lock().unwrap_or_else(PoisonError::into_inner);
         // The scratch rows begin at a cache line, so that no vector register is loaded from two cache lines.
         let first = memory.as_ptr().align_offset(LINE);
         let scratch = &mut memory[first..];
         if self.fresh {
-            self.start_short(me);
+            self.fill_short_pivots(me);
         }
         for q in 0..self.grids.len() {
             let watch = watch.filter(|_| q == 0);
@@ -115,7 +121,7 @@ impl<F: Format> Packed<F> {
                 break;
             }
             levels.form(me, scratch, watch);
-            levels.share_next(me, scratch);
+            levels.exchange_next(me, scratch);
             if let Some(watch) = watch {
                 me.barrier();
                 if watch.is_over() {
@@ -123,7 +129,7 @@ impl<F: Format> Packed<F> {
                 }
             }
         }
-        let over = watch.is_some_and(Watch::is_over);
+        let over = watch.is_some_and(SpeculativeInspection::is_over);
         if !over && !self.shape.aggregates && me.index == 0 {
             self.note(self.factorize_natural(setup, context, scratch));
         }
@@ -234,7 +240,7 @@ impl<'a, F: Format> Levels<'a, F> {
 
     /// Applies all formulas to the rows of this thread. The input is A or the matrix of this grid; the output is the
     /// matrix of the next grid.
-    fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&Watch>) {
+    fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&SpeculativeInspection>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
         // Rows for which a formula reads no row of other threads.
         let inner = |before: usize, behind: usize| {
@@ -305,7 +311,7 @@ impl<'a, F: Format> Levels<'a, F> {
     }
 
     /// Exchanges rows of the next grid's matrix with other ranks.
-    fn share_next(&self, me: Me, scratch: &mut [f64]) {
+    fn exchange_next(&self, me: Me, scratch: &mut [f64]) {
         if self.grid.halo.is_none() {
             return;
         }
@@ -335,7 +341,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let other = |row: usize, made: [&[f64]; HALF]| unsafe { target.spread(row, made.map(|values| (0, values))) };
         match links.matrices.get(self.q) {
             Some(halo) => halo.exchange(own, other),
-            None => links.hand_over.matrix(own, other),
+            None => links.complete_rows.matrix(own, other),
         }
     }
 }

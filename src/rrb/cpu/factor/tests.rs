@@ -5,7 +5,7 @@ use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::base::team::Team;
 use crate::rrb::backend::{Aggregation, Lumping};
-use crate::rrb::cpu::colour_array::Area;
+use crate::rrb::cpu::colour_array::ColourArray;
 use crate::rrb::cpu::number::{Brain, Double, Mixed, Single};
 use crate::rrb::cpu::system::Shape;
 use crate::rrb::layout::{Colour, Layout};
@@ -111,8 +111,8 @@ fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
         }
     }
     let (first, second, m) = (&k.grids[0], &k.grids[1], &k.matrix);
-    fn values<R: Real + Number>(areas: &[&Area<R>], rows: usize) -> Vec<f64> {
-        let of = |area: &Area<R>| -> Vec<f64> {
+    fn values<R: Real + Number>(areas: &[&ColourArray<R>], rows: usize) -> Vec<f64> {
+        let of = |area: &ColourArray<R>| -> Vec<f64> {
             // SAFETY: no run is in progress.
             (0..rows).flat_map(|row| unsafe { area.row(row, 0) }.iter().map(|v| v.wide() + 0.0)).collect()
         };
@@ -186,7 +186,13 @@ fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usiz
     let components = &inspected(a[1]).components;
     let mut k = Packed::<F>::new(Shape::new(a[1], setup), None).unwrap();
 
-    fn add<T: Number, R: Real>(found: &mut Vec<u64>, grid: &Layout, c: Colour, area: &Area<T>, read: fn(T) -> R) {
+    fn add<T: Number, R: Real>(
+        found: &mut Vec<u64>,
+        grid: &Layout,
+        c: Colour,
+        area: &ColourArray<T>,
+        read: fn(T) -> R,
+    ) {
         for row in grid.rows(c).filter(|_| area.bytes() > 0) {
             // SAFETY: no run is in progress.
             let values = unsafe { area.row(row, 0) };
@@ -196,7 +202,7 @@ fn left_for_sweeps<F: Format>(a: [&StencilView; 2], setup: &Setup, teams: &[usiz
     }
     let of_grid = |grid: &PackedGrid<F>, is_last: bool| {
         let (mut found, sweep, layout) = (Vec::new(), &grid.sweep, &grid.layout);
-        let mut stored = |c: Colour, area: &Area<F::Stored>| add(&mut found, layout, c, area, F::read);
+        let mut stored = |c: Colour, area: &ColourArray<F::Stored>| add(&mut found, layout, c, area, F::read);
         for (straight, c) in [(&sweep.straight.r1, Colour::R1), (&sweep.straight.r2, Colour::R2)] {
             straight.iter().for_each(|area| stored(c, area));
         }

@@ -22,7 +22,7 @@
 use crate::base::reduce::{Elsewhere, Reduce, pairwise};
 use crate::base::team::{Me, Point};
 use crate::rrb::cpu::cycle::{DOWN, UP};
-use crate::rrb::cpu::iteration::thread::Member;
+use crate::rrb::cpu::iteration::thread::ThreadState;
 use crate::rrb::cpu::levels::Buffers;
 use crate::rrb::cpu::loops::{advance, advance_and_scale, combine, difference, dot, scale_in_place, solve};
 use crate::rrb::cpu::neighbours::Rows;
@@ -48,7 +48,7 @@ fn step_row<F: Format>(
     }
 }
 
-impl<F: Format> Member<'_, F> {
+impl<F: Format> ThreadState<'_, F> {
     /// Computes r = r - alpha q, solves L y = r on the first section, and solves the system on the following sections.
     /// Returns <r, r>, and stores rho = <r, M^-1 r>.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
@@ -58,9 +58,9 @@ impl<F: Format> Member<'_, F> {
         let sums = k.rho.reduce::<1>(0, k.rho.rows()).over(of_section);
         self.sections.timed(0, DOWN, |s| {
             let stage = s.next_stage(&k.grids[0]);
-            k.share_residual(me, alpha);
+            k.exchange_residual(me, alpha);
             k.descend_first(me, stage, alpha, sums, &mut s.buffers());
-            k.hand_down(0, me);
+            k.pass_to_next_grid(0, me);
         });
         let grids = self.sections.grids(0);
         self.sections.descend(1..grids.end);
@@ -114,7 +114,7 @@ impl<F: Format> Member<'_, F> {
 impl<F: Format> Packed<F> {
     /// If the grid is distributed, computes r = r - alpha q for b1 in the first and the last row of this rank, and
     /// exchanges the halo rows of b1.
-    fn share_residual(&self, me: Me, alpha: Option<f64>) {
+    fn exchange_residual(&self, me: Me, alpha: Option<f64>) {
         let grid = &self.grids[0];
         let Some(halo) = &grid.halo else { return };
         for row in grid.rows(me).filter(|&row| self.is_advanced(row)) {
@@ -133,7 +133,7 @@ impl<F: Format> Packed<F> {
         grid.barrier(me);
     }
 
-    /// Returns whether `share_residual` has updated row J of b1.
+    /// Returns whether `exchange_residual` has updated row J of b1.
     fn is_advanced(&self, row: usize) -> bool {
         let grid = &self.grids[0];
         let [below, above] = grid.halo.as_ref().map_or([false; 2], |halo| halo.sides);

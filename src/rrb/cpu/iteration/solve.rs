@@ -22,7 +22,7 @@ use crate::base::reduce::{Reduce, max_abs, pairwise};
 use crate::krylov::cpu::caller::Caller;
 use crate::krylov::solve_steps::{Eliminated, SolveSteps};
 use crate::rrb::cpu::conversion::{natural_rows, split, spread};
-use crate::rrb::cpu::iteration::thread::{LeftOut, Member, ThroughReds};
+use crate::rrb::cpu::iteration::thread::{BlackRowStep, NotLoaded, ThreadState};
 use crate::rrb::cpu::loops::{combine, difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract};
 use crate::rrb::cpu::neighbours::Rows;
 use crate::rrb::cpu::number::{Double, Format};
@@ -83,7 +83,7 @@ impl<'a> Rhs<'a> {
 
 /// Computation of the residual of S1 from b and, with an initial guess, from x.
 struct Start<'m, 'a, F: Format> {
-    member: &'m Member<'a, F>,
+    member: &'m ThreadState<'a, F>,
     /// Whether the caller provides x. Rows of x are loaded one by one; the first and the last row of a thread are
     /// loaded before the pass, because other threads read them. Without a guess, x = 0.
     guess: bool,
@@ -154,7 +154,7 @@ impl<F: Format> Start<'_, '_, F> {
     }
 }
 
-impl<F: Format> Member<'_, F> {
+impl<F: Format> ThreadState<'_, F> {
     /// Computes r = (b - A x)_b - A_br D_r^-1 (b - A x)_r. Returns |b|^2, |b - A x|^2 on the whole grid, and <r, r>.
     pub(super) fn fused_begin(&mut self, scale: f64, guess: bool) -> (f64, Option<[f64; 2]>) {
         let (k, rows, noted) = (self.k, self.rows(), self.reduction());
@@ -168,7 +168,7 @@ impl<F: Format> Member<'_, F> {
                 unsafe { k.x[colour].row_mut(row, 0).fill(0.0) };
             });
         }
-        self.left_out = Some(if F::SINGLE && !guess { LeftOut::Reds(scale) } else { LeftOut::Rhs(scale) });
+        self.not_loaded = Some(if F::SINGLE && !guess { NotLoaded::Reds(scale) } else { NotLoaded::Rhs(scale) });
         if guess {
             self.refresh(&k.x);
         }
@@ -177,9 +177,9 @@ impl<F: Format> Member<'_, F> {
         let (rhs, rest) = Rhs::new(self.caller, self.layout(), scale, rest);
         let out = &mut rest[..self.layout().cx];
         let mut start = Start { member: self, guess, rhs, out, squares: Default::default(), residual: 0.0, noted };
-        self.through_reds(reds, |step| match step {
-            ThroughReds::Red(colour, row, y) => start.red(colour, row, y),
-            ThroughReds::Black(colour, row, y) => start.black(colour, row, y),
+        self.over_black_rows(reds, |step| match step {
+            BlackRowStep::Red(colour, row, y) => start.red(colour, row, y),
+            BlackRowStep::Black(colour, row, y) => start.black(colour, row, y),
         });
         drop(scratch);
         let [b, whole, residual] = noted.sum(Some(self.me));
@@ -198,9 +198,9 @@ impl<F: Format> Member<'_, F> {
 
     /// Loads b and computes b1, unless b1 is already stored. With `reds`, also loads red b.
     pub(super) fn fetch_rhs(&mut self, reds: bool) {
-        match self.left_out {
-            Some(LeftOut::Rhs(scale)) => self.load_and_reduce(scale),
-            Some(LeftOut::Reds(scale)) if reds => self.load_and_reduce(scale),
+        match self.not_loaded {
+            Some(NotLoaded::Rhs(scale)) => self.load_and_reduce(scale),
+            Some(NotLoaded::Reds(scale)) if reds => self.load_and_reduce(scale),
             _ => {}
         }
     }
@@ -274,7 +274,7 @@ mod tests {
     use crate::stencil::levels::Grid;
 
     /// Returns this thread's black r and all of x, as doubles.
-    fn seen<F: Format>(member: &Member<F>) -> (Vec<f64>, Vec<f64>) {
+    fn seen<F: Format>(member: &ThreadState<F>) -> (Vec<f64>, Vec<f64>) {
         let (k, layout) = (member.k, member.layout());
         let (mut r, mut x) = (Vec::new(), Vec::new());
         for row in member.rows() {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     /// Compares the fused stages with the unfused steps on one thread.
-    fn compare<F: Format>(member: &mut Member<F>, single: bool) {
+    fn compare<F: Format>(member: &mut ThreadState<F>, single: bool) {
         for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
             let fused = member.fused_begin(scale, guess);
             let (r, x) = seen(member);
@@ -352,7 +352,7 @@ mod tests {
             first_row: 0,
         };
         let caller = Caller::new(arrays, usize::MAX);
-        let program = |me: Me| compare(&mut Member::new(k, me, &caller, None), storage == Storage::Mixed);
+        let program = |me: Me| compare(&mut ThreadState::new(k, me, &caller, None), storage == Storage::Mixed);
         team.run(program, program).unwrap();
     }
 

@@ -16,7 +16,7 @@ use crate::report::Event;
 use crate::rrb::cpu::aggregated::COST;
 use crate::rrb::cpu::colour_array::Four;
 use crate::rrb::cpu::conversion::{collect, colours_of_row, natural_rows, split, spread};
-use crate::rrb::cpu::iteration::thread::{Member, ThroughReds};
+use crate::rrb::cpu::iteration::thread::{BlackRowStep, ThreadState};
 use crate::rrb::cpu::loops::{
     combine, dot, largest_in, over_center, scale_row, solve_by_center, subtract, subtract_from,
 };
@@ -29,7 +29,7 @@ use std::sync::PoisonError;
 /// Upper limit of the beta of flexible CG, as a multiple of the beta for a fixed M. If r consists of rounding errors
 /// only, <z, q> and therefore beta would be arbitrary, and so would p. On a closed basin with coefficients over six
 /// decades, a reduction by 1e-12 takes 116 iterations with this limit and 359 without it.
-const MOST_BETA: f64 = 2.0;
+const MAX_BETA: f64 = 2.0;
 
 /// Evaluates `$body` for a vector, whose arrays are `$v` in the number type of the vector.
 macro_rules! with_vector {
@@ -49,7 +49,7 @@ enum Vector<'a, F: Format> {
     OfSweeps(&'a Four<F::Real>),
 }
 
-impl<'a, F: Format> Member<'a, F> {
+impl<'a, F: Format> ThreadState<'a, F> {
     fn vector(&self, v: VectorId) -> Vector<'a, F> {
         let k = self.k;
         match v {
@@ -92,7 +92,7 @@ impl<'a, F: Format> Member<'a, F> {
     }
 }
 
-impl<F: Format> VectorSteps for Member<'_, F> {
+impl<F: Format> VectorSteps for ThreadState<'_, F> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         let (colours, unit) = (self.colours_of(a, b), self.unit_of(a) * self.unit_of(b));
         let product = with_vector!(self, a, |a| with_vector!(self, b, |b| self.sum(colours, |c, row| {
@@ -161,7 +161,7 @@ impl<F: Format> VectorSteps for Member<'_, F> {
     }
 }
 
-impl<F: Format> PcgSteps for Member<'_, F> {
+impl<F: Format> PcgSteps for ThreadState<'_, F> {
     /// With aggregation, M is not linear, and flexible CG is used (docs/theory/aggregation.md).
     fn properties(&self) -> Properties {
         let aggregated = self.k.aggregated.get().is_some();
@@ -169,7 +169,7 @@ impl<F: Format> PcgSteps for Member<'_, F> {
             eliminates: self.k.shape.schur,
             single: F::SINGLE,
             contracts_quickly: aggregated,
-            beta: if aggregated { Beta::Limited(MOST_BETA) } else { Beta::Fixed },
+            beta: if aggregated { Beta::Limited(MAX_BETA) } else { Beta::Fixed },
             ..Properties::default()
         }
     }
@@ -252,13 +252,13 @@ impl<F: Format> PcgSteps for Member<'_, F> {
     }
 }
 
-impl<F: Format> Member<'_, F> {
+impl<F: Format> ThreadState<'_, F> {
     /// Switches to aggregation if the estimated remaining work is then smaller.
     fn aggregate(&mut self, at: &State) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
         let may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-        if !may || !COST.pays(at, own * cycle.cost(k.shape.grid, k.shape.levels)) {
+        if !may || !COST.is_worthwhile(at, own * cycle.cost(k.shape.grid, k.shape.levels)) {
             return false;
         }
         self.me.barrier();
@@ -296,7 +296,7 @@ impl<F: Format> Member<'_, F> {
 
     /// Loads b = `scale` times the caller's input.
     pub(super) fn load_rhs(&mut self, scale: f64) {
-        self.left_out = None;
+        self.not_loaded = None;
         let nx = self.layout().grid.nx;
         for j in natural_rows(self.layout(), &self.rows()) {
             // SAFETY: natural row j and its rows J belong to this thread.
@@ -371,7 +371,7 @@ impl<F: Format> Member<'_, F> {
     }
 }
 
-impl<F: Format> Timing for Member<'_, F> {
+impl<F: Format> Timing for ThreadState<'_, F> {
     fn time_grids(&mut self) {
         self.sections.seconds = vec![[0.0; 2]; self.k.grids.len() + 1];
     }
@@ -381,7 +381,7 @@ impl<F: Format> Timing for Member<'_, F> {
     }
 }
 
-impl<F: Format> SolveSteps for Member<'_, F> {
+impl<F: Format> SolveSteps for ThreadState<'_, F> {
     fn timing(&mut self) -> Option<&mut dyn Timing> {
         Some(self)
     }
@@ -410,7 +410,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
             self.load_rhs(scale);
             return (0.0, None);
         };
-        if matches!(what, Load::Start(_)) && self.k.fuses_ends() {
+        if matches!(what, Load::Start(_)) && self.k.fuses_start_and_end() {
             return self.fused_begin(scale, guess);
         }
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
@@ -418,7 +418,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         // are an exception.
         let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
-        self.left_out = None;
+        self.not_loaded = None;
         let rhs_norm2 = self.sum_rows(|row| {
             for j in natural_rows(layout, &(row..row + 1)) {
                 // SAFETY: natural row j and its rows J belong to this thread.
@@ -466,14 +466,14 @@ impl<F: Format> SolveSteps for Member<'_, F> {
         let k = self.k;
         let on_red = if what == Eliminated::Residual { self.rhs_to_residual() } else { 0.0 };
         self.refresh(&self.k.b);
-        self.through_reds(&mut self.scratch(), |step| match step {
+        self.over_black_rows(&mut self.scratch(), |step| match step {
             // y_r = b_r / c_r.
             // SAFETY: no thread writes red b or A in this step.
-            ThroughReds::Red(colour, row, y) => unsafe {
+            BlackRowStep::Red(colour, row, y) => unsafe {
                 over_center(y, k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
             },
             // SAFETY: no thread writes A in this step; the black rows of b belong to this thread.
-            ThroughReds::Black(colour, row, y) => unsafe {
+            BlackRowStep::Black(colour, row, y) => unsafe {
                 let a = k.matrix.straight.couplings(colour, row);
                 subtract::<Double>(k.b[colour].row_mut(row, 0), a, y);
             },
@@ -484,7 +484,7 @@ impl<F: Format> SolveSteps for Member<'_, F> {
     fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>) {
         match scale {
             _ if !self.k.shape.schur => (self.largest(VectorId::X), None),
-            Some(scale) if self.k.fuses_ends() => self.fused_complete(scale),
+            Some(scale) if self.k.fuses_start_and_end() => self.fused_complete(scale),
             _ => (self.substitute(), None),
         }
     }

@@ -20,7 +20,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 /// Part of b that a fused start has not loaded from the caller's array. The value is the scale for loading it.
 #[derive(Clone, Copy)]
-pub(super) enum LeftOut {
+pub(super) enum NotLoaded {
     /// All of b.
     Rhs(f64),
     /// The red part of b. The black part contains b1.
@@ -28,7 +28,7 @@ pub(super) enum LeftOut {
 }
 
 /// State of one thread during a solve.
-pub struct Member<'a, F: Format> {
+pub struct ThreadState<'a, F: Format> {
     pub(super) k: &'a Packed<F>,
     pub(super) me: Me<'a>,
     pub(super) sections: Sections<'a, F>,
@@ -39,13 +39,13 @@ pub struct Member<'a, F: Format> {
     turn: Cell<usize>,
     /// rho = <r, M^-1 r> of the last fused downward sweep.
     pub(super) rho: f64,
-    pub(super) left_out: Option<LeftOut>,
+    pub(super) not_loaded: Option<NotLoaded>,
     /// Variant of the cycle with M by aggregation: flexible CG or Chebyshev steps.
     pub(super) coarse_method: CoarseMethod,
 }
 
 /// Step of a pass over black rows. Each black row needs the four red rows around it.
-pub(super) enum ThroughReds<'a> {
+pub(super) enum BlackRowStep<'a> {
     /// Compute row J of a red colour into this buffer.
     Red(Colour, usize, &'a mut [f64]),
     /// Process row J of a black colour with the four red rows around it. At this time, the last computed red rows are
@@ -53,7 +53,7 @@ pub(super) enum ThroughReds<'a> {
     Black(Colour, usize, Rows<'a>),
 }
 
-impl<'a, F: Format> Member<'a, F> {
+impl<'a, F: Format> ThreadState<'a, F> {
     pub fn new(k: &'a Packed<F>, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
         Self {
             k,
@@ -63,7 +63,7 @@ impl<'a, F: Format> Member<'a, F> {
             observer,
             turn: Cell::new(0),
             rho: 0.0,
-            left_out: None,
+            not_loaded: None,
             coarse_method: CoarseMethod::Flexible,
         }
     }
@@ -138,8 +138,8 @@ impl<'a, F: Format> Member<'a, F> {
     /// Calls `pass` for the black rows of this thread in order, and before each black row for those red rows around it
     /// that have not been computed yet. Only a few red rows are stored at a time, in `buffers`, so that they stay in
     /// cache.
-    pub(super) fn through_reds(&self, buffers: &mut [f64], mut pass: impl FnMut(ThroughReds)) {
-        use ThroughReds::{Black, Red};
+    pub(super) fn over_black_rows(&self, buffers: &mut [f64], mut pass: impl FnMut(BlackRowStep)) {
+        use BlackRowStep::{Black, Red};
         let n = self.layout().cx;
         buffers.fill(0.0);
         let mut rows = buffers.chunks_exact_mut(n + 2 * BORDER);
@@ -174,14 +174,14 @@ impl<'a, F: Format> Member<'a, F> {
     pub(super) fn residual_from_a(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.x);
-        self.through_reds(&mut self.scratch(), |step| match step {
+        self.over_black_rows(&mut self.scratch(), |step| match step {
             // SAFETY: no thread writes x or A in this step.
-            ThroughReds::Red(colour, row, y) => unsafe {
+            BlackRowStep::Red(colour, row, y) => unsafe {
                 let (center, a) = (k.matrix.center[colour].row(row, 0), k.matrix.straight.couplings(colour, row));
                 sum_by_center(y, center, a, k.x.straight(colour, row));
             },
             // SAFETY: no thread writes x, b or A in this step; the black rows of r belong to this thread.
-            ThroughReds::Black(colour, row, y) => unsafe {
+            BlackRowStep::Black(colour, row, y) => unsafe {
                 let (b, center) = (k.b[colour].row(row, 0), k.matrix.center[colour].row(row, 0));
                 let a = k.matrix.straight.couplings(colour, row);
                 schur_residual(k.r[colour].row_mut(row, 0), b, center, k.x[colour].row(row, 0), a, y);

@@ -11,7 +11,7 @@ use crate::krylov::vectors::Iterate;
 use crate::report::{Nobody, Outcome};
 use crate::rrb::backend::Setup;
 use crate::rrb::cpu::PackedSolver;
-use crate::rrb::cpu::colour_array::Area;
+use crate::rrb::cpu::colour_array::ColourArray;
 use crate::rrb::cpu::factor::tests::{five_points, inspected, matrix, setup};
 use crate::rrb::cpu::neighbours::{Diagonal, Distant, Straight};
 use crate::rrb::cpu::number::{Brain, Double, Format, Mixed, Single};
@@ -30,7 +30,7 @@ struct Poison<'a> {
 
 impl Poison<'_> {
     /// The first and the last column are excluded, because couplings out of the grid are zeros that no thread writes.
-    fn area<T: Number>(&self, area: &Area<T>, colour: Colour, nan: T) {
+    fn area<T: Number>(&self, area: &ColourArray<T>, colour: Colour, nan: T) {
         let columns = self.layout.columns(colour);
         if area.bytes() == 0 || columns.len() < 3 {
             return;
@@ -187,7 +187,7 @@ fn check<F: Format>(storage: Storage) {
                 let unit = if storage == Storage::F64 { 1.0 } else { 4.0 };
                 let cycle = Cycle { kind: Some(kind), spacing: 2, steps: 2, jumps: false };
                 let wanted = Setup { levels: 6, grids: 3, fused, cycle, ..setup(storage, 1.0, unit) };
-                // Rounding of vectors in two steps.
+                // Bound for the rounding errors of the vectors after two steps.
                 let rounded = if storage == Storage::F64 { 1e-12 } else { 1e-4 };
                 let one = &ranks_of::<F>(&arrays, grid, &wanted, (1, true), 2)[0];
                 for (ranks, members) in [(2, 1), (3, 2), (4, 1)] {

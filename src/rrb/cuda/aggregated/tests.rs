@@ -3,7 +3,7 @@
 use super::super::{Cuda, Solver};
 use crate::cuda::launch::aggregation::Level;
 use crate::rrb::anisotropy::anisotropy;
-use crate::rrb::backend::{Aggregation, Look, Lumping, RrbBackend, Setup};
+use crate::rrb::backend::{Aggregation, InspectionSetup, Lumping, RrbBackend, Setup};
 use crate::rrb::recursion::{Cycle, Kind};
 use crate::rrb::storage::Storage;
 use crate::stencil::inspection::{Inspection, InspectionOptions};
@@ -23,9 +23,9 @@ fn levels(cuda: &mut Cuda, System { a, .. }: &System) -> Vec<Level> {
     let grid = Grid { nx: a.nx, ny: a.ny };
     let [center, east, north] = [&a.center, &a.east, &a.north].map(|values| View::new("an array", values, grid, a.nx));
     let view = StencilView { grid, center, east, north, corners: None };
-    let questions = InspectionOptions { finite: true, zero_row_sum: 1e-12 };
+    let checks = InspectionOptions { finite: true, zero_row_sum: 1e-12 };
     let mut inspection = Inspection::default();
-    cuda.examine(&view, &Look { questions, project: true, members: 1, block: 8, short: true }, &mut inspection)
+    cuda.examine(&view, &InspectionSetup { checks, project: true, members: 1, block: 8, short: true }, &mut inspection)
         .unwrap();
     let setup = Setup {
         may_end: false,
@@ -100,8 +100,8 @@ fn a_device_sees_the_anisotropy_of_the_host() {
                     north: v("north", &north),
                     corners: nine_points.then(|| (v("northeast", &northeast), v("northwest", &northwest))),
                 };
-                let questions = InspectionOptions { finite: true, zero_row_sum: 1e-12 };
-                let look = Look { questions, project: true, members: 1, block: 8, short: true };
+                let checks = InspectionOptions { finite: true, zero_row_sum: 1e-12 };
+                let look = InspectionSetup { checks, project: true, members: 1, block: 8, short: true };
                 cuda.examine(&a, &look, &mut Inspection::default()).unwrap();
                 let (found, expected) = (cuda.anisotropy(&a, 1e-12), anisotropy(&a, 1e-12));
                 // The order of summation differs.
