@@ -283,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
     int enough = 0;
     for (int part = 0; part < WINDOW_PARTS; ++part)
         enough += own >= 1.0 ? ratios[part] >= BELOW * sqrt(own) : ratios[part] <= sqrt(own) / BELOW;
-    // Each part occupies WINDOW_PART lanes.
+    // The columns of a part are assigned to WINDOW_PART lanes, each of which counts the part once.
     const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= WINDOW * WINDOW_PARTS;
     if (lane == 0) a.findings->window[window] = counts ? ratio : 1.0;
 }

@@ -38,7 +38,7 @@ pub struct Aggregates {
 impl Aggregates {
     /// Returns whether the aggregates are suitable for another matrix. With kappa = `KAPPA_FOR_REUSE`, each aggregate
     /// must pass the quality test, and each node without aggregate must satisfy the condition of `is_only_smoothed`.
-    pub fn suit(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
+    pub fn are_suitable(&self, c: &Couplings, workers: &mut Workers) -> Result<bool> {
         if self.of.len() != c.rows() {
             return Ok(false);
         }

@@ -46,7 +46,7 @@ pub struct Hierarchy {
     pub levels: Vec<Level>,
     /// Whether the aggregates are those of an earlier matrix.
     is_reused: bool,
-    /// Matrix of the coarsest level. It is small, or aggregation would not reduce it enough.
+    /// Matrix of the coarsest level. Either it is small, or another aggregation would not reduce it enough.
     pub coarsest: Couplings,
 }
 
@@ -99,7 +99,7 @@ impl Hierarchy {
     ) -> Result<Self> {
         let mut levels: Vec<Level> = Vec::new();
         for aggregates in kept.levels {
-            if !aggregates.suit(&matrix, workers)? {
+            if !aggregates.are_suitable(&matrix, workers)? {
                 let given = levels.into_iter().next().map_or(matrix, |first| first.matrix);
                 return Self::of(given, scale, rules, coarsest, workers);
             }

@@ -461,7 +461,7 @@ mod tests {
     /// Aggregation is selected if there are too many groups for deflation, or if flat cells hide many groups. It is not
     /// selected if an option of multigrid is set, or if the backend does not support it.
     #[test]
-    fn crowds() {
+    fn many_groups_select_aggregation() {
         let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
             let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, contrast) };
             let done = planned_results(text, CUBE, &survey, labelled);

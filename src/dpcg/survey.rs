@@ -95,7 +95,7 @@ impl SurveyedRows {
         let nx = a.cells.nx;
         let mut found = Self {
             components: ComponentRows::of_rows(a, zero_row_sum, rows.clone())?,
-            smallest: Strong::heavy(a, rows.clone()),
+            smallest: Strong::smallest_couplings(a, rows.clone()),
             largest: a.forward.map(|couplings| largest(&couplings[rows.start * nx..rows.end * nx])),
             row_sum: 0.0,
             strength: [zeroed(rows.len(), ROWS)?, zeroed(rows.len(), ROWS)?, zeroed(rows.len(), ROWS)?],

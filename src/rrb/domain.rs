@@ -88,7 +88,7 @@ impl Domain {
     }
 
     /// Returns an error on all ranks if any rank has an error. Collective.
-    pub fn agree(&self, own: Option<Error>) -> Result<()> {
+    pub fn share_error(&self, own: Option<Error>) -> Result<()> {
         self.first_of(own)?.map_or(Ok(()), Err)
     }
 

@@ -8,7 +8,7 @@ use crate::distributed::{Comm, Gather, Largest};
 use crate::error::{Error, Result, zeroed};
 use crate::options::{Backend, Choice, Devices, StopReason};
 use crate::report::{Event, Observer, Outcome};
-use crate::rrb::remote::Elsewhere;
+use crate::rrb::remote::RemoteFactorization;
 
 /// Name of the memory in error messages about failed allocations.
 const WHAT: &str = "events for other ranks";
@@ -83,7 +83,7 @@ impl RootSolve {
     }
 
     /// Returns whether this rank is the root rank.
-    pub fn works(&self) -> bool {
+    pub fn is_root(&self) -> bool {
         self.rank == FIRST
     }
 
@@ -96,13 +96,13 @@ impl RootSolve {
         stop: Option<&mut Largest>,
         solve: impl FnOnce(&mut Rrb, &mut dyn Observer) -> Result<Outcome>,
     ) -> Result<Outcome> {
-        if !self.works() {
+        if !self.is_root() {
             self.follow(observer, stop)?;
             return self.receive_results(core);
         }
         let mut telling = SendingObserver { observer, led: self, stop, failed: None };
         let outcome = solve(core, &mut telling);
-        telling.tell(ENDED);
+        telling.send(ENDED);
         telling.flush();
         telling.failed.map_or(Ok(()), Err)?;
         self.send_results(core, &outcome)?;
@@ -174,7 +174,11 @@ fn core_of(words: &[f64]) -> Result<Rrb> {
     let done = words[SOLVE..][..FactorizationResults::WORDS].try_into().expect("as many as were given");
     let [grids, threads] = [0, 1].map(|k| words[SOLVE + FactorizationResults::WORDS + k] as usize);
     let machine = Machine { backend: Backend::Cuda, threads, device: -1, devices: Devices::NONE };
-    Ok(Rrb::elsewhere(machine, boxed(Elsewhere { grids, threads }, WHAT)?, FactorizationResults::of_words(done)))
+    Ok(Rrb::of_remote(
+        machine,
+        boxed(RemoteFactorization { grids, threads }, WHAT)?,
+        FactorizationResults::of_words(done),
+    ))
 }
 
 /// Returns whether the monitor of any rank requests a stop. If the communication fails, stores the error in `failed`
@@ -199,7 +203,7 @@ struct SendingObserver<'a> {
 }
 
 impl SendingObserver<'_> {
-    fn tell(&mut self, event: [f64; EVENT]) {
+    fn send(&mut self, event: [f64; EVENT]) {
         let count = self.led.block[0] as usize;
         self.led.block[1 + count * EVENT..][..EVENT].copy_from_slice(&event);
         self.led.block[0] += 1.0;
@@ -220,7 +224,7 @@ impl SendingObserver<'_> {
 impl Observer for SendingObserver<'_> {
     fn see(&mut self, event: Event) -> bool {
         let own = self.observer.see(event);
-        self.tell(words_of(event));
+        self.send(words_of(event));
         if self.stop.is_none() || !matches!(event, Event::Iteration(..)) {
             return own || self.failed.is_some();
         }

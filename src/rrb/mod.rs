@@ -205,7 +205,7 @@ impl Rrb {
     }
 
     /// Creates the object that represents the factorization of another rank and only reports its results.
-    pub fn elsewhere(machine: Machine, backend: Box<dyn RrbBackend>, done: FactorizationResults) -> Self {
+    pub fn of_remote(machine: Machine, backend: Box<dyn RrbBackend>, done: FactorizationResults) -> Self {
         Self { done, ..Self::new(machine, backend) }
     }
 

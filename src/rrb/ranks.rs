@@ -46,7 +46,7 @@ fn name_of(number: f64) -> &'static str {
 const FIRST_TIMEOUT: f64 = 60.0;
 
 /// Options that may differ between ranks; they do not change results.
-const OWN: [i32; 7] =
+const RANK_OPTIONS: [i32; 7] =
     [opt::THREADS, opt::VERBOSITY, opt::MEMORY, opt::DEVICE, opt::LEADING_DIMENSION, opt::COMM_TIMEOUT, opt::LOG];
 
 /// Number of values that must be equal on all ranks. Each rank sends every value and its negative, and the exchange
@@ -204,7 +204,7 @@ impl Ranks {
         self.comm.set_timeout(options.real(opt::COMM_TIMEOUT));
         self.before = self.comm.sent();
         self.calls += 1;
-        let hash = options.fingerprint(&OWN);
+        let hash = options.fingerprint(&RANK_OPTIONS);
         let same: [f64; SAME] = [
             self.calls as f64,
             f64::from(what.map_or(FACTORIZE, |what| what as i32)),
@@ -356,7 +356,7 @@ impl Ranks {
 
     /// Returns whether rank 0 computes and this rank does not.
     pub fn follows(&self) -> bool {
-        self.root.as_ref().is_some_and(|root| !root.works())
+        self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
     /// Sends the results of a factorization from rank 0 to the other ranks. Each of them creates a core that represents
@@ -364,7 +364,7 @@ impl Ranks {
     pub fn send_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
         let Some(root) = &mut self.root else { return Ok(None) };
         match core {
-            Some(core) if root.works() => root.send_factorized(core).map(|()| None),
+            Some(core) if root.is_root() => root.send_factorized(core).map(|()| None),
             _ => root.receive_factorized().map(Some),
         }
     }
@@ -557,7 +557,7 @@ pub struct Role<'a> {
 impl Role<'_> {
     /// Returns whether rank 0 computes and this rank does not.
     pub fn follows(&self) -> bool {
-        self.root.as_ref().is_some_and(|root| !root.works())
+        self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
     /// Runs the function `what` of the core on the rows of this rank. `a` contains these rows of the matrix. A solve
@@ -580,7 +580,7 @@ impl Role<'_> {
                 let outcome = core.solve_over_ranks(arrays, a, options, &mut agreed);
                 agreed.failed.map_or(outcome, Err)
             }
-            (_, Some(root)) if !root.works() => Ok(Outcome::default()),
+            (_, Some(root)) if !root.is_root() => Ok(Outcome::default()),
             _ => core.call(what, arrays, options, observer),
         }
     }

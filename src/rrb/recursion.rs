@@ -258,11 +258,11 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
 }
 
 /// Minimum and maximum number of CG steps for an estimate. The estimate ends when a step increases the largest Ritz
-/// value by a factor of at most `SETTLED_GROWTH`. Coefficient jumps of 1e3 and more cause a few isolated large
+/// value by a factor of at most `MAX_CONVERGED_GROWTH`. Coefficient jumps of 1e3 and more cause a few isolated large
 /// eigenvalues, which appear only after several steps. No tested problem needed more than ten steps.
-const ESTIMATE_STEPS: usize = 6;
-const ESTIMATE_STEPS_AT_MOST: usize = 16;
-const SETTLED_GROWTH: f64 = 1.02;
+const MIN_ESTIMATE_STEPS: usize = 6;
+const MAX_ESTIMATE_STEPS: usize = 16;
+const MAX_CONVERGED_GROWTH: f64 = 1.02;
 /// Factors for the extreme Ritz values, which are inside the spectrum and must be enlarged to bounds. With two inner
 /// iterations, M is definite if no eigenvalue exceeds low + high.
 const UPPER_MARGIN: f64 = 1.08;
@@ -272,13 +272,13 @@ const LOWER_MARGIN: f64 = 0.95;
 /// The distance of the extreme Ritz values never decreases from step to step. The estimate therefore ends as soon as
 /// their ratio exceeds `enough`.
 pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough: f64) -> Bounds {
-    let mut coefficients = [(0.0, 0.0); ESTIMATE_STEPS_AT_MOST];
+    let mut coefficients = [(0.0, 0.0); MAX_ESTIMATE_STEPS];
     let (mut done, mut largest) = (0, 0.0);
     s.set_all_frequencies(k);
     s.multiply_direction(k);
     s.advance(k, -1.0, true, true); // r = A v
     let (mut rho, mut first_rho) = (0.0, 0.0);
-    for step in 0..ESTIMATE_STEPS_AT_MOST {
+    for step in 0..MAX_ESTIMATE_STEPS {
         apply_section(s, k, recursion);
         let rho_new = s.inner_product(k, Inner::R, Inner::Z);
         let beta = if step > 0 { rho_new / rho } else { 0.0 };
@@ -299,7 +299,7 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
         coefficients[done] = (alpha, beta);
         done += 1;
         let (low, high) = lanczos_extremes(&coefficients[..done]).unwrap_or((1.0, 0.0));
-        let settled = done >= ESTIMATE_STEPS && high <= SETTLED_GROWTH * largest;
+        let settled = done >= MIN_ESTIMATE_STEPS && high <= MAX_CONVERGED_GROWTH * largest;
         if settled || (low > 0.0 && bounds_of(low, high).condition() > enough) {
             break;
         }

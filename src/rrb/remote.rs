@@ -10,24 +10,24 @@ use crate::stencil::components::Components;
 use crate::stencil::matrix::StencilView;
 
 /// Properties of the factorization that rank 0 has reported.
-pub struct Elsewhere {
+pub struct RemoteFactorization {
     /// Number of grids that rank 0 stores by colour.
     pub grids: usize,
     /// Number of threads on rank 0.
     pub threads: usize,
 }
 
-fn not_here() -> Error {
+fn no_rows_here() -> Error {
     Error::Internal("a rank without rows was asked to work on rows".to_owned())
 }
 
-impl RrbBackend for Elsewhere {
+impl RrbBackend for RemoteFactorization {
     fn factorize(&mut self, _: &StencilView, _: &Setup, _: &Components) -> Result<()> {
-        Err(not_here())
+        Err(no_rows_here())
     }
 
     fn run(&mut self, _: Arrays, _: &mut dyn Observer, _: Program) -> Result<Outcome> {
-        Err(not_here())
+        Err(no_rows_here())
     }
 
     fn report(&self) -> Report {
@@ -35,7 +35,7 @@ impl RrbBackend for Elsewhere {
     }
 }
 
-impl Engine for Elsewhere {
+impl Engine for RemoteFactorization {
     fn bytes(&self) -> [usize; 2] {
         [0, 0]
     }

@@ -207,12 +207,12 @@ impl Strong {
     /// Finds the groups of a matrix.
     #[cfg(test)]
     pub fn find(a: &SevenPoints) -> Result<Self> {
-        let limits = Self::limits(Self::heavy(a, 0..a.cells.rows()));
+        let limits = Self::limits(Self::smallest_couplings(a, 0..a.cells.rows()));
         Self::of_parts(a.cells, &[&JoiningCouplings::of_rows(a, limits, 0..a.cells.rows())?])
     }
 
     /// Returns the smallest nonzero coupling of each direction in some rows.
-    pub fn heavy(a: &SevenPoints, rows: Range<usize>) -> [f64; 3] {
+    pub fn smallest_couplings(a: &SevenPoints, rows: Range<usize>) -> [f64; 3] {
         let nx = a.cells.nx;
         a.forward.map(|couplings| smallest(&couplings[rows.start * nx..rows.end * nx]))
     }

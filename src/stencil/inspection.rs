@@ -36,7 +36,7 @@ pub struct Conditions {
 impl Conditions {
     /// Returns the extremes of each array in row j. Returns `None` if an entry is not finite or a center is out of
     /// range.
-    fn sound(&self, a: &StencilView, j: usize) -> Option<[Extremes; 5]> {
+    fn valid_extremes(&self, a: &StencilView, j: usize) -> Option<[Extremes; 5]> {
         let mut found = [Extremes { min: f64::INFINITY, max: f64::NEG_INFINITY }; 5];
         for (found, (_, _, values)) in found.iter_mut().zip(a.entries(j)) {
             *found = extremes(values)?;
@@ -98,7 +98,7 @@ pub struct Found {
     joins: Vec<(u32, u32)>,
 }
 
-const FOUND: &str = "the inspection of a matrix by ranks";
+const INSPECTION: &str = "the inspection of a matrix by ranks";
 
 impl Found {
     /// Converts the result to numbers that can be sent to other ranks.
@@ -106,9 +106,9 @@ impl Found {
         let Findings { positive_couplings, center_min, center_max, coupling_max } = self.findings;
         let flags = [f64::from(self.kind), f64::from(u8::from(self.all_negative)), self.joins.len() as f64];
         let findings = [positive_couplings as f64, center_min, center_max, coupling_max];
-        let mut words = collected(flags.into_iter().chain(findings), FOUND)?;
+        let mut words = collected(flags.into_iter().chain(findings), INSPECTION)?;
         self.runs.to_words(&mut words)?;
-        extend(&mut words, self.joins.iter().flat_map(|&(k, l)| [f64::from(k), f64::from(l)]), FOUND)?;
+        extend(&mut words, self.joins.iter().flat_map(|&(k, l)| [f64::from(k), f64::from(l)]), INSPECTION)?;
         Ok(words)
     }
 
@@ -126,7 +126,7 @@ impl Found {
         for _ in 0..words[2] as usize {
             let mut number = || rest.next().unwrap_or(0.0) as u32;
             let pair = (number(), number());
-            push(&mut joins, pair, FOUND)?;
+            push(&mut joins, pair, INSPECTION)?;
         }
         Ok(Self { kind: words[0] as u8, all_negative: words[1] != 0.0, findings, runs, joins })
     }
@@ -191,8 +191,8 @@ impl Inspection {
     /// stored.
     pub fn inspect_row(&self, member: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
         let mut part = lock(&self.parts[member]);
-        let sound = wanted.sound(a, j).filter(|_| part.no_memory.is_none());
-        let Some(found) = sound else { return false };
+        let valid = wanted.valid_extremes(a, j).filter(|_| part.no_memory.is_none());
+        let Some(found) = valid else { return false };
         part.no_memory = part.inspect_row_of_part(a, j, found, true, wanted.zero_row_sum).err();
         part.no_memory.is_none()
     }
@@ -333,20 +333,20 @@ impl Part {
         zero_row_sum: f64,
     ) -> Result<()> {
         let entries = a.entries(j).map(|(_, _, values)| values);
-        self.note_center(found[0], entries[0], finite, j);
+        self.record_center(found[0], entries[0], finite, j);
         for (found, couplings) in found.iter().zip(entries).skip(1) {
-            self.note_couplings(*found, couplings);
+            self.record_couplings(*found, couplings);
         }
         // If all couplings to the east are negative numbers, no coupling is zero.
         self.runs.push_plane_row(a, j, finite && found[1].max < 0.0)?;
         if j > self.rows.start {
             self.runs.unite_last_rows(a, j);
         }
-        self.note_sums(a, j, zero_row_sum);
+        self.record_row_sums(a, j, zero_row_sum);
         Ok(())
     }
 
-    fn note_center(&mut self, found: Extremes, center: &[f64], finite: bool, j: usize) {
+    fn record_center(&mut self, found: Extremes, center: &[f64], finite: bool, j: usize) {
         let f = &mut self.findings;
         f.center_min = f.center_min.min(found.min);
         f.center_max = f.center_max.max(found.max);
@@ -355,7 +355,7 @@ impl Part {
         }
     }
 
-    fn note_couplings(&mut self, found: Extremes, couplings: &[f64]) {
+    fn record_couplings(&mut self, found: Extremes, couplings: &[f64]) {
         let f = &mut self.findings;
         f.coupling_max = f.coupling_max.max(found.max).max(-found.min);
         if found.max > 0.0 {
@@ -364,7 +364,7 @@ impl Part {
     }
 
     /// Marks the components of row j that have a nonzero row sum there.
-    fn note_sums(&mut self, a: &StencilView, j: usize, tolerance: f64) {
+    fn record_row_sums(&mut self, a: &StencilView, j: usize, tolerance: f64) {
         let center = a.center.row(j);
         let sum = &mut self.sum;
         let mut summed = false;
@@ -391,7 +391,7 @@ fn of_matrix(error: &Error) -> bool {
     matches!(error, Error::Matrix { .. })
 }
 
-/// Returns the error for a matrix without a center that is not negative in `rows`; `None` if there is such a center.
+/// Returns an error if all centers in `rows` are negative, and otherwise `None`.
 pub fn of_all_centers(a: &StencilView, mut rows: Range<usize>) -> Option<Error> {
     let (first, negative) = (rows.start, |j: usize| a.center.row(j).iter().all(|c| *c < 0.0));
     rows.all(negative).then(|| Error::Matrix {

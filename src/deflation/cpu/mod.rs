@@ -456,12 +456,12 @@ impl PieceSums<'_> {
         let next = if self.upwards { row + 1 } else { row.wrapping_sub(1) };
         let slots = |row: usize| self.of.slots.of_row[row];
         if !self.rows.contains(&next) || slots(next) != slots(row) {
-            self.note(row);
+            self.add_to_slots(row);
         }
     }
 
     /// Adds the column sums to the slots. The summed rows have the runs of `row`.
-    fn note(&mut self, row: usize) {
+    fn add_to_slots(&mut self, row: usize) {
         let first = self.of.slots.of_row[row] as usize;
         for ((columns, _), &slot) in self.of.patterns.columns(row).zip(&self.of.slots.of_run[first..]) {
             if slot != NO_SLOT {

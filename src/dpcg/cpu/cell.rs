@@ -42,7 +42,7 @@ const WHAT: &str = "vectors of the multigrid";
 
 /// Minimum number of cells of a grid for more than one thread. On smaller grids, the waiting times in every plane
 /// exceed the time saved.
-const WORTH_A_TEAM: usize = 16_384;
+const MIN_TEAM_CELLS: usize = 16_384;
 
 /// The preconditioner. The caller's grid uses f64, the coarse grids use `T`.
 pub struct CellCentred<T> {
@@ -168,8 +168,8 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// coarse rows, which also belong to this thread.
     fn share(&self, me: Me, grid: &Grid<impl Real>) -> (usize, Range<usize>) {
         let Cells { ny, .. } = self.a.cells;
-        let worth = self.a.cells.count() >= WORTH_A_TEAM;
-        let team = if worth { me.members.min(grid.cells.ny) } else { 1 };
+        let with_team = self.a.cells.count() >= MIN_TEAM_CELLS;
+        let team = if with_team { me.members.min(grid.cells.ny) } else { 1 };
         if me.index >= team {
             return (team, 0..0);
         }

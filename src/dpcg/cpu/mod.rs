@@ -52,7 +52,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 /// Minimum number of cells for more than one thread. With fewer cells, barriers cost more time than a team saves.
-const WORTH_A_TEAM: usize = 16_384;
+const MIN_TEAM_CELLS: usize = 16_384;
 
 /// Backend `cpu` of the family `dpcg_`.
 pub struct Cpu {
@@ -81,8 +81,8 @@ impl Cpu {
     }
 
     fn make_team(&mut self, cells: Cells) -> Result<()> {
-        let worth = cells.count() >= WORTH_A_TEAM;
-        let members = if worth { self.wanted_threads.clamp(1, Pieces::new(cells).count()) } else { 1 };
+        let with_team = cells.count() >= MIN_TEAM_CELLS;
+        let members = if with_team { self.wanted_threads.clamp(1, Pieces::new(cells).count()) } else { 1 };
         if self.team.as_ref().map_or(0, Team::members) != members {
             self.team = None;
             self.team = Some(Team::new(members)?);

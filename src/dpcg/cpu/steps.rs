@@ -84,7 +84,7 @@ impl<'a> ThreadState<'a> {
     }
 
     /// Stores the partial results `of(piece)` for the pieces of this thread.
-    fn note<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
+    fn store_partials<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
         let noted = self.reduction();
         for piece in self.k.pieces.share(self.me) {
             // SAFETY: a piece of this thread.
@@ -95,7 +95,7 @@ impl<'a> ThreadState<'a> {
 
     /// Returns the sums of `of(piece)` over all pieces.
     pub(super) fn sums<const N: usize>(&self, of: impl FnMut(usize) -> [f64; N]) -> [f64; N] {
-        self.note(of).sum(Some(self.me))
+        self.store_partials(of).sum(Some(self.me))
     }
 
     /// Returns the sum of `of(cells)` over all pieces.
@@ -222,7 +222,7 @@ impl VectorSteps for ThreadState<'_> {
     fn largest(&mut self, v: VectorId) -> f64 {
         let v = self.vector(v);
         // SAFETY: cells of this thread, which no other thread writes.
-        let noted = self.note(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
+        let noted = self.store_partials(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
         max_abs(noted.all(Some(self.me))[0])
     }
 

@@ -66,8 +66,8 @@ impl Padded {
     }
 
     /// Returns the memory range of all arrays.
-    pub fn room(&self) -> Room {
-        Room { at: self.memory.address, bytes: self.memory.bytes }
+    pub fn range(&self) -> MemoryRange {
+        MemoryRange { at: self.memory.address, bytes: self.memory.bytes }
     }
 
     /// Returns the allocated device memory in bytes.
@@ -78,7 +78,7 @@ impl Padded {
 
 /// A memory range that another object owns.
 #[derive(Clone, Copy, Default)]
-pub struct Room {
+pub struct MemoryRange {
     pub at: Address,
     pub bytes: usize,
 }
@@ -92,8 +92,8 @@ pub struct Pool {
     kept: Vec<Memory>,
     /// Memory of the vectors of the solver, which is workspace during a factorization. It contains zeros before and
     /// afterwards.
-    lent: Room,
-    /// Number of bytes at the beginning of `lent` that were overwritten.
+    workspace: MemoryRange,
+    /// Number of bytes at the beginning of `workspace` that were overwritten.
     written: usize,
 }
 
@@ -109,22 +109,22 @@ impl Pool {
     }
 
     /// Sets the workspace, which must contain zeros.
-    pub fn lend(&mut self, room: Room) {
-        self.lent = room;
+    pub fn set_workspace(&mut self, range: MemoryRange) {
+        self.workspace = range;
     }
 
     /// Returns the workspace.
-    pub fn lent(&self) -> Room {
-        self.lent
+    pub fn workspace(&self) -> MemoryRange {
+        self.workspace
     }
 
     /// Returns the address of the workspace if it has at least `bytes` bytes. Each call returns the same memory, which
     /// then contains the data of the previous user.
     pub fn borrow(&mut self, bytes: usize) -> Option<Address> {
-        let fits = bytes <= self.lent.bytes;
+        let fits = bytes <= self.workspace.bytes;
         fits.then(|| {
             self.written = self.written.max(bytes);
-            self.lent.at
+            self.workspace.at
         })
     }
 
@@ -138,7 +138,7 @@ impl Pool {
     /// Returns the pool for the next factorization, and frees unused memory. Sets the workspace to zero.
     pub fn next(self, stream: &Stream) -> Result<Self> {
         if self.written > 0 {
-            stream.fill(self.lent.at, 0, self.written)?;
+            stream.fill(self.workspace.at, 0, self.written)?;
         }
         Ok(Self { free: self.kept, ..Self::default() })
     }

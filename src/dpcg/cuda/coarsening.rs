@@ -144,7 +144,7 @@ impl Scratch {
     fn slabs(&self, pool: &mut Pool, stream: &Stream, odd: Cells, coarse: Cells, weights: usize) -> Result<Slabs> {
         let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
         let before = (self.excess[1] - self.excess[0]) as usize + 8 * odd.count();
-        let left = pool.lent().bytes - before;
+        let left = pool.workspace().bytes - before;
         let planes = (left.saturating_sub(weights) / plane).min(coarse.nz);
         if planes < coarse.nz.min(2) {
             // A thin grid needs more memory than the workspace has.

@@ -237,7 +237,7 @@ fn on_device(
     if regions.nulls > 0 {
         dense.complete(stream, true)?;
     }
-    dense.settle(stream)?;
+    dense.copy_from_workspace(stream)?;
     let condition = dense.condition(stream)?;
     drop(large);
     if condition <= LARGEST_CONDITION {

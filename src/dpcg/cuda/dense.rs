@@ -35,7 +35,7 @@ impl Dense {
     pub const MOST_VECTORS: usize = MOST_VECTORS as usize;
 
     /// Allocates a zero matrix without null vectors. `work` is the address of n^2 values that serve as workspace until
-    /// the call of [`Self::settle`].
+    /// the call of [`Self::copy_from_workspace`].
     pub fn zeroed(pool: &mut Pool, stream: &Stream, n: usize, work: Option<Address>) -> Result<Self> {
         let square = 8 * n * n;
         let own = if work.is_some() { 0 } else { square };
@@ -49,7 +49,7 @@ impl Dense {
     }
 
     /// Copies the inverse from the workspace to the memory of this object.
-    pub fn settle(&mut self, stream: &Stream) -> Result<()> {
+    pub fn copy_from_workspace(&mut self, stream: &Stream) -> Result<()> {
         let own = self.memory.address;
         if self.buffers[0] != own {
             self.multiply_by(stream, 1.0)?;

@@ -70,7 +70,7 @@ pub struct Cuda {
 }
 
 /// Minimum number of cells for which several CPU threads inspect a matrix.
-const WORTH_A_TEAM: usize = 16_384;
+const MIN_TEAM_CELLS: usize = 16_384;
 
 impl Cuda {
     /// Opens the device number `ordinal`. At most `threads` CPU threads copy host arrays and inspect the matrix.
@@ -95,7 +95,7 @@ impl Cuda {
 
     /// Starts the thread team for the inspection on the host.
     fn make_team(&mut self, cells: Cells) -> Result<()> {
-        let members = if cells.count() < WORTH_A_TEAM { 1 } else { self.threads.clamp(1, cells.rows()) };
+        let members = if cells.count() < MIN_TEAM_CELLS { 1 } else { self.threads.clamp(1, cells.rows()) };
         if self.team.as_ref().map_or(0, Team::members) != members {
             self.team = None;
             self.team = Some(Team::new(members)?);
@@ -154,7 +154,7 @@ impl DpcgBackend for Cuda {
         self.make_team(a.cells)?;
         let (Some(source), Some(surveyor)) = (&self.source, &mut self.surveyor) else { return Err(nothing_loaded()) };
         let (stream, copies, _) = self.session.parts();
-        let input = source.bring(stream, copies, a)?;
+        let input = source.device_arrays(stream, copies, a)?;
         let seen = *surveyor.take(stream, input)?;
         self.kept = OnceCell::new();
         self.outward = self.outward_of(a, &input, &seen)?;

@@ -11,7 +11,7 @@ use crate::error::{Result, collected, zeroed};
 const REGIONS: &str = "deflation regions";
 
 /// Bit that marks the removed unknown of a null vector (kernels/common/inverse.cuh).
-const LEFT_OUT: u32 = 1 << 31;
+const REMOVED_UNKNOWN: u32 = 1 << 31;
 
 /// The region number of each cell, in 16 bits.
 pub struct RegionNumbers {
@@ -19,8 +19,8 @@ pub struct RegionNumbers {
     numbers: Padded,
     /// Number of regions, that is, of columns of Z.
     pub count: usize,
-    /// For each column of Z, the null vector to which it belongs, counted from 1; 0: none. The bit `LEFT_OUT` marks the
-    /// removed column of each null vector.
+    /// For each column of Z, the null vector to which it belongs, counted from 1; 0: none. The bit `REMOVED_UNKNOWN`
+    /// marks the removed column of each null vector.
     pub null_of: Vec<u32>,
     /// Number of null vectors of A that are sums of columns of Z.
     pub nulls: usize,
@@ -35,7 +35,7 @@ impl RegionNumbers {
         made.surveyor.number_cells(stream, numbers.at(0), regions.count as u16)?;
         let null_vector = |r| regions.null_vector.get(r).copied().unwrap_or(0);
         let mut null_of = collected((0..regions.count).map(null_vector), REGIONS)?;
-        regions.surplus.iter().for_each(|&r| null_of[usize::from(r)] |= LEFT_OUT);
+        regions.surplus.iter().for_each(|&r| null_of[usize::from(r)] |= REMOVED_UNKNOWN);
         Ok(Self { numbers, count: regions.count, null_of, nulls: regions.surplus.len() })
     }
 

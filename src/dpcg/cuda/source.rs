@@ -43,7 +43,7 @@ impl Source {
 
     /// Returns the addresses of the caller's arrays on the device, center first. Arrays in host memory are copied to
     /// the addresses of this matrix.
-    pub fn bring(&self, stream: &Stream, copies: &mut Copies, a: &CellView) -> Result<[CellArray; 4]> {
+    pub fn device_arrays(&self, stream: &Stream, copies: &mut Copies, a: &CellView) -> Result<[CellArray; 4]> {
         let [x, y, z] = a.forward;
         let mut at = [CellArray::default(); 4];
         let mut jobs = Vec::new();

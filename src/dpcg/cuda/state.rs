@@ -155,7 +155,7 @@ impl State {
             Some(vectors) => vectors,
             None => Vectors::new(stream, of.source.of, series, fused)?,
         };
-        pool.lend(vectors.arrays.room());
+        pool.set_workspace(vectors.arrays.range());
         let scale = vectors.scale_of(stream, of.source.m.center)?;
         let singular = Labelled::of_singular(&mut pool, stream, of.source.of, &of.surveyor.components)?;
         let started = Instant::now();

@@ -1,6 +1,6 @@
 //! Comparisons of device and host: the inspection of a matrix, sums over labelled cells, and the grids of multigrid.
 
-use super::arrays::{Pool, Room};
+use super::arrays::{MemoryRange, Pool};
 use super::cell_grids::{Made, make};
 use super::labelled::Labelled;
 use super::state::Multigrid;
@@ -387,7 +387,7 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
     let (scale, single) = ((scalars.address, expected.unit.recip()), size_of::<T>() == 4);
     let mut pool = Pool::default();
     let room = Memory::zeroed(stream.device(), stream, 16 * system.cells.count(), "two arrays").unwrap();
-    pool.lend(Room { at: room.address, bytes: room.bytes });
+    pool.set_workspace(MemoryRange { at: room.address, bytes: room.bytes });
     let Made { grids, inverse } = make(&mut pool, stream, source, scale, single, coarsest).unwrap();
     assert_eq!(grids.len(), expected.grids.len(), "{what}");
     for (grid, expected) in grids.iter().zip(&expected.grids) {

@@ -62,11 +62,11 @@ impl<'a, F: Format> Sections<'a, F> {
     /// Begins a sum over the rows of the k-th recursion grid, including the rows of other ranks.
     fn reduce(&mut self, k: usize) -> Reduce<'a, 1> {
         let elsewhere = self.k.elsewhere(self.k.sections[k]);
-        self.note(k).over(elsewhere)
+        self.begin_sum(k).over(elsewhere)
     }
 
     /// Begins a sum over the rows of this rank on the k-th recursion grid.
-    fn note(&mut self, k: usize) -> Reduce<'a, 1> {
+    fn begin_sum(&mut self, k: usize) -> Reduce<'a, 1> {
         let grid = &self.k.grids[self.k.sections[k]];
         self.turn += usize::from(grid.shared);
         self.k.inner_noted.reduce(self.turn, grid.layout.cy)
@@ -261,7 +261,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         }
         // Combines the values of this rank only, because thread 0 has the same value on every rank. Ranks cannot be
         // combined: other grids may be shared by the threads of another rank.
-        let noted = self.note(k);
+        let noted = self.begin_sum(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.
             unsafe { noted.note(row, [f64::from(u8::from(mine))]) };

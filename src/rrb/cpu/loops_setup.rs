@@ -36,7 +36,7 @@ fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
 
 /// Number of values of a row that are converted together, so that the loop over the narrower type uses whole vector
 /// registers.
-const TOGETHER: usize = 128;
+const VALUES_PER_BUFFER: usize = 128;
 
 /// Returns a_0 + a_1 + a_2 + a_3 at i.
 #[inline(always)]
@@ -155,8 +155,8 @@ for_each_isa! {
     fn store<F: Format>(out: &mut [F::Stored], a: &[f64], unit: f64) {
         // This is exact, because the unit is a power of two.
         let per_unit = unit.recip();
-        let mut narrow = [F::Real::default(); TOGETHER];
-        for (out, a) in out.chunks_mut(TOGETHER).zip(a.chunks(TOGETHER)) {
+        let mut narrow = [F::Real::default(); VALUES_PER_BUFFER];
+        for (out, a) in out.chunks_mut(VALUES_PER_BUFFER).zip(a.chunks(VALUES_PER_BUFFER)) {
             for (narrow, a) in narrow.iter_mut().zip(a) {
                 *narrow = F::Real::narrow(a * per_unit);
             }

@@ -56,10 +56,10 @@ use crate::stencil::matrix::StencilView;
 use crate::stencil::outward::Outward;
 use aggregated::{Aggregated, COST, check_unprojected};
 use factor::SpeculativeInspection;
-use number::{Brain, Double, Format, Mixed, Single};
+use number::{BrainFloat, Double, Format, Mixed, Single};
 use packed::Packed;
 use std::ops::Range;
-use system::{Shape, WORTH_A_TEAM};
+use system::{MIN_TEAM_NODES, Shape};
 
 /// Name of the memory in error messages about failed allocations.
 const SOLVER: &str = "a solver's lists";
@@ -125,7 +125,7 @@ impl Cpu {
             _ if shape.aggregates => packed::<Double>(shape, domain),
             Storage::F64 => packed::<Double>(shape, domain),
             Storage::F32 => packed::<Single>(shape, domain),
-            Storage::Bf16 => packed::<Brain>(shape, domain),
+            Storage::Bf16 => packed::<BrainFloat>(shape, domain),
             Storage::Mixed => packed::<Mixed>(shape, domain),
         }
     }
@@ -145,8 +145,8 @@ impl RrbBackend for Cpu {
         // The thread team of the last factorization is used, if there is one. Before the first factorization, the
         // number of threads depends on the number of rows J.
         if self.team.is_none() {
-            let worth = grid.nodes() >= WORTH_A_TEAM;
-            self.make_team(if worth { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
+            let with_team = grid.nodes() >= MIN_TEAM_NODES;
+            self.make_team(if with_team { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
         }
         let team = self.team.as_mut().ok_or_else(no_team)?;
         // Each thread gets the same rows as in the factorization.
@@ -216,7 +216,7 @@ impl RrbBackend for Cpu {
             Some(domain) => {
                 let mut made = made;
                 let ready = made.as_mut().map_err(|error| error.clone());
-                domain.agree(ready.and_then(|packed| packed.prepare(setup, components, members)).err())?;
+                domain.share_error(ready.and_then(|packed| packed.prepare(setup, components, members)).err())?;
                 made?
             }
             None => made?,
@@ -457,7 +457,7 @@ mod tests {
                 cpu.over_rows(grid, &|member, rows| shares.lock().unwrap().push((member, rows))).unwrap();
                 let mut shares = shares.into_inner().unwrap();
                 shares.sort_by_key(|(member, _)| *member);
-                assert_eq!(shares.len(), if grid.nodes() < WORTH_A_TEAM { 1 } else { threads });
+                assert_eq!(shares.len(), if grid.nodes() < MIN_TEAM_NODES { 1 } else { threads });
                 let members: Vec<usize> = shares.iter().map(|(member, _)| *member).collect();
                 assert_eq!(members, (0..shares.len()).collect::<Vec<_>>());
                 let rows: Vec<usize> = shares.into_iter().flat_map(|(_, rows)| rows).collect();

@@ -72,7 +72,7 @@ impl Format for Double {
 /// M in f32, sweeps in f32, CG in f64.
 pub struct Single;
 /// M in bf16, sweeps in f32, CG in f64.
-pub struct Brain;
+pub struct BrainFloat;
 /// M in bf16, sweeps and CG in f32.
 pub struct Mixed;
 
@@ -108,5 +108,5 @@ macro_rules! short_format {
 }
 
 short_format!(Single, f32, Double, |v| v, |w| without_denormal(w), |s| s);
-short_format!(Brain, Bf16, Double, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));
+short_format!(BrainFloat, Bf16, Double, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));
 short_format!(Mixed, Bf16, Single, |v| v.wide(), |w| Bf16::new(without_denormal(w)), |s| Bf16::same(s));

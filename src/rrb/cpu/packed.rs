@@ -8,7 +8,7 @@ use super::neighbours::{Corners, Straight};
 use super::number::Format;
 use super::projection::Projection;
 use super::ranks::{CompleteRows, Halo, InputExchange, Links, MatrixHalo, Sums};
-use super::system::{Matrix, Schur, Shape, WORTH_A_TEAM};
+use super::system::{MIN_TEAM_NODES, Matrix, Schur, Shape};
 use crate::aggregation::Kept;
 use crate::base::heap::boxed;
 use crate::base::number::power_of_two_below;
@@ -298,7 +298,7 @@ impl<F: Format> Packed<F> {
             // A thread with rows of a grid also has rows of all finer grids. A rank may have fewer rows of a grid than
             // of the next grid, which is not distributed.
             let before_is = before.last().is_none_or(|before| before.shared);
-            grid.shared = before_is && nodes >= WORTH_A_TEAM && grid.own.len() >= members;
+            grid.shared = before_is && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
         }
         let domain = self.links.as_ref().map(|links| &links.domain);
         self.projection.set(&self.grids[0].layout, components, self.shape.schur, members, domain)

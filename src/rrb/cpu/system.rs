@@ -14,7 +14,7 @@ use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 
 /// Number of nodes below which thread 0 alone works on a grid, because a barrier costs more than the work.
-pub const WORTH_A_TEAM: usize = 8192;
+pub const MIN_TEAM_NODES: usize = 8192;
 
 /// Parameters that determine which arrays are allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl Shape {
     /// Returns the number of threads that a grid of this size can occupy, at most `wanted`.
     pub fn useful_threads(&self, wanted: usize) -> usize {
         let rows = Layout::new(self.grid, self.block).cy;
-        if self.grid.nodes() >= WORTH_A_TEAM { wanted.clamp(1, rows) } else { 1 }
+        if self.grid.nodes() >= MIN_TEAM_NODES { wanted.clamp(1, rows) } else { 1 }
     }
 }
 

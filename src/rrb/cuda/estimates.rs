@@ -32,7 +32,7 @@ impl Packed {
         }
         let steps = Steps::new(&self.sections, self.grids.len(), self.shape.schur)?;
         let mut now = ImmediateSteps { k: self, stream };
-        let mut steps = steps.live(&mut now);
+        let mut steps = steps.with_execution(&mut now);
         let found = recursion::prepare(&mut steps, cycle, 1.0);
         if let Some(error) = steps.refused {
             return Err(error);

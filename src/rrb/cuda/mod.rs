@@ -86,7 +86,7 @@ impl Cuda {
     }
 
     /// Waits for work that a failed call has left on the stream.
-    fn settle(&self) {
+    fn wait_for_failed_call(&self) {
         self.session.stream().settle();
     }
 
@@ -98,7 +98,7 @@ impl Cuda {
 impl Drop for Cuda {
     /// Waits for all kernels, so that none of them uses memory that is freed.
     fn drop(&mut self) {
-        self.settle();
+        self.wait_for_failed_call();
     }
 }
 
@@ -112,7 +112,7 @@ impl RrbBackend for Cuda {
         let shape = SourceShape::new(a, look.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // The old memory is freed before new memory is allocated.
-            self.settle();
+            self.wait_for_failed_call();
             self.solver = Solver::Empty;
             self.source = None;
             self.source = Some(Source::new(self.session.stream(), shape)?);
@@ -161,7 +161,7 @@ impl RrbBackend for Cuda {
 
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()> {
         let _entered = self.session.enter()?;
-        self.settle();
+        self.wait_for_failed_call();
         let stream = self.session.stream();
         let previous = std::mem::replace(&mut self.solver, Solver::Empty);
         if setup.levels < 2 && setup.aggregation != Aggregation::Instead {

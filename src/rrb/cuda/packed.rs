@@ -413,7 +413,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -
     connect(&mut grids, (&rest_layout, &rest));
     let before = plans.before(8);
     let Plans { stays: mut plan, transient, .. } = plans;
-    let (ops, rho) = Programs::room(&sections, grids.len(), shape.schur, &shape.cycle)?;
+    let (ops, rho) = Programs::max_steps_and_sums(&sections, grids.len(), shape.schur, &shape.cycle)?;
     let parts = grids.iter().map(|level| level.k.g.parts() - 1).sum::<usize>() + source.g.parts();
     let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho + (parts - 1) * MOST_BLOCKS as usize));
     let sums = source.g.parts() * MOST_BLOCKS as usize;

@@ -41,22 +41,23 @@ pub struct Steps<'a> {
     ops: Vec<Op>,
     /// First error of an allocation or of the device. If there is an error, the list must not be used.
     pub refused: Option<Error>,
-    live: Option<&'a mut dyn StepExecution>,
+    execution: Option<&'a mut dyn StepExecution>,
 }
 
 impl<'a> Steps<'a> {
     pub fn new(sections: &[usize], grids: usize, schur: bool) -> Result<Self> {
         let (sections, ops) = (collected(sections.iter().copied(), OPS)?, Vec::new());
         let (alone, fused, rho, keep) = (false, false, 0..0, None);
-        Ok(Self { sections, grids, alone, schur, fused, rho, keep, ops, refused: None, live: None })
+        Ok(Self { sections, grids, alone, schur, fused, rho, keep, ops, refused: None, execution: None })
     }
 
-    pub fn live(self, live: &'a mut dyn StepExecution) -> Self {
-        Self { live: Some(live), ..self }
+    /// Sets the object that executes recorded steps when their result is needed at once.
+    pub fn with_execution(self, execution: &'a mut dyn StepExecution) -> Self {
+        Self { execution: Some(execution), ..self }
     }
 
     /// Sets whether the hierarchy is truncated after the last grid, so that there is no coarsest system.
-    pub fn alone(self, alone: bool) -> Self {
+    pub fn without_coarsest(self, alone: bool) -> Self {
         Self { alone, ..self }
     }
 
@@ -82,12 +83,14 @@ impl<'a> Steps<'a> {
     }
 
     /// Calls `f` with the recorded steps and removes them from the list. Returns `None` after an error.
-    fn now<T>(&mut self, f: impl FnOnce(&mut dyn StepExecution, Vec<Op>) -> Result<T>) -> Option<T> {
-        let Some(live) = self.live.as_deref_mut() else { unreachable!("cycle=k is not supported on a device") };
+    fn execute_recorded<T>(&mut self, f: impl FnOnce(&mut dyn StepExecution, Vec<Op>) -> Result<T>) -> Option<T> {
+        let Some(execution) = self.execution.as_deref_mut() else {
+            unreachable!("cycle=k is not supported on a device")
+        };
         if self.refused.is_some() {
             return None;
         }
-        f(live, std::mem::take(&mut self.ops)).map_err(|error| self.refused = Some(error)).ok()
+        f(execution, std::mem::take(&mut self.ops)).map_err(|error| self.refused = Some(error)).ok()
     }
 
     fn rho_flag(&self, k: usize) -> i32 {
@@ -154,7 +157,7 @@ impl CycleSteps for Steps<'_> {
 
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
         let grid = self.sections[k];
-        self.now(|live, ops| live.inner_product(ops, grid, a, b)).unwrap_or(f64::NAN)
+        self.execute_recorded(|execution, ops| execution.inner_product(ops, grid, a, b)).unwrap_or(f64::NAN)
     }
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
@@ -194,7 +197,7 @@ impl CycleSteps for Steps<'_> {
 
     fn set_all_frequencies(&mut self, k: usize) {
         let grid = self.sections[k];
-        let _ = self.now(|live, ops| live.draw(ops, grid));
+        let _ = self.execute_recorded(|execution, ops| execution.draw(ops, grid));
     }
 }
 
@@ -263,7 +266,7 @@ pub enum Part {
 
 impl Programs {
     /// Returns the largest number of steps, and of partial sums of rho, for all cycles that may be selected.
-    pub fn room(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> Result<(usize, usize)> {
+    pub fn max_steps_and_sums(sections: &[usize], grids: usize, schur: bool, cycle: &Cycle) -> Result<(usize, usize)> {
         let count = |kind| {
             let recursion = Recursion { kind, steps: cycle.steps, ..Recursion::V };
             let of = |fused| Ok(steps_of(Steps::new(sections, grids, schur)?, fused, &recursion)?.len());

@@ -129,7 +129,7 @@ impl Programs {
         let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
         together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
         let sections = k.sections_in_use()?;
-        let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.alone(k.ends_early()));
+        let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.without_coarsest(k.ends_early()));
         let mut ops = if schur { steps_of(steps()?, true, recursion)? } else { Vec::new() };
         let iteration = 0..ops.len();
         extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;

@@ -341,7 +341,7 @@ impl Packed {
         let of_host = self.factorize_on_host(stream, a, setup, components)?;
         self.clear_transient(stream)?;
         let [inverse, pivot] = of_host.unwrap_or(of_device);
-        self.settle(stream, &source.findings, inverse * pivot > MAX_RATIO_FOR_SHORT, components)?;
+        self.decide_execution(stream, &source.findings, inverse * pivot > MAX_RATIO_FOR_SHORT, components)?;
         if !self.prepare_cycle(stream, &setup.cycle)? {
             self.recorded = None;
         }
@@ -475,7 +475,13 @@ impl Packed {
 
     /// Decides from the findings of the eliminations how solves are executed. `large`: whether the inverse of the
     /// coarsest system is too large for f32 (`MAX_RATIO_FOR_SHORT`).
-    fn settle(&mut self, stream: &Stream, found: &Findings, large: bool, components: &Components) -> Result<()> {
+    fn decide_execution(
+        &mut self,
+        stream: &Stream,
+        found: &Findings,
+        large: bool,
+        components: &Components,
+    ) -> Result<()> {
         if self.use_uniform(found) {
             self.recorded = None;
         }

@@ -139,7 +139,7 @@ impl Handle<rrb_handle> {
         prepared?;
         let follows = ranks.role().follows();
         let on_device = match &mut own.device_rows {
-            Some(rows) => rows.offer(MATRIX, &call, first_device(&base.options), ranks)?,
+            Some(rows) => rows.open_arrays(MATRIX, &call, first_device(&base.options), ranks)?,
             None => false,
         };
         let mut factorize = |a: &StencilView, domain: Option<&Domain>| {
@@ -205,7 +205,7 @@ impl Handle<rrb_handle> {
         let mut call = checked?;
         let (guess, input_name) = (what == Function::Solve, input.0);
         if let Some(rows) = &mut own.device_rows
-            && rows.offer(VECTORS, &call, first_device(&base.options), ranks)?
+            && rows.open_arrays(VECTORS, &call, first_device(&base.options), ranks)?
         {
             return call_on_device(base, ranks, rows, what, input_name);
         }
@@ -239,7 +239,7 @@ fn call_on_device(
 ) -> Result<i32> {
     let (follows, grid) = (ranks.role().follows(), base.shape.plane());
     let arrays = if what == Function::Solve { 2 } else { 1 };
-    let brought = if follows { Ok(()) } else { rows.bring(VECTORS, arrays) };
+    let brought = if follows { Ok(()) } else { rows.copy_from_boxes(VECTORS, arrays) };
     let address = |array| if follows { 0 } else { rows.address(VECTORS, array) };
     let arrays = Arrays {
         input_name,
@@ -257,7 +257,7 @@ fn call_on_device(
     let result = ranks.close(ready).and_then(|()| work(base, ranks.role(), what, arrays, None));
     // x is written if the solve succeeded on all ranks.
     let result = ranks.close(result);
-    let back = if follows || result.is_err() { Ok(()) } else { rows.bring_back(VECTORS, 1) };
+    let back = if follows || result.is_err() { Ok(()) } else { rows.copy_to_boxes(VECTORS, 1) };
     rows.close();
     let result = result?;
     ranks.close(back).map(|()| result)

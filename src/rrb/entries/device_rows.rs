@@ -23,7 +23,7 @@ pub const MATRIX: usize = 0;
 pub const VECTORS: usize = 1;
 
 /// Number of words at the start of a rank's message: state of the arrays, process number and host number.
-const HEAD: usize = 3;
+const HEADER_WORDS: usize = 3;
 const NO_ARRAYS: u64 = 0;
 const NOT_EXPORTED: u64 = 1;
 const EXPORTED: u64 = 2;
@@ -56,7 +56,7 @@ impl DeviceRows {
         let (comm, boxes) = ranks.parts();
         let counts = [arrays, 2];
         let plan = |count: usize| {
-            let words = (0..comm.size()).map(|rank| HEAD + boxes.of(rank).len() * count * ARRAY);
+            let words = (0..comm.size()).map(|rank| HEADER_WORDS + boxes.of(rank).len() * count * ARRAY);
             Gather::new(comm, &collected(words, ROWS)?)
         };
         Ok(Self {
@@ -74,7 +74,7 @@ impl DeviceRows {
     ///
     /// Returns `false` if rank 0 cannot open the memory of some array. All arrays are then transferred through the
     /// host.
-    pub fn offer(&mut self, what: usize, own: &CallArrays, ordinal: i64, ranks: &mut Ranks) -> Result<bool> {
+    pub fn open_arrays(&mut self, what: usize, own: &CallArrays, ordinal: i64, ranks: &mut Ranks) -> Result<bool> {
         // If the boxes do not cover the grid, the values of the other nodes are filled in on the host.
         if what == MATRIX && !self.boxes.is_whole() {
             return Ok(false);
@@ -82,17 +82,18 @@ impl DeviceRows {
         let words = self.words_of(what, own)?;
         let all = self.offers[what].run(|to| to.iter_mut().zip(&words).for_each(|(to, &w)| *to = f64::from_bits(w)))?;
         let all = collected(all.iter().map(|word| word.to_bits()), ROWS)?;
-        let heads = self.heads(what);
+        let header_starts = self.header_starts(what);
         // Ranks without arrays are ignored.
-        let with_arrays = heads.iter().map(|&start| &all[start..][..HEAD]).filter(|head| head[0] != NO_ARRAYS);
-        let here = all[heads[FIRST] + 2];
+        let with_arrays =
+            header_starts.iter().map(|&start| &all[start..][..HEADER_WORDS]).filter(|header| header[0] != NO_ARRAYS);
+        let here = all[header_starts[FIRST] + 2];
         if here == 0
             || with_arrays.clone().next().is_none()
-            || !with_arrays.clone().all(|head| head[0] == EXPORTED && head[2] == here)
+            || !with_arrays.clone().all(|header| header[0] == EXPORTED && header[2] == here)
         {
             return Ok(false);
         }
-        let opened = if self.rank == FIRST { self.open(what, ordinal, &all, &heads) } else { Ok(()) };
+        let opened = if self.rank == FIRST { self.open(what, ordinal, &all, &header_starts) } else { Ok(()) };
         let refused = ranks.any(opened.is_err())?;
         if refused {
             self.close();
@@ -102,9 +103,9 @@ impl DeviceRows {
     }
 
     /// Returns the index of the first word of each rank's message.
-    fn heads(&self, what: usize) -> Vec<usize> {
+    fn header_starts(&self, what: usize) -> Vec<usize> {
         let ranks = self.boxes.ranks();
-        let words = |rank: usize| HEAD + self.boxes.of(rank).len() * self.counts[what] * ARRAY;
+        let words = |rank: usize| HEADER_WORDS + self.boxes.of(rank).len() * self.counts[what] * ARRAY;
         (0..ranks)
             .scan(0, |at, rank| {
                 let start = *at;
@@ -132,7 +133,7 @@ impl DeviceRows {
     }
 
     /// Allocates the grids on the device and opens the arrays of all ranks.
-    fn open(&mut self, what: usize, ordinal: i64, all: &[u64], heads: &[usize]) -> Result<()> {
+    fn open(&mut self, what: usize, ordinal: i64, all: &[u64], header_starts: &[usize]) -> Result<()> {
         self.close();
         let is_same = |primary: &Arc<Primary>| i64::from(primary.ordinal()) == ordinal && !primary.was_reset();
         let known = self.primary.take().filter(is_same);
@@ -145,9 +146,9 @@ impl DeviceRows {
             let rows = primary.zeros(self.boxes.grid.nodes())?;
             push(&mut self.rows[what], rows, ROWS)?;
         }
-        for (rank, &start) in heads.iter().enumerate() {
+        for (rank, &start) in header_starts.iter().enumerate() {
             let is_here = all[start + 1] == own_number();
-            let mut words = all[start + HEAD..].chunks_exact(ARRAY);
+            let mut words = all[start + HEADER_WORDS..].chunks_exact(ARRAY);
             // The words are ordered by array, and for each array by box.
             let mut lists = Vec::new();
             for _ in 0..self.counts[what] {
@@ -180,7 +181,7 @@ impl DeviceRows {
 
     /// Gathers the matrix of all boxes and passes it to `work`. Only rank 0 may call this function.
     pub fn matrix<T>(&mut self, arrays: usize, work: impl FnOnce(&StencilView) -> Result<T>) -> Result<T> {
-        let brought = self.bring(MATRIX, arrays);
+        let brought = self.copy_from_boxes(MATRIX, arrays);
         self.close();
         brought?;
         let grid = self.boxes.grid;
@@ -190,12 +191,12 @@ impl DeviceRows {
     }
 
     /// Copies the arrays of all boxes to the gathered arrays. Only rank 0 may call this function.
-    pub fn bring(&self, what: usize, arrays: usize) -> Result<()> {
+    pub fn copy_from_boxes(&self, what: usize, arrays: usize) -> Result<()> {
         (0..arrays).try_for_each(|array| self.copy(what, array, true))
     }
 
     /// Copies a gathered array to the arrays of all boxes. Only rank 0 may call this function.
-    pub fn bring_back(&self, what: usize, array: usize) -> Result<()> {
+    pub fn copy_to_boxes(&self, what: usize, array: usize) -> Result<()> {
         self.copy(what, array, false)
     }
 

@@ -398,7 +398,7 @@ impl<T: Real + Number> Passes<'_, T> {
             }
             let done = k - reach;
             if done >= share.start as isize {
-                let product = self.give(done, back, &z);
+                let product = self.store_plane(done, back, &z);
                 // SAFETY: a plane of this thread.
                 unsafe { products.note(done as usize, [product]) };
             }
@@ -406,7 +406,7 @@ impl<T: Real + Number> Passes<'_, T> {
     }
 
     /// Stores plane k in z, and returns its contribution to <r, z>.
-    fn give<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
+    fn store_plane<'z>(&self, k: isize, back: f64, z: &impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         let Cells { nx, ny, .. } = self.split().cells;
         let mut product = 0.0;
         for j in 0..ny {

@@ -33,7 +33,7 @@ fn total(lanes: &[Lane; 5]) -> RowStatistics {
 
 /// Adds the five terms of a row (see `RowStatistics`) to lane l.
 #[inline(always)]
-fn note(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess: f64) {
+fn add_row_terms(lanes: &mut [Lane; 5], l: usize, parts: [f64; 3], diagonal: f64, excess: f64) {
     let there = diagonal > 0.0;
     let over = 1.0 / if there { diagonal } else { 1.0 };
     for d in 0..3 {
@@ -73,7 +73,7 @@ for_each_isa! {
                 let coupled = x[l] != 0.0 || y[l] != 0.0 || z[l] != 0.0;
                 let sum = x[l] + y[l] + z[l];
                 let g = if coupled { rounded_row_sum(d[l] - sum, d[l]) } else { 0.0 };
-                note(&mut lanes, l, [x[l], y[l], z[l]], if coupled { sum + g } else { 0.0 }, g);
+                add_row_terms(&mut lanes, l, [x[l], y[l], z[l]], if coupled { sum + g } else { 0.0 }, g);
                 inverse[l] = 1.0 / (scale * d[l]);
                 excess[l] = scale * g;
             }
@@ -110,7 +110,7 @@ for_each_isa! {
             for l in 0..n {
                 let g = rounded_row_sum(exact[l], sum[l] + exact[l]);
                 let d = sum[l] + g;
-                note(&mut lanes, l, [parts[0][l], parts[1][l], parts[2][l]], d, g);
+                add_row_terms(&mut lanes, l, [parts[0][l], parts[1][l], parts[2][l]], d, g);
                 let divisor = f64::max(d, (d + size[l]) / 2.0) / DAMPING;
                 (diagonal[at + l], excess[at + l]) = (R::narrow(d), R::narrow(g));
                 inverse[at + l] = R::narrow(if divisor > 0.0 { 1.0 / divisor } else { 0.0 });

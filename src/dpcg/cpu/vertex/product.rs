@@ -228,7 +228,7 @@ struct Cubes<'a, T> {
 }
 
 /// Number of pairs whose differences are buffered together, so that the buffers fit into the first-level cache.
-const TOGETHER: usize = 8;
+const PAIRS_PER_BUFFER: usize = 8;
 
 /// Contributions of eight cubes, and intermediate results. They are aligned to cache lines, because access to a lane in
 /// two cache lines takes twice as long.
@@ -242,9 +242,10 @@ pub struct CubeContributions {
     /// the sum of the weights of each point.
     weights: [[Lane; 8]; 27],
     totals: [Lane; 27],
-    /// P_p - P_q by pair and corner. `c` contains the conductances of the pairs.
-    differences: [[Lane; 8]; TOGETHER],
-    c: [Lane; TOGETHER],
+    /// Differences P_p - P_q between the weights of the two points of a pair, by pair and corner. `c` contains the
+    /// conductances of the pairs.
+    differences: [[Lane; 8]; PAIRS_PER_BUFFER],
+    c: [Lane; PAIRS_PER_BUFFER],
 }
 
 impl CubeContributions {
@@ -255,8 +256,8 @@ impl CubeContributions {
             rows: zeros,
             weights: [zeros; 27],
             totals: [[0.0; LANES]; 27],
-            differences: [zeros; TOGETHER],
-            c: [[0.0; LANES]; TOGETHER],
+            differences: [zeros; PAIRS_PER_BUFFER],
+            c: [[0.0; LANES]; PAIRS_PER_BUFFER],
         }
     }
 }
@@ -315,7 +316,7 @@ impl<T: Real> Cubes<'_, T> {
         let corners: [usize; N] = group.corners();
         let mut first = group.edges.start;
         while first < group.edges.end {
-            let last = group.edges.end.min(first + TOGETHER);
+            let last = group.edges.end.min(first + PAIRS_PER_BUFFER);
             let mut count = 0;
             for number in first..last {
                 let c = self.c[number];
@@ -350,7 +351,7 @@ impl<T: Real> Cubes<'_, T> {
 
     /// Adds the contributions of n cubes to the sums.
     #[inline(always)]
-    fn give(&self, added: &CubeContributions, at: usize, n: usize) {
+    fn add_to_sums(&self, added: &CubeContributions, at: usize, n: usize) {
         for a in 0..8 {
             for b in a..8 {
                 let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
@@ -405,13 +406,13 @@ impl<T: Real> Work for Cubes<'_, T> {
     #[inline(always)]
     fn add(&self, added: &mut CubeContributions, at: usize, n: usize) {
         // The function is compiled separately for full and for partial lanes.
-        if n == LANES { self.add_some(added, at, LANES) } else { self.add_some(added, at, n) }
+        if n == LANES { self.add_lanes(added, at, LANES) } else { self.add_lanes(added, at, n) }
     }
 }
 
 impl<T: Real> Cubes<'_, T> {
     #[inline(always)]
-    fn add_some(&self, added: &mut CubeContributions, at: usize, n: usize) {
+    fn add_lanes(&self, added: &mut CubeContributions, at: usize, n: usize) {
         for p in 0..27 {
             self.weights(p, at, n, &mut added.weights[p], &mut added.totals[p]);
         }
@@ -433,7 +434,7 @@ impl<T: Real> Cubes<'_, T> {
                 add_excess(added, point([s & 1, s >> 1 & 1, s >> 2]), &lane(excess, at, n));
             }
         }
-        self.give(added, at, n);
+        self.add_to_sums(added, at, n);
     }
 }
 

@@ -195,7 +195,7 @@ struct Points<'a, T> {
 impl<T: Real> Points<'_, T> {
     /// Computes the weights of n points from index `at` on.
     #[inline(always)]
-    fn some(&mut self, parts: &mut Parts, at: usize, n: usize) {
+    fn compute_weights(&mut self, parts: &mut Parts, at: usize, n: usize) {
         let mut sum = [0.0; LANES];
         for (part, range) in parts.0.iter_mut().zip(&self.of.parts) {
             let mut of_part = [0.0; LANES];
@@ -236,10 +236,10 @@ impl<T: Real> Work for Points<'_, T> {
         // instruction set.
         let whole = self.len - self.len % LANES;
         for at in (0..whole).step_by(LANES) {
-            self.some(parts, at, LANES);
+            self.compute_weights(parts, at, LANES);
         }
         if whole < self.len {
-            self.some(parts, whole, self.len - whole);
+            self.compute_weights(parts, whole, self.len - whole);
         }
     }
 }

@@ -120,7 +120,7 @@ impl<'a, F: Format> Levels<'a, F> {
         unsafe {
             self.keep(row);
             let eliminated = self.eliminate_reds(row, scratch);
-            self.k.note(eliminated);
+            self.k.store_error(eliminated);
 
             let loss = (1.0 - setup.black_keeps()) * setup.one_minus_omega();
             if loss > 0.0 && !self.exact {
@@ -361,7 +361,7 @@ impl<'a, F: Format> Levels<'a, F> {
                     }
                     None => self.distant(Colour::B1, row, [WEST, EAST, SOUTH, NORTH], far),
                 };
-                self.k.note(self.eliminate(Colour::B1, row, kept, lumped, scratch));
+                self.k.store_error(self.eliminate(Colour::B1, row, kept, lumped, scratch));
             }
         }
     }
@@ -515,7 +515,7 @@ impl<F: Format> PivotRow<'_, F> {
 mod tests {
     use super::*;
     use crate::rrb::cpu::factor::tests::{random, setup};
-    use crate::rrb::cpu::number::{Brain, Single};
+    use crate::rrb::cpu::number::{BrainFloat, Single};
     use crate::rrb::storage::Storage;
 
     /// Returns row sums, four kept and four lumped couplings of n nodes. With `awkward`, some nodes have no couplings
@@ -591,14 +591,14 @@ mod tests {
         let rows = rows(n, seed, awkward);
         let wide = [1, 2, 3, 4].map(|k| rows[k].clone());
         let single = wide.each_ref().map(|row| row.iter().map(|v| Single::write(v / 0.5)).collect());
-        let brain = wide.each_ref().map(|row| row.iter().map(|v| Brain::write(v / 0.25)).collect());
+        let brain = wide.each_ref().map(|row| row.iter().map(|v| BrainFloat::write(v / 0.25)).collect());
         let [f64, f32, bf16] = [(Storage::F64, 1.0), (Storage::F32, 0.5), (Storage::Bf16, 0.25)]
             .map(|(storage, unit)| setup(storage, omega, unit));
         let floating = seed.is_multiple_of(2);
         [
             compare::<Double>(&rows, &wide, &f64, floating),
             compare::<Single>(&rows, &single, &f32, floating),
-            compare::<Brain>(&rows, &brain, &bf16, floating),
+            compare::<BrainFloat>(&rows, &brain, &bf16, floating),
         ]
     }
 

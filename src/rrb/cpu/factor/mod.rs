@@ -131,7 +131,7 @@ impl<F: Format> Packed<F> {
         }
         let over = watch.is_some_and(SpeculativeInspection::is_over);
         if !over && !self.shape.aggregates && me.index == 0 {
-            self.note(self.factorize_natural(setup, context, scratch));
+            self.store_error(self.factorize_natural(setup, context, scratch));
         }
         drop(memory);
         me.barrier();
@@ -186,7 +186,7 @@ impl<F: Format> Packed<F> {
 
     /// Stores an error. If there are several errors, the error at the first level remains, and on this level that of
     /// the first node. The stored error therefore does not depend on the number of threads.
-    fn note(&self, result: Result<()>) {
+    fn store_error(&self, result: Result<()>) {
         let Err(error) = result else { return };
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         if failure.as_ref().is_none_or(|first| error.matrix_place() < first.matrix_place()) {
@@ -318,7 +318,7 @@ impl<'a, F: Format> Levels<'a, F> {
         if me.index == 0 {
             // SAFETY: `form` ends with a barrier, and the other threads wait at the barrier below.
             let lost = unsafe { self.fetch_next(scratch) };
-            self.k.note(lost);
+            self.k.store_error(lost);
         }
         // At this barrier, all threads wait until the exchange is complete.
         me.barrier();

@@ -6,7 +6,7 @@ use crate::base::shared::Number;
 use crate::base::team::Team;
 use crate::rrb::backend::{Aggregation, Lumping};
 use crate::rrb::cpu::colour_array::ColourArray;
-use crate::rrb::cpu::number::{Brain, Double, Mixed, Single};
+use crate::rrb::cpu::number::{BrainFloat, Double, Mixed, Single};
 use crate::rrb::cpu::system::Shape;
 use crate::rrb::layout::{Colour, Layout};
 use crate::rrb::storage::Storage;
@@ -164,8 +164,8 @@ fn a_factorization_is_the_same_for_any_team() {
         let (f64, bf16) = (of(Storage::F64, 1.0), of(Storage::Bf16, 2.0));
         let alone = made::<Double>(&a, &f64, 1);
         assert_eq!(alone, made::<Double>(&a, &f64, members), "f64, {nx} x {ny}, {members} members");
-        let alone = made::<Brain>(&a, &bf16, 1);
-        assert_eq!(alone, made::<Brain>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
+        let alone = made::<BrainFloat>(&a, &bf16, 1);
+        assert_eq!(alone, made::<BrainFloat>(&a, &bf16, members), "bf16, {nx} x {ny}, {members} members");
         // In single precision, S1 is divided by the unit and contains row sums instead of centers; it is equal up to
         // rounding.
         let single = made::<Mixed>(&a, &Setup { storage: Storage::Mixed, ..bf16 }, 1);
@@ -303,7 +303,7 @@ fn matrices_in_turn_are_factorized_as_alone() {
                 let left = [
                     compare::<Double>(a, &of(Storage::F64, 1.0), &teams, &what("f64")),
                     compare::<Single>(a, &of(Storage::F32, 16.0), &teams, &what("f32")),
-                    compare::<Brain>(a, &bf16, &teams, &what("bf16")),
+                    compare::<BrainFloat>(a, &bf16, &teams, &what("bf16")),
                     single,
                 ];
                 // The formats lead to different M, except that mixed has the same M as bf16.

@@ -267,7 +267,7 @@ mod tests {
     use crate::krylov::vectors::{Iterate, VectorSteps};
     use crate::rrb::cpu::PackedSolver;
     use crate::rrb::cpu::factor::tests::{five_points, inspected, matrix, random, setup};
-    use crate::rrb::cpu::number::{Brain, Mixed, Single};
+    use crate::rrb::cpu::number::{BrainFloat, Mixed, Single};
     use crate::rrb::cpu::packed::Packed;
     use crate::rrb::cpu::system::Shape;
     use crate::rrb::storage::Storage;
@@ -363,7 +363,7 @@ mod tests {
         {
             on_a_team::<Double>(nx, ny, members, Storage::F64);
             on_a_team::<Single>(nx, ny, members, Storage::F32);
-            on_a_team::<Brain>(nx, ny, members, Storage::Bf16);
+            on_a_team::<BrainFloat>(nx, ny, members, Storage::Bf16);
             on_a_team::<Mixed>(nx, ny, members, Storage::Mixed);
         }
     }

@@ -103,7 +103,11 @@ impl<'a, F: Format> ThreadState<'a, F> {
     }
 
     /// Stores `of_row(J)` as partial result of each row J of this thread.
-    pub(super) fn note<const N: usize>(&self, noted: Reduce<'a, N>, mut of_row: impl FnMut(usize) -> [f64; N]) {
+    pub(super) fn store_partials<const N: usize>(
+        &self,
+        noted: Reduce<'a, N>,
+        mut of_row: impl FnMut(usize) -> [f64; N],
+    ) {
         for row in self.rows() {
             // SAFETY: the row belongs to this thread.
             unsafe { noted.note(row, of_row(row)) };
@@ -118,14 +122,14 @@ impl<'a, F: Format> ThreadState<'a, F> {
     /// Returns the sum of `of_row` over all rows.
     pub(super) fn sum_rows(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
         let noted = self.reduction();
-        self.note(noted, |row| [of_row(row)]);
+        self.store_partials(noted, |row| [of_row(row)]);
         noted.sum(Some(self.me))[0]
     }
 
     /// Returns the maximum of nonnegative values over all rows, or NaN if any value is NaN.
     pub(super) fn largest_of(&self, mut of_row: impl FnMut(usize) -> f64) -> f64 {
         let noted = self.reduction();
-        self.note(noted, |row| [of_row(row)]);
+        self.store_partials(noted, |row| [of_row(row)]);
         max_abs(noted.all(Some(self.me))[0])
     }
 

@@ -14,7 +14,7 @@ use crate::rrb::cpu::PackedSolver;
 use crate::rrb::cpu::colour_array::ColourArray;
 use crate::rrb::cpu::factor::tests::{five_points, inspected, matrix, setup};
 use crate::rrb::cpu::neighbours::{Diagonal, Distant, Straight};
-use crate::rrb::cpu::number::{Brain, Double, Format, Mixed, Single};
+use crate::rrb::cpu::number::{BrainFloat, Double, Format, Mixed, Single};
 use crate::rrb::cpu::packed::Packed;
 use crate::rrb::cpu::system::Shape;
 use crate::rrb::recursion::{Cycle, Kind};
@@ -215,6 +215,6 @@ fn check<F: Format>(storage: Storage) {
 fn nothing_is_read_that_did_not_come() {
     check::<Double>(Storage::F64);
     check::<Single>(Storage::F32);
-    check::<Brain>(Storage::Bf16);
+    check::<BrainFloat>(Storage::Bf16);
     check::<Mixed>(Storage::Mixed);
 }
