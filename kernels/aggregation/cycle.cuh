@@ -26,7 +26,7 @@ template <class V> struct Level {
     const V *excess, *step; // excess: row sums e_i; step: omega / d_i
     const uint32_t *aggregate; // of each row; NONE: only the smoother treats the row. Null pointer: coarsest level
     const uint32_t *nodes;     // nodes of each row, its finer rows: `width` entries per row, padded with NONE
-    V *r, *start;              // start: step * r
+    V *r, *start;              // start: step_i r_i, the first Jacobi step from zero
     V *c, *z;
     uint32_t rows;
     uint16_t width;

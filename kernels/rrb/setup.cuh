@@ -227,8 +227,8 @@ __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, do
     north = y ? (x ? r2[S * p + c + n] : r1[N * p + c]) : (x ? r2[N * p + c] : r1[S * p + c]);
     excess = a.excess[colour * p + c];
     if (!a.nine_points) return;
-    // Both diagonal couplings of the grid cell to the northeast of the node. The one to the northwest belongs to the
-    // node to the east.
+    // The grid cell to the northeast of the node contains two diagonal couplings. Its coupling to the northwest is
+    // stored with the node to the east.
     const double *own = x == y ? a.m.black : a.m.red, *other = x == y ? a.m.red : a.m.black;
     const int64_t to = g.at((ii + 1) >> 1, jj >> 1);
     const int64_t above = y ? n : 0;

@@ -242,11 +242,16 @@ pub trait RrbBackend: Engine + Send {
         false
     }
     /// Inspects a matrix before its factorization. The caller next calls `factorize` for the same matrix, or stops.
-    fn examine(&mut self, a: &StencilView, look: &InspectionSetup, inspection: &mut Inspection) -> Result<()> {
-        inspection.start(look.members)?;
+    fn examine(
+        &mut self,
+        a: &StencilView,
+        inspection_setup: &InspectionSetup,
+        inspection: &mut Inspection,
+    ) -> Result<()> {
+        inspection.start(inspection_setup.members)?;
         let shared = &*inspection;
-        self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &look.checks))?;
-        inspection.finish(a, look.project)
+        self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &inspection_setup.checks))?;
+        inspection.finish(a, inspection_setup.project)
     }
     /// Returns the anisotropy of the inspected matrix, the ratio of the conductances of the two directions. Row sums of
     /// at most `zero_row_sum` times the center count as zero.
@@ -280,7 +285,7 @@ pub trait RrbBackend: Engine + Send {
     fn factorize_again(
         &mut self,
         _a: &StencilView,
-        _look: &InspectionSetup,
+        _inspection_setup: &InspectionSetup,
         _setup: &Setup,
         _inspection: &mut Inspection,
     ) -> Result<bool> {

@@ -32,8 +32,8 @@ pub struct Band {
 
 impl Band {
     /// Numbers the nodes and allocates the factor.
-    pub fn new(remainder: CoarsestNodes) -> Result<Self> {
-        let (grid, n) = (remainder.grid, remainder.nodes());
+    pub fn new(coarsest: CoarsestNodes) -> Result<Self> {
+        let (grid, n) = (coarsest.grid, coarsest.nodes());
         let mut place = zeroed(n, WHAT)?;
         let mut node = zeroed(n, WHAT)?;
         let mut number = zeroed(ring_len(grid), WHAT)?;
@@ -41,12 +41,12 @@ impl Band {
         let (lines, length) = if grid.nx <= grid.ny { (grid.ny, grid.nx) } else { (grid.nx, grid.ny) };
         let nodes = (0..lines).flat_map(|line| (0..length).map(move |along| (along, line)));
         let nodes = nodes.map(|(along, line)| if grid.nx <= grid.ny { (along, line) } else { (line, along) });
-        for (k, (i, j)) in nodes.filter(|(i, j)| !remainder.skew || (i + j) % 2 == black).enumerate() {
+        for (k, (i, j)) in nodes.filter(|(i, j)| !coarsest.skew || (i + j) % 2 == black).enumerate() {
             (place[k], node[k]) = (ring_index(grid.nx, i, j), (i, j));
             number[place[k]] = k as u32 + 1;
         }
         let stride = ring_stride(grid.nx) as isize;
-        let steps = if remainder.skew { SKEW } else { STRAIGHT }.map(|(di, dj)| dj * stride + di);
+        let steps = if coarsest.skew { SKEW } else { STRAIGHT }.map(|(di, dj)| dj * stride + di);
         let mut first: Vec<u32> = zeroed(n, WHAT)?;
         first.iter_mut().zip(0..).for_each(|(first, k)| *first = k);
         for (k, &at) in (0..).zip(&place) {

@@ -100,7 +100,7 @@ impl RootSolve {
             self.follow(observer, stop)?;
             return self.receive_results(core);
         }
-        let mut telling = SendingObserver { observer, led: self, stop, failed: None };
+        let mut telling = SendingObserver { observer, root: self, stop, failed: None };
         let outcome = solve(core, &mut telling);
         telling.send(ENDED);
         telling.flush();
@@ -196,7 +196,7 @@ pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> b
 /// Observer of rank 0, which also sends the events to the other ranks.
 struct SendingObserver<'a> {
     observer: &'a mut dyn Observer,
-    led: &'a mut RootSolve,
+    root: &'a mut RootSolve,
     stop: Option<&'a mut Largest>,
     /// Error of a failed communication with the other ranks.
     failed: Option<Error>,
@@ -204,16 +204,16 @@ struct SendingObserver<'a> {
 
 impl SendingObserver<'_> {
     fn send(&mut self, event: [f64; EVENT]) {
-        let count = self.led.block[0] as usize;
-        self.led.block[1 + count * EVENT..][..EVENT].copy_from_slice(&event);
-        self.led.block[0] += 1.0;
+        let count = self.root.block[0] as usize;
+        self.root.block[1 + count * EVENT..][..EVENT].copy_from_slice(&event);
+        self.root.block[0] += 1.0;
         if count + 1 == EVENTS {
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        let RootSolve { events, block, .. } = &mut *self.led;
+        let RootSolve { events, block, .. } = &mut *self.root;
         if block[0] > 0.0 && self.failed.is_none() {
             self.failed = events.run(|to| to.copy_from_slice(block)).err();
         }

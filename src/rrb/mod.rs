@@ -35,7 +35,7 @@ use crate::stencil::components::Components;
 use crate::stencil::inspection::Inspection;
 use crate::stencil::matrix::{StencilView, View};
 use crate::stencil::outward::Outward;
-use plan::{Circumstances, Plan, look};
+use plan::{Circumstances, Plan, inspection_setup};
 
 /// Factorized matrix of a handle.
 pub struct Rrb {
@@ -55,8 +55,8 @@ pub struct Rrb {
 /// Parameters of a factorization and of the inspection of its matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct LastFactorization {
-    asked: AutoOptions,
-    look: InspectionSetup,
+    auto_options: AutoOptions,
+    inspection_setup: InspectionSetup,
     setup: Setup,
 }
 
@@ -67,7 +67,7 @@ const SPECULATION_PAUSE: usize = 8;
 /// factorized only once, in the memory that is already allocated.
 #[derive(Clone, Copy, Debug, Default)]
 struct AutoDecisions {
-    asked: AutoOptions,
+    auto_options: AutoOptions,
     /// Whether a matrix needed f64.
     double: bool,
     /// Whether the V-cycle was selected for a regular matrix, and for a singular matrix.
@@ -92,7 +92,7 @@ struct PlannedFactorization {
 /// Values of the options on which the choices of `auto` depend.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct AutoOptions {
-    whole: [i64; 9],
+    integers: [i64; 9],
     relaxation: f64,
 }
 
@@ -109,7 +109,7 @@ impl AutoOptions {
             opt::COARSE_MEMORY,
             opt::SWITCH_MEMORY,
         ];
-        Self { whole: keys.map(|key| options.int(key)), relaxation: options.real(opt::RELAXATION) }
+        Self { integers: keys.map(|key| options.int(key)), relaxation: options.real(opt::RELAXATION) }
     }
 }
 
@@ -210,35 +210,37 @@ impl Rrb {
     }
 
     fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
-        let asked = AutoOptions::of(options);
-        let look = look(options, self.machine.threads);
+        let auto_options = AutoOptions::of(options);
+        let inspection_setup = inspection_setup(options, self.machine.threads);
         // In a simulation, the next matrix usually has the same structure. A speculative factorization then reads the
         // matrix only once. It is not possible if a solve has switched to aggregation since the last factorization.
         let is_speculative = |last: &LastFactorization| {
             let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
-            self.until_speculation == 0 && (last.asked, last.look) == (asked, look) && !goes_over
+            self.until_speculation == 0
+                && (last.auto_options, last.inspection_setup) == (auto_options, inspection_setup)
+                && !goes_over
         };
         let speculation = self.last.take().filter(is_speculative);
         self.until_speculation = self.until_speculation.saturating_sub(1);
         let again = match speculation {
-            Some(last) if self.backend.factorize_again(a, &look, &last.setup, &mut self.inspection)? => {
+            Some(last) if self.backend.factorize_again(a, &inspection_setup, &last.setup, &mut self.inspection)? => {
                 Some(last.setup)
             }
             _ => None,
         };
         if again.is_none() {
-            self.backend.examine(a, &look, &mut self.inspection)?;
+            self.backend.examine(a, &inspection_setup, &mut self.inspection)?;
         }
-        let known = if self.found.asked == asked {
+        let known = if self.found.auto_options == auto_options {
             self.found
         } else {
             self.backend.forget();
-            AutoDecisions { asked, ..AutoDecisions::default() }
+            AutoDecisions { auto_options, ..AutoDecisions::default() }
         };
         let (machine, shared) = (self.machine, self.backend.shares_grids());
         let stagnates = known.stagnates;
         let plan_for = |inspection: &Inspection, slow| {
-            Plan::new(a, options, machine, &look, inspection, Circumstances { slow, shared, stagnates })
+            Plan::new(a, options, machine, &inspection_setup, inspection, Circumstances { slow, shared, stagnates })
         };
         let mut plan = plan_for(&self.inspection, known.slow && !known.lacked_memory)?;
         let prediction = plan.predict(&*self.backend).filter(|_| !known.lacked_memory);
@@ -258,7 +260,7 @@ impl Rrb {
         let mut found_plain = known.plain;
         found_plain[usize::from(self.inspection.components.singular() > 0)] |= plain;
         self.found = AutoDecisions {
-            asked,
+            auto_options,
             double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
             plain: found_plain,
             slow: known.slow,
@@ -266,7 +268,7 @@ impl Rrb {
             stagnates,
             futile: known.futile,
         };
-        self.last = Some(LastFactorization { asked, look, setup });
+        self.last = Some(LastFactorization { auto_options, inspection_setup, setup });
         let lacked_memory = lacked_memory && !known.lacked_memory;
         self.done = FactorizationResults { prediction, lacked_memory, ..self.make_results(&setup, plan.positive) };
         Ok(())

@@ -46,7 +46,7 @@ pub struct NaturalLevels {
     pub grids: Vec<NaturalGrid>,
     first_level: usize,
     levels: usize,
-    remainder: CoarsestNodes,
+    coarsest: CoarsestNodes,
     band: Band,
     /// Sections of the cycle.
     sections: Vec<Section>,
@@ -329,8 +329,8 @@ impl NaturalLevels {
             grids,
             first_level,
             levels,
-            remainder: grid.remainder(local),
-            band: Band::new(grid.remainder(local))?,
+            coarsest: grid.coarsest_nodes(local),
+            band: Band::new(grid.coarsest_nodes(local))?,
             sections,
             first_recursion,
             recursion: Recursion::V,
@@ -369,7 +369,7 @@ impl NaturalLevels {
         }
         let last = self.grids.last().expect("there is always the grid of the coarsest system");
         let (level, embedding) = (self.levels + 1, last.embedding);
-        let a = if self.remainder.skew { &last.skew } else { &last.straight };
+        let a = if self.coarsest.skew { &last.skew } else { &last.straight };
         self.band.factorize(a, |i, j| context.node(level, embedding.fine(i, j)))?;
         self.stored = (setup.storage, setup.unit);
         self.recursion = recursion::prepare(self, &setup.cycle, 1.0);

@@ -27,7 +27,7 @@ pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> M
 }
 
 /// Returns the parameters of the inspection.
-pub fn look(options: &Options, members: usize) -> InspectionSetup {
+pub fn inspection_setup(options: &Options, members: usize) -> InspectionSetup {
     let null_space: NullSpace = options.choice(opt::NULL_SPACE);
     let zero_row_sum = if null_space == NullSpace::Constant { ASSERTED_ZERO_ROW_SUM } else { ZERO_ROW_SUM };
     let checks = InspectionOptions { finite: options.on(opt::CHECK_INPUT), zero_row_sum };
@@ -40,7 +40,7 @@ pub fn look(options: &Options, members: usize) -> InspectionSetup {
 pub struct Plan<'a> {
     pub a: &'a StencilView<'a>,
     options: &'a Options,
-    look: &'a InspectionSetup,
+    inspection_setup: &'a InspectionSetup,
     on_device: bool,
     on_cpu: bool,
     /// Number of compensated positive couplings.
@@ -74,7 +74,7 @@ impl<'a> Plan<'a> {
         a: &'a StencilView<'a>,
         options: &'a Options,
         machine: Machine,
-        look: &'a InspectionSetup,
+        inspection_setup: &'a InspectionSetup,
         Inspection { components, findings, .. }: &Inspection,
         circumstances: Circumstances,
     ) -> Result<Self> {
@@ -88,7 +88,7 @@ impl<'a> Plan<'a> {
         Ok(Self {
             a,
             options,
-            look,
+            inspection_setup,
             on_device,
             on_cpu: machine.backend == options::Backend::Cpu,
             positive: if compensate { findings.positive_couplings } else { 0 },
@@ -111,7 +111,7 @@ impl<'a> Plan<'a> {
         let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID)?;
         let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
         let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
-        let anisotropy = backend.anisotropy(self.a, self.look.checks.zero_row_sum);
+        let anisotropy = backend.anisotropy(self.a, self.inspection_setup.checks.zero_row_sum);
         Some(cost.predict(anisotropy, reduction.clamp(f64::EPSILON, 0.5), fused))
     }
 
@@ -156,7 +156,7 @@ impl<'a> Plan<'a> {
 
     /// Returns the parameters of a factorization with this storage format and cycle.
     pub fn setup(&self, storage: Storage, cycle: Cycle) -> Result<Setup> {
-        let (a, options, block) = (self.a, self.options, self.look.block);
+        let (a, options, block) = (self.a, self.options, self.inspection_setup.block);
         let (levels, grids) = match self.aggregates {
             // With aggregation, there is only the first level, whose elimination produces S1, and its grid.
             true => (1, 1),
@@ -178,7 +178,7 @@ impl<'a> Plan<'a> {
             compensate: self.positive > 0,
             grids,
             block,
-            zero_row_sum: self.look.checks.zero_row_sum,
+            zero_row_sum: self.inspection_setup.checks.zero_row_sum,
             fused: options.is(opt::FUSION, options::Fusion::On),
             storage,
             unit: if storage == Storage::F64 || self.aggregates { 1.0 } else { power_of_two_below(self.largest) },
@@ -343,7 +343,7 @@ fn check_cost(grid: Grid, cycle: &Cycle, levels: usize) -> Result<()> {
 fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) -> Result<usize> {
     let limit = options.int(opt::COARSE_MEMORY) as u128;
     let all = grid.max_levels();
-    let fits = |levels: usize| grid.remainder(levels).band_entries() * 8 <= limit;
+    let fits = |levels: usize| grid.coarsest_nodes(levels).band_entries() * 8 <= limit;
     let wanted = options.int(opt::LEVELS) as usize;
     if wanted == 0 && on_device {
         return Ok(grid.default_device_levels());
@@ -361,8 +361,8 @@ fn choose_levels(grid: Grid, options: &Options, cycle: &Cycle, on_device: bool) 
     Err(Error::Memory(format!(
         "levels={levels} leaves a coarsest system of {} nodes, whose factor needs {} bytes, more than coarse_memory \
          = {limit}; the smallest feasible levels is {feasible}",
-        grid.remainder(levels).nodes(),
-        grid.remainder(levels).band_entries() * 8
+        grid.coarsest_nodes(levels).nodes(),
+        grid.coarsest_nodes(levels).band_entries() * 8
     )))
 }
 

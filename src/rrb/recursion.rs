@@ -73,8 +73,8 @@ impl Cycle {
             work += visits * grid.nodes() as f64;
             once += grid.nodes() as f64;
         }
-        let remainder = finest.remainder(levels).nodes() as f64;
-        (work + visits * remainder) / (once + remainder)
+        let coarsest = finest.coarsest_nodes(levels).nodes() as f64;
+        (work + visits * coarsest) / (once + coarsest)
     }
 }
 

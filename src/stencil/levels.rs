@@ -64,7 +64,7 @@ impl Grid {
     }
 
     /// Returns the nodes of the coarsest system after `levels` levels.
-    pub fn remainder(self, levels: usize) -> CoarsestNodes {
+    pub fn coarsest_nodes(self, levels: usize) -> CoarsestNodes {
         let grid = self.chain().nth(levels / 2).unwrap_or(Self { nx: 1, ny: 1 });
         CoarsestNodes { grid, skew: levels % 2 == 1 }
     }
@@ -78,7 +78,7 @@ impl Grid {
         (0..=all)
             .step_by(2)
             .skip(1)
-            .find(|&levels| self.remainder(levels).band_entries() <= self.nodes() as u128 / 4)
+            .find(|&levels| self.coarsest_nodes(levels).band_entries() <= self.nodes() as u128 / 4)
             .unwrap_or(all)
     }
 
@@ -89,7 +89,7 @@ impl Grid {
         (0..=all)
             .step_by(2)
             .skip(1)
-            .find(|&levels| self.remainder(levels).band_entries() <= self.nodes() as u128 / 64)
+            .find(|&levels| self.coarsest_nodes(levels).band_entries() <= self.nodes() as u128 / 64)
             .unwrap_or(all)
     }
 
@@ -97,7 +97,7 @@ impl Grid {
     /// solved with an explicit inverse.
     pub fn default_device_levels(self) -> usize {
         let all = self.max_levels();
-        (2..=all).step_by(2).find(|&levels| self.remainder(levels).nodes() <= MOST_INVERTED).unwrap_or(all)
+        (2..=all).step_by(2).find(|&levels| self.coarsest_nodes(levels).nodes() <= MOST_INVERTED).unwrap_or(all)
     }
 
     /// Returns g_max, the largest number of grids stored by colour (report 16-06, equation 3.1).
@@ -195,9 +195,9 @@ mod tests {
                             eliminated += g.black_count() - g.coarse().nodes();
                         }
                     }
-                    assert_eq!(eliminated + grid.remainder(levels).nodes(), grid.nodes(), "{nx} x {ny}, {levels}");
+                    assert_eq!(eliminated + grid.coarsest_nodes(levels).nodes(), grid.nodes(), "{nx} x {ny}, {levels}");
                 }
-                assert_eq!(grid.remainder(grid.max_levels()).nodes(), 1);
+                assert_eq!(grid.coarsest_nodes(grid.max_levels()).nodes(), 1);
             }
         }
     }
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn two_levels_on_2047_squared_need_more_than_eight_gigabytes() {
-        let bytes = Grid { nx: 2047, ny: 2047 }.remainder(2).band_entries() * 8;
+        let bytes = Grid { nx: 2047, ny: 2047 }.coarsest_nodes(2).band_entries() * 8;
         assert!((8.5e9..8.7e9).contains(&(bytes as f64)), "{bytes}");
     }
 

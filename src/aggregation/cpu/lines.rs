@@ -68,9 +68,9 @@ impl Slices {
 
 /// Rows whose values are multiplied by the couplings of a line.
 pub enum At<'a> {
-    /// `LANES` consecutive rows that begin with this row.
+    /// `LANES` consecutive rows, of which the first is given.
     From(u32),
-    /// These rows.
+    /// The listed rows.
     Rows(&'a [u32; LANES]),
 }
 

@@ -107,26 +107,26 @@ impl<T: Real + Number> CellCentred<T> {
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
-    pub unsafe fn apply<V: Rows<f64>>(&self, walker: &StepCounter, a: &SevenPoints, r: &V, z: &V, largest: f64) {
+    pub unsafe fn apply<V: Rows<f64>>(&self, counter: &StepCounter, a: &SevenPoints, r: &V, z: &V, largest: f64) {
         let grids = &self.hierarchy.grids;
         let scale = power_of_two_below(largest);
         let finest = Level { a: Points::finest(a), r, x: z, zeros: &self.zeros, sweeps: self.sweeps };
         // SAFETY: each pass ends at a barrier; the functions of `Level` state which rows a thread writes in a pass.
         unsafe {
             let (Some(grid), Some([first_r, first_x])) = (grids.first(), self.vectors.first()) else {
-                return self.solve_coarsest(walker.me, a.cells.count(), r, z);
+                return self.solve_coarsest(counter.me, a.cells.count(), r, z);
             };
-            finest.descend(walker, grid, first_r, scale);
+            finest.descend(counter, grid, first_r, scale);
             for (level, grid) in grids.iter().enumerate().skip(1) {
-                self.level(level - 1).descend(walker, grid, &self.vectors[level][0], 1.0);
+                self.level(level - 1).descend(counter, grid, &self.vectors[level][0], 1.0);
             }
             if let (Some(grid), Some([r, x])) = (grids.last(), self.vectors.last()) {
-                self.solve_coarsest(walker.me, grid.cells.count(), r, x);
+                self.solve_coarsest(counter.me, grid.cells.count(), r, x);
             }
             for level in (1..grids.len()).rev() {
-                self.level(level - 1).ascend(walker, &grids[level], &self.vectors[level][1], 1.0);
+                self.level(level - 1).ascend(counter, &grids[level], &self.vectors[level][1], 1.0);
             }
-            finest.ascend(walker, grid, first_x, scale / self.hierarchy.unit);
+            finest.ascend(counter, grid, first_x, scale / self.hierarchy.unit);
         }
     }
 
@@ -182,9 +182,9 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse`, and no thread may
     /// write r.
-    unsafe fn descend<T: Real, C: Rows<T>>(&self, walker: &StepCounter, grid: &Grid<T>, coarse: &C, scale: f64) {
-        let ((team, rows), halves) = (self.share(walker.me, grid), 2 * self.sweeps);
-        walker.walk(team, self.a.cells.nz + halves, |t| {
+    unsafe fn descend<T: Real, C: Rows<T>>(&self, counter: &StepCounter, grid: &Grid<T>, coarse: &C, scale: f64) {
+        let ((team, rows), halves) = (self.share(counter.me, grid), 2 * self.sweeps);
+        counter.walk(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {
                 let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
                 for j in rows.clone() {
@@ -207,9 +207,9 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x, and no thread may write r or
     /// `e`.
-    unsafe fn ascend<T: Real, C: Rows<T>>(&self, walker: &StepCounter, grid: &Grid<T>, e: &C, scale: f64) {
-        let ((team, rows), halves) = (self.share(walker.me, grid), 2 * self.sweeps);
-        walker.walk(team, self.a.cells.nz + halves, |t| {
+    unsafe fn ascend<T: Real, C: Rows<T>>(&self, counter: &StepCounter, grid: &Grid<T>, e: &C, scale: f64) {
+        let ((team, rows), halves) = (self.share(counter.me, grid), 2 * self.sweeps);
+        counter.walk(team, self.a.cells.nz + halves, |t| {
             for half in 0..=halves {
                 let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
                 for j in rows.clone() {

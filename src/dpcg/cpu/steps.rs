@@ -32,17 +32,26 @@ pub struct ThreadState<'a> {
     /// Observer of the caller on thread 0; `None` on all other threads.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far, which selects the buffer of the next reduction.
-    turn: Cell<usize>,
+    reductions: Cell<usize>,
     /// <r, M^-1 r> from the last `fused_descend`.
     pub(super) rho: f64,
     /// <r, r>. A preconditioner in `State::whole` uses it to scale r.
     pub(super) norm2: f64,
-    turns: ApplicationCounts<'a>,
+    applications: ApplicationCounts<'a>,
 }
 
 impl<'a> ThreadState<'a> {
     pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
-        Self { k, me, caller, observer, turn: Cell::new(0), rho: 0.0, norm2: 0.0, turns: ApplicationCounts::new(me) }
+        Self {
+            k,
+            me,
+            caller,
+            observer,
+            reductions: Cell::new(0),
+            rho: 0.0,
+            norm2: 0.0,
+            applications: ApplicationCounts::new(me),
+        }
     }
 
     pub(super) fn vectors(&self) -> &'a Vectors {
@@ -79,8 +88,8 @@ impl<'a> ThreadState<'a> {
 
     /// Begins a reduction over the pieces.
     pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
-        self.turn.set(self.turn.get() + 1);
-        self.k.vectors.noted.reduce(self.turn.get(), self.k.pieces.count())
+        self.reductions.set(self.reductions.get() + 1);
+        self.k.vectors.noted.reduce(self.reductions.get(), self.k.pieces.count())
     }
 
     /// Stores the partial results `of(piece)` for the pieces of this thread.
@@ -186,7 +195,7 @@ impl<'a> ThreadState<'a> {
         let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
         self.me.barrier();
         // SAFETY: between the barrier above and the end of this call, no thread writes r, and only this call uses z.
-        unsafe { whole.apply(&mut self.turns, self.me, &a, (r, z), self.norm2.sqrt()) }
+        unsafe { whole.apply(&mut self.applications, self.me, &a, (r, z), self.norm2.sqrt()) }
     }
 }
 

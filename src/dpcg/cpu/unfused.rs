@@ -35,14 +35,14 @@ pub enum UnfusedPreconditioner {
 
 /// Counters of a thread for all applications of the preconditioner in a run.
 pub struct ApplicationCounts<'a> {
-    walker: StepCounter<'a>,
-    turn: usize,
+    counter: StepCounter<'a>,
+    count: usize,
 }
 
 impl<'a> ApplicationCounts<'a> {
     /// Starts the counters of a run at zero.
     pub fn new(me: Me<'a>) -> Self {
-        Self { walker: StepCounter::new(me), turn: 0 }
+        Self { counter: StepCounter::new(me), count: 0 }
     }
 }
 
@@ -90,15 +90,15 @@ impl UnfusedPreconditioner {
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
     pub unsafe fn apply(
         &self,
-        turns: &mut ApplicationCounts,
+        applications: &mut ApplicationCounts,
         me: Me,
         a: &SevenPoints,
         (r, z): (&Field, &Field),
         norm: f64,
     ) -> Option<f64> {
         let all = 0..a.cells.count();
-        turns.turn += 1;
-        let turn = turns.turn - 1;
+        applications.count += 1;
+        let turn = applications.count - 1;
         // SAFETY: guaranteed by the caller; each thread requests only its own cells of z.
         unsafe {
             match self {
@@ -109,8 +109,8 @@ impl UnfusedPreconditioner {
                     return Some(grids.apply(me, r.range(&all), norm, |cells| z.range_mut(&cells)));
                 }
                 Self::Incomplete(incomplete) => incomplete.apply(me, turn, a, r, z),
-                Self::Cell32(grids) => grids.apply(&turns.walker, a, r, z, norm),
-                Self::Cell64(grids) => grids.apply(&turns.walker, a, r, z, norm),
+                Self::Cell32(grids) => grids.apply(&applications.counter, a, r, z, norm),
+                Self::Cell64(grids) => grids.apply(&applications.counter, a, r, z, norm),
                 Self::Aggregates32(cycle) => apply(cycle, &me, r.range(&all), z),
                 Self::Aggregates64(cycle) => apply(cycle, &me, r.range(&all), z),
             }

@@ -29,7 +29,7 @@ pub struct Sections<'a, F: Format> {
     /// Number of fused stages so far on grids that several threads share; equal on all threads.
     pub stage: usize,
     /// Number of reductions so far on grids that several threads share.
-    turn: usize,
+    reductions: usize,
     /// Seconds spent in the downward and in the upward sweep of each grid, and in the solution of the coarsest system
     /// (last entry). Empty if times are not measured.
     pub seconds: Vec<[f64; 2]>,
@@ -41,7 +41,7 @@ pub const UP: usize = 1;
 
 impl<'a, F: Format> Sections<'a, F> {
     pub fn new(k: &'a Packed<F>, me: Me<'a>) -> Self {
-        Self { k, me, stage: 0, turn: 0, seconds: Vec::new() }
+        Self { k, me, stage: 0, reductions: 0, seconds: Vec::new() }
     }
 
     pub fn buffers(&self) -> MutexGuard<'a, Buffers<F::Real>> {
@@ -68,8 +68,8 @@ impl<'a, F: Format> Sections<'a, F> {
     /// Begins a sum over the rows of this rank on the k-th recursion grid.
     fn begin_sum(&mut self, k: usize) -> Reduce<'a, 1> {
         let grid = &self.k.grids[self.k.sections[k]];
-        self.turn += usize::from(grid.shared);
-        self.k.inner_noted.reduce(self.turn, grid.layout.cy)
+        self.reductions += usize::from(grid.shared);
+        self.k.inner_noted.reduce(self.reductions, grid.layout.cy)
     }
 
     /// Returns whether fused stages process both levels of grid q. If CG runs on S1, the first grid has separate fused

@@ -159,14 +159,21 @@ impl RrbBackend for Cpu {
         team.run(own, own)
     }
 
-    fn examine(&mut self, a: &StencilView, look: &InspectionSetup, inspection: &mut Inspection) -> Result<()> {
-        let looked = inspection.start(look.members).and_then(|()| {
+    fn examine(
+        &mut self,
+        a: &StencilView,
+        inspection_setup: &InspectionSetup,
+        inspection: &mut Inspection,
+    ) -> Result<()> {
+        let inspected = inspection.start(inspection_setup.members).and_then(|()| {
             let shared = &*inspection;
-            self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &look.checks))
+            self.over_rows(a.grid, &|member, rows| shared.inspect(member, a, rows, &inspection_setup.checks))
         });
-        let Some(domain) = &self.domain else { return looked.and_then(|()| inspection.finish(a, look.project)) };
+        let Some(domain) = &self.domain else {
+            return inspected.and_then(|()| inspection.finish(a, inspection_setup.project));
+        };
         let own = (domain.comm.rank(), domain.strips.natural(domain.comm.rank()));
-        inspection.finish_shared(a, own, looked, look.project, |found| domain.gather_found(found))?;
+        inspection.finish_shared(a, own, inspected, inspection_setup.project, |found| domain.gather_found(found))?;
         domain.set_center(inspection.findings.center_max);
         Ok(())
     }
@@ -230,7 +237,7 @@ impl RrbBackend for Cpu {
     fn factorize_again(
         &mut self,
         a: &StencilView,
-        look: &InspectionSetup,
+        inspection_setup: &InspectionSetup,
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool> {
@@ -242,7 +249,7 @@ impl RrbBackend for Cpu {
         {
             return Ok(false);
         }
-        match packed.factorize_again(team, a, look, setup, inspection) {
+        match packed.factorize_again(team, a, inspection_setup, setup, inspection) {
             Ok(done) => Ok(done),
             // The caller repeats the factorization, which then reports the error. This attempt may have left infinities
             // in the padding, so the memory is discarded.
@@ -312,7 +319,7 @@ trait PackedSolver: Send {
         &mut self,
         team: &mut Team,
         a: &StencilView,
-        look: &InspectionSetup,
+        inspection_setup: &InspectionSetup,
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool>;
@@ -365,7 +372,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         &mut self,
         team: &mut Team,
         a: &StencilView,
-        look: &InspectionSetup,
+        inspection_setup: &InspectionSetup,
         setup: &Setup,
         inspection: &mut Inspection,
     ) -> Result<bool> {
@@ -379,8 +386,10 @@ impl<F: Format> PackedSolver for Packed<F> {
         self.prepare(setup, &seen.components, team.members())?;
         // f32 and bf16 cannot represent numbers much larger than the unit.
         let center_below = if setup.storage == Storage::F64 { f64::INFINITY } else { 2.0 * setup.unit };
-        let watch =
-            SpeculativeInspection::new(seen, Conditions { zero_row_sum: look.checks.zero_row_sum, center_below });
+        let watch = SpeculativeInspection::new(
+            seen,
+            Conditions { zero_row_sum: inspection_setup.checks.zero_row_sum, center_below },
+        );
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
         // Entries of another magnitude or a rejected row can cause zero pivots. In these cases, the whole result is
         // discarded.
@@ -391,7 +400,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         if over {
             return Ok(false);
         }
-        inspection.finish(a, look.project)?;
+        inspection.finish(a, inspection_setup.project)?;
         Ok(inspection.components.size.is_empty())
     }
 

@@ -153,7 +153,7 @@ struct Grids<F: Format> {
     sections: Vec<usize>,
     rho_start: Vec<usize>,
     /// Grid after the last grid that is stored by colour, and its position on the finest grid.
-    rest: (Grid, Embedding),
+    coarsest: (Grid, Embedding),
     links: Option<Box<Links>>,
 }
 
@@ -200,7 +200,7 @@ impl<F: Format> Grids<F> {
             Some(domain) => Some(boxed(link(domain, &mut grids, &rho_start, &sections)?, "rows of other ranks")?),
             None => None,
         };
-        Ok(Self { b, x, r, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links })
+        Ok(Self { b, x, r, p, a_times_p, grids, sections, rho_start, coarsest: (grid, embedding), links })
     }
 }
 
@@ -216,7 +216,7 @@ impl<F: Format> Packed<F> {
     /// may have a stack of only 64 kB (tests/environment.rs).
     #[inline(never)]
     fn around(shape: Shape, made: Grids<F>) -> Result<Box<Self>> {
-        let Grids { b, x, r, p, a_times_p, grids, sections, rho_start, rest: (grid, embedding), links } = made;
+        let Grids { b, x, r, p, a_times_p, grids, sections, rho_start, coarsest: (grid, embedding), links } = made;
         let (first, rows) = (grids[0].layout, rho_start[shape.grids]);
         let whole = Self {
             shape,

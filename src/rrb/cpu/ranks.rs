@@ -156,7 +156,7 @@ struct RowExchange {
     plan: Mutex<Exchange>,
 }
 
-/// A row of a colour: its distance from the first or from the last row of this rank.
+/// A row of a colour, given by its distance from the first or from the last row of this rank.
 type Edge = (Colour, usize);
 
 impl RowExchange {

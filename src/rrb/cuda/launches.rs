@@ -79,7 +79,7 @@ impl Packed {
             cluster_base: self.programs.cluster_grids.base as i32,
             last: self.grids.len() as i32 - 1,
             members: self.programs.cluster_grids.members as i32,
-            slots: self.rest.slots,
+            slots: self.coarsest.slots,
             for_x: 0,
             v: self.first,
         }
@@ -89,10 +89,10 @@ impl Packed {
     /// in f32 and it is accurate enough.
     fn coarsest_args(&self) -> Rest {
         let narrow = self.short() && !self.wide_coarsest;
-        let inverse = if narrow { self.rest.lines.narrow } else { self.rest.lines.inverse };
-        let g = Division::NONE.geometry(&self.rest_layout).0;
-        let n = self.rest_grid.nodes() as i32;
-        Rest { g, inverse, r: self.rest.r, z: self.rest.z, n }
+        let inverse = if narrow { self.coarsest.lines.narrow } else { self.coarsest.lines.inverse };
+        let g = Division::NONE.geometry(&self.coarsest_layout).0;
+        let n = self.coarsest_grid.nodes() as i32;
+        Rest { g, inverse, r: self.coarsest.r, z: self.coarsest.z, n }
     }
 
     /// Returns the device address of step number n.
@@ -197,7 +197,9 @@ impl Packed {
                 }
                 kind::DESCEND => launch::descend(stream, storage, &step())?,
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
-                kind::REMAINDER if matches!(self.remainder, CoarsestSolver::Host(_)) => self.solve_on_host(stream)?,
+                kind::REMAINDER if matches!(self.coarsest_solver, CoarsestSolver::Host(_)) => {
+                    self.solve_on_host(stream)?
+                }
                 kind::REMAINDER => {
                     // A separate kernel of the coarsest system either sums rho and also updates the scalars, or does
                     // neither.
@@ -232,10 +234,10 @@ impl Packed {
     /// Copies r to the host, computes z = unit A_L^-1 r with the band factorization of the coarsest matrix A_L, and
     /// copies z to the device.
     fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
-        let (grid, layout, rest, unit) = (self.rest_grid, self.rest_layout, self.rest, self.unit);
-        let CoarsestSolver::Host(natural) = &mut self.remainder else { return Ok(()) };
+        let (grid, layout, coarsest, unit) = (self.coarsest_grid, self.coarsest_layout, self.coarsest, self.unit);
+        let CoarsestSolver::Host(natural) = &mut self.coarsest_solver else { return Ok(()) };
         let mut values: Vec<R> = zeroed(4 * layout.len(), "the coarsest system")?;
-        stream.fetch(&mut values, rest.r)?;
+        stream.fetch(&mut values, coarsest.r)?;
         stream.wait()?;
         let place = |i: usize, j: usize| {
             let (colour, at) = place_in(&layout, layout.stride(), i, j);
@@ -250,7 +252,7 @@ impl Packed {
             let z = &natural.grids[0].z[ring_index(grid.nx, 0, j)..][..grid.nx];
             z.iter().enumerate().for_each(|(i, z)| values[place(i, j)] = R::narrow(*z));
         }
-        stream.send(rest.z, &values)?;
+        stream.send(coarsest.z, &values)?;
         stream.wait()
     }
 }

@@ -53,7 +53,8 @@ impl Packed {
     /// factorizations, because arrays keep their addresses.
     pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let fused = self.fused();
-        if matches!(self.remainder, CoarsestSolver::Host(_)) || self.recorded.is_some() && self.recorded_fused == fused
+        if matches!(self.coarsest_solver, CoarsestSolver::Host(_))
+            || self.recorded.is_some() && self.recorded_fused == fused
         {
             return Ok(());
         }

@@ -103,13 +103,18 @@ impl Drop for Cuda {
 }
 
 impl RrbBackend for Cuda {
-    fn examine(&mut self, a: &StencilView, look: &InspectionSetup, inspection: &mut Inspection) -> Result<()> {
+    fn examine(
+        &mut self,
+        a: &StencilView,
+        inspection_setup: &InspectionSetup,
+        inspection: &mut Inspection,
+    ) -> Result<()> {
         if let Some(session) = self.session.after_reset()? {
             *self = Self::with(session, self.division);
         }
         let _entered = self.session.enter()?;
-        self.division.short = self.division.devices > 0 && look.short;
-        let shape = SourceShape::new(a, look.block, self.division);
+        self.division.short = self.division.devices > 0 && inspection_setup.short;
+        let shape = SourceShape::new(a, inspection_setup.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // The old memory is freed before new memory is allocated.
             self.wait_for_failed_call();
@@ -134,7 +139,7 @@ impl RrbBackend for Cuda {
         source.examine(
             stream,
             a,
-            look,
+            inspection_setup,
             (self.staging.as_ref().map(|staging| &staging.memory), copies),
             spare,
             inspection,

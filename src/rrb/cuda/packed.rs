@@ -152,11 +152,11 @@ pub struct Packed {
     pub first: SchurArrays,
     /// Whether the cache holds only the data that an iteration reads repeatedly (`Shape::reads_once`).
     pub reads_once: bool,
-    pub remainder: CoarsestSolver,
-    pub rest: CoarsestArrays,
+    pub coarsest_solver: CoarsestSolver,
+    pub coarsest: CoarsestArrays,
     /// Grid of the coarsest system.
-    pub rest_grid: levels::Grid,
-    pub rest_layout: Layout,
+    pub coarsest_grid: levels::Grid,
+    pub coarsest_layout: Layout,
     /// Vectors with four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes.
     /// Their addresses are still those at which the red planes would begin.
     pub b: Address,
@@ -217,7 +217,7 @@ pub struct Packed {
 struct Places {
     grids: Vec<Level>,
     first: SchurArrays,
-    rest: CoarsestArrays,
+    coarsest: CoarsestArrays,
     vectors: [Address; 5],
     vector_bytes: usize,
     transient: (Address, usize),
@@ -264,7 +264,7 @@ const MOST_VECTORS: usize = 6;
 /// Plans of two kinds of memory: for arrays that remain, and for arrays that only the factorization of a short format
 /// needs.
 struct Plans<'a> {
-    stays: Plan,
+    permanent: Plan,
     transient: Plan,
     shape: &'a Shape,
     source: &'a Source,
@@ -288,11 +288,11 @@ impl Plans<'_> {
         let (tiles, patches) = g.tiles_and_patches();
         let (same, uniform) = match first {
             true => (source.same, source.uniform),
-            false => (self.stays.bytes(patches), self.stays.bytes(tiles)),
+            false => (self.permanent.bytes(patches), self.permanent.bytes(tiles)),
         };
         let own = !(first && shape.schur);
         // S1 needs these arrays of the first grid after the factorization.
-        let setup = if short && own { &mut self.transient } else { &mut self.stays };
+        let setup = if short && own { &mut self.transient } else { &mut self.permanent };
         let mut k = Grid {
             g,
             h: setup.planes(rows, pivots(shape, number), 8)?,
@@ -307,7 +307,7 @@ impl Plans<'_> {
         if short {
             // If CG runs on S1, sweeps on the first grid process only the even level.
             let before = self.before(real);
-            let plan = &mut self.stays;
+            let plan = &mut self.permanent;
             k.short_h = match own {
                 true => plan.planes(rows, pivots(shape, number), real)?,
                 false => plan.planes(rows, 1, real)?.wrapping_sub(before),
@@ -319,7 +319,7 @@ impl Plans<'_> {
         let mut vectors = Vec::new();
         reserve(&mut vectors, MOST_VECTORS, LEVELS)?;
         let before = self.before(real);
-        let plan = &mut self.stays;
+        let plan = &mut self.permanent;
         let mut vector = |planes: usize, size: usize| {
             let address = plan.planes(rows, planes, size)?;
             vectors.push((address, planes * rows.plane * size));
@@ -357,8 +357,8 @@ impl Plans<'_> {
     }
 
     /// Plans the arrays of the coarsest system with `n` nodes and `len` values per plane.
-    fn remainder(&mut self, n: usize, len: usize, kind: &CoarsestSolver) -> CoarsestArrays {
-        let ((real, _), short, plan) = (self.shape.sizes(), self.shape.short(), &mut self.stays);
+    fn plan_coarsest(&mut self, n: usize, len: usize, kind: &CoarsestSolver) -> CoarsestArrays {
+        let ((real, _), short, plan) = (self.shape.sizes(), self.shape.short(), &mut self.permanent);
         let inverted = if matches!(kind, CoarsestSolver::Inverse) { n } else { 0 };
         let here = !matches!(kind, CoarsestSolver::Host(_));
         CoarsestArrays {
@@ -382,13 +382,13 @@ impl Plans<'_> {
 }
 
 /// Sets, for each grid, the addresses of its kept values: z of the next grid, or r and z of the coarsest system.
-fn connect(grids: &mut [Level], (rest_layout, rest): (&Layout, &CoarsestArrays)) {
+fn connect(grids: &mut [Level], (coarsest_layout, coarsest): (&Layout, &CoarsestArrays)) {
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
         let (nx, ny) = (coarse.nx as i32, coarse.ny as i32);
         grids[number].sweep.kept = match grids.get(number + 1) {
             Some(next) => Kept { g: next.k.g, to: next.sweep.z, from: next.sweep.z, nx, ny },
-            None => Kept { g: Division::NONE.geometry(rest_layout).0, to: rest.r, from: rest.z, nx, ny },
+            None => Kept { g: Division::NONE.geometry(coarsest_layout).0, to: coarsest.r, from: coarsest.z, nx, ny },
         };
     }
 }
@@ -405,14 +405,14 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -
     let vector_bytes = plan.used - (b - base) as usize;
     // Arrays that only the factorization of a short format needs are stored in the memory of the vectors.
     plan.used = plan.used.max(transient_bytes(shape)?);
-    let mut plans = Plans { stays: plan, transient: Plan::new(base), shape, source };
+    let mut plans = Plans { permanent: plan, transient: Plan::new(base), shape, source };
     let (sections, mut other_p) = (shape.sections()?, 0);
-    let (mut grids, rest_grid) = plans.levels(&sections, &mut other_p)?;
-    let rest_layout = Layout::new(rest_grid, source.shape.block);
-    let rest = plans.remainder(rest_grid.nodes(), rest_layout.len(), kind);
-    connect(&mut grids, (&rest_layout, &rest));
+    let (mut grids, coarsest_grid) = plans.levels(&sections, &mut other_p)?;
+    let coarsest_layout = Layout::new(coarsest_grid, source.shape.block);
+    let coarsest = plans.plan_coarsest(coarsest_grid.nodes(), coarsest_layout.len(), kind);
+    connect(&mut grids, (&coarsest_layout, &coarsest));
     let before = plans.before(8);
-    let Plans { stays: mut plan, transient, .. } = plans;
+    let Plans { permanent: mut plan, transient, .. } = plans;
     let (ops, rho) = Programs::max_steps_and_sums(&sections, grids.len(), shape.schur, &shape.cycle)?;
     let parts = grids.iter().map(|level| level.k.g.parts() - 1).sum::<usize>() + source.g.parts();
     let (ops, rho_partial) = (plan.bytes(ops * size_of::<Op>()), plan.take(rho + (parts - 1) * MOST_BLOCKS as usize));
@@ -447,7 +447,7 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -
     Ok(Places {
         grids,
         first,
-        rest,
+        coarsest,
         vectors: [b, x, r, p, q],
         vector_bytes,
         transient: (transient.base, transient.used),
@@ -474,30 +474,30 @@ impl Packed {
             )));
         }
         let local = shape.levels.saturating_sub(2 * shape.grids());
-        let (mut rest_grid, mut embedding) = (shape.source.grid, Embedding::FINEST);
+        let (mut coarsest_grid, mut embedding) = (shape.source.grid, Embedding::FINEST);
         for _ in 0..shape.grids() {
-            embedding = embedding.coarse(rest_grid);
-            rest_grid = shape.left_by(rest_grid);
+            embedding = embedding.coarse(coarsest_grid);
+            coarsest_grid = shape.left_by(coarsest_grid);
         }
         // The solver of the coarsest system has no recursion.
         let plain = Cycle { kind: Some(Kind::V), spacing: 2, steps: 1, jumps: false };
         let on_host = || {
-            NaturalLevels::new(rest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
+            NaturalLevels::new(coarsest_grid, embedding, 2 * shape.grids(), shape.levels, &plain, false)
                 .and_then(|levels| boxed(levels, LEVELS))
         };
-        let remainder = match (rest_grid.nodes() <= MOST_INVERTED, local) {
+        let coarsest_solver = match (coarsest_grid.nodes() <= MOST_INVERTED, local) {
             (true, 0) => CoarsestSolver::Inverse,
             (true, _) => CoarsestSolver::InverseFromHost(on_host()?),
             (false, _) => CoarsestSolver::Host(on_host()?),
         };
-        let plan = place(0, &shape, source, &remainder)?.plan;
+        let plan = place(0, &shape, source, &coarsest_solver)?.plan;
         let memory = shape.source.division.memory(stream, &plan, "the levels and vectors")?;
         let devices = shape.source.division.devices;
         let meeting = match devices {
             0 | 1 => None,
             _ => Some(Memory::divided(stream, devices * GRANULE, |granule| granule, "synchronization of devices")?),
         };
-        let places = place(memory.address, &shape, source, &remainder)?;
+        let places = place(memory.address, &shape, source, &coarsest_solver)?;
         let [b, x, r, p, q] = places.vectors;
         let scalars = SharedScalars::new(stream, places.scalars, Some(launch::report))?;
         Ok(Self {
@@ -507,10 +507,10 @@ impl Packed {
             shape,
             grids: places.grids,
             first: places.first,
-            remainder,
-            rest: places.rest,
-            rest_grid,
-            rest_layout: Layout::new(rest_grid, shape.source.block),
+            coarsest_solver,
+            coarsest: places.coarsest,
+            coarsest_grid,
+            coarsest_layout: Layout::new(coarsest_grid, shape.source.block),
             b,
             x,
             r,
@@ -627,7 +627,7 @@ impl Packed {
 
     /// Returns the allocated host memory in bytes.
     pub fn host_bytes(&self) -> usize {
-        match &self.remainder {
+        match &self.coarsest_solver {
             CoarsestSolver::Inverse => 0,
             CoarsestSolver::InverseFromHost(natural) | CoarsestSolver::Host(natural) => natural.bytes(),
         }

@@ -52,7 +52,7 @@ impl ClusterGrids {
     /// together with all coarser grids.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
-        if matches!(k.remainder, CoarsestSolver::Host(_)) || k.ends_early() {
+        if matches!(k.coarsest_solver, CoarsestSolver::Host(_)) || k.ends_early() {
             return Self::default();
         }
         let storage = k.shape.storage;
@@ -113,7 +113,7 @@ impl Programs {
         let rest = if k.ends_early() {
             1
         } else {
-            (k.rest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
+            (k.coarsest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
         };
         let tiles = k.grids.get(base).map_or(1, |level| level.k.g.blocks().count);
         let largest = match cluster_grids.members {
@@ -238,14 +238,14 @@ impl Programs {
 
     /// Returns whether one kernel executes a whole iteration.
     pub fn whole(&self, k: &Packed) -> bool {
-        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.remainder, CoarsestSolver::Host(_))
+        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.coarsest_solver, CoarsestSolver::Host(_))
     }
 
     /// Returns whether the kernel for several steps can execute this step.
     pub fn joins(&self, k: &Packed, op: &Op) -> bool {
         self.together.blocks > 0
             && match op.kind {
-                kind::REMAINDER => !matches!(k.remainder, CoarsestSolver::Host(_)),
+                kind::REMAINDER => !matches!(k.coarsest_solver, CoarsestSolver::Host(_)),
                 kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
                     op.grid as usize >= self.base
                 }
@@ -279,7 +279,7 @@ impl Packed {
     /// Returns the thread blocks of the launch of a step.
     pub fn blocks_of(&self, op: &Op) -> Blocks {
         match op.kind {
-            kind::REMAINDER => launch::remainder_blocks(self.rest_grid.nodes()).into(),
+            kind::REMAINDER => launch::remainder_blocks(self.coarsest_grid.nodes()).into(),
             kind::DESCEND | kind::ASCEND => {
                 launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
             }

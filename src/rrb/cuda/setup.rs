@@ -108,7 +108,7 @@ impl Source {
         &mut self,
         stream: &Stream,
         a: &StencilView,
-        look: &InspectionSetup,
+        inspection_setup: &InspectionSetup,
         staging: (Option<&Memory>, &mut Copies),
         spare: Address,
         inspection: &mut Inspection,
@@ -117,13 +117,13 @@ impl Source {
         self.summed = false;
         stream.send_start(self.findings_at, &self.findings, size_of::<Findings>())?;
         self.copy(stream, a, staging)?;
-        self.sum_rows(stream, look.checks.zero_row_sum)?;
+        self.sum_rows(stream, inspection_setup.checks.zero_row_sum)?;
         self.compute_windows(stream)?;
         stream.fetch_start(&mut self.findings, self.findings_at, size_of::<Findings>())?;
         stream.wait()?;
         let found = *self.findings;
         let nx = a.grid.nx as u64;
-        if look.checks.finite && found.not_finite != u64::MAX {
+        if inspection_setup.checks.finite && found.not_finite != u64::MAX {
             let (array, i, j) = place_of(found.not_finite, nx);
             let view = views(a)?[array];
             return Err(Error::not_finite(NAMES[array], value(stream, &view, i, j)?, Place::node(0, i, j)));
@@ -142,19 +142,19 @@ impl Source {
             coupling_max: f64::from_bits(found.coupling_max),
         };
         if found.uncoupled == 0 {
-            return inspection.set_whole(a.grid, findings, found.excess != 0, look.project);
+            return inspection.set_whole(a.grid, findings, found.excess != 0, inspection_setup.project);
         }
         // There are nodes without couplings, such as land, so the components must be counted.
         if let Some(count) = self.count_regular(stream, spare)? {
-            inspection.set_regular(findings, count, look.project);
+            inspection.set_regular(findings, count, inspection_setup.project);
             return Ok(());
         }
         // The nodes of singular components are determined on the host.
         let fetched = HostCopies::new(stream, a)?;
         let host = fetched.as_ref().map_or(*a, |f| f.view(a));
         inspection.start(1)?;
-        inspection.inspect(0, &host, 0..a.grid.ny, &look.checks);
-        inspection.finish(&host, look.project)
+        inspection.inspect(0, &host, 0..a.grid.ny, &inspection_setup.checks);
+        inspection.finish(&host, inspection_setup.project)
     }
 
     /// Returns the couplings that point out of the grid. They were counted when `a` was copied.
@@ -327,7 +327,7 @@ impl Packed {
         if labels.is_none() && !uniform_variable_is("off") {
             self.find_uniform(stream, source.findings_at)?;
         }
-        if matches!(self.remainder, CoarsestSolver::Inverse) {
+        if matches!(self.coarsest_solver, CoarsestSolver::Inverse) {
             self.invert_coarsest(stream, &rules, setup.levels + 1)?;
         }
         self.scalars.per_unit = self.unit.recip();
@@ -446,7 +446,7 @@ impl Packed {
             launch::form_skew(stream, &odd)?;
             launch::eliminate_dropped(stream, &LevelArgs { rules: even, ..odd })?;
             let next = self.grids.get(q + 1).map_or(Grid::default(), |l| l.k);
-            let natural = if q + 1 < self.grids.len() { 0 } else { self.rest.natural };
+            let natural = if q + 1 < self.grids.len() { 0 } else { self.coarsest.natural };
             let (nx, ny) = (level.sweep.kept.nx, level.sweep.kept.ny);
             let weigh = if self.may_end_after(q) { q as i32 } else { -1 };
             launch::form_coarse(stream, &CoarseArgs { k, rules: even, next, natural, nx, ny, weigh })?;
@@ -460,12 +460,12 @@ impl Packed {
 
     /// Computes the inverse of the coarsest matrix. Errors in its pivots name `level`.
     fn invert_coarsest(&self, stream: &Stream, rules: &Rules, level: usize) -> Result<()> {
-        let (grid, last) = (self.rest_grid, &self.grids[self.grids.len() - 1]);
+        let (grid, last) = (self.coarsest_grid, &self.grids[self.grids.len() - 1]);
         let rules = on_level(rules, level, &last.embedding.coarse(last.layout.grid));
         // The pivots of the coarsest system remain in double precision.
         let rules = Rules { format: Format::new(Storage::F64, 1.0), ..rules };
         let (nx, ny, n) = (grid.nx as i32, grid.ny as i32, grid.nodes() as i32);
-        let CoarsestArrays { natural, lines, .. } = self.rest;
+        let CoarsestArrays { natural, lines, .. } = self.coarsest;
         let arguments = LinesArgs { rules, natural, nx, ny, n, step: 1, arrays: lines, unit: self.unit };
         let steps = 0..=arguments.lines().ilog2();
         let with = |k: u32| LinesArgs { step: 1 << k, ..arguments };
@@ -552,8 +552,8 @@ impl Packed {
         setup: &Setup,
         components: &Components,
     ) -> Result<Option<[f64; 2]>> {
-        let (grid, places) = (self.rest_grid, self.rest);
-        let (natural, invert) = match &mut self.remainder {
+        let (grid, places) = (self.coarsest_grid, self.coarsest);
+        let (natural, invert) = match &mut self.coarsest_solver {
             CoarsestSolver::Inverse => return Ok(None),
             CoarsestSolver::InverseFromHost(natural) => (natural, true),
             CoarsestSolver::Host(natural) => (natural, false),
@@ -624,9 +624,9 @@ impl Packed {
             let last = &self.grids[self.grids.len() - 1];
             let e = last.embedding.coarse(last.layout.grid);
             let (ci, cj) = ((i - e.x0) / e.step, (j - e.y0) / e.step);
-            let grid = self.rest_grid;
+            let grid = self.coarsest_grid;
             let k = if grid.nx <= grid.ny { cj * grid.nx + ci } else { ci * grid.ny + cj };
-            stream.fetch(&mut d, self.rest.lines.inverse_pivot + 8 * k as u64)?;
+            stream.fetch(&mut d, self.coarsest.lines.inverse_pivot + 8 * k as u64)?;
             stream.wait()?;
             center = d;
         }

@@ -24,15 +24,15 @@ impl Run<'_> {
         self.call.send_arrays(guess)?;
         match self.expected.filter(|_| self.mode == LaunchMode::Fused) {
             Some(scale) => self.start_with_scale(scale)?,
-            None => self.look(guess)?,
+            None => self.inspect_vectors(guess)?,
         }
         self.call.inputs(&self.k.scalars)
     }
 
     /// Computes the largest magnitude of each of the caller's arrays, their first entry that is not finite, and <b, b>.
-    fn look(&mut self, guess: bool) -> Result<()> {
+    fn inspect_vectors(&mut self, guess: bool) -> Result<()> {
         let grid = self.source.shape.grid;
-        let look = |input, output, ld| InspectArgs {
+        let arguments = |input, output, ld| InspectArgs {
             input,
             output,
             ld,
@@ -45,11 +45,11 @@ impl Run<'_> {
         let (input, output) = (self.call.input, self.call.output);
         let at_once = input.ld == output.ld;
         let with = if guess && at_once { output.values } else { 0 };
-        launch::inspect(self.stream, &look(input.values, with, input.ld))?;
+        launch::inspect(self.stream, &arguments(input.values, with, input.ld))?;
         if guess && !at_once {
             // The arrays need two launches if one is on the host and the other on the device, because their leading
             // dimensions then differ.
-            launch::inspect(self.stream, &InspectArgs { partial: 0, ..look(0, output.values, output.ld) })?;
+            launch::inspect(self.stream, &InspectArgs { partial: 0, ..arguments(0, output.values, output.ld) })?;
         }
         let &Scalars { largest, b_norm2, .. } = self.fetch()?;
         self.stage = Stage::Inspected(SQUARES_FIT.contains(&f64::from_bits(largest)).then_some(b_norm2));

@@ -12,11 +12,11 @@ fn applied<T: Real + Number>(of: &CellCentred<T>, system: &System, members: usiz
     // SAFETY: no team runs yet.
     unsafe { given.slice_mut(0, r.len()) }.copy_from_slice(r);
     let work = |me: Me| {
-        let walker = StepCounter::new(me);
+        let counter = StepCounter::new(me);
         for _ in 0..2 {
             me.barrier();
             // SAFETY: only this call uses r and z.
-            unsafe { of.apply(&walker, &view(system), &given, &z, max_abs(r)) };
+            unsafe { of.apply(&counter, &view(system), &given, &z, max_abs(r)) };
         }
     };
     Team::new(members).unwrap().run(work, work).unwrap();

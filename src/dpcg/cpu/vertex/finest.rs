@@ -165,7 +165,7 @@ pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
     /// Interpolation from the first coarse grid.
     pub weights: &'a Weights<T>,
-    pub room: &'a PassWorkspace<T>,
+    pub workspace: &'a PassWorkspace<T>,
     pub sweeps: usize,
     pub r: &'a [f64],
     pub scale: f64,
@@ -188,19 +188,19 @@ impl<T: Real + Number> Passes<'_, T> {
 
     /// Loads plane k of the right-hand side; clears the plane if it is outside the grid.
     fn load(&self, k: isize) {
-        let (room, Cells { nx, ny, .. }) = (self.room, self.split().cells);
+        let (workspace, Cells { nx, ny, .. }) = (self.workspace, self.split().cells);
         if !self.has(k) {
             // SAFETY: planes of this thread.
             unsafe {
-                room.x.clear(k);
-                room.residual.clear(k);
+                workspace.x.clear(k);
+                workspace.residual.clear(k);
             }
             return;
         }
         for j in 0..ny {
             let row = &self.r[(k as usize * ny + j) * nx..][..nx];
             // SAFETY: a row of this thread.
-            unsafe { split(room.r.row_mut(0, j, k), room.r.row_mut(1, j, k), row, self.scale) };
+            unsafe { split(workspace.r.row_mut(0, j, k), workspace.r.row_mut(1, j, k), row, self.scale) };
         }
     }
 
@@ -214,8 +214,8 @@ impl<T: Real + Number> Passes<'_, T> {
             let (start, n) = (self.split().at(half, j as isize, k), self.split().points(half));
             // SAFETY: a row of this thread; no thread writes 1/D.
             unsafe {
-                let r = self.room.r.row(half, j as isize, k, 0, n);
-                over(self.room.x.row_mut(half, j, k), r, self.finest.inverse.slice(start, n));
+                let r = self.workspace.r.row(half, j as isize, k, 0, n);
+                over(self.workspace.x.row_mut(half, j, k), r, self.finest.inverse.slice(start, n));
             }
         }
     }
@@ -264,15 +264,16 @@ impl<T: Real + Number> Passes<'_, T> {
 
     /// Updates the cells of a colour in plane k. With `note`, also stores their change.
     fn relax(&self, k: isize, colour: usize, note: bool) {
-        let room = self.room;
+        let workspace = self.workspace;
         self.each_row(k, colour, |j, half, range, c| {
             // SAFETY: writes a half row of this thread, reads half rows of the other colour.
             unsafe {
-                let r = room.r.row(half, j as isize, k, 0, range.len());
-                let near = Self::near(&room.x, half, j, k, range.len());
-                let (x, inverse) = (room.x.row_mut(half, j, k), self.finest.inverse.slice(range.start, range.len()));
+                let r = workspace.r.row(half, j as isize, k, 0, range.len());
+                let near = Self::near(&workspace.x, half, j, k, range.len());
+                let (x, inverse) =
+                    (workspace.x.row_mut(half, j, k), self.finest.inverse.slice(range.start, range.len()));
                 if note {
-                    relax_with_change(x, room.residual.row_mut(half, j, k), r, inverse, c, &near);
+                    relax_with_change(x, workspace.residual.row_mut(half, j, k), r, inverse, c, &near);
                 } else {
                     relax(x, r, inverse, c, &near);
                 }
@@ -282,11 +283,11 @@ impl<T: Real + Number> Passes<'_, T> {
 
     /// Computes the residual at the red cells of plane k.
     fn residual(&self, k: isize) {
-        let room = self.room;
-        let change = if self.sweeps == 1 { &room.x } else { &room.residual };
+        let workspace = self.workspace;
+        let change = if self.sweeps == 1 { &workspace.x } else { &workspace.residual };
         self.each_row(k, RED, |j, half, range, c| {
             // SAFETY: writes red cells, reads black cells.
-            unsafe { gather(room.residual.row_mut(half, j, k), c, &Self::near(change, half, j, k, range.len())) };
+            unsafe { gather(workspace.residual.row_mut(half, j, k), c, &Self::near(change, half, j, k, range.len())) };
         });
     }
 
@@ -324,7 +325,7 @@ impl<T: Real + Number> Passes<'_, T> {
 
     /// Restricts the residual to coarse plane k.
     fn restrict(&self, next: &Below<T>, k: usize) {
-        let (residual, n) = (&self.room.residual, self.split().row + 1);
+        let (residual, n) = (&self.workspace.residual, self.split().row + 1);
         for j in 0..next.split.cells.ny {
             let fine = |half: usize, j: isize, k: isize| {
                 let red = (half as isize + j + k) % 2 == 0;
@@ -333,7 +334,7 @@ impl<T: Real + Number> Passes<'_, T> {
             };
             // SAFETY: no thread writes weights; the coarse row belongs to this thread.
             unsafe {
-                next.restrict([j, k], self.weights, self.room.row(), fine);
+                next.restrict([j, k], self.weights, self.workspace.row(), fine);
             }
         }
     }
@@ -353,7 +354,9 @@ impl<T: Real + Number> Passes<'_, T> {
         for j in 0..self.split().cells.ny {
             let (half, at, n) = self.red_of(j, k);
             // SAFETY: a plane of this thread, which no other thread reads in this pass.
-            unsafe { self.finest.red().slice_mut(at, n).copy_from_slice(self.room.x.row(half, j as isize, k, 0, n)) };
+            unsafe {
+                self.finest.red().slice_mut(at, n).copy_from_slice(self.workspace.x.row(half, j as isize, k, 0, n))
+            };
         }
     }
 
@@ -366,7 +369,7 @@ impl<T: Real + Number> Passes<'_, T> {
             let (half, at, n) = self.red_of(j, k);
             // SAFETY: a row of this thread; no thread writes the stored red cells, the weights or the correction.
             unsafe {
-                let x = self.room.x.row_mut(half, j, k);
+                let x = self.workspace.x.row_mut(half, j, k);
                 x.copy_from_slice(self.finest.red().slice(at, n));
                 let rows = if half == 0 { [Some(x), None] } else { [None, Some(x)] };
                 self.weights.prolong(rows, j, k as usize, correction);
@@ -414,7 +417,7 @@ impl<T: Real + Number> Passes<'_, T> {
             let z = z(start..start + nx);
             // SAFETY: a row of this thread.
             unsafe {
-                let row = |half| self.room.x.row(half, j as isize, k, 0, self.split().points(half));
+                let row = |half| self.workspace.x.row(half, j as isize, k, 0, self.split().points(half));
                 merge(z, row(0), row(1), back);
             }
             product += dot(&self.r[start..][..nx], z);

@@ -87,7 +87,8 @@ impl<T: Real + Number> Grid<T> {
         Ok(Self { a, diagonal, inverse, r, x })
     }
 
-    /// Returns the second vector for x. It uses the memory of the row sums, which only the setup needs.
+    /// Returns the vector y that alternates with x as input and output of smoother sweeps. It uses the memory of the
+    /// row sums, which only the setup needs.
     fn y(&self) -> &Shared<T> {
         &self.a.excess
     }

@@ -122,7 +122,7 @@ pub struct Vertex<T: Real + Number> {
     /// Coarse grids, from the finest to the coarsest.
     levels: Vec<Level<T>>,
     /// Workspace of each thread.
-    rooms: Vec<(PassWorkspace<T>, Sums)>,
+    workspaces: Vec<(PassWorkspace<T>, Sums)>,
     noted: Noted,
     /// Solver for the coarsest matrix, and workspace for its solution in natural order.
     coarsest: Option<(Direct, Mutex<Vec<T>>)>,
@@ -136,19 +136,19 @@ impl<T: Real + Number> Vertex<T> {
     }
 
     fn with(cells: Cells, sweeps: usize, members: usize, bounds: Bounds) -> Result<Self> {
-        let mut rooms = Vec::new();
+        let mut workspaces = Vec::new();
         for _ in 0..members {
             let sums = Sums::new(&Coarse::new(coarse_cells(cells, [2; 3]), false))?;
-            push(&mut rooms, (PassWorkspace::new(cells, sweeps)?, sums), HIERARCHY)?;
+            push(&mut workspaces, (PassWorkspace::new(cells, sweeps)?, sums), HIERARCHY)?;
         }
         let noted = Noted::new(cells.nz, size_of::<RowStatistics>() / 8)?;
         let finest = Finest::new(cells)?;
-        Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), rooms, noted, coarsest: None })
+        Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), workspaces, noted, coarsest: None })
     }
 
     /// Returns whether the memory was allocated for this box, number of sweeps and number of threads.
     pub fn fits(&self, cells: Cells, sweeps: usize, members: usize) -> bool {
-        (self.cells, self.sweeps, self.rooms.len()) == (cells, sweeps, members)
+        (self.cells, self.sweeps, self.workspaces.len()) == (cells, sweeps, members)
     }
 
     /// Computes all grids of a matrix. Reuses the memory of grids with the same extents.
@@ -192,7 +192,7 @@ impl<T: Real + Number> Vertex<T> {
             push(&mut self.levels, Level::new(cells, offsets, ratio)?, HIERARCHY)?;
         }
         let coarse = &self.levels[l].weights.coarse;
-        self.rooms.iter_mut().try_for_each(|(_, sums)| sums.fit(coarse))
+        self.workspaces.iter_mut().try_for_each(|(_, sums)| sums.fit(coarse))
     }
 
     /// Computes the interpolation weights and the matrix of coarse grid l. Returns the properties of the matrix.
@@ -203,7 +203,7 @@ impl<T: Real + Number> Vertex<T> {
             weights::make(me, types, a, weights, order);
             me.barrier();
         }
-        product::make(me, cube, a, weights, &self.rooms[me.index].1, &grid.a, has_excess);
+        product::make(me, cube, a, weights, &self.workspaces[me.index].1, &grid.a, has_excess);
         me.barrier();
         // SAFETY: a plane of this thread; the conductances were written before the barrier.
         self.sum(me, grid.a.split.cells.nz, |k| unsafe { load::finish(grid, k) })
@@ -213,7 +213,7 @@ impl<T: Real + Number> Vertex<T> {
     fn load(&self, me: Me, a: &SevenPoints) -> RowStatistics {
         // SAFETY: a plane and the workspace of this thread.
         self.sum(me, a.cells.nz, |k| unsafe {
-            load::load(&self.finest, a, k, self.scale, self.rooms[me.index].1.room())
+            load::load(&self.finest, a, k, self.scale, self.workspaces[me.index].1.all_values())
         })
     }
 
@@ -244,13 +244,13 @@ impl<T: Real + Number> Vertex<T> {
         me.barrier();
         let products = self.noted.reduce(0, self.cells.nz);
         let (Some(first), Some(last)) = (self.levels.first(), self.levels.last()) else { return 0.0 };
-        let (room, sweeps, scale) = (&self.rooms[me.index].0, self.sweeps, inverse_power(magnitude));
-        let passes = Passes { finest: &self.finest, weights: &first.weights, room, sweeps, r, scale };
+        let (workspace, sweeps, scale) = (&self.workspaces[me.index].0, self.sweeps, inverse_power(magnitude));
+        let passes = Passes { finest: &self.finest, weights: &first.weights, workspace, sweeps, r, scale };
         passes.descend(me, &first.below());
         me.barrier();
         for pair in self.levels.windows(2) {
             // SAFETY: the workspace of this thread.
-            pair[0].grid.descend(me, sweeps, &pair[1].weights, &pair[1].below(), unsafe { room.row() });
+            pair[0].grid.descend(me, sweeps, &pair[1].weights, &pair[1].below(), unsafe { workspace.row() });
         }
         if me.index == 0 {
             self.solve_coarsest(last);
@@ -285,7 +285,7 @@ impl<T: Real + Number> Vertex<T> {
         let of_coarsest = |(solver, _): &(Direct, _)| solver.bytes();
         self.finest.bytes()
             + self.levels.iter().map(of_level).sum::<usize>()
-            + self.rooms.iter().map(|(room, sums)| room.bytes() + sums.bytes()).sum::<usize>()
+            + self.workspaces.iter().map(|(workspace, sums)| workspace.bytes() + sums.bytes()).sum::<usize>()
             + self.coarsest.as_ref().map_or(0, of_coarsest)
     }
 }

@@ -200,7 +200,7 @@ impl Sums {
     /// # Safety
     /// Only the owner thread may call this function, and only one such slice may be in use.
     #[expect(clippy::mut_from_ref, reason = "of one thread")]
-    pub unsafe fn room(&self) -> &mut [f64] {
+    pub unsafe fn all_values(&self) -> &mut [f64] {
         // SAFETY: guaranteed by the caller.
         unsafe { self.values.slice_mut(0, self.values.len()) }
     }

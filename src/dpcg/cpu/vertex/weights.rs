@@ -281,8 +281,8 @@ fn make_row<T: Real + Number>(
     let (split, coarse, [_, ry, rz]) = (&a.split, &weights.coarse, weights.ratio);
     let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
     let range = start..start + len;
-    // The array and the first index of the weights of corner t for offset o. The lowest corner of a point is at or
-    // below the point.
+    // Returns the array that contains the weights of corner t for offset o, and the index of the first weight. The
+    // lowest corner of a point is at or below the point.
     let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
         (weights.of(o), coarse.at(half_of_coarse, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
     };

@@ -56,17 +56,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct SpeculativeInspection<'a> {
     pub inspection: &'a Inspection,
     pub wanted: Conditions,
-    over: AtomicBool,
+    stopped: AtomicBool,
 }
 
 impl<'a> SpeculativeInspection<'a> {
     pub fn new(inspection: &'a Inspection, wanted: Conditions) -> Self {
-        Self { inspection, wanted, over: AtomicBool::new(false) }
+        Self { inspection, wanted, stopped: AtomicBool::new(false) }
     }
 
     /// Returns whether a row has failed the inspection.
     pub fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.stopped.load(Ordering::Relaxed)
     }
 
     /// Inspects natural row j of A, which must be the next row of this thread. Returns whether the row passed, so that
@@ -75,7 +75,7 @@ impl<'a> SpeculativeInspection<'a> {
         // The inspection needs the previous row for each row, so it ends at the first row that fails.
         let sound = !self.is_over() && self.inspection.inspect_row(thread, a, j, &self.wanted);
         if !sound {
-            self.over.store(true, Ordering::Relaxed);
+            self.stopped.store(true, Ordering::Relaxed);
         }
         sound
     }

@@ -36,7 +36,7 @@ pub struct ThreadState<'a, F: Format> {
     /// Observer of the caller on thread 0; `None` on all other threads.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far.
-    turn: Cell<usize>,
+    reductions: Cell<usize>,
     /// rho = <r, M^-1 r> of the last fused downward sweep.
     pub(super) rho: f64,
     pub(super) not_loaded: Option<NotLoaded>,
@@ -61,7 +61,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
             sections: Sections::new(k, me),
             caller,
             observer,
-            turn: Cell::new(0),
+            reductions: Cell::new(0),
             rho: 0.0,
             not_loaded: None,
             coarse_method: CoarseMethod::Flexible,
@@ -98,8 +98,8 @@ impl<'a, F: Format> ThreadState<'a, F> {
 
     /// Begins a reduction over the rows of the first grid.
     pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
-        self.turn.set(self.turn.get() + 1);
-        self.k.noted.reduce(self.turn.get(), self.layout().cy).over(self.k.elsewhere(0))
+        self.reductions.set(self.reductions.get() + 1);
+        self.k.noted.reduce(self.reductions.get(), self.layout().cy).over(self.k.elsewhere(0))
     }
 
     /// Stores `of_row(J)` as partial result of each row J of this thread.

@@ -101,8 +101,8 @@ fn a_device_sees_the_anisotropy_of_the_host() {
                     corners: nine_points.then(|| (v("northeast", &northeast), v("northwest", &northwest))),
                 };
                 let checks = InspectionOptions { finite: true, zero_row_sum: 1e-12 };
-                let look = InspectionSetup { checks, project: true, members: 1, block: 8, short: true };
-                cuda.examine(&a, &look, &mut Inspection::default()).unwrap();
+                let inspection_setup = InspectionSetup { checks, project: true, members: 1, block: 8, short: true };
+                cuda.examine(&a, &inspection_setup, &mut Inspection::default()).unwrap();
                 let (found, expected) = (cuda.anisotropy(&a, 1e-12), anisotropy(&a, 1e-12));
                 // The order of summation differs.
                 assert!((found - expected).abs() <= 1e-10 * expected, "{nx} x {ny} {ratio}: {found}, {expected}");
