@@ -95,10 +95,11 @@ fn end(nvcc: &Path, unit: &str, mut child: Child) {
 }
 
 /// Headers whose structures the host uses, per module of src/cuda/launch/.
-const HEADERS: [(&str, &[&str]); 5] = [
+const HEADERS: [(&str, &[&str]); 6] = [
     ("aggregation", &["aggregation"]),
     ("dpcg", &["dpcg"]),
     ("inverse", &["common/inverse.cuh"]),
+    ("labelled", &["common/labelled.cuh"]),
     ("rrb", &["rrb", "common/scalars.cuh"]),
     ("smoother", &["smoother"]),
 ];

@@ -175,3 +175,9 @@ __device__ inline int quotient(int n, int d) {
     return q;
 #endif
 }
+
+// Calls f(c) for the indices 0 .. count - 1 of this thread.
+template <class F> __device__ inline void over_cells(int64_t count, F f) {
+    const int64_t step = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < count; c += step) f(c);
+}

@@ -29,12 +29,6 @@ struct CellBox {
     __device__ int64_t top() const { return int64_t(nx) * ny; }
 };
 
-// Calls f(c) for those of the indices 0 .. count - 1 that belong to this thread.
-template <class F> __device__ inline void over_cells(int64_t count, F f) {
-    const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < count; c += step) f(c);
-}
-
 // Calls f(c, i, j, k) for the cells of this thread.
 template <class F> __device__ inline void over_places(const CellBox &box, F f) {
     over_cells(box.count(), [&](int64_t c) {

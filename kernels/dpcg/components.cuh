@@ -5,10 +5,13 @@
 //
 // Bytes per cell: 4 to count the roots, 4 to number them, 40 to number the other cells, 8 for the labels.
 #pragma once
-#include "labelled.cuh"
+#include "../common/labelled.cuh"
 #include "survey.cuh"
 
 namespace dpcg {
+
+using labelled::block_scan;
+using labelled::CHUNK;
 
 struct CellComponent {
     uint32_t first, cells; // the first cell, and the number of cells

@@ -1,4 +1,4 @@
-// Coarse matrix E = Z^T A Z of deflation (src/deflation/mod.rs):
+// Deflation: the product A Z t, and the coarse matrix E = Z^T A Z (src/deflation/mod.rs):
 //
 //     E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r,
 //
@@ -7,16 +7,19 @@
 // integer sums, so the order of additions does not matter.
 //
 // Memory traffic: 34 bytes read per cell, and an atomic addition to 24 bytes for each coupling between regions.
+#pragma once
+#include "../common/labelled.cuh"
 #include "dense.cuh"
-#include "labelled.cuh"
 
 namespace dpcg {
+
+using labelled::CellLabels;
 
 struct CoarseMatrixArgs {
     CellBox cells;
     CellMatrix m;
     const uint16_t *region; // region of each cell; n: no region
-    CellLabels singular;        // singular component of each cell
+    CellLabels singular;    // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
     unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): sum of -a_ij for r < s, of e_i for r = s
     const uint32_t *null_of;  // null vectors, see dense.cuh
@@ -102,7 +105,74 @@ __device__ inline void take_coarse_matrix(const CoarseMatrixArgs &a) {
     }
 }
 
+struct DenseArgs {
+    const double *matrix; // by rows
+    const double *input;
+    double *out;
+    int n, unused;
+    uint64_t *clock; // accumulates the nanoseconds of the first block; may be null
+    Sum sum;
+};
+
+// Computes out = matrix in, one warp per row; sum = <in, out>. For deflation: t = E^-1 g and <g, t>.
+template <class In> __device__ inline void dense_product(const DenseArgs &a) {
+    if (is_over(a.sum)) return;
+    const uint64_t started = a.clock ? nanoseconds() : 0;
+    double product = 0.0;
+    const In *in = reinterpret_cast<const In *>(a.input);
+    const int warps = blockDim.x / 32;
+    for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
+        const double *entries = a.matrix + int64_t(row) * a.n;
+        double sum = 0.0;
+        for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
+        sum = warp_sum(sum);
+        if (threadIdx.x % 32 == 0) {
+            reinterpret_cast<In *>(a.out)[row] = In(sum);
+            product += double(in[row]) * sum;
+        }
+    }
+    finish_sum(a.sum, product);
+    if (a.clock && blockIdx.x == 0 && threadIdx.x == 0) *a.clock += nanoseconds() - started;
+}
+
+struct DeflatedArgs {
+    CellBox cells;
+    CellMatrix m;
+    const uint16_t *region; // region of each cell; guard cells: the region with t = 0
+    const double *t;
+    double *v;
+    const double *p; // p in the sum <p, v>
+    Sum sum;
+};
+
+// Computes v = v - A Z t, which is P v for t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009); sum = <p, v>.
+__device__ inline void subtract_deflated(const DeflatedArgs &a) {
+    if (is_over(a.sum)) return;
+    const int64_t n = a.cells.north(), t = a.cells.top();
+    double sum = 0.0;
+    over_cells(a.cells.count(), [&](int64_t c) {
+        const uint16_t *r = a.region + c;
+        const Around near = {{fixed(a.m.east[c - 1]), fixed(a.m.east[c]), fixed(a.m.north[c - n]),
+                                 fixed(a.m.north[c]), fixed(a.m.top[c - t]), fixed(a.m.top[c])},
+            {a.t[r[-1]], a.t[r[1]], a.t[r[-n]], a.t[r[n]], a.t[r[-t]], a.t[r[t]]}};
+        const double v = a.v[c] - (fixed(a.m.center[c]) * a.t[r[0]] + sum_of_products(near));
+        a.v[c] = v;
+        sum += a.p[c] * v;
+    });
+    finish_sum(a.sum, sum);
+}
+
+// Computes v = v + Z t.
+__device__ inline void add_deflated(const DeflatedArgs &a) {
+    over_cells(a.cells.count(), [&](int64_t c) { a.v[c] += a.t[a.region[c]]; });
+}
+
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_add_couplings_f64, CoarseMatrixArgs, add_couplings)
 DPCG_KERNEL(dpcg_take_coarse_matrix_f64, CoarseMatrixArgs, take_coarse_matrix)
+DPCG_KERNEL(dpcg_dense_f64, DenseArgs, dense_product<double>)
+DPCG_KERNEL(dpcg_dense_f32, DenseArgs, dense_product<float>)
+DPCG_KERNEL(dpcg_subtract_deflated_f64, DeflatedArgs, subtract_deflated)
+DPCG_KERNEL(dpcg_add_deflated_f64, DeflatedArgs, add_deflated)
+LABELLED_KERNELS(dpcg)

@@ -4,7 +4,6 @@
 #include "fused.cuh"
 #include "solve.cuh"
 #include "survey.cuh"
-#include "labelled.cuh"
 #include "components.cuh"
 #include "classes.cuh"
 #include "dense.cuh"

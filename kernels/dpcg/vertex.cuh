@@ -19,7 +19,7 @@
 // separates each step from the next one.
 #pragma once
 #include "../common/barrier.cuh"
-#include "labelled.cuh"
+#include "deflation.cuh"
 
 namespace dpcg {
 

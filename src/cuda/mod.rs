@@ -2,13 +2,17 @@
 //!
 //! - `driver`: calls of the CUDA driver.
 //! - `launch`: launches of the kernels in kernels/, which are compiled ahead of time into the library.
+//! - `arrays`: allocation of arrays and lists.
+//! - `labelled`: sums over the cells of each label.
 //! - `staging`: copies of host arrays.
 //! - `session`: the device, stream and copies that belong to a handle of any family.
 //! - `call`: the caller's arrays in one call.
 //! - `looped`: the PCG loop.
 
+pub mod arrays;
 pub mod call;
 pub mod driver;
+pub mod labelled;
 pub mod launch;
 pub mod looped;
 pub mod plan;

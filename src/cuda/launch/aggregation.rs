@@ -116,5 +116,5 @@ real_kernels! {
     Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.k.rows, WARP);
 }
 
-/// Number of these kernels, which is the number of a family's first own kernel.
+/// Number of these kernels.
 pub(super) const COUNT: usize = PLAIN.len() + REAL.len();

@@ -1,21 +1,15 @@
 //! Kernels of `dpcg`: argument structures and launches. The files in kernels/dpcg describe the fields of the
 //! structures.
 
-use super::aggregation::{COUNT, Couplings};
+use super::aggregation::{BLOCK, Couplings};
 use super::declare::Address;
 use super::inverse::{MOST_UNKNOWNS, NullArgs};
+use super::labelled::{COUNT, CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
 use crate::cuda::driver::{Device, Kernel, Stream, Together};
 use crate::error::Result;
 
 include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
 
-/// Threads of most blocks (kernels/dpcg/box.cuh).
-const CELL_THREADS: u32 = 256;
-const BLOCK: (u32, u32) = (CELL_THREADS, 1);
-/// Largest number of blocks of a launch.
-pub const MOST_CELL_BLOCKS: u32 = 528;
-/// Largest number of blocks of `slot_sums`: six for each of 132 multiprocessors (kernels/dpcg/labelled.cuh).
-const MOST_SLOT_BLOCKS: u32 = 792;
 /// Threads per block of the cycle below the finest grid (kernels/dpcg/vertex.cuh).
 pub const VERTEX_CYCLE_THREADS: u32 = 1024;
 /// Largest number of threads of a sweep's tile (kernels/dpcg/finest.cuh).
@@ -28,33 +22,8 @@ const TILE_WIDTH: u32 = 64;
 /// one kernel has this number of blocks.
 const AT_ONCE: u32 = 132;
 
-/// Returns the blocks of a launch with one thread per cell.
-pub fn cell_blocks(count: i64) -> u32 {
-    (count.max(1) as u64).div_ceil(u64::from(CELL_THREADS)).min(u64::from(MOST_CELL_BLOCKS)) as u32
-}
-
-/// Cells of a chunk; the cells of a chunk with one label have one partial sum (kernels/dpcg/labelled.cuh).
-pub const CHUNK: i64 = 1024;
-/// Cells of a segment of a chunk.
-pub const SEGMENT: i64 = 16;
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
 pub const MOST_VECTORS: u32 = 4096;
-
-/// Returns the blocks of a launch with one block per chunk of cells.
-fn chunk_blocks(cells: i64) -> u32 {
-    cell_blocks((cells.max(1) + CHUNK - 1) / CHUNK * i64::from(CELL_THREADS))
-}
-
-/// Returns the blocks of a launch over the slots of `cells` cells. All blocks are resident; fewer are launched if there
-/// are fewer chunks.
-fn slot_blocks(cells: i64) -> u32 {
-    (cells.max(1) as u64).div_ceil(CHUNK as u64).min(u64::from(MOST_SLOT_BLOCKS)) as u32
-}
-
-/// Returns the blocks of a launch with one warp per item.
-fn warp_blocks(count: u32) -> u32 {
-    cell_blocks(32 * i64::from(count))
-}
 
 /// Columns of a tile of the fused passes, in x and y.
 const FUSED_TILE: (u32, u32) = (32, 16);
@@ -248,7 +217,7 @@ plain_kernels! {
     HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Counts, or lists, the components whose first cell is in each chunk.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
-        |a| chunk_blocks(a.cells.count()), BLOCK;
+        |a| chunk_blocks(a.cells.count(), MOST_CELL_BLOCKS), BLOCK;
     /// Stores the component of each cell.
     CellComponentNumbers number_components(CellComponentArgs) = "dpcg_number_components_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
@@ -270,22 +239,6 @@ plain_kernels! {
     CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes a power of two near max |v|.
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Counts, or lists, the slots of each chunk of cells and their items.
-    ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cells), BLOCK;
-    /// Computes exclusive prefix sums in place.
-    Scan scan(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK;
-    /// Sorts the slots by label.
-    SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
-    /// Sums the cells of each slot.
-    SlotSums slot_sums(LabelledArgs) = "dpcg_slot_sums_f64", |a| slot_blocks(a.of), BLOCK;
-    /// Sums the slots of each label.
-    LabelSums label_sums(LabelledArgs) = "dpcg_label_sums_f64",
-        |a| a.labels.count.clamp(1, MOST_CELL_BLOCKS), BLOCK;
-    /// Subtracts the mean of each label from v.
-    CellShift cell_shift(LabelledArgs) = "dpcg_shift_f64", |a| cell_blocks(a.of), BLOCK;
-    /// Stores the means.
-    CellKeepMeans cell_keep_means(LabelledArgs) = "dpcg_keep_means_f64",
-        |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
     /// Sums the couplings between regions exactly.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Rounds these sums to E.

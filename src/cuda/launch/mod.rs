@@ -2,7 +2,7 @@
 //! launches it. Argument order and launch shape are fixed here and nowhere else; array lengths are fixed where the
 //! arrays are allocated. The files in kernels/ describe the fields of the structures.
 
-use crate::cuda::driver::Module;
+use crate::cuda::driver::{Kernel, Module};
 
 #[macro_use]
 mod declare;
@@ -10,6 +10,7 @@ mod aggregated;
 pub mod aggregation;
 mod dpcg;
 mod inverse;
+mod labelled;
 mod rrb;
 mod smoother;
 
@@ -17,15 +18,18 @@ pub use aggregated::*;
 pub use declare::{Address, TILE};
 pub use dpcg::*;
 pub use inverse::{MOST_UNKNOWNS, NullArgs, PIVOTS};
+pub use labelled::*;
 pub use rrb::*;
 pub use smoother::*;
 
+/// The kernels that `rrb` and `dpcg` share.
+const SHARED: &[&[Kernel]] = &[aggregation::PLAIN, aggregation::REAL, labelled::PLAIN, labelled::REAL];
 /// The kernels of `dpcg`.
 pub static DPCG: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/dpcg.fatbin")),
     family: "dpcg",
     oldest: 0,
-    shared: &[aggregation::PLAIN, aggregation::REAL],
+    shared: SHARED,
     kernels: &[dpcg::PLAIN, dpcg::REAL],
 };
 /// The kernels of `rrb` for one device.
@@ -34,7 +38,7 @@ const ON_ONE: Module = Module {
     image: include_bytes!(concat!(env!("OUT_DIR"), "/rrb.fatbin")),
     family: "rrb",
     oldest: 0,
-    shared: &[aggregation::PLAIN, aggregation::REAL],
+    shared: SHARED,
     kernels: &[rrb::PLAIN, rrb::IN_FORMATS, rrb::COOPERATIVE, aggregated::AGGREGATED, aggregated::AGGREGATED_REAL],
 };
 /// The kernels of `rrb` for grids whose rows are distributed among several devices (kernels/rrb/divided.cuh).

@@ -1,11 +1,11 @@
 //! V-cycle of multigrid with cell coarsening on a device, for the grids of `cell_grids` (docs/theory/dpcg.md;
 //! kernels/dpcg/cell.cuh).
 
-use super::arrays::Pool;
 use super::cell_grids::{Grid, Made, make};
 use super::dense::Dense;
 use super::multigrid::Scale;
 use super::source::Source;
+use crate::cuda::arrays::Pool;
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellArgs, DenseArgs, PairArgs};

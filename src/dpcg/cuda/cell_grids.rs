@@ -1,9 +1,9 @@
 //! Setup of multigrid with cell coarsening on the device (docs/theory/dpcg.md; kernels/dpcg/cell_grids.cuh). The host
 //! chooses the directions to coarsen from their strengths.
 
-use super::arrays::{Padded, Pool, box_of};
 use super::dense::Dense;
 use super::source::Source;
+use crate::cuda::arrays::{Padded, Pool, box_of};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellArgs, CellGridArgs, CoarsestArgs, MOST_CELL_BLOCKS};

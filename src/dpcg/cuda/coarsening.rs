@@ -1,9 +1,9 @@
 //! Setup of multigrid with vertex coarsening on the device (Dendy 1982; kernels/dpcg/coarsening.cuh). The host chooses
 //! the directions to coarsen from their strengths.
 
-use super::arrays::{Padded, Pool, box_of};
 use super::dense::Dense;
 use super::source::Source;
+use crate::cuda::arrays::{Padded, Pool, box_of};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellBox, CoarseningArgs, CoarsestArgs, MOST_CELL_BLOCKS, Strides};

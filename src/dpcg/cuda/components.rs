@@ -1,11 +1,12 @@
 //! Connected components of a matrix on the device (kernels/dpcg/components.cuh). The host stores the sizes, and the
 //! device stores the component of each cell.
 
-use super::arrays::lists;
 use super::source::Source;
+use crate::cuda::arrays::{Pool, lists};
 use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::labelled::Labelled;
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, CHUNK, CellComponent, CellComponentArgs, ScanArgs};
+use crate::cuda::launch::{Address, CHUNK, CellComponent, CellComponentArgs, CellLabels, ScanArgs};
 use crate::error::{Result, collected, zeroed};
 use crate::stencil::cell_components::ComponentList;
 use crate::stencil::cells::Cells;
@@ -96,7 +97,7 @@ impl Components {
 
     /// Stores each cell's index among the singular components in 32 bits at `labels`. Other cells receive the number of
     /// singular components.
-    pub fn label_singular(&self, stream: &Stream, labels: Address) -> Result<()> {
+    fn label_singular(&self, stream: &Stream, labels: Address) -> Result<()> {
         let list = self.list();
         let none = list.singular_count();
         let numbers = list.singular_numbers()?;
@@ -104,6 +105,21 @@ impl Components {
         stream.send(self.arguments.singular, &collected(numbers.into_iter().map(number), COMPONENTS)?)?;
         stream.wait()?;
         launch::label_singular(stream, &CellComponentArgs { labels, none: none as u32, ..self.arguments })
+    }
+
+    /// Lists the cells of singular components by component. Returns none if no component is singular.
+    pub fn singular_cells(&self, pool: &mut Pool, stream: &Stream) -> Result<Option<Labelled>> {
+        let (count, cells) = (self.list().singular_count(), self.of.count());
+        if count == 0 {
+            return Ok(None);
+        }
+        if self.is_whole() {
+            return Labelled::new(pool, stream, cells, CellLabels { of: 0, wide: 0, count: 1 }).map(Some);
+        }
+        let (memory, [of]) = pool.lists(stream, [4 * cells], COMPONENTS)?;
+        self.label_singular(stream, of)?;
+        let labels = CellLabels { of, wide: 1, count: count as u32 };
+        Labelled::new(pool, stream, cells, labels).map(|made| Some(made.owning(memory)))
     }
 
     /// Returns the bytes of device memory.

@@ -1,14 +1,14 @@
 //! Deflation on a device (docs/theory/dpcg.md): regions of the cells, products Z^T v and A Z t, and solution of systems
 //! with E.
 
-use super::arrays::Pool;
 use super::dense::Dense;
-use super::labelled::Labelled;
 use super::regions::RegionNumbers;
 use super::source::Source;
 use super::survey::Made;
 use crate::base::team::Team;
+use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::labelled::Labelled;
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, CellLabels, CoarseMatrixArgs, DeflatedArgs, Sum};
 use crate::deflation::regions::Regions;
@@ -94,7 +94,7 @@ impl Deflation {
                 }
             }
         };
-        let regions = Labelled::new(pool, stream, of.source.of, region.labels())?;
+        let regions = Labelled::new(pool, stream, of.source.of.count(), region.labels())?;
         Ok(Self { region, regions, inverse, vectors, g, t, clock, host_bytes })
     }
 

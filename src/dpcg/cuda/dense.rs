@@ -1,7 +1,7 @@
 //! Dense symmetric positive definite matrices on the device and their inverses: E, and the coarsest matrix of multigrid
 //! (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
 
-use super::arrays::Pool;
+use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{Address, DenseArgs, MOST_UNKNOWNS, MOST_VECTORS, NullArgs, PIVOTS, Sum, VectorArgs};

@@ -1,14 +1,13 @@
 //! Deflated PCG on a CUDA device (docs/theory/dpcg.md). Arrays are in natural order with zeros before and after them.
 //!
-//! Each module may use the modules named before it in this list. `arrays` allocates memory, and `dense` inverts
-//! matrices. `source` stores the matrix, and `components` finds its connected components. `labelled` computes sums over
-//! components and regions. `survey` inspects a matrix, and `regions` and `deflation` implement the deflation.
+//! Each module may use the modules named before it in this list. `dense` inverts matrices. `source` stores the matrix,
+//! and `components` finds its connected components. `survey` inspects a matrix, and `regions` and `deflation` implement
+//! the deflation.
 //! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` are preconditioners. `state` holds the
 //! data of a factorization. `fused` executes an iteration in few passes. `run` implements the steps of PCG and its
 //! loop. `solve` implements the start and the end of a solve.
 
 mod aggregated;
-mod arrays;
 mod cell;
 mod cell_grids;
 mod coarsening;
@@ -16,7 +15,6 @@ mod components;
 mod deflation;
 mod dense;
 mod fused;
-mod labelled;
 mod multigrid;
 mod regions;
 mod run;

@@ -1,7 +1,7 @@
 //! Deflation regions on a device (docs/theory/dpcg.md, regions).
 
-use super::arrays::{Padded, Pool};
 use super::survey::Made;
+use crate::cuda::arrays::{Padded, Pool};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch::{Address, CellLabels};
 use crate::deflation::regions::{NONE, Regions};

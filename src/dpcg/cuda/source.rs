@@ -1,6 +1,6 @@
 //! The matrix A in device memory.
 
-use super::arrays::{Padded, box_of};
+use crate::cuda::arrays::{Padded, box_of};
 use crate::cuda::call::{place, push_reads};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch::{Address, CellArray, CellBox, CellMatrix};

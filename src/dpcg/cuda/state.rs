@@ -1,16 +1,16 @@
 //! Data of a factorization on the device: M, E, and the vectors of a solve.
 
 use super::aggregated::Aggregated;
-use super::arrays::{Padded, Pool, lists};
 use super::cell::CellCentred;
 use super::deflation::Deflation;
-use super::labelled::Labelled;
 use super::multigrid::Scale;
 use super::source::Source;
 use super::survey::Made;
 use super::vertex::Vertex;
 use crate::base::team::Team;
+use crate::cuda::arrays::{Padded, Pool, lists};
 use crate::cuda::driver::{Memory, Stream};
+use crate::cuda::labelled::Labelled;
 use crate::cuda::launch::{Address, MOST_CELL_BLOCKS, MOST_FUSED_ORDER, Scalars, Sum, Use};
 use crate::cuda::looped::{Recorded, SharedScalars};
 use crate::dpcg::backend::{Preconditioner, Setup};
@@ -174,7 +174,7 @@ impl State {
         };
         pool.set_workspace(vectors.arrays.range());
         let scale = vectors.scale_of(stream, of.source.m.center)?;
-        let singular = Labelled::of_singular(&mut pool, stream, of.source.of, &of.surveyor.components)?;
+        let singular = of.surveyor.components.singular_cells(&mut pool, stream)?;
         let started = Instant::now();
         let deflation = match of.regions {
             Some(regions) => Some(Deflation::new(&mut pool, stream, of, regions, (singular.as_ref(), scale), team)?),

@@ -1,10 +1,10 @@
 //! Inspection of a matrix on the device (kernels/dpcg/survey.cuh), and the classes of cells from which deflation
 //! regions are formed (kernels/dpcg/classes.cuh).
 
-use super::arrays::lists;
 use super::components::Components;
 use super::source::Source;
 use crate::base::team::Team;
+use crate::cuda::arrays::lists;
 use crate::cuda::driver::{Memory, Pinned, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{

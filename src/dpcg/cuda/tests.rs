@@ -1,12 +1,12 @@
 //! Comparisons of device and host: the inspection of a matrix, sums over labelled cells, and the grids of multigrid.
 
-use super::arrays::{MemoryRange, Pool};
 use super::cell_grids::{Made, make};
-use super::labelled::Labelled;
 use super::state::Multigrid;
 use super::*;
 use crate::base::number::Real;
+use crate::cuda::arrays::{MemoryRange, Pool};
 use crate::cuda::driver::Stream;
+use crate::cuda::labelled::Labelled;
 use crate::cuda::launch::{Address, CellLabels, Scalars, Sum};
 use crate::deflation::regions::{Kind, NONE};
 use crate::dpcg::backend::Preconditioner;
@@ -166,7 +166,7 @@ fn same_components(cuda: &mut Cuda, of_box: Cells, expected: &CellComponents, wh
     if found.of_cells() != 0 {
         assert!(read(found.of_cells()) == of_cells(&|c| c.map_or(u32::MAX, |c| c as u32)), "{what}");
     }
-    let labelled = Labelled::of_singular(&mut Pool::default(), stream, of_box, found).unwrap();
+    let labelled = found.singular_cells(&mut Pool::default(), stream).unwrap();
     let count = expected_list.singular_count();
     assert_eq!(labelled.as_ref().map_or(0, Labelled::labels), count, "{what}");
     let Some(CellLabels { of: labels @ 1.., wide, .. }) = labelled.as_ref().map(Labelled::of_cells) else { return };
@@ -482,7 +482,7 @@ fn compare_sums(cuda: &Cuda, size: [usize; 3], (count, longest, wide): (u32, f64
     stream.send(center_at, &center).unwrap();
     let of = if longest == 0.0 { 0 } else { of };
     let labels = CellLabels { of, wide: i32::from(wide), count };
-    let mut labelled = Labelled::new(&mut Pool::default(), stream, cells, labels).unwrap();
+    let mut labelled = Labelled::new(&mut Pool::default(), stream, cells.count(), labels).unwrap();
     let mut sums = vec![f64::NAN; expected.len()];
     labelled.sums(stream, v_at, g, Sum::default()).unwrap();
     stream.fetch(&mut sums, g).unwrap();

@@ -1,13 +1,13 @@
 //! V-cycle of multigrid with vertex coarsening (Dendy 1982) for the grids of `coarsening`. kernels/dpcg/finest.cuh
 //! contains the sweeps on the finest grid, and kernels/dpcg/vertex.cuh the cycle on the coarser grids.
 
-use super::arrays::Pool;
 use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
 use super::dense::Dense;
 use super::multigrid::Scale;
 use super::source::Source;
 use crate::base::heap::boxed;
 use crate::base::number::Real;
+use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream, Together};
 use crate::cuda::launch;
 use crate::cuda::launch::{

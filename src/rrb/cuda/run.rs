@@ -4,7 +4,6 @@
 //! other step launches its own kernels, and resets the stage to `Idle`.
 
 use super::packed::Packed;
-use super::projection::Nodes;
 use super::source::Source;
 use super::textbook::product;
 use crate::cuda::call::{Attempts, Call};
@@ -391,7 +390,7 @@ impl PcgSteps for Run<'_> {
     fn means(&mut self, v: VectorId, to: Means) {
         self.step(|s| match to {
             Means::Keep => s.k.projection.keep(s.stream, s.k.x),
-            _ => s.k.projection.shift(s.stream, Nodes::Whole, s.vector(v), to == Means::Restore),
+            _ => s.k.projection.shift(s.stream, s.vector(v), to == Means::Restore),
         });
     }
 

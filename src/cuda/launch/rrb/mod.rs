@@ -1,7 +1,7 @@
 //! Launches of the kernels of `rrb`. The submodules have the argument structures.
 
-use super::aggregation::COUNT;
 use super::declare::{THREADS, TILE};
+use super::labelled::COUNT;
 use crate::cuda::driver::{Blocks, Device, Kernel, Stream, Together};
 use crate::error::Result;
 use crate::rrb::anisotropy::{WINDOW, WINDOWS};
@@ -134,22 +134,9 @@ plain_kernels! {
     SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
     /// Synchronizes the devices that share grids.
     Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
-    /// Sums the runs of a vector in f64.
-    RunSums run_sums(ProjectionArgs) = "rrb_run_sums_f64", |a| run_blocks(a.count), (THREADS, 1);
-    /// Sums the runs of a vector in f32.
-    RunSumsShort run_sums_short(ProjectionArgs) = "rrb_run_sums_f32", |a| run_blocks(a.count), (THREADS, 1);
-    /// Computes mean^2 sum_i 1 / center_i for each run.
-    ConstantSquares constant_squares(ProjectionArgs) = "rrb_constant_squares_f64",
-        |a| run_blocks(a.count), (THREADS, 1);
-    /// Computes the means of components; `count` is the number of components.
-    ComponentMeans component_means(ProjectionArgs) = "rrb_component_means_f64", |a| a.count as u32, (THREADS, 1);
-    /// Shifts the runs of a vector in f64 by the means.
-    ShiftRuns shift_runs(ProjectionArgs) = "rrb_shift_runs_f64", |a| run_blocks(a.count), (THREADS, 1);
-    /// Shifts the runs of a vector in f32 by the means.
-    ShiftRunsShort shift_runs_short(ProjectionArgs) = "rrb_shift_runs_f32", |a| run_blocks(a.count), (THREADS, 1);
-    /// Stores the means; `count` is the number of components.
-    KeepMeans keep_means(ProjectionArgs) = "rrb_keep_means_f64",
-        |a| (a.count as u32).div_ceil(THREADS).min(MOST_BLOCKS), (THREADS, 1);
+    /// Stores the component of each node of a run as its label.
+    LabelRuns label_runs(RunArgs) = "rrb_label_runs_f64",
+        |a| (a.count as u32).div_ceil(THREADS / 32).clamp(1, MOST_BLOCKS), (THREADS, 1);
 }
 
 format_kernels! {
@@ -213,9 +200,4 @@ fn end_blocks(g: &Geometry) -> Blocks {
 /// Returns the blocks of the product with the coarsest system's inverse. Each block has one partial sum.
 pub fn remainder_blocks(n: usize) -> u32 {
     (n as u32).div_ceil(PRODUCT_ROWS)
-}
-
-/// Returns the blocks of a launch with one warp per run.
-fn run_blocks(count: i32) -> u32 {
-    (count as u32).div_ceil(THREADS / 32).clamp(1, MOST_BLOCKS)
 }

@@ -1,5 +1,5 @@
-// Sums over labelled cells, that is, over singular components and over deflation regions (Z^T v); and the product A Z
-// t.
+// Sums over labelled cells, that is, over singular components and over deflation regions (Z^T v). Cells are the values
+// of a vector, in any storage.
 //
 // A slot consists of the cells of one label in a chunk of consecutive cells. Its list has an item for each segment of
 // the chunk that contains such cells, with a bit per cell. GROUP lanes add the cells of a slot, and a block adds the
@@ -8,10 +8,11 @@
 // Bytes per cell: 8 for v, and 4 per item; 8.25 if all cells of a segment have one label. A slot needs 20 bytes and its
 // items.
 #pragma once
-#include "box.cuh"
+#include "scalars.cuh"
 
-namespace dpcg {
+namespace labelled {
 
+constexpr int THREADS = 256, WARPS = THREADS / 32;
 constexpr int CHUNK = 1024;
 constexpr int SEGMENT = 16, SEGMENTS = CHUNK / SEGMENT;
 // Number of lanes per slot; each lane adds two cells of a segment.
@@ -206,18 +207,20 @@ struct LabelledArgs {
     double *sums;                    // sum of each slot, at its index in the order of labels
     double *totals;                  // of each label: sum, sum of magnitudes, mean, stored mean
     double *g;                       // the sums only; may be null
-    double *v;
+    void *v;     // in double or single precision
     int restore; // `shift` adds the stored means
     int added;
-    Sum sum;
+    const Scalars *scalars; // of the loop of a recorded graph, after whose end sums are not computed; may be null
 };
+
+__device__ inline bool is_over(const LabelledArgs &a) { return a.scalars && a.scalars->code != RUNNING; }
 
 // Returns the sum over a slot, computed by its group: each lane adds every GROUP-th cell of a segment, then the lanes
 // are added pairwise.
-__device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int lane) {
+template <class Real> __device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int lane) {
     // Number of items whose loads are issued together.
     constexpr int AT_ONCE = 4, EACH = SEGMENT / GROUP;
-    const double *v = a.v + slot.chunk() * CHUNK + lane;
+    const Real *v = static_cast<const Real *>(a.v) + slot.chunk() * CHUNK + lane;
     double sum = 0.0;
     for (uint32_t first = 0; first < slot.count(); first += AT_ONCE) {
         uint32_t item[AT_ONCE];
@@ -229,7 +232,7 @@ __device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int l
 #pragma unroll
         for (int u = 0; u < AT_ONCE * EACH; ++u) {
             const uint32_t of = item[u / EACH], at = u % EACH * GROUP;
-            value[u] = of >> (at + lane) & 1 ? v[(of >> 16) * SEGMENT + at] : 0.0;
+            value[u] = of >> (at + lane) & 1 ? double(v[(of >> 16) * SEGMENT + at]) : 0.0;
         }
 #pragma unroll
         for (double of : value) {
@@ -242,8 +245,8 @@ __device__ inline double slot_sum(const LabelledArgs &a, const Slot &slot, int l
 }
 
 // Computes the sum over each slot.
-__device__ inline void slot_sums(const LabelledArgs &a) {
-    if (is_over(a.sum)) return;
+template <class Real> __device__ inline void slot_sums(const LabelledArgs &a) {
+    if (is_over(a)) return;
     const uint32_t slots = a.label_start[a.labels.count], step = gridDim.x * (THREADS / GROUP);
     const int lane = threadIdx.x % GROUP, in_warp = threadIdx.x % 32 / GROUP;
     uint32_t of_warp = (blockIdx.x * THREADS + threadIdx.x - threadIdx.x % 32) / GROUP;
@@ -253,7 +256,7 @@ __device__ inline void slot_sums(const LabelledArgs &a) {
         const bool is_one = k < slots;
         const Slot slot = is_one ? a.slots[k] : Slot{0, 0};
         const uint32_t place = a.place && is_one ? a.place[k] : k;
-        const double sum = slot_sum(a, slot, lane);
+        const double sum = slot_sum<Real>(a, slot, lane);
         if (lane == 0 && is_one) a.sums[place] = sum;
     }
 }
@@ -261,7 +264,7 @@ __device__ inline void slot_sums(const LabelledArgs &a) {
 // Computes for each label its sum and mean, or its sum of magnitudes, or mean^2 times its sum of inverses. One block
 // per label.
 __device__ inline void label_sums(const LabelledArgs &a) {
-    if (is_over(a.sum)) return;
+    if (is_over(a)) return;
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {
         double sum = 0.0;
         for (uint32_t k = a.label_start[label] + threadIdx.x; k < a.label_start[label + 1]; k += THREADS) {
@@ -279,12 +282,13 @@ __device__ inline void label_sums(const LabelledArgs &a) {
 }
 
 // Subtracts the mean from v; with `restore`, adds the stored mean.
-__device__ inline void shift(const LabelledArgs &a) {
+template <class Real> __device__ inline void shift(const LabelledArgs &a) {
+    Real *v = static_cast<Real *>(a.v);
     over_cells(a.of, [&](int64_t c) {
         const uint32_t label = a.labels.at(c);
         if (label >= a.labels.count) return;
         const double *totals = a.totals + 4 * int64_t(label);
-        a.v[c] += (a.restore ? totals[3] : 0.0) - totals[2];
+        v[c] = Real(v[c] + ((a.restore ? totals[3] : 0.0) - totals[2]));
     });
 }
 
@@ -293,80 +297,22 @@ __device__ inline void keep_means(const LabelledArgs &a) {
     over_cells(a.labels.count, [&](int64_t label) { a.totals[4 * label + 3] = a.totals[4 * label + 2]; });
 }
 
-struct DenseArgs {
-    const double *matrix; // by rows
-    const double *input;
-    double *out;
-    int n, unused;
-    uint64_t *clock; // accumulates the nanoseconds of the first block; may be null
-    Sum sum;
-};
+} // namespace labelled
 
-// Computes out = matrix in, one warp per row; sum = <in, out>. For deflation: t = E^-1 g and <g, t>.
-template <class In> __device__ inline void dense_product(const DenseArgs &a) {
-    if (is_over(a.sum)) return;
-    const uint64_t started = a.clock ? nanoseconds() : 0;
-    double product = 0.0;
-    const In *in = reinterpret_cast<const In *>(a.input);
-    const int warps = blockDim.x / 32;
-    for (int row = blockIdx.x * warps + threadIdx.x / 32; row < a.n; row += gridDim.x * warps) {
-        const double *entries = a.matrix + int64_t(row) * a.n;
-        double sum = 0.0;
-        for (int k = threadIdx.x % 32; k < a.n; k += 32) sum += fixed(entries[k]) * double(in[k]);
-        sum = warp_sum(sum);
-        if (threadIdx.x % 32 == 0) {
-            reinterpret_cast<In *>(a.out)[row] = In(sum);
-            product += double(in[row]) * sum;
-        }
+// Defines a kernel that calls labelled::BODY with its ARGS.
+#define LABELLED_KERNEL(NAME, ARGS, BLOCKS, ...)                                                                       \
+    extern "C" __global__ void __launch_bounds__(labelled::THREADS, BLOCKS) NAME(labelled::ARGS a) {                   \
+        labelled::__VA_ARGS__(a);                                                                                      \
     }
-    finish_sum(a.sum, product);
-    if (a.clock && blockIdx.x == 0 && threadIdx.x == 0) *a.clock += nanoseconds() - started;
-}
 
-struct DeflatedArgs {
-    CellBox cells;
-    CellMatrix m;
-    const uint16_t *region; // region of each cell; guard cells: the region with t = 0
-    const double *t;
-    double *v;
-    const double *p; // p in the sum <p, v>
-    Sum sum;
-};
-
-// Computes v = v - A Z t, which is P v for t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009); sum = <p, v>.
-__device__ inline void subtract_deflated(const DeflatedArgs &a) {
-    if (is_over(a.sum)) return;
-    const int64_t n = a.cells.north(), t = a.cells.top();
-    double sum = 0.0;
-    over_cells(a.cells.count(), [&](int64_t c) {
-        const uint16_t *r = a.region + c;
-        const Around near = {{fixed(a.m.east[c - 1]), fixed(a.m.east[c]), fixed(a.m.north[c - n]),
-                                 fixed(a.m.north[c]), fixed(a.m.top[c - t]), fixed(a.m.top[c])},
-            {a.t[r[-1]], a.t[r[1]], a.t[r[-n]], a.t[r[n]], a.t[r[-t]], a.t[r[t]]}};
-        const double v = a.v[c] - (fixed(a.m.center[c]) * a.t[r[0]] + sum_of_products(near));
-        a.v[c] = v;
-        sum += a.p[c] * v;
-    });
-    finish_sum(a.sum, sum);
-}
-
-// Computes v = v + Z t.
-__device__ inline void add_deflated(const DeflatedArgs &a) {
-    over_cells(a.cells.count(), [&](int64_t c) { a.v[c] += a.t[a.region[c]]; });
-}
-
-} // namespace dpcg
-
-DPCG_KERNEL(dpcg_list_slots_f64, ListArgs, list_slots)
-DPCG_KERNEL(dpcg_scan_f64, ScanArgs, scan)
-DPCG_KERNEL(dpcg_sort_slots_f64, ListArgs, sort_slots)
-extern "C" __global__ void __launch_bounds__(dpcg::THREADS, dpcg::SUMMING) dpcg_slot_sums_f64(dpcg::LabelledArgs a) {
-    dpcg::slot_sums(a);
-}
-DPCG_KERNEL(dpcg_label_sums_f64, LabelledArgs, label_sums)
-DPCG_KERNEL(dpcg_shift_f64, LabelledArgs, shift)
-DPCG_KERNEL(dpcg_keep_means_f64, LabelledArgs, keep_means)
-DPCG_KERNEL(dpcg_dense_f64, DenseArgs, dense_product<double>)
-DPCG_KERNEL(dpcg_dense_f32, DenseArgs, dense_product<float>)
-DPCG_KERNEL(dpcg_subtract_deflated_f64, DeflatedArgs, subtract_deflated)
-DPCG_KERNEL(dpcg_add_deflated_f64, DeflatedArgs, add_deflated)
+// The kernels for the module of a family.
+#define LABELLED_KERNELS(FAMILY)                                                                                       \
+    LABELLED_KERNEL(FAMILY##_list_slots_f64, ListArgs, 4, list_slots)                                                  \
+    LABELLED_KERNEL(FAMILY##_scan_f64, ScanArgs, 4, scan)                                                              \
+    LABELLED_KERNEL(FAMILY##_sort_slots_f64, ListArgs, 4, sort_slots)                                                  \
+    LABELLED_KERNEL(FAMILY##_slot_sums_f64, LabelledArgs, labelled::SUMMING, slot_sums<double>)                        \
+    LABELLED_KERNEL(FAMILY##_slot_sums_f32, LabelledArgs, labelled::SUMMING, slot_sums<float>)                         \
+    LABELLED_KERNEL(FAMILY##_label_sums_f64, LabelledArgs, 4, label_sums)                                              \
+    LABELLED_KERNEL(FAMILY##_shift_f64, LabelledArgs, 4, shift<double>)                                                \
+    LABELLED_KERNEL(FAMILY##_shift_f32, LabelledArgs, 4, shift<float>)                                                 \
+    LABELLED_KERNEL(FAMILY##_keep_means_f64, LabelledArgs, 4, keep_means)

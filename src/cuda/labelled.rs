@@ -1,12 +1,10 @@
-//! Sums over labelled cells (kernels/dpcg/labelled.cuh), for singular components and for deflation regions.
+//! Sums over labelled cells (kernels/common/labelled.cuh), for singular components and for deflation regions.
 
-use super::arrays::Pool;
-use super::components::Components;
+use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{Added, Address, CHUNK, CellLabels, LabelledArgs, ListArgs, SEGMENT, ScanArgs, Sum};
 use crate::error::{Result, reset};
-use crate::stencil::cells::Cells;
 
 /// Purpose of the allocations, for error messages.
 const LABELS: &str = "cells by label";
@@ -27,9 +25,9 @@ pub struct Labelled {
 }
 
 impl Labelled {
-    /// Lists the cells by label.
-    pub fn new(pool: &mut Pool, stream: &Stream, cells: Cells, labels: CellLabels) -> Result<Self> {
-        let (count, of) = (labels.count as usize, cells.count());
+    /// Lists `of` cells by label.
+    pub fn new(pool: &mut Pool, stream: &Stream, of: usize, labels: CellLabels) -> Result<Self> {
+        let count = labels.count as usize;
         let chunks = of.div_ceil(CHUNK as usize);
         let sizes = [8 * (chunks + 1), 4 * (count + 1), 8 * count, 8 * NUMBERS * count];
         let (of_labels, [chunk_slots, label_start, cells_of, totals]) = pool.lists(stream, sizes, LABELS)?;
@@ -73,25 +71,9 @@ impl Labelled {
         Ok(Self { memory: [of_labels, of_slots], own: None, arguments, seen })
     }
 
-    /// Lists the cells of singular components by component. Returns none if no component is singular.
-    pub fn of_singular(
-        pool: &mut Pool,
-        stream: &Stream,
-        cells: Cells,
-        components: &Components,
-    ) -> Result<Option<Self>> {
-        let count = components.list().singular_count();
-        if count == 0 {
-            return Ok(None);
-        }
-        if components.is_whole() {
-            return Self::new(pool, stream, cells, CellLabels { of: 0, wide: 0, count: 1 }).map(Some);
-        }
-        let (own, [of]) = pool.lists(stream, [4 * cells.count()], LABELS)?;
-        components.label_singular(stream, of)?;
-        let mut made = Self::new(pool, stream, cells, CellLabels { of, wide: 1, count: count as u32 })?;
-        made.own = Some(own);
-        Ok(Some(made))
+    /// Owns the memory of the labels from now on.
+    pub fn owning(self, labels: Memory) -> Self {
+        Self { own: Some(labels), ..self }
     }
 
     /// Returns the memory to the pool.
@@ -112,31 +94,41 @@ impl Labelled {
     /// Computes the sums of v by label, and stores the bare sums at `g` too unless `g` is 0. `sum` names the loop to
     /// which the kernels belong.
     pub fn sums(&self, stream: &Stream, v: Address, g: Address, sum: Sum) -> Result<()> {
-        self.sums_of(stream, &LabelledArgs { v, g, sum, ..self.arguments })
+        let scalars = if sum.in_loop != 0 { sum.scalars } else { 0 };
+        self.sums_of(stream, false, &LabelledArgs { v, g, scalars, ..self.arguments })
     }
 
-    /// Sums the slots, then the labels.
-    fn sums_of(&self, stream: &Stream, a: &LabelledArgs) -> Result<()> {
-        launch::slot_sums(stream, a)?;
+    /// Sums the slots, then the labels. v is in f32 if `short`, else in f64.
+    fn sums_of(&self, stream: &Stream, short: bool, a: &LabelledArgs) -> Result<()> {
+        launch::slot_sums(stream, short, a)?;
         launch::label_sums(stream, a)
     }
 
     /// Computes v = v - mean(v) for each label; with `restore` it also adds the kept mean.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
-        self.sums(stream, v, 0, Sum::default())?;
-        launch::cell_shift(stream, &LabelledArgs { v, restore: i32::from(restore), ..self.arguments })
+        self.shift_of(stream, false, &LabelledArgs { v, restore: i32::from(restore), ..self.arguments })
+    }
+
+    /// Computes v = v - mean(v) for each label. v is in f32 if `short`, else in f64.
+    pub fn center(&self, stream: &Stream, v: Address, short: bool) -> Result<()> {
+        self.shift_of(stream, short, &LabelledArgs { v, ..self.arguments })
+    }
+
+    fn shift_of(&self, stream: &Stream, short: bool, a: &LabelledArgs) -> Result<()> {
+        self.sums_of(stream, short, a)?;
+        launch::shift_labelled(stream, short, a)
     }
 
     /// Stores the means of v for a later `shift` with `restore`.
     pub fn keep(&self, stream: &Stream, v: Address) -> Result<()> {
         self.sums(stream, v, 0, Sum::default())?;
-        launch::cell_keep_means(stream, &self.arguments)
+        launch::keep_means(stream, &self.arguments)
     }
 
     /// Returns the label with the largest |sum v| / sum |v|, and both sums.
     pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
         for added in [Added::Values, Added::Magnitudes] {
-            self.sums_of(stream, &LabelledArgs { v, added: added as i32, ..self.arguments })?;
+            self.sums_of(stream, false, &LabelledArgs { v, added: added as i32, ..self.arguments })?;
         }
         let labels = self.labels();
         let values = self.see(stream)?;
@@ -148,7 +140,7 @@ impl Labelled {
     /// Returns sum over labels of mean(v)^2 sum_i 1 / center_i. Overwrites the means, but not the kept means.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         self.sums(stream, v, 0, Sum::default())?;
-        self.sums_of(stream, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;
+        self.sums_of(stream, false, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;
         Ok(self.see(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
     }
 
