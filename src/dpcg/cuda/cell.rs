@@ -1,9 +1,9 @@
 //! V-cycle of multigrid with cell coarsening on a device, for the grids of `cell_grids` (docs/theory/dpcg.md;
 //! kernels/dpcg/cell.cuh).
 
-use super::cell_grids::{Grid, Made, make};
+use super::cell_grids::{Grid, make};
 use super::dense::Dense;
-use super::multigrid::Scale;
+use super::multigrid::{Made, Scale};
 use super::source::Source;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::Stream;

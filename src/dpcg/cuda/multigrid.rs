@@ -1,11 +1,18 @@
-//! Scaling of residuals for multigrid in single precision: r is divided by a power of two near max |r|.
+//! What the multigrids with cell and with vertex coarsening share.
 
-use crate::cuda::driver::Stream;
+use super::dense::Dense;
+use super::source::Source;
+use crate::cuda::arrays::Pool;
+use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Address, ScaleArgs};
+use crate::cuda::launch::{Address, CoarsestArgs, MOST_CELL_BLOCKS, ScaleArgs};
 use crate::error::Result;
 
-/// Addresses for the computation of the scaling factor.
+/// Name of the memory in error messages about failed allocations.
+pub const GRIDS: &str = "the grids of multigrid";
+
+/// Addresses for the computation of the scaling factor. In single precision, r is divided by a power of two near
+/// max |r|.
 #[derive(Clone, Copy)]
 pub struct Scale {
     /// Partial results, one per thread block.
@@ -20,5 +27,80 @@ impl Scale {
     pub fn find(&self, stream: &Stream, r: Address, count: i64) -> Result<()> {
         let Self { partial, scales, scalars } = *self;
         launch::cell_scale(stream, &ScaleArgs { count, v: r, partial, scales, scalars })
+    }
+}
+
+/// The grids, and the inverse of the coarsest matrix.
+pub struct Made<G> {
+    pub grids: Vec<G>,
+    pub inverse: Dense,
+}
+
+/// Matrix and workspace of a setup, which makes the grids of `scale` times the matrix.
+pub struct Maker<'a> {
+    pub stream: &'a Stream,
+    pub source: &'a Source,
+    pub scalars: Address,
+    /// A power of two.
+    pub scale: f64,
+    /// Whether coarse grids use f32.
+    pub single: bool,
+    memory: Memory,
+    /// Partial sums of the blocks.
+    pub partial: Address,
+    /// Sums of the strengths in x, y and z; with vertex coarsening over all rows, followed by the number of rows.
+    pub strengths: Address,
+    /// Row sums of grids with even and with odd numbers, in the pool's workspace. No grid has more points than the
+    /// finest one.
+    pub excess: [Address; 2],
+}
+
+impl<'a> Maker<'a> {
+    /// Allocates the partial sums, and borrows the row sums from the pool.
+    pub fn new(
+        pool: &mut Pool,
+        stream: &'a Stream,
+        source: &'a Source,
+        (scalars, scale): (Address, f64),
+        single: bool,
+    ) -> Result<Self> {
+        let (memory, [partial, strengths]) = pool.lists(stream, [8 * 4 * MOST_CELL_BLOCKS as usize, 8 * 4], GRIDS)?;
+        let excess = pool.borrow_pair(source.of.count())?;
+        Ok(Self { stream, source, scalars, scale, single, memory, partial, strengths, excess })
+    }
+
+    /// Returns the bytes of a value on coarse grids.
+    pub fn value(&self) -> usize {
+        if self.single { size_of::<f32>() } else { size_of::<f64>() }
+    }
+
+    /// Waits and returns the strengths that were computed last.
+    pub fn see_strengths(&self) -> Result<[f64; 4]> {
+        let mut strengths = [0.0; 4];
+        self.stream.fetch(&mut strengths, self.strengths)?;
+        self.stream.wait()?;
+        Ok(strengths)
+    }
+
+    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread` stores densely.
+    pub fn invert(
+        &self,
+        pool: &mut Pool,
+        n: usize,
+        spread: fn(&Stream, &CoarsestArgs) -> Result<()>,
+        a: CoarsestArgs,
+    ) -> Result<Dense> {
+        let mut dense = Dense::zeroed(pool, self.stream, n, None)?;
+        let (matrix, diagonal, null_of) = (dense.matrix(), dense.diagonal, dense.null_of);
+        spread(self.stream, &CoarsestArgs { matrix, diagonal, null_of, ..a })?;
+        dense.invert(self.stream)?;
+        dense.complete(self.stream, false)?;
+        Ok(dense)
+    }
+
+    /// Keeps the memory of the partial sums for the next factorization. Returns the grids.
+    pub fn made<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<Made<G>> {
+        pool.keep(self.memory)?;
+        Ok(Made { grids, inverse })
     }
 }

@@ -1,6 +1,7 @@
 //! Comparisons of device and host: the inspection of a matrix, sums over labelled cells, and the grids of multigrid.
 
-use super::cell_grids::{Made, make};
+use super::cell_grids::make;
+use super::multigrid::Made;
 use super::state::Multigrid;
 use super::*;
 use crate::base::number::Real;

@@ -1,9 +1,9 @@
 //! V-cycle of multigrid with vertex coarsening (Dendy 1982) for the grids of `coarsening`. kernels/dpcg/finest.cuh
 //! contains the sweeps on the finest grid, and kernels/dpcg/vertex.cuh the cycle on the coarser grids.
 
-use super::coarsening::{DIAGONAL, Grid, INVERSE, Made, make};
+use super::coarsening::{DIAGONAL, Grid, INVERSE, make};
 use super::dense::Dense;
-use super::multigrid::Scale;
+use super::multigrid::{GRIDS, Made, Scale};
 use super::source::Source;
 use crate::base::heap::boxed;
 use crate::base::number::Real;
@@ -16,9 +16,6 @@ use crate::cuda::launch::{
 };
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
-
-/// Name of the memory in error messages about failed allocations.
-const GRIDS: &str = "the grids of multigrid";
 
 /// Indices of the arrays in `vectors`. The array X + 1 is the second x.
 const R: usize = 0;
