@@ -1,21 +1,19 @@
 // Survey of a matrix. These kernels copy the caller's arrays, and find components, strong groups and extreme values.
 //
-// Components, and groups of cells that strong couplings connect, are trees of parents over the cells
-// (kernels/common/forest.cuh). The root of a cell is the first cell of its component or group.
-//
-// A warp processes segments of 32 consecutive cells. The cells of a segment are first joined to runs. If several
-// couplings connect two runs, only one of these contacts is used. Couplings that leave the box are zero, so segments
-// may extend over the ends of rows.
+// Components, and groups of cells that strong couplings connect, are found by kernels/common/components.cuh.
 //
 // Memory traffic per cell of the kernels, in bytes: take 64, look 32 + 8, unite 24, settle 16, extents 4, hidden 12.
 #pragma once
-#include "../common/forest.cuh"
+#include "../common/components.cuh"
 #include "box.cuh"
 
 namespace dpcg {
 
-using forest::join;
-using forest::root_of;
+using components::ALL_LANES;
+using components::lane;
+using components::lanes_back;
+using components::over_segments;
+using components::run_length;
 
 // Results of the survey. Magnitudes are stored as bit patterns.
 struct CellFindings {
@@ -57,24 +55,6 @@ constexpr double STRONG = 30.0;
 constexpr uint32_t IS_GROUP = forest::IS_ROOT;
 
 constexpr uint64_t INFINITE = 0x7ff0000000000000ull, SMALLEST_NORMAL = 1ull << 52;
-constexpr unsigned ALL_LANES = 0xffffffffu;
-
-__device__ inline int lane() { return threadIdx.x % 32; }
-// Returns the distance from this lane back to the nearest lane, which may be this lane, whose bit is set.
-__device__ inline int lanes_back(uint32_t bits) { return __clz(bits << (31 - lane())); }
-
-// Returns the length of the run that starts at this lane; the bits of `starts` mark the first lanes of runs.
-__device__ inline int run_length(uint32_t starts) {
-    const uint32_t after = lane() == 31 ? 0 : starts >> (lane() + 1);
-    return after ? __ffs(after) : 32 - lane();
-}
-
-// Calls f(c) for the cells of the segments of this warp. f must ignore indices c >= `count`.
-template <class F> __device__ inline void over_segments(int64_t count, F f) {
-    for (int64_t first = 32 * (int64_t(blockIdx.x) * WARPS + threadIdx.x / 32); first < count;
-         first += 32 * int64_t(gridDim.x) * WARPS)
-        f(first + lane());
-}
 
 // Adds the sum of n over the threads of a thread block to the value at `place`.
 __device__ inline void note_count(unsigned long long *place, unsigned n) {
@@ -167,12 +147,6 @@ __device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int6
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
 }
 
-// Returns the first cell of the run that contains the cell of this lane. `joined`: whether this cell is joined to the
-// previous cell.
-__device__ inline uint32_t run_start(int64_t c, bool joined) {
-    return uint32_t(c) - lanes_back(~__ballot_sync(ALL_LANES, joined && lane() > 0));
-}
-
 // Computes row sums and statistics of the rows, and joins the cells of each segment to runs.
 __device__ inline void look(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
@@ -201,15 +175,8 @@ __device__ inline void look(const SurveyArgs &a) {
         }
 #pragma unroll
         for (const Forest &forest : forests) {
-            const bool west = fabs(back[0]) > forest.limit[0];
-            const uint32_t start = run_start(c, west);
-            if (c >= count) continue;
-            // If the first cell of a run is joined to a preceding cell, it becomes a child of this cell.
-            forest.parent[c] = start != uint32_t(c) ? start
-                : fabs(back[1]) > forest.limit[1]   ? uint32_t(c - n)
-                : fabs(back[2]) > forest.limit[2]   ? uint32_t(c - t)
-                : west                              ? uint32_t(c - 1)
-                                                    : uint32_t(c);
+            const bool west = fabs(back[0]) > forest.limit[0], south = fabs(back[1]) > forest.limit[1];
+            components::hook(forest.parent, c, count, {n, t}, west, south, fabs(back[2]) > forest.limit[2]);
         }
     });
     note_largest(&f.row_sum, row_sum);
@@ -218,11 +185,7 @@ __device__ inline void look(const SurveyArgs &a) {
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
-// Joins the trees that `look` has not joined. A contact is a coupling that joins two cells. A contact may be omitted if
-// preceding cells, which are joined to the cells of this contact, have an equivalent contact. For contacts within a
-// plane, these are the preceding cells of the segment; for contacts between planes, also the cells of the previous row.
-// For contacts between segments, they are the cells of the previous row or plane. No two contacts are omitted because
-// of each other.
+// Joins the runs to components and groups.
 __device__ inline void unite(const SurveyArgs &a) {
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const CellMatrix m = a.matrix();
@@ -242,29 +205,9 @@ __device__ inline void unite(const SurveyArgs &a) {
             auto x = [&](int64_t cell) { return fabs(fixed(m.east[cell])) > limit[0]; };
             auto y = [&](int64_t cell) { return fabs(fixed(m.north[cell])) > limit[1]; };
             auto z = [&](int64_t cell) { return fabs(fixed(m.top[cell])) > limit[2]; };
-            const bool joined = west > limit[0], to_north = north > limit[1], to_top = top > limit[2];
-            // Whether this cell continues the run of the previous cell, and whether its neighbours to the north and to
-            // the top do so.
-            const bool goes_on = lane() > 0 && joined;
-            const bool north_goes_on = (c + n) % 32 > 0 && west_north > limit[0];
-            const bool top_goes_on = (c + t) % 32 > 0 && west_top > limit[0];
-            const uint32_t norths = __ballot_sync(ALL_LANES, to_north), tops = __ballot_sync(ALL_LANES, to_top);
-            const int before = lane() > 0 ? lane() - 1 : 0;
-            // `look` has already joined the first cell of a run to its neighbour in the previous row.
-            if (to_north && north_goes_on && !(goes_on && (norths >> before & 1)))
-                join(forest.parent, uint32_t(c), uint32_t(c + n));
-            if (to_top && !(top_goes_on && goes_on && (tops >> before & 1))) {
-                const bool from_south = y(c + t - n);
-                const bool hooked = !top_goes_on && !from_south;
-                if (!hooked && !(from_south && y(c - n) && z(c - n))) join(forest.parent, uint32_t(c), uint32_t(c + t));
-            }
-            if (lane() == 0 && joined) {
-                const bool from_south = y(c - n), from_bottom = z(c - t);
-                const bool hooked = !from_south && !from_bottom;
-                const bool known = (from_south && y(c - n - 1) && x(c - n - 1)) ||
-                    (from_bottom && z(c - t - 1) && x(c - t - 1));
-                if (!hooked && !known) join(forest.parent, uint32_t(c - 1), uint32_t(c));
-            }
+            const components::Contacts to = {
+                west > limit[0], north > limit[1], top > limit[2], west_north > limit[0], west_top > limit[0]};
+            components::unite(forest.parent, c, {n, t}, to, x, y, z);
         }
     });
 }
@@ -282,7 +225,7 @@ __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t 
     const uint32_t up = c < count ? parent[c] : 0;
     const uint32_t inside = __ballot_sync(ALL_LANES, c < count && up >= first && up < c);
     const bool asks = (inside >> lane() & 1) && !(inside >> (up - first) & 1);
-    const uint32_t root = asks || c >= count ? 0 : root_of(parent, uint32_t(c));
+    const uint32_t root = asks || c >= count ? 0 : components::root_of(parent, uint32_t(c));
     return __shfl_sync(ALL_LANES, root, asks ? int(up - first) : lane());
 }
 
