@@ -82,8 +82,14 @@ fn info_tells_and_draws() {
     let folder = folder("info");
     fs::write(folder.join("line.mtx"), LINE).unwrap();
     let text = well(&folder, &["info", "line.mtx", "--svg", "p.svg", "--json", "f.json"]);
-    for words in ["line.mtx: 5 x 5, 13 entries", "2 to 3 entries", "5 positive, 0 negative, 0 zero", "8 of 8 negative"]
-    {
+    for words in [
+        "line.mtx: 5 x 5, 13 entries",
+        "2 to 3 entries",
+        "5 positive, 0 negative, 0 zero",
+        "8 of 8 negative",
+        "52.000 %: 13 nonzero of 5 x 5",
+        "definiteness   positive definite: all pivots of L D L'",
+    ] {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert!(text.contains("in 5 of 5 rows, > in 2") && text.contains("│⠻⣦⡀│"), "{text}");

@@ -21,6 +21,8 @@ pub struct Facts {
     pub signs: [usize; 2],
     /// Number of negative off-diagonal entries, and of all off-diagonal entries.
     pub negative: [usize; 2],
+    /// Number of entries with the value 0.
+    pub zeros: usize,
     /// Smallest and largest nonzero |a_ij|.
     pub range: [f64; 2],
 }
@@ -42,6 +44,7 @@ impl Facts {
                 column[j] = true;
                 diagonal_seen[rows + j - i] = true;
                 facts.bandwidth[usize::from(j > i)] = facts.bandwidth[usize::from(j > i)].max(i.abs_diff(j));
+                facts.zeros += usize::from(value == 0.0);
                 if value != 0.0 {
                     facts.range = [facts.range[0].min(value.abs()), facts.range[1].max(value.abs())];
                 }
@@ -72,14 +75,14 @@ impl Facts {
 mod tests {
     use super::*;
 
-    /// Counted by hand: [4 -1 .] [-1 2 1] [. . -3].
+    /// Counted by hand: [4 -1 .] [-1 2 0] [. . -3].
     #[test]
     fn counts_by_hand() {
         let a =
-            Rows { ptr: vec![0, 2, 5, 6], cols: vec![0, 1, 0, 1, 2, 2], values: vec![4.0, -1.0, -1.0, 2.0, 1.0, -3.0] };
+            Rows { ptr: vec![0, 2, 5, 6], cols: vec![0, 1, 0, 1, 2, 2], values: vec![4.0, -1.0, -1.0, 2.0, 0.0, -3.0] };
         let facts = Facts::of(&a, 3).unwrap();
         assert_eq!((facts.shortest, facts.empty_columns, facts.bandwidth, facts.diagonals), (1, 0, [1, 1], 3));
         assert_eq!((facts.dominant, facts.signs, facts.negative), ([3, 2], [2, 1], [2, 3]));
-        assert_eq!(facts.range, [1.0, 4.0]);
+        assert_eq!((facts.range, facts.zeros), ([1.0, 4.0], 1));
     }
 }

@@ -8,6 +8,7 @@ use rrbsolver_plot::{check_writable, write_whole};
 use serde_json::{Value, json};
 
 use crate::args::Info;
+use crate::definite::Definiteness;
 use crate::facts::Facts;
 use crate::input::{Loaded, counted, shape_of};
 use crate::library::{Matrix, System, about, filled, named, word};
@@ -27,7 +28,8 @@ pub fn run(options: &Info) -> Result<End> {
     let progress = spinner("inspecting the matrix".to_owned());
     let rows = matrix.csr().map_err(lacking)?;
     let facts = Facts::of(&rows, matrix.cols()).map_err(lacking)?;
-    let choices = Choices::of(&mut matrix, &facts);
+    let definiteness = if matrix.rows() == matrix.cols() { Some(Definiteness::of(&rows)) } else { None };
+    let choices = Choices::of(&mut matrix, &facts, definiteness);
     progress.finish_and_clear();
     let name = options.file.display();
     show!("{}", text(&format!("{name}: {}", shape_of(&matrix)), &matrix, &facts, &choices));
@@ -50,13 +52,15 @@ struct Choices {
     format: Result<(&'static str, String)>,
     solver: Result<(&'static str, &'static str, String)>,
     dominance: Option<&'static str>,
+    /// Of a square matrix.
+    definiteness: Option<Result<Definiteness>>,
 }
 
 impl Choices {
-    fn of(matrix: &mut Matrix, facts: &Facts) -> Self {
+    fn of(matrix: &mut Matrix, facts: &Facts, definiteness: Option<Result<Definiteness>>) -> Self {
         let format = format_choice(matrix);
         let solver = solver_choice(matrix, facts);
-        Self { format, solver, dominance: word(matrix, "dominance") }
+        Self { format, solver, dominance: word(matrix, "dominance"), definiteness }
     }
 }
 
@@ -113,6 +117,15 @@ fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String
         format!("{} to {longest} entries", facts.shortest)
     };
     line("rows", format!("{entries_of}, {mean:.1} on average"));
+    if rows * cols > 0 {
+        let nonzero = entries - facts.zeros;
+        let share = 100.0 * nonzero as f64 / (rows as f64 * cols as f64);
+        let zeros = match facts.zeros {
+            0 => String::new(),
+            zeros => format!("; {} with the value 0", counted(zeros, "entry", "entries")),
+        };
+        line("density", format!("{share:.3} %: {nonzero} nonzero of {rows} x {cols}{zeros}"));
+    }
     let empty = (matrix.count(info::EMPTY_ROWS), facts.empty_columns);
     if empty != (0, 0) {
         line("empty", format!("{}, {}", counted(empty.0, "row", "rows"), counted(empty.1, "column", "columns")));
@@ -153,6 +166,11 @@ fn text(head: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> String
         let [weak, strict] = facts.dominant;
         line("dominance", format!("{class}|a_ii| >= sum |a_ij| in {weak} of {rows} rows, > in {strict}"));
     }
+    match &choices.definiteness {
+        Some(Ok(found)) => line("definiteness", format!("{}: {}", found.verdict, found.why)),
+        Some(Err(sentence)) => line("definiteness", format!("unknown: {sentence:#}")),
+        None => {}
+    }
     match &choices.format {
         Ok((format, reason)) => line("format", format!("{format}: {reason}")),
         Err(sentence) => line("format", format!("none: {sentence:#}")),
@@ -185,6 +203,14 @@ fn as_json(name: &str, matrix: &Matrix, facts: &Facts, choices: &Choices) -> Val
         "lower_bandwidth": facts.bandwidth[0],
         "upper_bandwidth": facts.bandwidth[1],
         "diagonals": facts.diagonals,
+        "zeros": facts.zeros,
+        "definiteness": match &choices.definiteness {
+            Some(Ok(found)) => {
+                json!({ "verdict": found.verdict, "why": found.why, "eigenvalue_bounds": found.bounds })
+            }
+            Some(Err(error)) => json!({ "verdict": "unknown", "why": format!("{error:#}") }),
+            None => Value::Null,
+        },
         "smallest_magnitude": facts.range[0],
         "largest_magnitude": facts.range[1],
         "right_hand_sides": matrix.count(info::FILE_RHS),

@@ -13,6 +13,7 @@ mod args;
 mod bars;
 mod compare;
 mod convert;
+mod definite;
 mod doctor;
 mod facts;
 mod ffi;
