@@ -6,12 +6,14 @@
 # make setup: installs missing compilers and nvcc; make and make install only print what is missing.
 # make test: everything a change must pass. make header: renews what is generated. make install PREFIX=/opt/rrbsolver.
 # make paper: the papers' measurements and figures on this machine, into output/paper; PAPER_SIZE=511 for a quick look.
+#   DATA=folder: the matrices bcsstm22, e05r0000, add32 and memplus of the thesis; memplus is not in this repository.
 # make fuzz: the readers of matrix files on texts that coverage leads to, FUZZ_SECONDS each.
 # make performance: measures the marked tables of docs/benchmarks/cpu-2d.md again.
 
 PREFIX ?= $(CURDIR)/install
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 PAPER_SIZE ?= 2047
+DATA   ?= tests/sparse/data
 FUZZ_SECONDS ?= 600
 BENCH   = cargo run --quiet --release --locked -p rrbsolver-benches --bin rrbsolver-bench --
 PLOT    = cargo run --quiet --release --locked -p rrbsolver-plot --
@@ -46,7 +48,7 @@ bubbles:
 	@scripts/bubbles
 
 paper: check-setup
-	$(BENCH) paper --size $(PAPER_SIZE) --output output/paper
+	$(BENCH) paper --size $(PAPER_SIZE) --data "$(DATA)" --output output/paper
 	$(PLOT) bench output/paper/*.json --output output/paper
 
 performance: check-setup

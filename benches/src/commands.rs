@@ -17,6 +17,7 @@ use crate::stages;
 use crate::stream;
 use crate::suite::{self, Suite};
 use crate::sweeps::{self, GridPlan};
+use crate::thesis;
 use crate::two_phase;
 use anyhow::{Context as _, Result, anyhow};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -62,6 +63,11 @@ pub enum Measurement {
     TwoPhase(TwoPhaseArgs),
     /// General sparse systems: products in several formats, and solves by sparse_, in turn.
     Sparse(SparseArgs),
+    /// General sparse systems by every method and in every format of sparse_: the evaluation of the thesis of 2008
+    /// (figures 8.1 to 8.7).
+    Thesis(ThesisArgs),
+    /// Rates of copies between host and device: pageable and pinned host memory, both directions.
+    Transfer(TransferArgs),
     /// One domain on many ranks, here threads: weak and strong scaling, messages and bytes.
     Distributed(DistributedArgs),
     /// Systems on which common preconditioners fail (docs/benchmarks/hard-suite.md), by several sets of options and
@@ -435,6 +441,37 @@ pub struct SparseArgs {
     ceiling: CeilingArgs,
 }
 
+/// Arguments of `thesis`.
+#[derive(Clone, Debug, Args)]
+pub struct ThesisArgs {
+    /// Folder with bcsstm22, e05r0000, add32 and memplus (.mtx, .rsa, .rua or .rb, also with .gz).
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Elements per side of the cavity, which replaces e40r0000.
+    #[arg(long, default_value_t = 40)]
+    elements: usize,
+    /// Numbers of entries of the circuits.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000_000])]
+    entries: Vec<usize>,
+    /// A solve ends after this many seconds.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// Measured solves.
+    #[arg(short, long, default_value_t = 3)]
+    repeats: usize,
+}
+
+/// Arguments of `transfer`.
+#[derive(Clone, Debug, Args)]
+pub struct TransferArgs {
+    /// Sizes of the arrays, MB.
+    #[arg(long, value_delimiter = ',', default_values_t = [0.1, 1.0, 16.0, 256.0])]
+    megabytes: Vec<f64>,
+    /// Number of the device.
+    #[arg(long, default_value_t = 0)]
+    device: usize,
+}
+
 /// Arguments of `two-phase`.
 #[derive(Clone, Debug, Args)]
 pub struct TwoPhaseArgs {
@@ -556,6 +593,20 @@ pub fn execute(words: &[String], measurement: &Measurement) -> Result<Record> {
             let plan =
                 two_phase::Plan { set, size: [size; 3], contrast, rhs, options, baseline, rel_tol, repeats, seconds };
             (Study::TwoPhase(two_phase::measure(&plan)?), Vec::new())
+        }
+        Measurement::Thesis(args) => {
+            let ThesisArgs { data, elements, entries, seconds, repeats } = args.clone();
+            (Study::Thesis(thesis::measure(&thesis::Plan { data, elements, entries, seconds, repeats })?), Vec::new())
+        }
+        Measurement::Transfer(args) => {
+            let mut rates = Vec::new();
+            if device::count() > 0 {
+                let device = Device::new(args.device)?;
+                for &megabytes in &args.megabytes {
+                    rates.extend(device.transfers(megabytes)?);
+                }
+            }
+            (Study::Transfer, rates)
         }
         Measurement::Sparse(args) => {
             let SparseArgs { system, formats, options, repeats, write, ceiling } = args.clone();

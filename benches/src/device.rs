@@ -10,6 +10,9 @@ use std::time::Instant;
 
 /// Name of copies between two arrays on a device, in the list of bandwidths.
 pub const DEVICE_COPY: &str = "device copy";
+/// Names of copies between host and device, in the list of bandwidths: pageable and page-locked host memory.
+const TRANSFERS: [&str; 4] =
+    ["pageable host to device", "device to pageable host", "pinned host to device", "device to pinned host"];
 /// Measured rounds, and copies per round, which last long compared with a launch and a wait.
 const ROUNDS: usize = 11;
 const COPIES: usize = 10;
@@ -68,6 +71,41 @@ impl Device {
             median: gigabytes / samples.median(),
             best: gigabytes / samples.least(),
         })
+    }
+
+    /// Measures the rates of copies of `megabytes` MB between host and device, in the order of `TRANSFERS`.
+    pub fn transfers(&self, megabytes: f64) -> Result<Vec<Bandwidth>> {
+        let values = ((megabytes * 1e6 / 8.0) as usize).max(1);
+        let mut device = self.zeros(values)?.values;
+        let mut pageable = vec![0.0_f64; values];
+        // SAFETY: the copy below sets all values before anything reads them.
+        let mut pinned =
+            unsafe { self.stream.context().alloc_pinned_with_flags::<f64>(values, 0) }.map_err(sentence)?;
+        self.stream.memcpy_dtoh(&device, &mut pinned).map_err(sentence)?;
+        let mut seconds = [(); 4].map(|()| Vec::new());
+        // The first round is the warm-up.
+        for _ in 0..=ROUNDS {
+            for (kind, seconds) in seconds.iter_mut().enumerate() {
+                self.stream.synchronize().map_err(sentence)?;
+                let start = Instant::now();
+                match kind {
+                    0 => self.stream.memcpy_htod(&pageable, &mut device),
+                    1 => self.stream.memcpy_dtoh(&device, &mut pageable),
+                    2 => self.stream.memcpy_htod(&pinned, &mut device),
+                    _ => self.stream.memcpy_dtoh(&device, &mut pinned),
+                }
+                .map_err(sentence)?;
+                self.stream.synchronize().map_err(sentence)?;
+                seconds.push(start.elapsed().as_secs_f64());
+            }
+        }
+        let gigabytes = 8e-9 * values as f64;
+        let rate = |(kernel, mut seconds): (&str, Vec<f64>)| {
+            let samples = Samples::new(seconds.split_off(1));
+            let (median, best) = (gigabytes / samples.median(), gigabytes / samples.least());
+            Bandwidth { kernel: kernel.to_owned(), threads: 0, megabytes, median, best }
+        };
+        Ok(TRANSFERS.into_iter().zip(seconds).map(rate).collect())
     }
 
     /// Allocates an array of zeros.

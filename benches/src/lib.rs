@@ -26,5 +26,6 @@ pub mod stages;
 pub mod stream;
 pub mod suite;
 pub mod sweeps;
+pub mod thesis;
 pub mod timing;
 pub mod two_phase;

@@ -40,6 +40,9 @@ struct PaperArgs {
     /// One measured solve each, and small arrays for the bandwidth, to check that everything runs.
     #[arg(long)]
     quick: bool,
+    /// Folder with the matrices of the thesis: bcsstm22, e05r0000, add32 and memplus.
+    #[arg(long)]
+    data: Option<PathBuf>,
     /// Only the records with these names.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -121,6 +124,7 @@ fn paper(args: &PaperArgs) -> Result<()> {
         ("block_products", "smoother forms".to_owned()),
         ("solve", format!("solve poisson_f -n {n} --baseline mic --baseline ic --repeats 3")),
     ];
+    lines.extend([("thesis", thesis(args)), ("transfer", "transfer".to_owned())]);
     lines.extend(slides(n, ""));
     // Speed-ups are relative to the last solver, which is one core.
     const MARCH: &str = "--options \"backend=cpu\" --options \"backend=cpu threads=1\"";
@@ -194,6 +198,13 @@ fn slides(n: usize, place: &str) -> [(&'static str, String); 3] {
     [(few, table(4)), (many, table(8)), (all, orders)]
 }
 
+/// The evaluation of the thesis; with the circuit of 1e7 entries on large grids only.
+fn thesis(args: &PaperArgs) -> String {
+    let data = args.data.as_ref().map_or(String::new(), |folder| format!(" --data \"{}\"", folder.display()));
+    let effort = if args.size < 2047 { "" } else { " --entries 1000000,10000000 --seconds 10" };
+    format!("thesis{data}{effort}")
+}
+
 /// Returns the command line with the smallest effort.
 fn quick(line: &str) -> String {
     match line.split(' ').next() {
@@ -204,6 +215,8 @@ fn quick(line: &str) -> String {
         Some("levels") if !line.contains("--levels") => format!("{line} --repeats 1 --levels 4,6,8"),
         Some("smoother") => format!("{} --patches 2 --repeats 1", line.replace(" --repeats 3", "")),
         Some("two-phase") => format!("{} --repeats 0", line.replace(" -n 64", " -n 16").replace(" --repeats 3", "")),
+        Some("thesis") => format!("{line} --repeats 1 --elements 3 --entries 3000 --seconds 0.1"),
+        Some("transfer") => format!("{line} --megabytes 1"),
         Some("march") => format!("{line} --nodes 400,800 --steps 2"),
         _ => format!("{line} --repeats 1"),
     }

@@ -15,14 +15,16 @@ use crate::stages::{Breakdown, LOOP, Stage};
 use crate::stream::{Bandwidth, ceiling};
 use crate::suite::Suite;
 use crate::sweeps::{GridSweep, LevelSweep};
+use crate::thesis::Thesis;
 use crate::timing::digits;
 use crate::two_phase::Pressure;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
+pub(crate) use tables::table;
 use tables::{
     ARRAYS, GROUPS, beside, beside_steps, by_grid, calls, chart, cost, general, grids, levels, march, pressure, ranks,
-    seconds, spread, table,
+    seconds, spread,
 };
 
 /// Record of one run.
@@ -63,6 +65,10 @@ pub enum Study {
     TwoPhase(Pressure),
     /// General sparse systems.
     Sparse(General),
+    /// The evaluation of the thesis of 2008.
+    Thesis(Thesis),
+    /// Copies between host and device; the rates are bandwidths of the record.
+    Transfer,
     /// One domain on many ranks.
     Distributed(Ranks),
     /// The hard suite.
@@ -104,10 +110,15 @@ impl Record {
             Study::March(run) => march(run),
             Study::TwoPhase(run) => pressure(run),
             Study::Sparse(run) => general(run),
+            Study::Thesis(run) => run.text(),
+            Study::Transfer if self.bandwidth.is_empty() => {
+                "There is no CUDA device, so no transfer rates.\n".to_owned()
+            }
+            Study::Transfer => String::new(),
             Study::Distributed(run) => ranks(run),
             Study::Suite(suite) => suite.text(),
         };
-        if matches!(self.study, Study::Stream) {
+        if matches!(self.study, Study::Stream | Study::Transfer if !self.bandwidth.is_empty()) {
             text += &self.ceilings();
         } else if !self.bandwidth.is_empty() {
             text += &self.ceilings_in_a_line();

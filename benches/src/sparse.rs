@@ -5,13 +5,13 @@ use crate::solver::checked;
 use crate::timing::Samples;
 use anyhow::{Context as _, Result, anyhow};
 use rrbsolver::abi::{
-    sparse_create_csr, sparse_destroy, sparse_factorize, sparse_get_int, sparse_get_real, sparse_handle,
-    sparse_multiply, sparse_set_options, sparse_solve,
+    sparse_arrays, sparse_create_csr, sparse_destroy, sparse_factorize, sparse_get_int, sparse_get_real, sparse_handle,
+    sparse_multiply, sparse_read, sparse_set_monitor, sparse_set_options, sparse_sizes, sparse_solve,
 };
 use rrbsolver::options::{Format, Solver, info};
 use rrbsolver_problems::sparse::{System, system};
 use serde::{Deserialize, Serialize};
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
@@ -78,15 +78,22 @@ pub struct General {
 }
 
 /// The matrix in CSR format, as callers store it.
-struct Rows {
-    ptr: Vec<i32>,
-    col: Vec<i32>,
-    val: Vec<f64>,
+pub(crate) struct Rows {
+    pub(crate) ptr: Vec<i32>,
+    pub(crate) col: Vec<i32>,
+    pub(crate) val: Vec<f64>,
 }
 
 impl Rows {
-    fn of(system: &System) -> Result<Self> {
-        let mut entries = system.entries.clone();
+    /// Generates the system with this name.
+    pub(crate) fn generate(name: &str) -> Result<Self> {
+        let cells = name.strip_prefix("tetrahedra_").and_then(|n| n.parse().ok());
+        let system = cells.map(tetrahedra).or_else(|| system(name));
+        Self::of(system.with_context(|| format!("unknown system {name}"))?)
+    }
+
+    fn of(system: System) -> Result<Self> {
+        let mut entries = system.entries;
         entries.sort_by_key(|&(i, j, _)| (i, j));
         let narrow = |k: usize| i32::try_from(k).context("2^31 entries or more");
         let mut ptr = vec![0i32; system.n + 1];
@@ -118,7 +125,7 @@ impl Rows {
 }
 
 /// A handle of the family `sparse_`.
-struct Library(*mut sparse_handle);
+pub(crate) struct Library(*mut sparse_handle);
 
 impl Drop for Library {
     fn drop(&mut self) {
@@ -128,7 +135,7 @@ impl Drop for Library {
 }
 
 impl Library {
-    fn new(a: &Rows) -> Result<Self> {
+    pub(crate) fn new(a: &Rows) -> Result<Self> {
         let mut library = Self(null_mut());
         let (n, entries) = (a.ptr.len() as i64 - 1, a.val.len() as i64);
         let (ptr, col) = (a.ptr.as_ptr().cast(), a.col.as_ptr().cast());
@@ -137,28 +144,76 @@ impl Library {
         Ok(library)
     }
 
-    fn set(&self, options: &str) -> Result<()> {
+    /// Reads a matrix file.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let mut library = Self(null_mut());
+        let text = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| anyhow!("paths have no NUL"))?;
+        // SAFETY: a NUL-terminated path and a pointer.
+        checked(unsafe { sparse_read(text.as_ptr(), &mut library.0) })?;
+        Ok(library)
+    }
+
+    /// Returns the matrix in CSR format.
+    pub(crate) fn rows(&self) -> Result<Rows> {
+        let (csr, mut sizes) = (Format::Csr as i32, [0; 4]);
+        // SAFETY: a live handle and room for four integers.
+        checked(unsafe { sparse_sizes(self.0, csr, sizes.as_mut_ptr()) })?;
+        let [mut ptr, mut col] = [sizes[0], sizes[1]].map(|len| vec![0_i64; len as usize]);
+        let mut val = vec![0.0; sizes[3] as usize];
+        // SAFETY: a live handle and arrays of the lengths that it returned.
+        checked(unsafe {
+            sparse_arrays(self.0, csr, ptr.as_mut_ptr(), col.as_mut_ptr(), null_mut(), val.as_mut_ptr())
+        })?;
+        let narrow = |index: Vec<i64>| index.into_iter().map(|k| Ok(i32::try_from(k)?)).collect::<Result<Vec<_>>>();
+        Ok(Rows { ptr: narrow(ptr)?, col: narrow(col)?, val })
+    }
+
+    /// Computes format, preconditioner and workspace. Returns the seconds.
+    pub(crate) fn factorize(&self) -> Result<f64> {
+        let start = Instant::now();
+        // SAFETY: a live handle.
+        checked(unsafe { sparse_factorize(self.0) })?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Solves A x = b. Returns the status and the seconds.
+    pub(crate) fn solve(&self, b: *const f64, x: *mut f64) -> Result<(i32, f64)> {
+        let start = Instant::now();
+        // SAFETY: a live handle; arrays of its rows, in host or device memory, as the caller guarantees.
+        let status = checked(unsafe { sparse_solve(self.0, b, x) })?;
+        Ok((status, start.elapsed().as_secs_f64()))
+    }
+
+    /// Stops solves that take longer than the limit; `None` sets no limit. The limit must outlive its solves.
+    pub(crate) fn limit(&self, limit: Option<&Limit>) -> Result<()> {
+        let user = limit.map_or(null_mut(), |limit| std::ptr::from_ref(limit).cast_mut().cast());
+        // SAFETY: a live handle; the callback reads a `Limit`, which the caller keeps alive.
+        checked(unsafe { sparse_set_monitor(self.0, limit.and(Some(late)), user) })?;
+        Ok(())
+    }
+
+    pub(crate) fn set(&self, options: &str) -> Result<()> {
         let text = CString::new(options).map_err(|_| anyhow!("options have no NUL"))?;
         // SAFETY: a live handle and a NUL-terminated string.
         checked(unsafe { sparse_set_options(self.0, text.as_ptr()) }).with_context(|| options.to_owned())?;
         Ok(())
     }
 
-    fn multiply(&self, x: &[f64], y: &mut [f64]) -> Result<f64> {
+    pub(crate) fn multiply(&self, x: &[f64], y: &mut [f64]) -> Result<f64> {
         let start = Instant::now();
         // SAFETY: a live handle; arrays of its rows.
         checked(unsafe { sparse_multiply(self.0, x.as_ptr(), y.as_mut_ptr()) })?;
         Ok(start.elapsed().as_secs_f64())
     }
 
-    fn int(&self, key: i32) -> i64 {
+    pub(crate) fn int(&self, key: i32) -> i64 {
         let mut value = 0;
         // SAFETY: a live handle and a valid int64_t.
         unsafe { sparse_get_int(self.0, key, &mut value) };
         value
     }
 
-    fn real(&self, key: i32) -> f64 {
+    pub(crate) fn real(&self, key: i32) -> f64 {
         let mut value = 0.0;
         // SAFETY: a live handle and a valid double.
         unsafe { sparse_get_real(self.0, key, &mut value) };
@@ -166,16 +221,23 @@ impl Library {
     }
 }
 
+/// Time at which solves stop.
+pub(crate) struct Limit(pub(crate) Instant);
+
+/// Monitor that stops a solve after its `Limit`.
+unsafe extern "C-unwind" fn late(user: *mut c_void, _: i64, _: f64) -> i32 {
+    // SAFETY: `Library::limit` passes a live `Limit`.
+    i32::from(Instant::now() > unsafe { &*user.cast::<Limit>() }.0)
+}
+
 /// Returns the name of a choice.
-fn named(names: &[(&str, i64)], number: i64) -> String {
+pub(crate) fn named(names: &[(&str, i64)], number: i64) -> String {
     names.iter().find(|name| name.1 == number).map_or_else(String::new, |name| name.0.to_owned())
 }
 
 /// Measures in rounds in which all products and solves run in turn; the first round is the warm-up.
 pub fn measure(plan: &Plan) -> Result<General> {
-    let cells = plan.name.strip_prefix("tetrahedra_").and_then(|n| n.parse().ok());
-    let system = cells.map(tetrahedra).or_else(|| system(&plan.name));
-    let rows = Rows::of(&system.with_context(|| format!("unknown system {}", plan.name))?)?;
+    let rows = Rows::generate(&plan.name)?;
     if let Some(path) = &plan.write {
         rows.write(path)?;
     }
@@ -202,15 +264,9 @@ pub fn measure(plan: &Plan) -> Result<General> {
         for (k, options) in plan.options.iter().enumerate() {
             let library = Library::new(&rows)?;
             library.set(options)?;
-            let start = Instant::now();
-            // SAFETY: a live handle.
-            checked(unsafe { sparse_factorize(library.0) }).with_context(|| options.clone())?;
-            let factorize = start.elapsed().as_secs_f64();
+            let factorize = library.factorize().with_context(|| options.clone())?;
             x.fill(0.0);
-            let start = Instant::now();
-            // SAFETY: a live handle; arrays of its rows.
-            let status = checked(unsafe { sparse_solve(library.0, b.as_ptr(), x.as_mut_ptr()) })?;
-            let solve = start.elapsed().as_secs_f64();
+            let (status, solve) = library.solve(b.as_ptr(), x.as_mut_ptr())?;
             if round == 0 {
                 solves.push(SolveRow {
                     options: options.clone(),

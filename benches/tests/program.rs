@@ -180,7 +180,7 @@ fn all_of_the_papers_measurements_end_as_records() {
         let text = std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name);
         serde_json::from_str(&text).expect(name)
     };
-    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve", "march"] {
+    for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve", "march", "thesis"] {
         let value = read(name);
         assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");
     }
@@ -196,6 +196,61 @@ fn all_of_the_papers_measurements_end_as_records() {
             );
         }
     }
+}
+
+/// The evaluation of the thesis: every method and every format, with the reasons of refusals. memplus is not in this
+/// repository.
+#[test]
+fn the_thesis_has_every_method_and_format() {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/sparse/data");
+    let line = ["thesis", "--data", data, "--elements", "3", "--entries", "3000", "--seconds", "0.2", "-r", "2"];
+    let (printed, value) = record("thesis", &line);
+    let result = &value["result"];
+    let systems = result["systems"].as_array().unwrap();
+    let names: Vec<&str> = systems.iter().map(|system| system["name"].as_str().unwrap()).collect();
+    // By number of entries.
+    assert_eq!(names, ["bcsstm22", "cavity_3", "circuit_3000", "e05r0000", "add32"]);
+    let places = result["places"].as_array().unwrap().len();
+    let solves = result["solves"].as_array().unwrap();
+    assert_eq!(solves.len(), 5 * places * 15);
+    assert_eq!(result["products"].as_array().unwrap().len(), 5 * places * 12);
+    let of = |system: &str, method: &str| {
+        solves.iter().find(|row| row["system"] == system && row["method"] == method).unwrap().clone()
+    };
+    // Golden counts (tests/golden/sparse.csv).
+    assert_eq!(of("bcsstm22", "jacobi")["iterations"], 1);
+    assert_eq!(of("bcsstm22", "gauss_seidel, multicolour")["iterations"], 1);
+    assert!(of("circuit_3000", "cg")["refused"].as_str().unwrap().contains("needs a symmetric matrix"));
+    let refused = of("e05r0000", "jacobi")["refused"].as_str().unwrap().to_owned();
+    assert!(
+        refused.starts_with("row 8 has a missing or zero diagonal entry") && printed.contains(&refused),
+        "{printed}"
+    );
+    assert!(printed.contains("Not measured: memplus: pass a folder with memplus.mtx"), "{printed}");
+    for row in solves.iter().filter(|row| row["end"] == "converged") {
+        assert!(row["residual"].as_f64().unwrap() <= 1e-6 && !row["solve"].as_array().unwrap().is_empty(), "{row}");
+    }
+    let charts = result["charts"].as_array().unwrap();
+    let figures: Vec<&str> = charts.iter().map(|chart| chart["name"].as_str().unwrap()).collect();
+    let expected = ["8_1", "8_2", "8_3", "8_4", "8_5", "8_6a", "8_6b", "8_7"].map(|n| format!("thesis_figure_{n}"));
+    assert_eq!(figures, expected);
+}
+
+/// Without a device, one line states that there are no rates.
+#[test]
+fn transfer_rates_need_a_device() {
+    let (printed, value) = record("transfer", &["transfer", "--megabytes", "1"]);
+    let rates = value["bandwidth"].as_array().unwrap();
+    if rates.is_empty() {
+        assert_eq!(printed, "There is no CUDA device, so no transfer rates.\n");
+        return;
+    }
+    let kernels: Vec<&str> = rates.iter().map(|rate| rate["kernel"].as_str().unwrap()).collect();
+    assert_eq!(
+        kernels,
+        ["pageable host to device", "device to pageable host", "pinned host to device", "device to pinned host"]
+    );
+    assert!(rates.iter().all(|rate| rate["median"].as_f64().unwrap() > 0.0), "{printed}");
 }
 
 #[test]

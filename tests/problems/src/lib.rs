@@ -5,6 +5,8 @@
 
 pub mod blocks;
 pub mod cases;
+pub mod cavity;
+pub mod circuit;
 pub mod golden;
 pub mod hard;
 pub mod hard_suite;

@@ -1,5 +1,7 @@
 //! General sparse systems by their names: those of tests/golden/sparse.csv, and larger systems of the same kinds.
 
+use crate::cavity::cavity;
+use crate::circuit::circuit;
 use crate::two_phase::SplitMix;
 
 /// Row, column and value. Entries with equal indices are added.
@@ -39,8 +41,24 @@ pub fn system(name: &str) -> Option<System> {
         ["random", "dominant", n, k] => random_dominant(number(n)?, number(k)?, false),
         ["random", "dominant", "symmetric", n, k] => random_dominant(number(n)?, number(k)?, true),
         ["blocks3", n] => blocks(&five_points(number(n)?, [4.0, -1.0, -1.0, -1.0, -1.0])),
+        ["cavity", m] => cavity(number(m)?),
+        ["circuit", entries] => circuit(number(entries)?),
         _ => return None,
     })
+}
+
+/// Sorts entries by row and column, and adds those with equal indices in the given order.
+pub(crate) fn summed(mut entries: Vec<Entry>) -> Vec<Entry> {
+    // The sort is stable.
+    entries.sort_by_key(|&(i, j, _)| (i, j));
+    entries.dedup_by(|next, first| {
+        let same = (next.0, next.1) == (first.0, first.1);
+        if same {
+            first.2 += next.2;
+        }
+        same
+    });
+    entries
 }
 
 /// A constant 5-point stencil on n x n points, x fastest: center, east, west, north, south.
@@ -106,15 +124,7 @@ pub fn random_dominant(n: usize, k: usize, symmetric: bool) -> System {
             }
         }
     }
-    // The sort is stable: entries with equal indices are added in the order in which they were drawn.
-    entries.sort_by_key(|&(i, j, _)| (i, j));
-    let mut summed: Vec<Entry> = Vec::new();
-    for (i, j, value) in entries {
-        match summed.last_mut() {
-            Some(last) if (last.0, last.1) == (i, j) => last.2 += value,
-            _ => summed.push((i, j, value)),
-        }
-    }
+    let mut summed = summed(entries);
     let mut sums = vec![0.0; n];
     summed.iter().for_each(|&(i, _, value)| sums[i] += value.abs());
     summed.extend(sums.iter().enumerate().map(|(i, &sum)| (i, i, if sum > 0.0 { 1.1 * sum } else { 1.0 })));

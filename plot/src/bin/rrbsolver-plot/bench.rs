@@ -463,6 +463,18 @@ mod tests {
         }
     }
 
+    /// Figures of systems that were not found have no points, so there is no picture. The names of methods stand upright.
+    #[test]
+    fn the_thesis_becomes_bars_and_a_curve() {
+        let figures = drawn("thesis --elements 3 --entries 3000 --seconds 0.1 -r 1");
+        let names: Vec<&str> = figures.iter().map(|(name, _)| name.as_str()).collect();
+        let with_threads = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+        let expected = ["thesis_figure_8_4", "thesis_figure_8_6b", "thesis_figure_8_7"];
+        assert_eq!(names, expected[..if with_threads { 3 } else { 2 }]);
+        assert!(figures[0].1.contains("in place of E40R0000") && figures[0].1.contains("bicgstab"));
+        assert!(figures[1].1.contains("gauss_seidel, multicolour"));
+    }
+
     #[test]
     fn one_number_of_levels_is_no_figure() {
         assert!(drawn("levels poisson_f --sizes 31 --levels 4 -r 1").is_empty());

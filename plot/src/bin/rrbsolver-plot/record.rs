@@ -45,7 +45,7 @@ pub fn parse(text: &str) -> Result<Study> {
     Ok(match study.as_str() {
         "levels" => Study::Levels(serde_json::from_value(result)?),
         "grids" => Study::Grids(serde_json::from_value(result)?),
-        "smoother" | "march" => Study::Charts(serde_json::from_value::<Charts>(result)?.charts),
+        "smoother" | "march" | "thesis" => Study::Charts(serde_json::from_value::<Charts>(result)?.charts),
         "suite" => Study::Suite(serde_json::from_value(result)?),
         _ => Study::Other,
     })
