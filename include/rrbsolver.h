@@ -240,12 +240,15 @@
                                               `gssor` are other names for `jacobi`, `gauss_seidel` and `sor`. For
                                               `auto`, see the rules of `auto`. */
 #define RRB_OPT_FORMAT                502  /* storage format for products; for `auto`, see the rules of `auto` */
-#define RRB_OPT_ORDERING              503  /* Order of the rows in sweeps of `gauss_seidel` and `sor`. With
-                                              `natural`, the order is ascending. With `multicolour`, the rows are
-                                              ordered by first-fit colours of A + A'. With `blocks`, the rows are
-                                              divided into blocks, and each block uses the old values of the other
-                                              blocks. With `symmetric`, a descending sweep follows each ascending
-                                              sweep. */
+#define RRB_OPT_ORDERING              503  /* Order of the rows in sweeps of `gauss_seidel` and `sor`, and in the
+                                              preconditioners `ssor`, `ic0` and `ilu0`. With `natural`, the order is
+                                              ascending. With `multicolour`, the rows are ordered by first-fit
+                                              colours of A + A'; a preconditioner is then that of the permuted
+                                              matrix, which has fewer levels of triangular solves, but usually needs
+                                              more iterations. With `blocks`, the rows are divided into blocks, and
+                                              each block uses the old values of the other blocks. With `symmetric`, a
+                                              descending sweep follows each ascending sweep. The last two values
+                                              affect sweeps only. */
 #define RRB_OPT_SOR_OMEGA             504  /* Relaxation factor of `jacobi`, `sor` and `ssor`, which must be below 2.
                                               0 means 1.25 for `sor` and 1 for `jacobi` and `ssor`. */
 #define RRB_OPT_BLOCKS                505  /* number of blocks with `ordering=blocks`; 0 means 16 */
@@ -372,11 +375,11 @@
  *
  * preconditioner (sparse_):
  *   none if the solver is jacobi, gauss_seidel or sor
- *   none if the solver is cg or minres, and a diagonal entry is zero
- *   amg if the solver is cg, all diagonal entries are positive, more than half of the off-diagonal entries are
- *     negative, and the matrix has at least 100,000 rows
- *   ic0 if the solver is cg, and all diagonal entries are positive
- *   jacobi if the solver is cg or minres
+ *   none if the solver is cg, steepest_descent or minres, and a diagonal entry is zero
+ *   amg if the solver is cg or steepest_descent, all diagonal entries are positive, more than half of the
+ *     off-diagonal entries are negative, and the matrix has at least 100,000 rows
+ *   ic0 if the solver is cg or steepest_descent, and all diagonal entries are positive
+ *   jacobi if the solver is cg, steepest_descent or minres
  *   ilu0 otherwise
  *
  * precision (sparse_):
@@ -498,10 +501,13 @@
 #define RRB_INFO_EMPTY_ROWS             1410  /* number of rows without entries */
 #define RRB_INFO_DUPLICATES             1411  /* number of entries that were added to an earlier entry with the same
                                                  row and column */
-#define RRB_INFO_COLOURS                1412  /* number of colours with `ordering=multicolour` */
-#define RRB_INFO_SWEEP_LEVELS           1413  /* number of levels in a sweep or a triangular solve; each level
-                                                 consists of groups of rows that are independent of each other; with
-                                                 one thread, the number is 1 */
+#define RRB_INFO_COLOURS                1412  /* number of colours in a sweep or a triangular solve with
+                                                 `ordering=multicolour` */
+#define RRB_INFO_SWEEP_LEVELS           1413  /* Number of levels in a sweep or a triangular solve. Each level
+                                                 consists of groups of rows that are independent of each other. With
+                                                 one thread, the number is 1. In triangular solves with
+                                                 `ordering=multicolour`, the levels are the colours; for sweeps with
+                                                 `ordering=multicolour` or `ordering=blocks`, the number is 0. */
 #define RRB_INFO_SHIFT                  1414  /* shift that ic0 uses */
 #define RRB_INFO_BYTES_PER_NONZERO      1415  /* number of bytes that a product moves per entry of the matrix,
                                                  including x and y; the number is 0 before the first product */
@@ -591,6 +597,7 @@
 #define RRB_SOLVER_BICGSTAB                       7
 #define RRB_SOLVER_GMRES                          8
 #define RRB_SOLVER_IDR                            9
+#define RRB_SOLVER_STEEPEST_DESCENT              10
 #define RRB_FORMAT_AUTO                           0
 #define RRB_FORMAT_COO                            1
 #define RRB_FORMAT_CSR                            2

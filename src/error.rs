@@ -343,6 +343,15 @@ impl Error {
         Self::At { status, before: before.into(), place, after: after.into() }
     }
 
+    /// Replaces entry k by entry `entry(k)`, if the error is at an entry of a list.
+    #[must_use]
+    pub fn with_entry(mut self, entry: impl Fn(usize) -> usize) -> Self {
+        if let Self::At { place: Place { site: Site::Entry(index), .. }, .. } = &mut self {
+            *index = entry(*index);
+        }
+        self
+    }
+
     /// Creates the error for a row or pivot at node (i, j) that cannot occur in a symmetric positive definite matrix.
     /// Level 0 is the input matrix.
     pub fn matrix(reason: impl Into<String>, level: usize, i: usize, j: usize) -> Self {

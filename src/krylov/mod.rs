@@ -2,7 +2,8 @@
 //! every family that implements `PcgSteps`.
 //!
 //! The module `decisions` decides how a solve continues. Its functions depend only on the [`State`] and on the scalars
-//! that the steps return. The methods for general matrices (BiCG, BiCGSTAB, GMRES, IDR(s), MINRES) use `KrylovSteps`.
+//! that the steps return. The methods for general matrices (BiCG, BiCGSTAB, GMRES, IDR(s), MINRES, steepest descent)
+//! use `KrylovSteps`.
 
 pub mod bicg;
 pub mod bicgstab;
@@ -17,6 +18,7 @@ pub mod solve;
 pub mod solve_steps;
 pub mod spectrum;
 pub mod state;
+pub mod steepest_descent;
 pub mod sweeps;
 #[cfg(test)]
 mod tests;
@@ -32,6 +34,7 @@ pub use {
     gmres::{GmresRoom, gmres, gmres_vectors},
     idr::{IdrRoom, idr, idr_vectors},
     minres::{MINRES_VECTORS, minres},
+    steepest_descent::{STEEPEST_DESCENT_VECTORS, steepest_descent},
     sweeps::{SWEEPS_VECTORS, sweeps},
 };
 

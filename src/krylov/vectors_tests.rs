@@ -6,6 +6,7 @@ use super::bicgstab::bicgstab;
 use super::gmres::{GmresRoom, gmres, gmres_vectors};
 use super::idr::{IdrRoom, idr, idr_vectors};
 use super::minres::minres;
+use super::steepest_descent::steepest_descent;
 use super::sweeps::sweeps;
 use super::{Norm, State, Test};
 use crate::error::{Error, Result};
@@ -245,6 +246,7 @@ fn run(s: &mut System, method: &str) -> Result<End> {
         "bicg" => bicg(s, &mut at),
         "bicgstab" => bicgstab(s, &mut at),
         "minres" => minres(s, &mut at),
+        "steepest_descent" => steepest_descent(s, &mut at),
         "gmres" => gmres(s, &mut at, &mut GmresRoom::new(30)?),
         "idr" => idr(s, &mut at, &mut IdrRoom::new(4)?),
         _ => sweeps(s, &mut at),
@@ -344,7 +346,7 @@ fn bicg_diverges_on_convection() {
 
 #[test]
 fn a_stop_of_the_observer_ends_every_method() {
-    for method in ["bicg", "bicgstab", "minres", "gmres", "idr", "gauss_seidel"] {
+    for method in ["bicg", "bicgstab", "minres", "steepest_descent", "gmres", "idr", "gauss_seidel"] {
         let mut s = System::new(poisson(8), false, false, 32);
         s.stop_at = 3;
         let end = run(&mut s, method).expect("no breakdown");
@@ -380,4 +382,33 @@ fn idr_solves_small_systems() {
 fn minres_refuses_an_indefinite_m() {
     let mut s = System::new(vec![vec![(0, -1.0)], vec![(1, -2.0)]], true, false, 7);
     assert!(matches!(run(&mut s, "minres"), Err(Error::Breakdown { .. })));
+}
+
+/// <z, A z> and <r, z> are negative in the first iteration.
+#[test]
+fn steepest_descent_refuses_what_is_indefinite() {
+    for (jacobi, quantity) in [(false, "p'Ap"), (true, "r'M^-1 r")] {
+        let mut s = System::new(vec![vec![(0, -1.0)], vec![(1, -2.0)]], jacobi, false, 7);
+        match run(&mut s, "steepest_descent") {
+            Err(Error::Breakdown { quantity: found, iteration: 0, .. }) => assert_eq!(found, quantity),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A = diag(1, k), M = I, b = A (k, 1), x = 0: the slowest start (Saad 2003, section 5.3.1). Each iteration multiplies
+/// the energy norm of the error by (k - 1) / (k + 1), and here also the residual. With M = D, one iteration suffices.
+#[test]
+fn steepest_descent_has_the_rate_of_the_theory() {
+    let k = 9.0_f64;
+    for jacobi in [false, true] {
+        let mut s = System::new(vec![vec![(0, 1.0)], vec![(1, k)]], jacobi, false, 7);
+        s.vectors[1] = vec![k, k];
+        let end = run(&mut s, "steepest_descent").expect("no error");
+        // 0.8^61 = 1.2e-6, and 0.8^62 = 9.8e-7.
+        assert_eq!((end.reason, end.iterations), (StopReason::Converged, if jacobi { 1 } else { 62 }));
+        let rate = |count: usize| if jacobi { 0.0 } else { ((k - 1.0) / (k + 1.0)).powi(count as i32) };
+        // Tolerance: a few roundings per iteration, relative to the largest residual.
+        assert!(s.told.iter().enumerate().all(|(i, told)| (told - rate(i + 1)).abs() <= 1e-15 * (i + 2) as f64));
+    }
 }

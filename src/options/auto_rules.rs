@@ -418,17 +418,17 @@ fn sparse() -> [AutoRule; 6] {
             family,
             &[
                 ("none", "the solver is `jacobi`, `gauss_seidel` or `sor`"),
-                ("none", "the solver is `cg` or `minres`, and a diagonal entry is zero"),
+                ("none", "the solver is `cg`, `steepest_descent` or `minres`, and a diagonal entry is zero"),
                 (
                     "amg",
                     &format!(
-                        "the solver is `cg`, all diagonal entries are positive, more than half of the off-diagonal \
-                         entries are negative, and the matrix has at least {} rows",
+                        "the solver is `cg` or `steepest_descent`, all diagonal entries are positive, more than half \
+                         of the off-diagonal entries are negative, and the matrix has at least {} rows",
                         grouped(AMG_ROWS)
                     ),
                 ),
-                ("ic0", "the solver is `cg`, and all diagonal entries are positive"),
-                ("jacobi", "the solver is `cg` or `minres`"),
+                ("ic0", "the solver is `cg` or `steepest_descent`, and all diagonal entries are positive"),
+                ("jacobi", "the solver is `cg`, `steepest_descent` or `minres`"),
                 ("ilu0", OTHERWISE),
             ],
             &["If the factorization of `ic0` or `ilu0` fails at a pivot, `jacobi` is used instead. If a diagonal \

@@ -118,6 +118,7 @@ choices! {
     Solver {
         Auto = 0 "auto", Jacobi = 1 "jacobi", GaussSeidel = 2 "gauss_seidel", Sor = 3 "sor", Cg = 4 "cg",
         Bicg = 5 "bicg", Minres = 6 "minres", Bicgstab = 7 "bicgstab", Gmres = 8 "gmres", Idr = 9 "idr",
+        SteepestDescent = 10 "steepest_descent",
     }
     /// Order in which a sweep visits the rows.
     Ordering {

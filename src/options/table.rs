@@ -462,10 +462,12 @@ options! {
     FORMAT = 502 "format" Product SPARSE Kind::Choice(Format::NAMES);
         "storage format for products; for `auto`, see the rules of `auto`";
     ORDERING = 503 "ordering" Factorize SPARSE Kind::Choice(Ordering::NAMES);
-        "Order of the rows in sweeps of `gauss_seidel` and `sor`. With `natural`, the order is ascending. With \
-         `multicolour`, the rows are ordered by first-fit colours of A + A'. With `blocks`, the rows are divided into \
-         blocks, and each block uses the old values of the other blocks. With `symmetric`, a descending sweep follows \
-         each ascending sweep.";
+        "Order of the rows in sweeps of `gauss_seidel` and `sor`, and in the preconditioners `ssor`, `ic0` and `ilu0`. \
+         With `natural`, the order is ascending. With `multicolour`, the rows are ordered by first-fit colours of A + \
+         A'; a preconditioner is then that of the permuted matrix, which has fewer levels of triangular solves, but \
+         usually needs more iterations. With `blocks`, the rows are divided into blocks, and each block uses the old \
+         values of the other blocks. With `symmetric`, a descending sweep follows each ascending sweep. The last two \
+         values affect sweeps only.";
     SOR_OMEGA = 504 "sor_omega" Factorize SPARSE real(0.0, 0.0, 2.0, false);
         "Relaxation factor of `jacobi`, `sor` and `ssor`, which must be below 2. 0 means 1.25 for `sor` and 1 for \
          `jacobi` and `ssor`.";
@@ -599,10 +601,12 @@ results! {
     EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "number of rows without entries";
     DUPLICATES = 1411 "duplicates" SPARSE false &[],
         "number of entries that were added to an earlier entry with the same row and column";
-    COLOURS = 1412 "colours" SPARSE false &[], "number of colours with `ordering=multicolour`";
+    COLOURS = 1412 "colours" SPARSE false &[],
+        "number of colours in a sweep or a triangular solve with `ordering=multicolour`";
     SWEEP_LEVELS = 1413 "sweep_levels" SPARSE false &[],
-        "number of levels in a sweep or a triangular solve; each level consists of groups of rows that are \
-         independent of each other; with one thread, the number is 1";
+        "Number of levels in a sweep or a triangular solve. Each level consists of groups of rows that are independent \
+         of each other. With one thread, the number is 1. In triangular solves with `ordering=multicolour`, the levels \
+         are the colours; for sweeps with `ordering=multicolour` or `ordering=blocks`, the number is 0.";
     SHIFT = 1414 "shift" SPARSE true &[], "shift that ic0 uses";
     BYTES_PER_NONZERO = 1415 "bytes_per_nonzero" SPARSE true &[],
         "number of bytes that a product moves per entry of the matrix, including x and y; the number is 0 before the \

@@ -30,12 +30,14 @@ pub struct Preconditioning {
     pub order: usize,
     /// Degree of the Chebyshev polynomial in D^-1 A.
     pub degree: usize,
+    /// ssor, ic0 and ilu0 are those of P A P^T, where P orders the rows by first-fit colours of A + A^T.
+    pub multicolour: bool,
 }
 
 impl Preconditioning {
     /// A preconditioner without parameters.
     pub fn of(kind: Preconditioner) -> Self {
-        Self { kind, absolute: false, omega: 1.0, shift: 0.0, order: 0, degree: 0 }
+        Self { kind, absolute: false, omega: 1.0, shift: 0.0, order: 0, degree: 0, multicolour: false }
     }
 }
 
@@ -81,7 +83,7 @@ pub struct Made {
     pub pivot: Option<(usize, f64)>,
     /// Number of levels of independent rows in triangular solves or sweeps (Saad, level scheduling).
     pub levels: usize,
-    /// Number of colours of sweeps.
+    /// Number of colours in triangular solves or sweeps with `Ordering::Multicolour`.
     pub colours: usize,
     /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,

@@ -25,6 +25,7 @@ static const char *const METHODS[] = {
     "solver=bicgstab preconditioner=neumann precision=f32",
     "solver=gmres preconditioner=ssor restart=10 format=bsr",
     "solver=idr preconditioner=jacobi format=ell",
+    "solver=steepest_descent preconditioner=ic0 ordering=multicolour",
     "solver=sor ordering=natural",
     "solver=sor ordering=multicolour format=skyline",
     "solver=gauss_seidel ordering=blocks",

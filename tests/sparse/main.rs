@@ -7,3 +7,6 @@ mod files;
 mod formats;
 mod methods;
 mod misuse;
+mod orderings;
+mod orderings;
+mod steepest_descent;

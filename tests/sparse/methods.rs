@@ -70,12 +70,17 @@ fn bits_are_the_same_for_any_number_of_threads() {
         texts.extend(orderings.map(|ordering| format!("solver={solver} ordering={ordering}")));
     }
     texts.push("solver=jacobi".to_owned());
+    texts.push("solver=bicg preconditioner=ssor ordering=multicolour".to_owned());
+    texts.push("solver=idr preconditioner=ilu0 ordering=multicolour".to_owned());
     check_bits(&named("convdiff3d_28_upwind_p0.5"), &texts);
     let mut texts: Vec<String> = preconditioners.map(|m| format!("solver=cg preconditioner={m}")).to_vec();
     texts.push("solver=cg preconditioner=ic0".to_owned());
     texts.push("solver=cg preconditioner=ic0 precision=f32".to_owned());
+    texts.push("solver=cg preconditioner=ic0 ordering=multicolour".to_owned());
     texts.push("solver=cg preconditioner=amg".to_owned());
     texts.push("solver=cg preconditioner=amg precision=f64".to_owned());
+    texts.push("solver=steepest_descent preconditioner=none".to_owned());
+    texts.push("solver=steepest_descent preconditioner=ssor".to_owned());
     texts.push("solver=minres preconditioner=jacobi".to_owned());
     texts.push("solver=minres preconditioner=none".to_owned());
     for format in ["coo", "csr", "csc", "bsr", "dia", "ell", "sell", "jds", "tjds", "skyline format_memory=99999999999"]
@@ -446,7 +451,7 @@ fn a_residual_beyond_the_limit_has_diverged() {
     }
     let a = named("poisson2d_20");
     let (solver, b) = (a.solver(), rhs(a.rows));
-    for method in ["cg", "bicg", "bicgstab", "gmres", "idr", "minres", "gauss_seidel"] {
+    for method in ["cg", "bicg", "bicgstab", "gmres", "idr", "minres", "steepest_descent", "gauss_seidel"] {
         solver.options(&format!("solver={method} divergence_limit=0 rel_tol=1e-3 max_iter=2000")).unwrap();
         solver.factorize().unwrap();
         let mut x = vec![1e12; a.rows];
@@ -515,7 +520,7 @@ fn refused() {
         solver.product(&vec![1.0; a.cols], false).unwrap();
     };
     let skew = Entries::new(3, 3, &[(0, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0), (1, 2, 1.0)]);
-    for solver in ["cg", "minres"] {
+    for solver in ["cg", "minres", "steepest_descent"] {
         let words =
             &[&*format!("solver={solver} needs a symmetric matrix: a(1, 2) = 1e0"), "is 0e0; ", "use idr or bicgstab"];
         refused(&skew, &format!("solver={solver}"), status::MATRIX, words);

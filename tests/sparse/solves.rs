@@ -6,7 +6,7 @@ use super::{calls, monitor, outcome, status};
 use rrbsolver_problems::sparse::five_points;
 use std::ptr::null_mut;
 
-const METHODS: [&str; 14] = [
+const METHODS: [&str; 15] = [
     "",
     "solver=cg preconditioner=ic0",
     "solver=cg preconditioner=amg",
@@ -17,6 +17,7 @@ const METHODS: [&str; 14] = [
     "solver=bicgstab preconditioner=neumann precision=f32",
     "solver=gmres preconditioner=ssor restart=10 format=bsr",
     "solver=idr preconditioner=jacobi format=ell",
+    "solver=steepest_descent preconditioner=ic0 ordering=multicolour",
     "solver=jacobi",
     "solver=sor ordering=natural",
     "solver=sor ordering=multicolour",

@@ -223,10 +223,11 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_OPT_SOLVER              = 500_c_int32_t
    ! storage format for products; for `auto`, see the rules of `auto`
    integer(c_int32_t), parameter, public :: RRB_OPT_FORMAT              = 502_c_int32_t
-   ! Order of the rows in sweeps of `gauss_seidel` and `sor`. With `natural`, the order is ascending. With
-   ! `multicolour`, the rows are ordered by first-fit colours of A + A'. With `blocks`, the rows are divided into
-   ! blocks, and each block uses the old values of the other blocks. With `symmetric`, a descending sweep follows each
-   ! ascending sweep.
+   ! Order of the rows in sweeps of `gauss_seidel` and `sor`, and in the preconditioners `ssor`, `ic0` and `ilu0`. With
+   ! `natural`, the order is ascending. With `multicolour`, the rows are ordered by first-fit colours of A + A'; a
+   ! preconditioner is then that of the permuted matrix, which has fewer levels of triangular solves, but usually needs
+   ! more iterations. With `blocks`, the rows are divided into blocks, and each block uses the old values of the other
+   ! blocks. With `symmetric`, a descending sweep follows each ascending sweep. The last two values affect sweeps only.
    integer(c_int32_t), parameter, public :: RRB_OPT_ORDERING            = 503_c_int32_t
    ! Relaxation factor of `jacobi`, `sor` and `ssor`, which must be below 2. 0 means 1.25 for `sor` and 1 for `jacobi`
    ! and `ssor`.
@@ -382,10 +383,11 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_INFO_EMPTY_ROWS            = 1410_c_int32_t
    ! number of entries that were added to an earlier entry with the same row and column
    integer(c_int32_t), parameter, public :: RRB_INFO_DUPLICATES            = 1411_c_int32_t
-   ! number of colours with `ordering=multicolour`
+   ! number of colours in a sweep or a triangular solve with `ordering=multicolour`
    integer(c_int32_t), parameter, public :: RRB_INFO_COLOURS               = 1412_c_int32_t
-   ! number of levels in a sweep or a triangular solve; each level consists of groups of rows that are independent of
-   ! each other; with one thread, the number is 1
+   ! Number of levels in a sweep or a triangular solve. Each level consists of groups of rows that are independent of
+   ! each other. With one thread, the number is 1. In triangular solves with `ordering=multicolour`, the levels are the
+   ! colours; for sweeps with `ordering=multicolour` or `ordering=blocks`, the number is 0.
    integer(c_int32_t), parameter, public :: RRB_INFO_SWEEP_LEVELS          = 1413_c_int32_t
    ! shift that ic0 uses
    integer(c_int32_t), parameter, public :: RRB_INFO_SHIFT                 = 1414_c_int32_t
@@ -480,6 +482,7 @@ module rrbsolver_constants
    integer(c_int32_t), parameter, public :: RRB_SOLVER_BICGSTAB                   = 7_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_SOLVER_GMRES                      = 8_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_SOLVER_IDR                        = 9_c_int32_t
+   integer(c_int32_t), parameter, public :: RRB_SOLVER_STEEPEST_DESCENT           = 10_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_FORMAT_AUTO                       = 0_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_FORMAT_COO                        = 1_c_int32_t
    integer(c_int32_t), parameter, public :: RRB_FORMAT_CSR                        = 2_c_int32_t

@@ -2,13 +2,14 @@
 //!
 //! Modules, each of which may use the previous ones:
 //! - `parts`: products with A^T;
-//! - `stages`, `levels`: level scheduling;
+//! - `stages`, `levels`, `colours`: level scheduling;
 //! - `values`: access to vectors;
 //! - `precondition`: M^-1;
 //! - `relaxation`: sweeps;
 //! - `state`: shared data;
 //! - `steps`: matrix and preconditioner for the steps of a thread.
 
+mod colours;
 mod levels;
 mod parts;
 mod precondition;
@@ -120,15 +121,10 @@ impl SparseBackend for Cpu {
             Some(relaxing) => Some(relaxed(setup.matrix, relaxing, team.members())?),
             None => None,
         };
-        let (colours, levels) = state.relaxation.as_ref().map_or((0, 0), |r| (r.colours(), r.levels()));
+        let (colours, levels) =
+            state.relaxation.as_ref().map_or((first.colours, first.levels), |r| (r.colours(), r.levels()));
         self.state = Some(state);
-        Ok(Made {
-            shift: first.shift,
-            pivot: first.pivot,
-            levels: levels.max(first.levels),
-            colours,
-            aggregates_kept: first.aggregates_kept,
-        })
+        Ok(Made { shift: first.shift, pivot: first.pivot, levels, colours, aggregates_kept: first.aggregates_kept })
     }
 
     fn reserve(&mut self, own: usize) -> Result<()> {

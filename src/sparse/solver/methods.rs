@@ -4,8 +4,8 @@ use crate::error::{Error, Result, push};
 use crate::krylov::solve::Method;
 use crate::krylov::vectors::KrylovSteps;
 use crate::krylov::{
-    BICG_VECTORS, BICGSTAB_VECTORS, GmresRoom, IdrRoom, MINRES_VECTORS, SWEEPS_VECTORS, State, bicg, bicgstab, gmres,
-    gmres_vectors, idr, idr_vectors, minres, sweeps,
+    BICG_VECTORS, BICGSTAB_VECTORS, GmresRoom, IdrRoom, MINRES_VECTORS, STEEPEST_DESCENT_VECTORS, SWEEPS_VECTORS,
+    State, bicg, bicgstab, gmres, gmres_vectors, idr, idr_vectors, minres, steepest_descent, sweeps,
 };
 use crate::options::{Options, Solver, opt};
 use crate::report::StopReason;
@@ -22,6 +22,7 @@ pub enum Numbered {
     /// Stores whether the method has begun, since MINRES may be the second method of a solve.
     Minres(AtomicBool),
     Bicgstab,
+    SteepestDescent,
     Gmres(Mutex<Vec<GmresRoom>>),
     Idr(Mutex<Vec<IdrRoom>>),
 }
@@ -36,6 +37,7 @@ impl Numbered {
             Solver::Bicg => Self::Bicg,
             Solver::Minres => Self::Minres(AtomicBool::new(false)),
             Solver::Bicgstab => Self::Bicgstab,
+            Solver::SteepestDescent => Self::SteepestDescent,
             Solver::Gmres => Self::Gmres(rooms(members, || GmresRoom::new(count(opt::RESTART)))?),
             Solver::Idr => Self::Idr(rooms(members, || IdrRoom::new(count(opt::SHADOW)))?),
             Solver::Cg | Solver::Auto => return Ok(None),
@@ -61,6 +63,7 @@ pub fn vectors(solver: Solver, options: &Options) -> usize {
         Solver::Bicg => BICG_VECTORS,
         Solver::Minres => MINRES_VECTORS,
         Solver::Bicgstab => BICGSTAB_VECTORS,
+        Solver::SteepestDescent => STEEPEST_DESCENT_VECTORS,
         Solver::Gmres => gmres_vectors(options.int(opt::RESTART) as usize),
         Solver::Idr => idr_vectors(options.int(opt::SHADOW) as usize),
         Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => SWEEPS_VECTORS,
@@ -102,6 +105,7 @@ impl Method for Numbered {
                 minres(s, at)
             }
             Self::Bicgstab => bicgstab(s, at),
+            Self::SteepestDescent => steepest_descent(s, at),
             Self::Gmres(rooms) => in_a_room(rooms, |room| gmres(s, at, room)),
             Self::Idr(rooms) => in_a_room(rooms, |room| idr(s, at, room)),
         }

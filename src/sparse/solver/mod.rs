@@ -263,9 +263,9 @@ impl Sparse {
             second.forget();
         }
         let a = operator(product.stored(matrix), &system.transposed);
-        let is_cg = solves && system.plan.solver == Solver::Cg;
+        let needs_definite = solves && matches!(system.plan.solver, Solver::Cg | Solver::SteepestDescent);
         match self.backend.run(a, arrays, observer, &|s| what.run(s, &control)) {
-            Err(Error::Breakdown { quantity, value, iteration }) if is_cg && value.is_finite() => {
+            Err(Error::Breakdown { quantity, value, iteration }) if needs_definite && value.is_finite() => {
                 let what = if quantity == ENERGY { "the matrix" } else { "the preconditioner" };
                 Err(Error::Indefinite { quantity, what, value, iteration, instead: "solver=minres" })
             }

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::limits::AMG_ROWS;
-use crate::options::{Choice, Options, Precision, Preconditioner, Solver, Triangle, opt};
+use crate::options::{Choice, Options, Ordering, Precision, Preconditioner, Solver, Triangle, opt};
 use crate::sparse::backend::{Preconditioning, Relaxing};
 use crate::sparse::{Asymmetry, Inspection};
 
@@ -37,7 +37,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
         asked => asked,
     };
     let of_solver = format!("solver={}", solver.name());
-    if let (Solver::Cg | Solver::Minres, Some(asymmetry)) = (solver, seen.asymmetry) {
+    if let (Solver::Cg | Solver::Minres | Solver::SteepestDescent, Some(asymmetry)) = (solver, seen.asymmetry) {
         return Err(asymmetric(&of_solver, seen, &asymmetry, "idr or bicgstab"));
     }
     if let (true, Some(row)) = (is_relaxation(solver), seen.zero_diagonal) {
@@ -154,7 +154,7 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
             Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
         }
         Preconditioner::Jacobi => Ok(()),
-        Preconditioner::Amg if solver == Solver::Cg => Ok(()),
+        Preconditioner::Amg if matches!(solver, Solver::Cg | Solver::SteepestDescent) => Ok(()),
         Preconditioner::Amg => {
             let sentence = "its cycle is not linear and needs flexible cg; use preconditioner=auto";
             Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(preconditioner))))
@@ -172,15 +172,11 @@ fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
     match solver {
         Solver::Jacobi | Solver::GaussSeidel | Solver::Sor => Preconditioner::None,
         Solver::Minres if seen.zero_diagonal.is_some() => Preconditioner::None,
-        Solver::Cg if seen.not_positive.is_none() => {
-            if seen.rows >= AMG_ROWS && seen.is_mostly_negative() {
-                Preconditioner::Amg
-            } else {
-                Preconditioner::Ic0
-            }
+        Solver::Cg | Solver::SteepestDescent if seen.not_positive.is_none() => {
+            if seen.rows >= AMG_ROWS && seen.is_mostly_negative() { Preconditioner::Amg } else { Preconditioner::Ic0 }
         }
-        Solver::Cg if seen.zero_diagonal.is_some() => Preconditioner::None,
-        Solver::Cg | Solver::Minres => Preconditioner::Jacobi,
+        Solver::Cg | Solver::SteepestDescent if seen.zero_diagonal.is_some() => Preconditioner::None,
+        Solver::Cg | Solver::SteepestDescent | Solver::Minres => Preconditioner::Jacobi,
         _ => Preconditioner::Ilu0,
     }
 }
@@ -197,7 +193,11 @@ fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &I
     }
     if let Some(row) = seen.zero_diagonal {
         let after = format!(" has a missing or zero diagonal entry, by which {what} divides; use preconditioner=none");
-        let after = if solver == Solver::Cg { format!("{after} and solver=minres") } else { after };
+        let after = if matches!(solver, Solver::Cg | Solver::SteepestDescent) {
+            format!("{after} and solver=minres")
+        } else {
+            after
+        };
         return Err(Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after));
     }
     Ok(())
@@ -213,5 +213,6 @@ pub fn preconditioning(kind: Preconditioner, solver: Solver, options: &Options) 
         shift: options.real(opt::SHIFT),
         order: count(opt::ORDER),
         degree: count(opt::DEGREE),
+        multicolour: options.choice::<Ordering>(opt::ORDERING) == Ordering::Multicolour,
     })
 }

@@ -27,6 +27,7 @@ use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
 use crate::options::Preconditioner as Kind;
 use crate::sparse::backend::Preconditioning;
+use crate::sparse::cpu::colours::{by_colours, permuted};
 use crate::sparse::cpu::levels::by_levels;
 use aggregated::Aggregated;
 use apply::{Apply, WHAT};
@@ -76,6 +77,8 @@ pub struct Made {
     pub pivot: Option<(usize, f64)>,
     /// Number of levels of the triangular solves.
     pub levels: usize,
+    /// Number of colours, if the levels are colours.
+    pub colours: usize,
     /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
 }
@@ -116,10 +119,12 @@ fn make_of<I: Index, V: Real + Number>(
     match wanted.kind {
         Kind::Jacobi if wanted.absolute => Made::of(Jacobi::new(a, f64::abs)?, None),
         Kind::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
-        Kind::Ssor => solved::<I, V>(a, purpose, purpose.symmetric, team, || Ok(Split::ssor(a, wanted.omega)?.into())),
+        Kind::Ssor => {
+            solved::<I, V>(a, wanted, purpose, purpose.symmetric, team, |a| Ok(Split::ssor(a, wanted.omega)?.into()))
+        }
         // Even if the values of A are symmetric, its pattern may be unsymmetric: fill can enter at an explicit zero.
-        Kind::Ilu0 => solved::<I, V>(a, purpose, false, team, || Ok(ilu0(a)?.into())),
-        Kind::Ic0 => solved::<I, V>(a, purpose, true, team, || ic0(a, wanted.shift)),
+        Kind::Ilu0 => solved::<I, V>(a, wanted, purpose, false, team, |a| Ok(ilu0(a)?.into())),
+        Kind::Ic0 => solved::<I, V>(a, wanted, purpose, true, team, |a| ic0(a, wanted.shift)),
         Kind::Neumann => {
             let split = Split::plain(a)?;
             let make = |split| Truncated::<I, V>::new(split, wanted.order);
@@ -146,18 +151,40 @@ fn make_of<I: Index, V: Real + Number>(
 /// Sets up M as a product of two triangular factors and a diagonal.
 fn solved<I: Index, V: Real + Number>(
     a: &Csr<I>,
+    wanted: &Preconditioning,
     purpose: &Purpose,
     symmetric: bool,
     team: &mut Team,
-    factors: impl Fn() -> Result<Factors<I>> + Sync,
+    factors: impl Fn(&Csr<I>) -> Result<Factors<I>> + Sync,
 ) -> Result<Made> {
-    let members = team.members();
-    let (order, factors) = team.both(|| by_levels(a, members), factors)?;
-    let (order, Factors { split, shift, pivot }) = (Counted::new(order?, WHAT)?, factors?);
+    let (order, factors) = if wanted.multicolour {
+        let order = by_colours(a)?;
+        let factors = of_permuted(a, &order.rows, factors)?;
+        (order, factors)
+    } else {
+        let members = team.members();
+        let (order, factors) = team.both(|| by_levels(a, members), || factors(a))?;
+        (order?, factors?)
+    };
+    let (order, Factors { split, shift, pivot }) = (Counted::new(order, WHAT)?, factors);
     let transposed = of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(&order, split, &mut *team))?;
     let own = Solved::<I, V>::new(&order, split, team)?;
     let levels = own.levels();
-    Ok(Made { levels, shift, pivot, ..Made::of(own, transposed)? })
+    let colours = if wanted.multicolour { levels } else { 0 };
+    Ok(Made { levels, colours, shift, pivot, ..Made::of(own, transposed)? })
+}
+
+/// Returns the factors of P A P^T in the numbering of A, where row k of P A P^T is row `rows[k]` of A. Errors name rows
+/// of A.
+fn of_permuted<I: Index>(
+    a: &Csr<I>,
+    rows: &[I],
+    factors: impl Fn(&Csr<I>) -> Result<Factors<I>>,
+) -> Result<Factors<I>> {
+    let Factors { split, shift, pivot } =
+        factors(&permuted(a, rows)?).map_err(|error| error.with_entry(|k| rows[k].at()))?;
+    let pivot = pivot.map(|(k, value)| (rows[k].at(), value));
+    Ok(Factors { split: split.renamed(rows)?, shift, pivot })
 }
 
 /// Calls `make` with the transposed splitting, if M^-T is requested and differs from M^-1.

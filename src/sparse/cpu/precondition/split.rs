@@ -82,6 +82,21 @@ impl<I: Index> Part<I> {
         self.col[range.clone()].iter().map(|j| j.at()).zip(self.val[range].iter().copied())
     }
 
+    /// Returns the matrix whose row and column `rows[k]` are row and column k of this one. The entries of a row remain
+    /// in their order.
+    fn renamed(&self, rows: &[I]) -> Result<Self> {
+        let mut ptr = zeroed(rows.len() + 1, WHAT)?;
+        rows.iter().zip(self.ptr.windows(2)).for_each(|(row, range)| ptr[row.at() + 1] = range[1] - range[0]);
+        accumulate(&mut ptr);
+        let (mut col, mut val) = (zeroed(self.col.len(), WHAT)?, zeroed(self.val.len(), WHAT)?);
+        for (k, row) in rows.iter().enumerate() {
+            for (at, (j, value)) in (ptr[row.at()]..).zip(self.row(k)) {
+                (col[at], val[at]) = (rows[j], value);
+            }
+        }
+        Ok(Self { ptr, col, val })
+    }
+
     /// Returns the transposed matrix.
     pub fn transposed(&self) -> Result<Self> {
         let rows = self.rows();
@@ -119,6 +134,14 @@ pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<
 }
 
 impl<I: Index> Split<I> {
+    /// Returns the splitting whose row and column `rows[k]` are row and column k of this one. Its factors are
+    /// triangular in the order `rows`.
+    pub fn renamed(self, rows: &[I]) -> Result<Self> {
+        let mut scale = zeroed(rows.len(), WHAT)?;
+        rows.iter().zip(self.scale).for_each(|(row, g)| scale[row.at()] = g);
+        Ok(Self { lower: self.lower.renamed(rows)?, upper: self.upper.renamed(rows)?, scale })
+    }
+
     /// Returns the splitting of M^-T = (I + L^T)^-1 G (I + U^T)^-1.
     pub fn transposed(&self) -> Result<Self> {
         let mut scale = Vec::new();

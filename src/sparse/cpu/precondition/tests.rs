@@ -296,6 +296,8 @@ fn the_transposed_one_is_the_transposed_one() {
         Preconditioning::of(Kind::Jacobi),
         Preconditioning { omega: 1.3, ..Preconditioning::of(Kind::Ssor) },
         Preconditioning::of(Kind::Ilu0),
+        Preconditioning { omega: 1.3, multicolour: true, ..Preconditioning::of(Kind::Ssor) },
+        Preconditioning { multicolour: true, ..Preconditioning::of(Kind::Ilu0) },
         Preconditioning { order: 2, ..Preconditioning::of(Kind::Neumann) },
         Preconditioning { degree: 3, ..Preconditioning::of(Kind::Chebyshev) },
     ];
@@ -313,4 +315,69 @@ fn the_transposed_one_is_the_transposed_one() {
             assert!((first - second).abs() <= 1e-14 * n as f64, "{n} {wanted:?}: {first} and {second}");
         }
     }
+}
+
+/// Returns the rows in the order of first-fit colours on the pattern of A + A^T, and the number of colours.
+fn coloured(n: usize, entries: &[(usize, usize, f64)]) -> (Vec<usize>, usize) {
+    let mut joined = vec![vec![false; n]; n];
+    entries.iter().for_each(|&(i, j, _)| (joined[i][j], joined[j][i]) = (true, true));
+    let mut colour = vec![n; n];
+    for i in 0..n {
+        let is_free = |c: &usize| (0..i).all(|j| !joined[i][j] || colour[j] != *c);
+        colour[i] = (0..n).find(is_free).unwrap();
+    }
+    let mut rows: Vec<usize> = (0..n).collect();
+    rows.sort_by_key(|&i| colour[i]);
+    (rows, colour.iter().max().unwrap() + 1)
+}
+
+/// Checks M z = r with the dense factors of the permuted matrix. For ssor, M = (D + w L) D^-1 (D + w U) / (w (2 - w)).
+#[test]
+fn coloured_factors_are_those_of_the_permuted_matrix() {
+    for n in SIZES {
+        for symmetric in [false, true] {
+            let (all, r) = (entries(n, symmetric), vector(n, 17));
+            let (rows, colours) = coloured(n, &all);
+            let mut place = vec![0; n];
+            rows.iter().enumerate().for_each(|(k, &row)| place[row] = k);
+            let permuted: Vec<_> = all.iter().map(|&(i, j, value)| (place[i], place[j], value)).collect();
+            let a = dense(n, &permuted);
+            let f = factors(&a, &permuted).unwrap();
+            let ssor = |z: &[f64]| {
+                let w = 1.3;
+                let mut y = times_part(&a, |i, j| j > i, z);
+                (0..n).for_each(|i| y[i] = z[i] + w * y[i] / a[i][i]);
+                let below = times_part(&a, |i, j| j < i, &y);
+                (0..n).map(|i| (a[i][i] * y[i] + w * below[i]) / (w * (2.0 - w))).collect::<Vec<_>>()
+            };
+            let kinds: &[Kind] =
+                if symmetric { &[Kind::Ssor, Kind::Ilu0, Kind::Ic0] } else { &[Kind::Ssor, Kind::Ilu0] };
+            for &kind in kinds {
+                let wanted = Preconditioning { omega: 1.3, multicolour: true, ..Preconditioning::of(kind) };
+                let z = &applied_by_all(&*matrix(n, &all), wanted, symmetric, &r)[0];
+                let permuted: Vec<f64> = rows.iter().map(|&row| z[row]).collect();
+                let found = if kind == Kind::Ssor { ssor(&permuted) } else { multiply_factors(&f, &permuted) };
+                let expected: Vec<f64> = rows.iter().map(|&row| r[row]).collect();
+                assert_near(&found, &expected, &format!("{kind:?}, {n} rows"));
+                for members in MEMBERS {
+                    let made = made(&*matrix(n, &all), wanted, symmetric, members).unwrap();
+                    assert_eq!((made.colours, made.levels), (colours, colours), "{kind:?}, {n} rows");
+                }
+            }
+        }
+    }
+}
+
+/// Rows 0, 2 and 3 have the first colour, and row 1 the second one. Errors and shifts name rows of A.
+#[test]
+fn pivots_of_coloured_factors_are_named_by_their_rows() {
+    let all = [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0), (2, 2, 1.0), (3, 3, 1.0)];
+    let wanted = |shift| Preconditioning { shift, multicolour: true, ..Preconditioning::of(Kind::Ic0) };
+    let error = made(&*matrix(4, &all), wanted(0.0), true, 1).err().unwrap();
+    assert!(error.to_string().starts_with("ic0: pivot -3.000e0 with shift=0 in row 1;"), "{error}");
+    assert_eq!(made(&*matrix(4, &all), wanted(-1.0), true, 1).unwrap().pivot, Some((1, -3.0)));
+    let singular = [(0, 0, 1.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 1.0), (2, 2, 1.0), (3, 3, 1.0)];
+    let wanted = Preconditioning { multicolour: true, ..Preconditioning::of(Kind::Ilu0) };
+    let error = made(&*matrix(4, &singular), wanted, true, 1).err().unwrap();
+    assert!(error.to_string().starts_with("ilu0: pivot 0 in row 1;"), "{error}");
 }

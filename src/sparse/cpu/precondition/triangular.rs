@@ -25,7 +25,7 @@ pub struct Solved<I, V> {
 
 impl<I: Index, V: Real + Send> Solved<I, V> {
     /// Creates the solver. The pattern of `split` must be contained in the pattern of A + A^T, and `order` must be
-    /// `by_levels` of A.
+    /// `by_levels` or `by_colours` of A. In this order, `lower` must be lower and `upper` upper triangular.
     pub fn new(order: &Counted<Order<I>>, split: Split<I>, team: &mut Team) -> Result<Self> {
         let Split { lower, upper, scale } = split;
         let (lower, upper) = team.both(|| Triangle::new(&lower, order), || Triangle::new(&upper, order))?;
@@ -41,8 +41,8 @@ impl<I: Index, V: Real + Send> Solved<I, V> {
         self.order.levels.len() - 1
     }
 
-    /// Solves x_i = first(i) - sum over j of t_ij x_j for all rows, in ascending order or, if `BACK`, in descending
-    /// order. The sum is in the order of ascending columns. Barriers are as in `Stages::run`.
+    /// Solves x_i = first(i) - sum over j of t_ij x_j for all rows, in the order of processing or, if `BACK`, in the
+    /// reverse order. The sum is in the order of the stored entries. Barriers are as in `Stages::run`.
     fn solve<const BACK: bool>(&self, me: &Me, t: &Triangle<I, V>, x: Values, first: impl Fn(usize) -> f64) {
         self.stages.run(
             me,
@@ -50,7 +50,7 @@ impl<I: Index, V: Real + Send> Solved<I, V> {
             |unit| self.work[unit],
             // SAFETY: during a stage, threads write only rows of this stage, each the rows of its own units. A row
             // reads no rows of other units of the stage: its columns are in its own unit or on other levels. This holds
-            // since `by_levels` computes the levels of A + A^T. One thread processes joined levels.
+            // since `by_levels` and `by_colours` divide the graph of A + A^T. One thread processes joined levels.
             |unit| unsafe { t.solve_unit::<BACK>(&self.order.rows, unit, x, &first) },
         );
     }

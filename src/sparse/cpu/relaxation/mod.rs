@@ -25,9 +25,10 @@ use crate::base::team::Me;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::Ordering;
 pub use crate::sparse::backend::Relaxing;
+use crate::sparse::cpu::colours::by_colours;
 use crate::sparse::cpu::levels::by_levels;
 use blocks::Blocks;
-use ordered::{Ordered, by_colours};
+use ordered::Ordered;
 use rows::WHAT;
 use sweep::Sweep;
 

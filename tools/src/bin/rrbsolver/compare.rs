@@ -134,8 +134,8 @@ fn combinations(solver: &str) -> Vec<String> {
         "gauss_seidel" | "sor" => all("ordering"),
         // minres needs a positive definite M, which the others are not for an indefinite matrix.
         "minres" => ["none", "jacobi"].map(|name| format!("preconditioner={name}")).to_vec(),
-        "cg" => all("preconditioner"),
-        // Only cg supports the cycle of amg.
+        "cg" | "steepest_descent" => all("preconditioner"),
+        // The other methods need a linear M, which the cycle of amg is not.
         _ => all("preconditioner").into_iter().filter(|with: &String| !with.ends_with("=amg")).collect(),
     }
 }

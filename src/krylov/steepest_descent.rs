@@ -1,0 +1,60 @@
+//! Steepest descent for symmetric positive definite matrices: the step that minimizes the energy norm of the error
+//! along M^-1 r.
+//!
+//! Source: the 2008 thesis, section 3.4.1, (3.13) to (3.15); with a preconditioner, Saad 2003, section 5.3.1.
+
+use super::decisions::ROUNDINGS;
+use super::{State, divides};
+use crate::error::{Error, Result};
+use crate::krylov::pcg::{ENERGY, SQUARE};
+use crate::krylov::vectors::{KrylovSteps, VectorId};
+use crate::report::StopReason;
+
+const Q: VectorId = VectorId::own(0);
+const Z: VectorId = VectorId::own(1);
+
+/// Number of vectors in addition to x, b and r.
+pub const STEEPEST_DESCENT_VECTORS: usize = 2;
+
+/// Runs steepest descent from x and r = b - A x. One iteration computes
+///
+/// z = M^-1 r, alpha = <r, z> / <z, A z>, x = x + alpha z, r = r - alpha A z.
+///
+/// This alpha minimizes f(x) = x'A x / 2 - b'x along z for every z, so M need not be linear.
+///
+/// Cost per iteration: one product with A, one application of M^-1, three inner products; without M, two. Returns
+/// `Stagnated` if a divisor is zero or not finite, or if rounding can explain that it is negative.
+///
+/// # Errors
+/// Returns `Error::Breakdown` if <z, A z> or <r, z> is negative, since A or M is then indefinite.
+pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> Result<StopReason> {
+    let z = if s.is_unpreconditioned() { VectorId::R } else { Z };
+    let mut norm2 = at.norm2;
+    loop {
+        let rho = if z == VectorId::R {
+            norm2
+        } else {
+            s.precondition_vector(VectorId::R, z);
+            s.inner(VectorId::R, z)
+        };
+        if rho < 0.0 && !at.test.definite {
+            return Err(Error::Breakdown { quantity: SQUARE, value: rho, iteration: at.iterations });
+        }
+        s.product(z, Q);
+        let energy = s.inner(z, Q);
+        // |z|' |A| |z| <= 2 max(center) <z, z> bounds the rounding error of <z, A z> (`Test::center_max`).
+        let is_rounding = |s: &mut S| -energy <= ROUNDINGS * f64::EPSILON * 2.0 * at.test.center_max * s.inner(z, z);
+        if energy < 0.0 && !is_rounding(s) {
+            return Err(Error::Breakdown { quantity: ENERGY, value: energy, iteration: at.iterations });
+        }
+        if rho <= 0.0 || energy <= 0.0 || !divides(rho) || !divides(energy) {
+            return Ok(StopReason::Stagnated);
+        }
+        let alpha = rho / energy;
+        s.combine(VectorId::X, 1.0, &[(alpha, z)]);
+        norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-alpha, Q)]);
+        if let Some(reason) = at.observe(s, norm2.sqrt()) {
+            return Ok(reason);
+        }
+    }
+}
