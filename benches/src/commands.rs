@@ -454,7 +454,7 @@ pub struct ThesisArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [1_000_000])]
     entries: Vec<usize>,
     /// A solve ends after this many seconds.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Measured solves.
     #[arg(short, long, default_value_t = 3)]

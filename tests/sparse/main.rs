@@ -8,5 +8,4 @@ mod formats;
 mod methods;
 mod misuse;
 mod orderings;
-mod orderings;
 mod steepest_descent;

@@ -293,7 +293,7 @@ fn monitor_and_history() {
     for (solver, entries) in [
         ("cg preconditioner=none", &symmetric),
         ("minres", &symmetric),
-        ("steepest_descent preconditioner=none", &symmetric),
+        ("steepest_descent preconditioner=none max_iter=100000", &symmetric),
         ("jacobi", &unsymmetric),
         ("sor", &unsymmetric),
         ("bicg preconditioner=none", &unsymmetric),

@@ -6,7 +6,7 @@ use crate::two_phase::SplitMix;
 /// Nodes per supply net, which every fourth of them is connected to.
 const NODES_PER_NET: usize = 8000;
 /// Expected number of entries per row.
-const MEAN: f64 = 4.4;
+const MEAN: f64 = 4.6;
 
 /// A time step of a circuit with about this many entries. Each node is connected to an earlier node at a distance of at
 /// most 40 by a conductance between 0.1 and 10, and every second node also to one at a distance of at most 1000. Every

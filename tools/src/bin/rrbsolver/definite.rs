@@ -100,10 +100,10 @@ impl Symmetric {
         (0..n).for_each(|i| starts[i + 1] += starts[i]);
         let mut both = filled((0, 0.0), starts[n])?;
         let mut next = starts.clone();
-        for i in 0..n {
+        for (i, diagonal) in diagonal.iter_mut().enumerate() {
             for (j, value) in entries(i) {
                 if i == j {
-                    diagonal[i] = value;
+                    *diagonal = value;
                     continue;
                 }
                 for (row, col) in [(i, j), (j, i)] {

@@ -82,7 +82,7 @@ mod tests {
             Rows { ptr: vec![0, 2, 5, 6], cols: vec![0, 1, 0, 1, 2, 2], values: vec![4.0, -1.0, -1.0, 2.0, 0.0, -3.0] };
         let facts = Facts::of(&a, 3).unwrap();
         assert_eq!((facts.shortest, facts.empty_columns, facts.bandwidth, facts.diagonals), (1, 0, [1, 1], 3));
-        assert_eq!((facts.dominant, facts.signs, facts.negative), ([3, 2], [2, 1], [2, 3]));
+        assert_eq!((facts.dominant, facts.signs, facts.negative), ([3, 3], [2, 1], [2, 3]));
         assert_eq!((facts.range, facts.zeros), ([1.0, 4.0], 1));
     }
 }
