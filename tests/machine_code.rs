@@ -12,15 +12,16 @@ use std::process::Command;
 
 /// Modules with row loops, by the last two names of their paths, and their sources. `stencil/components.rs` is compiled
 /// in the same way, but processes 64 bits at a time and needs no vector loops.
-const SOURCES: [([&str; 2], &str); 4] = [
+const SOURCES: [([&str; 2], &str); 5] = [
     (["cpu", "loops"], include_str!("../src/rrb/cpu/loops.rs")),
     (["cpu", "loops_setup"], include_str!("../src/rrb/cpu/loops_setup.rs")),
+    (["base", "loops"], include_str!("../src/base/loops.rs")),
     (["direct", "envelope"], include_str!("../src/direct/envelope.rs")),
     (["stencil", "inspection"], include_str!("../src/stencil/inspection.rs")),
 ];
 
 /// Loops of `for_each_isa` that only move numbers or inspect their bits.
-const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest_in", "narrow"];
+const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest", "narrow"];
 
 /// Loops that combine double precision with the single precision of sweeps. Doubles determine the number of lanes, so
 /// their single precision arithmetic has half the width.

@@ -34,6 +34,14 @@ pub trait Lanes: Copy {
     fn mul_sub(self, b: Self, c: Self) -> Self {
         self.mul(b).sub(c)
     }
+    /// Returns the sum of the eight values.
+    #[inline(always)]
+    fn sum(self) -> f64 {
+        let mut lanes = [0.0; 8];
+        // SAFETY: `lanes` has room for eight values.
+        unsafe { self.store(lanes.as_mut_ptr()) };
+        ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+    }
     /// Transposes: rows[i][l] = rows[l][i].
     fn transpose(rows: &mut [Self; 8]);
     /// Prefetches the cache line of `p`, which may be any address.

@@ -9,6 +9,7 @@ pub mod heap;
 pub mod index;
 pub mod isa;
 pub mod lanes;
+pub mod loops;
 pub mod machine;
 pub mod memory;
 pub mod number;

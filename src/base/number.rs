@@ -43,6 +43,12 @@ impl Real for f32 {
     }
 }
 
+/// Converts a number between the types of two vectors.
+#[inline(always)]
+pub fn cast<A: Real, B: Real>(v: A) -> B {
+    B::narrow(v.wide())
+}
+
 /// Returns the largest power of two not above v, for finite v > 0. The exponent is clamped so that the inverse is a
 /// normal number.
 pub fn power_of_two_below(v: f64) -> f64 {

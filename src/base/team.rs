@@ -262,6 +262,20 @@ impl Team {
         self.shared.barrier.members
     }
 
+    /// Returns a team of `members` threads: `team`, if it has this size. Otherwise the threads of `team` end first.
+    pub fn sized(team: &mut Option<Self>, members: usize) -> Result<&mut Self> {
+        if team.as_ref().is_none_or(|team| team.members() != members) {
+            *team = None;
+            *team = Some(Self::new(members)?);
+        }
+        Self::started(team)
+    }
+
+    /// Returns a team that must have started.
+    pub fn started(team: &mut Option<Self>) -> Result<&mut Self> {
+        team.as_mut().ok_or_else(|| Error::Internal("the thread team is missing".to_owned()))
+    }
+
     /// Runs `others` on threads 1.. and `own` on the calling thread, and waits for all. A panic on any thread releases
     /// the other threads from their barriers and ends the run; the team is unusable afterwards.
     pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {

@@ -3,7 +3,8 @@
 //! division.
 
 use crate::base::isa::for_each_isa;
-use crate::base::reduce::{max_abs, pairwise, sum};
+use crate::base::loops::largest;
+use crate::base::reduce::{pairwise, sum};
 use crate::deflation::regions::{Choice, RegionCount, Regions};
 use crate::error::{Result, collected, zeroed};
 use crate::stencil::cell_components::{CellComponents, ComponentRows, Strong};
@@ -65,11 +66,6 @@ for_each_isa! {
         for ((out, coupling), center) in out.iter_mut().zip(couplings).zip(center) {
             *out -= coupling / center;
         }
-    }
-
-    /// Returns max |a_i|.
-    fn largest(a: &[f64]) -> f64 {
-        max_abs(a)
     }
 }
 

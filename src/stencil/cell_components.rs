@@ -2,6 +2,7 @@
 //! the constant vector. Also groups of cells that are connected by strong couplings.
 
 use crate::base::isa::for_each_isa;
+use crate::base::loops::add;
 use crate::error::{Result, collected, zeroed};
 use crate::stencil::cells::{Cells, SevenPoints};
 #[cfg(test)]
@@ -50,13 +51,6 @@ impl ComponentList<'_> {
 }
 
 for_each_isa! {
-    /// Computes sum_i += couplings_i.
-    fn add(sum: &mut [f64], couplings: &[f64]) {
-        for (sum, coupling) in sum.iter_mut().zip(couplings) {
-            *sum += coupling;
-        }
-    }
-
     /// Returns the smallest nonzero magnitude, or infinity if there is none.
     fn smallest(couplings: &[f64]) -> f64 {
         let mut lanes = [f64::INFINITY; 16];

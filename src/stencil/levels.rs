@@ -74,30 +74,25 @@ impl Grid {
     /// iteration reads 18 words per node. Fewer levels need fewer iterations, because the condition number is about
     /// 1.23^levels.
     pub fn default_levels(self) -> usize {
-        let all = self.max_levels();
-        (0..=all)
-            .step_by(2)
-            .skip(1)
-            .find(|&levels| self.coarsest_nodes(levels).band_entries() <= self.nodes() as u128 / 4)
-            .unwrap_or(all)
+        self.even_levels(|coarsest| coarsest.band_entries() <= self.nodes() as u128 / 4)
     }
 
     /// Returns the default number of levels for recursive cycles. They solve the coarsest system about four times per
     /// iteration, so the band factor has at most nx ny / 64 entries.
     pub fn recursive_levels(self) -> usize {
-        let all = self.max_levels();
-        (0..=all)
-            .step_by(2)
-            .skip(1)
-            .find(|&levels| self.coarsest_nodes(levels).band_entries() <= self.nodes() as u128 / 64)
-            .unwrap_or(all)
+        self.even_levels(|coarsest| coarsest.band_entries() <= self.nodes() as u128 / 64)
     }
 
     /// Returns the default number of levels on a device: the smallest even number for which the coarsest system can be
     /// solved with an explicit inverse.
     pub fn default_device_levels(self) -> usize {
+        self.even_levels(|coarsest| coarsest.nodes() <= MOST_INVERTED)
+    }
+
+    /// Returns the smallest even number of levels, at least 2, whose coarsest system fits; `max_levels` if none does.
+    fn even_levels(self, fits: impl Fn(CoarsestNodes) -> bool) -> usize {
         let all = self.max_levels();
-        (2..=all).step_by(2).find(|&levels| self.coarsest_nodes(levels).nodes() <= MOST_INVERTED).unwrap_or(all)
+        (2..=all).step_by(2).find(|&levels| fits(self.coarsest_nodes(levels))).unwrap_or(all)
     }
 
     /// Returns g_max, the largest number of grids stored by colour (report 16-06, equation 3.1).

@@ -3,8 +3,9 @@
 //! Safety of the unsafe blocks: a thread writes only its own share of the rows of a group, of the chunks, or of the
 //! coarse rows. It reads rows of other threads only after a barrier.
 
-use super::rows::{Around, Rows, backwards, forwards, left, multiply};
+use super::rows::{Around, Rows, left, multiply, sweep};
 use crate::aggregation::Ordered;
+use crate::base::loops::combine;
 use crate::base::number::Real;
 use crate::base::reduce::{Noted, dot};
 use crate::base::shared::{Number, Shared};
@@ -195,32 +196,26 @@ impl<V: Real + Number> Level<V> {
 
     /// Computes z by a forward Gauss-Seidel sweep from 0.
     pub fn forwards(&self, me: &Me, z: &Shared<V>) {
-        for (k, group) in self.groups.windows(2).enumerate() {
-            let (slices, own) = self.share(me, k);
-            // SAFETY: the thread writes its own rows of z. It reads rows of earlier groups, which were written before
-            // the last barrier; the lines to earlier groups refer to no other rows (`Lines`).
-            let (before, r, z) = unsafe {
-                let r = self.r.slice(own.start, own.len());
-                (Around::new(z.slice(0, group[0]), 0), r, z.slice_mut(own.start, own.len()))
-            };
-            forwards(&self.rows, slices, before, r, z);
-            me.barrier();
-        }
+        self.groups.windows(2).enumerate().for_each(|group| self.sweep(me, z, group, false));
     }
 
     /// Updates z by a backward Gauss-Seidel sweep.
     pub fn backwards(&self, me: &Me, z: &Shared<V>) {
-        for (k, group) in self.groups.windows(2).enumerate().rev() {
-            let (slices, own) = self.share(me, k);
-            // SAFETY: as in `forwards`; no thread writes rows of other groups before the next barrier.
-            let (before, after, r, z) = unsafe {
-                let before = Around::new(z.slice(0, group[0]), 0);
-                let after = Around::new(z.slice(group[1], self.len() - group[1]), group[1]);
-                (before, after, self.r.slice(own.start, own.len()), z.slice_mut(own.start, own.len()))
-            };
-            backwards(&self.rows, slices, before, after, r, z);
-            me.barrier();
-        }
+        self.groups.windows(2).enumerate().rev().for_each(|group| self.sweep(me, z, group, true));
+    }
+
+    /// Updates z on group k. Without `later`, z is zero on later groups. Ends with a barrier.
+    fn sweep(&self, me: &Me, z: &Shared<V>, (k, group): (usize, &[usize]), later: bool) {
+        let (slices, own) = self.share(me, k);
+        // SAFETY: z is written in rows of this thread, and read in other groups, which no thread writes before the next
+        // barrier. The couplings of the slices on either side are to these groups only (`lines`).
+        let (before, after, r, z) = unsafe {
+            let before = Around::new(z.slice(0, group[0]), 0);
+            let after = Around::new(z.slice(group[1], self.len() - group[1]), group[1]);
+            (before, after, self.r.slice(own.start, own.len()), z.slice_mut(own.start, own.len()))
+        };
+        sweep(&self.rows, slices, before, later.then_some(after), r, z);
+        me.barrier();
     }
 
     /// Computes the residual after the forward sweep. Stores its sum over each aggregate in `coarse`. Ends with a
@@ -302,11 +297,10 @@ impl<V: Real + Number> Level<V> {
 
     /// Computes r = r - factor v; returns <r, r>. Contains a barrier.
     pub fn subtract(&self, run: &mut Run, factor: f64) -> f64 {
-        let factor = V::narrow(factor);
         let [norm2] = self.sums(run, |_, rows| {
             // SAFETY: the rows belong to this thread.
             let (r, v) = unsafe { (self.r.slice_mut(rows.start, rows.len()), self.v.slice(rows.start, rows.len())) };
-            r.iter_mut().zip(v).for_each(|(r, &v)| *r -= factor * v);
+            combine(r, 1.0, -factor, v);
             [dot(r, r)]
         });
         norm2
@@ -315,15 +309,9 @@ impl<V: Real + Number> Level<V> {
     /// Computes z = first c + second z. Ends with a barrier.
     pub fn combine(&self, me: &Me, first: f64, second: f64) {
         let own = me.share(self.len());
-        let first = V::narrow(first);
         // SAFETY: the rows belong to this thread.
         let (z, c) = unsafe { (self.z.slice_mut(own.start, own.len()), self.c.slice(own.start, own.len())) };
-        if second == 0.0 {
-            z.iter_mut().zip(c).for_each(|(z, &c)| *z = first * c);
-        } else {
-            let second = V::narrow(second);
-            z.iter_mut().zip(c).for_each(|(z, &c)| *z = first * c + second * *z);
-        }
+        combine(z, second, first, c);
         me.barrier();
     }
 

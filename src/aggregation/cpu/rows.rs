@@ -145,22 +145,6 @@ fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
 }
 
 for_each_isa! {
-    /// Executes a forward Gauss-Seidel sweep from z = 0 on slices of a group. `before` contains the values of all rows
-    /// before the group; r and z contain the values of these slices.
-    fn forwards<V: Real>(m: &Rows<V>, slices: Range<usize>, before: Around<V>, r: &[V], z: &mut [V]) {
-        let start = m.first[slices.start] as usize;
-        for s in slices {
-            let rows = m.first[s] as usize..m.first[s + 1] as usize;
-            let own = rows.start - start..rows.end - start;
-            let mut sums = slice_of(&r[own.clone()]);
-            for line in m.lines.earlier(s) {
-                sums = add(sums, line, &before);
-            }
-            let inverse = slice_of(&m.inverse[rows]);
-            write(&mut z[own], &from_fn(|l| inverse[l] * sums[l]));
-        }
-    }
-
     /// Computes the residual after a forward sweep from zero: left_i = sum of a_ij z_j over rows j of later groups.
     fn left<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, left: &mut [V]) {
         let start = m.first[slices.start] as usize;
@@ -174,13 +158,13 @@ for_each_isa! {
         }
     }
 
-    /// Executes a backward Gauss-Seidel sweep on slices of a group. `before` and `after` contain the values of all rows
-    /// before and after the group.
-    fn backwards<V: Real>(
+    /// Executes a Gauss-Seidel sweep on slices of a group. `before` and `after` contain the values of all rows before
+    /// and after the group; without `after`, the values after the group are zero.
+    fn sweep<V: Real>(
         m: &Rows<V>,
         slices: Range<usize>,
         before: Around<V>,
-        after: Around<V>,
+        after: Option<Around<V>>,
         r: &[V],
         z: &mut [V],
     ) {
@@ -192,8 +176,10 @@ for_each_isa! {
             for line in m.lines.earlier(s) {
                 sums = add(sums, line, &before);
             }
-            for line in m.lines.later(s) {
-                sums = add(sums, line, &after);
+            if let Some(after) = &after {
+                for line in m.lines.later(s) {
+                    sums = add(sums, line, after);
+                }
             }
             let inverse = slice_of(&m.inverse[rows]);
             write(&mut z[own], &from_fn(|l| inverse[l] * sums[l]));

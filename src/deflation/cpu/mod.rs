@@ -12,8 +12,8 @@
 //! each piece of the grid sums Z^T v over the piece. These sums are then added in the order of the pieces. Z^T v is
 //! therefore bitwise identical for any number of threads.
 
-use crate::base::isa::for_each_isa;
-use crate::base::reduce::{dot, sum};
+use crate::base::loops::{add, combine, sum};
+use crate::base::reduce::dot;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::deflation::regions::{NONE, Regions};
@@ -27,27 +27,6 @@ use std::sync::{Mutex, PoisonError};
 
 /// Name of the arrays in error messages about failed allocations.
 const DEFLATION: &str = "deflation by regions";
-
-for_each_isa! {
-    /// Computes sum += v.
-    fn add(sum: &mut [f64], v: &[f64]) {
-        for (sum, v) in sum.iter_mut().zip(v) {
-            *sum += v;
-        }
-    }
-
-    /// Computes v -= a d.
-    fn subtract_scaled(v: &mut [f64], a: &[f64], d: f64) {
-        for (v, a) in v.iter_mut().zip(a) {
-            *v -= a * d;
-        }
-    }
-
-    /// Returns the sum of v.
-    fn sum_of(v: &[f64]) -> f64 {
-        sum(v)
-    }
-}
 
 /// Run of consecutive cells in a row that belong to one region: first cell and region. The run ends where the next run
 /// of the row begins.
@@ -401,12 +380,12 @@ impl Projection {
         ];
         for (_, other, couplings) in neighbours.into_iter().filter(|(inside, ..)| *inside) {
             self.patterns.differences(row, other, |columns, r, s| {
-                subtract_scaled(&mut v[columns.clone()], &couplings[columns], t[s] - t[r]);
+                combine(&mut v[columns.clone()], 1.0, -(t[s] - t[r]), &couplings[columns]);
             });
         }
         if let Some(excess) = self.excess.of(row, self.patterns.nx) {
             for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
-                subtract_scaled(&mut v[columns.clone()], &excess[columns], t[r]);
+                combine(&mut v[columns.clone()], 1.0, -t[r], &excess[columns]);
             }
         }
     }
@@ -465,7 +444,7 @@ impl PieceSums<'_> {
         let first = self.of.slots.of_row[row] as usize;
         for ((columns, _), &slot) in self.of.patterns.columns(row).zip(&self.of.slots.of_run[first..]) {
             if slot != NO_SLOT {
-                self.noted[slot as usize - self.first_slot] += sum_of(&self.columns[columns]);
+                self.noted[slot as usize - self.first_slot] += sum(&self.columns[columns]);
             }
         }
         self.open = false;

@@ -177,27 +177,31 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
         (team, coarse.start * grid.ratio[1]..(coarse.end * grid.ratio[1]).min(ny))
     }
 
+    /// Executes a pass over the planes: calls `half_sweep(half, j, k)` for half = 0 to 2 `sweeps` and all rows (j, k)
+    /// of this thread. In step t, half-sweep `half` updates plane t - `half`.
+    fn pass(&self, counter: &StepCounter, grid: &Grid<impl Real>, half_sweep: impl Fn(usize, usize, usize)) {
+        let ((team, rows), halves) = (self.share(counter.me, grid), 2 * self.sweeps);
+        counter.walk(team, self.a.cells.nz + halves, |t| {
+            for half in 0..=halves {
+                let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
+                rows.clone().for_each(|j| half_sweep(half, j, k));
+            }
+        });
+    }
+
     /// Executes the sweeps from x = 0, red cells before black cells, and restricts the residual to the coarse grid.
     ///
     /// # Safety
     /// A barrier must precede this call. Until the call ends, no other code may use x and `coarse`, and no thread may
     /// write r.
     unsafe fn descend<T: Real, C: Rows<T>>(&self, counter: &StepCounter, grid: &Grid<T>, coarse: &C, scale: f64) {
-        let ((team, rows), halves) = (self.share(counter.me, grid), 2 * self.sweeps);
-        counter.walk(team, self.a.cells.nz + halves, |t| {
-            for half in 0..=halves {
-                let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
-                for j in rows.clone() {
-                    // SAFETY: the written row belongs to this thread. The documentation of this module explains why the
-                    // rows that it reads are complete.
-                    unsafe {
-                        match half {
-                            0 => self.begin(j, k),
-                            _ if half < halves => self.relax(half % 2, j, k),
-                            _ => self.restrict(j, k, grid, coarse, scale),
-                        }
-                    }
-                }
+        // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
+        // it reads are complete.
+        self.pass(counter, grid, |half, j, k| unsafe {
+            match half {
+                0 => self.begin(j, k),
+                _ if half < 2 * self.sweeps => self.relax(half % 2, j, k),
+                _ => self.restrict(j, k, grid, coarse, scale),
             }
         });
     }
@@ -208,23 +212,14 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// A barrier must precede this call. Until the call ends, no other code may use x, and no thread may write r or
     /// `e`.
     unsafe fn ascend<T: Real, C: Rows<T>>(&self, counter: &StepCounter, grid: &Grid<T>, e: &C, scale: f64) {
-        let ((team, rows), halves) = (self.share(counter.me, grid), 2 * self.sweeps);
-        counter.walk(team, self.a.cells.nz + halves, |t| {
-            for half in 0..=halves {
-                let Some(k) = t.checked_sub(half).filter(|&k| k < self.a.cells.nz) else { continue };
-                for j in rows.clone() {
-                    // SAFETY: the written row belongs to this thread. The documentation of this module explains why the
-                    // rows that it reads are complete.
-                    unsafe {
-                        if half == 0 {
-                            let (x, e) = (self.x.row_mut(&self.cells(j, k)), e.row(&coarse_row(grid, j, k)));
-                            prolong_row(x, e, grid.ratio[0], scale);
-                        } else {
-                            self.relax(half % 2, j, k);
-                        }
-                    }
-                }
+        // SAFETY: the written row belongs to this thread. The documentation of this module explains why the rows that
+        // it reads are complete.
+        self.pass(counter, grid, |half, j, k| unsafe {
+            if half > 0 {
+                return self.relax(half % 2, j, k);
             }
+            let (x, e) = (self.x.row_mut(&self.cells(j, k)), e.row(&coarse_row(grid, j, k)));
+            prolong_row(x, e, grid.ratio[0], scale);
         });
     }
 

@@ -19,8 +19,9 @@
 //! bytes per cell (reads v, p, x and 4 couplings; writes p, x and q). With another preconditioner, `descend` computes
 //! only r = r - alpha P A p and <r, r>, which moves 24 bytes per cell.
 
-use super::loops::{add_scaled, advance, dot, multiply, triangle, triangle_of_scaled, weighted_square};
+use super::loops::{advance, multiply, over_center, triangle, triangle_of_scaled, weighted_square};
 use super::state::Vectors;
+use crate::base::loops::{combine, dot};
 use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::steps::ThreadState;
 use std::ops::Range;
@@ -39,9 +40,11 @@ impl Rings<'_> {
         (term * (self.ny + 1) + row % (self.ny + 1)) * (self.nx + 2) + 1
     }
 
-    fn row_mut(&mut self, term: usize, row: usize) -> &mut [f64] {
-        let at = self.at(term, row);
-        &mut self.values[at..][..self.nx]
+    /// Returns the rings of the terms before `term`, and row `row` of this term, or `last` if present.
+    fn split<'s>(&'s mut self, term: usize, row: usize, last: Option<&'s mut [f64]>) -> (Rings<'s>, &'s mut [f64]) {
+        let (start, at) = (term * (self.ny + 1) * (self.nx + 2), self.at(term, row));
+        let (values, own) = self.values.split_at_mut(start);
+        (Rings { values, ..*self }, last.unwrap_or_else(|| &mut own[at - start..][..self.nx]))
     }
 
     /// Returns the values of a term at the neighbours of a row to the west, south and bottom; with `after`, to the
@@ -106,12 +109,12 @@ impl ThreadState<'_> {
             // SAFETY: cells of this thread, which no other thread reads in this step.
             let (r, q) = unsafe { (r.range_mut(&cells), q.range_mut(&cells)) };
             let Some(d) = &k.deflation else {
-                add_scaled(r, -alpha, q);
+                combine(r, 1.0, -alpha, q);
                 continue;
             };
             projected.copy_from_slice(q);
             d.subtract(row, k.matrix.couplings(&cells), projected);
-            add_scaled(r, -alpha, projected);
+            combine(r, 1.0, -alpha, projected);
             if matches!(k.preconditioner, Preconditioner::Aggregation { .. }) {
                 q.copy_from_slice(projected);
             }
@@ -139,19 +142,11 @@ impl ThreadState<'_> {
         let a = self.k.matrix.couplings(&cells);
         let [w, _, s, _, b, _] = a.near;
         // SAFETY: r was updated before a barrier or by this thread; z is written in cells of this thread.
-        let (r, out) = unsafe { (r.range(&cells), if last { Some(z.range_mut(&cells)) } else { None }) };
-        if term == 0 {
-            let out = out.unwrap_or_else(|| rings.row_mut(0, row));
-            return super::loops::over_center(out, r, a.center);
-        }
-        match out {
-            Some(out) => triangle(out, r, a.center, [w, s, b], rings.beside(term - 1, row, false)),
-            None => {
-                let (before, after) = rings.values.split_at_mut(term * (rings.ny + 1) * (rings.nx + 2));
-                let below = Rings { values: before, nx: rings.nx, ny: rings.ny };
-                let mut above = Rings { values: after, nx: rings.nx, ny: rings.ny };
-                triangle(above.row_mut(0, row), r, a.center, [w, s, b], below.beside(term - 1, row, false));
-            }
+        let (r, z) = unsafe { (r.range(&cells), if last { Some(z.range_mut(&cells)) } else { None }) };
+        let (below, out) = rings.split(term, row, z);
+        match term {
+            0 => over_center(out, r, a.center),
+            _ => triangle(out, r, a.center, [w, s, b], below.beside(term - 1, row, false)),
         }
     }
 
@@ -204,18 +199,10 @@ impl ThreadState<'_> {
         let [_, e, _, n, _, t] = a.near;
         // SAFETY: no thread writes v in this stage.
         let v = unsafe { self.vectors().z.range(&cells) };
-        if term == 0 {
-            return rings.row_mut(0, row).copy_from_slice(v);
-        }
-        match last {
-            Some(out) => triangle_of_scaled(out, v, a.center, [e, n, t], rings.beside(term - 1, row, true)),
-            None => {
-                let (before, after) = rings.values.split_at_mut(term * (rings.ny + 1) * (rings.nx + 2));
-                let below = Rings { values: before, nx: rings.nx, ny: rings.ny };
-                let mut above = Rings { values: after, nx: rings.nx, ny: rings.ny };
-                let out = above.row_mut(0, row);
-                triangle_of_scaled(out, v, a.center, [e, n, t], below.beside(term - 1, row, true));
-            }
+        let (below, out) = rings.split(term, row, last);
+        match term {
+            0 => out.copy_from_slice(v),
+            _ => triangle_of_scaled(out, v, a.center, [e, n, t], below.beside(term - 1, row, true)),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Sums over labelled cells. The label of a cell is the number of its singular component.
 
-use crate::base::isa::for_each_isa;
-use crate::base::reduce::{Noted, sum};
+use crate::base::loops::sum;
+use crate::base::reduce::Noted;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::error::{Result, push, reset};
@@ -43,12 +43,6 @@ const RUNS: &str = "cells by label";
 
 /// Number of sums per label: of v, and of |v|.
 const NUMBERS: usize = 2;
-
-for_each_isa! {
-    fn sum_of(v: &[f64]) -> f64 {
-        sum(v)
-    }
-}
 
 impl Labelled {
     /// Sets the labels. `runs(row)` returns columns and label of the runs of a row, in ascending order.
@@ -175,7 +169,7 @@ impl Labelled {
             while let Some(run) = runs.next_if(|run| run.slot as usize == slot) {
                 let start = run.start as usize;
                 let values = values(start..start + run.len as usize);
-                sums[0] += sum_of(values);
+                sums[0] += sum(values);
                 if magnitudes {
                     sums[1] += values.iter().map(|v| v.abs()).sum::<f64>();
                 }

@@ -78,20 +78,6 @@ for_each_isa! {
         }
     }
 
-    /// Computes x = x + alpha p.
-    fn add_scaled(x: &mut [f64], alpha: f64, p: &[f64]) {
-        for (x, p) in x.iter_mut().zip(p) {
-            *x += alpha * p;
-        }
-    }
-
-    /// Computes p = z + beta p.
-    fn direct(p: &mut [f64], z: &[f64], beta: f64) {
-        for (p, z) in p.iter_mut().zip(z) {
-            *p = z + beta * *p;
-        }
-    }
-
     /// Computes x = x + alpha p and then p = z + beta p.
     fn advance(x: &mut [f64], alpha: f64, p: &mut [f64], z: &[f64], beta: f64) {
         for ((x, p), z) in x.iter_mut().zip(p).zip(z) {
@@ -103,22 +89,5 @@ for_each_isa! {
     /// Returns <v, D v>.
     fn weighted_square(v: &[f64], d: &[f64]) -> f64 {
         crate::base::reduce::weighted_square(v, d)
-    }
-
-    /// Computes to = factor * from.
-    fn scaled(to: &mut [f64], factor: f64, from: &[f64]) {
-        for (to, from) in to.iter_mut().zip(from) {
-            *to = factor * from;
-        }
-    }
-
-    /// Returns <a, b>.
-    fn dot(a: &[f64], b: &[f64]) -> f64 {
-        crate::base::reduce::dot(a, b)
-    }
-
-    /// Returns max |a_i|, or NaN if any entry is NaN.
-    fn largest(a: &[f64]) -> f64 {
-        crate::base::reduce::max_abs(a)
     }
 }

@@ -80,14 +80,10 @@ impl Cpu {
         }
     }
 
-    fn make_team(&mut self, cells: Cells) -> Result<()> {
+    fn make_team(&mut self, cells: Cells) -> Result<&mut Team> {
         let with_team = cells.count() >= MIN_TEAM_CELLS;
         let members = if with_team { self.wanted_threads.clamp(1, Pieces::new(cells).count()) } else { 1 };
-        if self.team.as_ref().map_or(0, Team::members) != members {
-            self.team = None;
-            self.team = Some(Team::new(members)?);
-        }
-        Ok(())
+        Team::sized(&mut self.team, members)
     }
 
     /// Computes the data of a factorization except the matrix. Reuses vectors and preconditioner memory of the previous
@@ -107,7 +103,7 @@ impl Cpu {
         singular.set(pieces, components.list().singular_count(), |row| {
             components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
         })?;
-        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let team = Team::started(&mut self.team)?;
         let started = Instant::now();
         let deflation = match regions {
             None => None,
@@ -149,12 +145,12 @@ impl DpcgBackend for Cpu {
         }
         self.make_team(a.cells)?;
         let matrix = self.state.as_mut().map_or(&mut self.matrix, |state| &mut state.matrix);
-        setup::load(self.team.as_mut().ok_or_else(no_team)?, matrix, a, finite)
+        setup::load(Team::started(&mut self.team)?, matrix, a, finite)
     }
 
     fn survey(&mut self, zero_row_sum: f64) -> Result<Survey> {
         let matrix = self.state.as_ref().map_or(&self.matrix, |state| &state.matrix).matrix();
-        let (found, survey) = setup::survey(self.team.as_mut().ok_or_else(no_team)?, &matrix, zero_row_sum)?;
+        let (found, survey) = setup::survey(Team::started(&mut self.team)?, &matrix, zero_row_sum)?;
         self.found = found;
         Ok(survey)
     }
@@ -229,8 +225,4 @@ impl Engine for Cpu {
     fn threads(&self) -> usize {
         self.team.as_ref().map_or(1, Team::members)
     }
-}
-
-fn no_team() -> Error {
-    Error::Internal("the thread team is missing".to_owned())
 }

@@ -1,8 +1,8 @@
 //! Start and end of a solve: copies of the caller's arrays, means over singular components, and the deflated part of x.
 
 use super::field::Field;
-use super::loops::{largest, scaled};
 use super::state::Vectors;
+use crate::base::loops::{combine, largest};
 use crate::dpcg::cpu::steps::ThreadState;
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{VectorId, VectorSteps};
@@ -81,10 +81,10 @@ impl SolveSteps for ThreadState<'_> {
         for (row, cells) in self.rows() {
             // SAFETY: a row of this thread, which no other thread reads in this step.
             let (x, b) = unsafe { (x.range_mut(&cells), b.range_mut(&cells)) };
-            scaled(b, scale, self.input(row));
+            combine(b, 0.0, scale, self.input(row));
             match what.guess() {
                 // SAFETY: a row of this thread.
-                Some(true) => scaled(x, scale, unsafe { self.output(row) }),
+                Some(true) => combine(x, 0.0, scale, unsafe { self.output(row) }),
                 Some(false) => x.fill(0.0),
                 None => {}
             }
@@ -126,7 +126,7 @@ impl SolveSteps for ThreadState<'_> {
     fn store(&mut self, scale: f64) {
         for (row, cells) in self.rows() {
             // SAFETY: a row of this thread.
-            unsafe { scaled(self.output(row), scale.recip(), self.vectors().x.range(&cells)) };
+            unsafe { combine(self.output(row), 0.0, scale.recip(), self.vectors().x.range(&cells)) };
         }
     }
 

@@ -4,10 +4,9 @@
 //! in this step. A barrier separates the step from the next step that reads cells of other threads.
 
 use super::field::Field;
-use super::loops::{
-    add_scaled, direct, dot, largest, multiply, over_center, residual, scaled, triangle, triangle_of_scaled,
-};
+use super::loops::{multiply, over_center, residual, triangle, triangle_of_scaled};
 use super::state::{State, Vectors};
+use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs};
 use crate::base::team::Me;
 use crate::deflation::cpu::Projection;
@@ -217,12 +216,7 @@ impl VectorSteps for ThreadState<'_> {
             let to = unsafe { to.range_mut(&cells) };
             // SAFETY: cells of this thread, which only this thread writes.
             match term.map(|(factor, from)| (factor, unsafe { from.range(&cells) })) {
-                Some((factor, from)) if scale == 1.0 => add_scaled(to, factor, from),
-                Some((factor, from)) if scale == 0.0 => scaled(to, factor, from),
-                Some((factor, from)) => {
-                    debug_assert!(factor == 1.0, "PCG scales one of the two vectors");
-                    direct(to, from, scale);
-                }
+                Some((factor, from)) => combine(to, scale, factor, from),
                 None => to.fill(0.0),
             }
         });

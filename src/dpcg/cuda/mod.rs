@@ -94,11 +94,7 @@ impl Cuda {
     /// Starts the thread team for the inspection on the host.
     fn make_team(&mut self, cells: Cells) -> Result<()> {
         let members = if cells.count() < MIN_TEAM_CELLS { 1 } else { self.threads.clamp(1, cells.rows()) };
-        if self.team.as_ref().map_or(0, Team::members) != members {
-            self.team = None;
-            self.team = Some(Team::new(members)?);
-        }
-        Ok(())
+        Team::sized(&mut self.team, members).map(|_| ())
     }
 
     /// Returns the couplings that point out of the box. `seen` contains the findings in `a`, whose arrays are at

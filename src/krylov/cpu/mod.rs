@@ -2,13 +2,12 @@
 //!
 //! - `caller`: the caller's arrays;
 //! - `observed`: inspected inputs and stop request;
-//! - `chunks`, `loops`: rows of a thread, and loops over them;
+//! - `chunks`: rows of a thread;
 //! - `workspace`: numbered vectors;
 //! - `steps`, `solve`: the steps on numbered vectors, for families that supply a matrix and a preconditioner.
 
 pub mod caller;
 pub mod chunks;
-pub mod loops;
 pub mod observed;
 pub mod solve;
 pub mod steps;

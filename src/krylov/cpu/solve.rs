@@ -1,7 +1,7 @@
 //! Input and output of a solve on numbered vectors: the caller's arrays.
 
-use super::loops::{largest, set_scaled};
 use super::steps::{Member, System};
+use crate::base::loops::{combine, largest};
 use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{KrylovSteps, VectorId, VectorSteps};
 
@@ -30,10 +30,10 @@ impl<S: System> SolveSteps for Member<'_, S> {
         for (line, values) in self.lines() {
             // SAFETY: a line of this thread, which no other thread reads in this step.
             let (b, x) = unsafe { (self.rows_of_mut(VectorId::B, &values), self.rows_of_mut(VectorId::X, &values)) };
-            set_scaled(b, scale, self.caller.input(line, values.len()));
+            combine(b, 0.0, scale, self.caller.input(line, values.len()));
             match what.guess() {
                 // SAFETY: a line of this thread.
-                Some(true) => set_scaled(x, scale, unsafe { self.caller.output(line, values.len()) }),
+                Some(true) => combine(x, 0.0, scale, unsafe { self.caller.output(line, values.len()) }),
                 Some(false) => x.fill(0.0),
                 None => {}
             }
@@ -66,7 +66,7 @@ impl<S: System> SolveSteps for Member<'_, S> {
         for (line, values) in self.lines() {
             // SAFETY: a line of this thread.
             let (output, x) = unsafe { (self.caller.output(line, values.len()), self.rows_of(VectorId::X, &values)) };
-            set_scaled(output, scale.recip(), x);
+            combine(output, 0.0, scale.recip(), x);
         }
     }
 

@@ -5,8 +5,8 @@
 //! this step. A barrier separates a step from the next step that reads rows of other threads.
 
 use super::caller::Caller;
-use super::loops::{add_scaled, dot, largest, scale_and_add, set_scaled};
 use super::workspace::Workspace;
+use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs};
 use crate::base::shared::Shared;
 use crate::base::team::Me;
@@ -187,14 +187,8 @@ impl<'a, S> Member<'a, S> {
             [] if scale == 0.0 => to.fill(0.0),
             [] => to.iter_mut().for_each(|v| *v *= scale),
             [(factor, first), rest @ ..] => {
-                if scale == 0.0 {
-                    set_scaled(to, *factor, term(*first));
-                } else if scale == 1.0 {
-                    add_scaled(to, *factor, term(*first));
-                } else {
-                    scale_and_add(to, scale, *factor, term(*first));
-                }
-                rest.iter().for_each(|(factor, id)| add_scaled(to, *factor, term(*id)));
+                combine(to, scale, *factor, term(*first));
+                rest.iter().for_each(|(factor, id)| combine(to, 1.0, *factor, term(*id)));
             }
         }
     }

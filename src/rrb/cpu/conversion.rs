@@ -1,10 +1,11 @@
 //! Conversion between natural rows and the arrays by colour: contains the index rules for rows of values, and for rows
 //! of a half stencil (center, east, north, northeast, northwest).
 
-use super::loops::{deinterleave, interleave, scale_row};
+use super::loops::scale_row;
 use super::loops_setup::deinterleave_same;
 use super::neighbours::{Diagonal, EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, Straight, WEST};
 use super::number::Format;
+use crate::base::loops::{deinterleave, interleave};
 use crate::base::number::Real;
 use crate::base::shared::Number;
 use crate::rrb::cpu::colour_array::Four;
@@ -45,11 +46,7 @@ fn split_by<R: Copy, T>(
         k = 1;
     }
     let first = (shift + k) / 2;
-    let values = &values[k..];
-    pairs(values, &mut even[first..], &mut odd[first..]);
-    if values.len() % 2 == 1 {
-        even[first + values.len() / 2] = one(values[values.len() - 1]);
-    }
+    pairs(&values[k..], &mut even[first..], &mut odd[first..]);
 }
 
 impl<F: Format> Target<'_, F> {
@@ -158,9 +155,6 @@ pub fn join<R: Real>(layout: &Layout, (even, odd): (&[R], &[R]), values: &mut [R
         return;
     }
     interleave(even, odd, values);
-    if layout.grid.nx % 2 == 1 {
-        values[layout.grid.nx - 1] = even[layout.grid.nx / 2];
-    }
 }
 
 /// Returns two colours: of the nodes in even columns, and of the nodes in odd columns of natural row j.

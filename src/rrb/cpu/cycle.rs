@@ -6,9 +6,10 @@
 //! written its own rows.
 
 use super::levels::{Buffers, PackedGrid, RecursionGrid};
-use super::loops::{add_inner, combine, difference_form, direct_inner, dot, finish_inner, subtract_inner};
+use super::loops::{add_inner, difference_form, direct_inner, finish_inner, subtract_inner};
 use super::number::Format;
 use super::packed::Packed;
+use crate::base::loops::{combine, dot};
 use crate::base::number::Real;
 use crate::base::reduce;
 use crate::base::reduce::Reduce;

@@ -5,7 +5,7 @@
 use super::neighbours::Rows;
 use super::number::Format;
 use crate::base::isa::for_each_isa;
-use crate::base::number::Real;
+use crate::base::number::{Real, cast};
 use crate::base::reduce as sums;
 use crate::stencil::residual::residual_of_row;
 
@@ -40,12 +40,6 @@ fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
 }
 
-/// Converts a number between the types of two vectors.
-#[inline(always)]
-fn cast<A: Real, B: Real>(v: A) -> B {
-    B::narrow(v.wide())
-}
-
 /// Returns 1 / c, or 1 in padding, where c = 0 and the result would be infinity times zero.
 #[inline(always)]
 pub fn inverse_of(center: f64) -> f64 {
@@ -53,11 +47,6 @@ pub fn inverse_of(center: f64) -> f64 {
 }
 
 for_each_isa! {
-    /// Returns sum_i a_i b_i. The products and sums have the type of b.
-    fn dot<A: Real, B: Real>(a: &[A], b: &[B]) -> f64 {
-        sums::dot(a, b)
-    }
-
     /// Computes out = y / d, and returns <y, out>. `pivot` and the couplings `a` define d (see
     /// `Format::inverse`).
     fn scale<F: Format>(out: &mut [F::Real], pivot: &[F::Stored], a: Rows<F::Stored>, y: &[F::Real]) -> f64 {
@@ -237,36 +226,11 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = b - out.
-    fn subtract_from<R: Real>(out: &mut [R], b: &[f64]) {
-        for (out, b) in out.iter_mut().zip(b) {
-            *out = R::narrow(*b) - *out;
-        }
-    }
-
     /// Computes v = scale v.
     fn scale_row<R: Real>(v: &mut [R], scale: f64) {
         let scale = R::narrow(scale);
         for v in v {
             *v = *v * scale;
-        }
-    }
-
-    /// Returns max_i |v_i|, or NaN if any entry is NaN.
-    fn largest_in<R: Real>(v: &[R]) -> f64 {
-        sums::largest(v.iter().map(|v| v.wide()))
-    }
-
-    /// Computes to = factor from + scale to, in the type of `to`. With scale = 0, the old values of `to` are not read.
-    fn combine<A: Real, B: Real>(to: &mut [A], scale: f64, factor: f64, from: &[B]) {
-        let (scale, factor) = (A::narrow(scale), A::narrow(factor));
-        let pairs = to.iter_mut().zip(from);
-        if scale.wide() == 0.0 {
-            pairs.for_each(|(to, from)| *to = factor * cast::<B, A>(*from));
-        } else if scale.wide() == 1.0 {
-            pairs.for_each(|(to, from)| *to += factor * cast::<B, A>(*from));
-        } else {
-            pairs.for_each(|(to, from)| *to = factor * cast::<B, A>(*from) + scale * *to);
         }
     }
 
@@ -317,44 +281,6 @@ for_each_isa! {
         let (alpha, beta) = (R::narrow(alpha), R::narrow(beta));
         for ((z, d), u) in z.iter_mut().zip(d).zip(u) {
             *z = *u + alpha * (*z + beta * *d);
-        }
-    }
-
-    /// Computes even[k] = pairs[2 k] and odd[k] = pairs[2 k + 1] for all pairs.
-    fn deinterleave<R: Real>(pairs: &[R], even: &mut [R], odd: &mut [R]) {
-        let n = pairs.len() / 2;
-        let (pairs, even, odd) = (&pairs[..2 * n], &mut even[..n], &mut odd[..n]);
-        for k in 0..n {
-            even[k] = pairs[2 * k];
-            odd[k] = pairs[2 * k + 1];
-        }
-    }
-
-    /// Computes pairs[2 k] = even[k] and pairs[2 k + 1] = odd[k], the inverse of `deinterleave`.
-    fn interleave<R: Real>(even: &[R], odd: &[R], pairs: &mut [R]) {
-        let n = pairs.len() / 2;
-        let (even, odd, pairs) = (&even[..n], &odd[..n], &mut pairs[..2 * n]);
-        for k in 0..n {
-            pairs[2 * k] = even[k];
-            pairs[2 * k + 1] = odd[k];
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interleaving_is_undone_by_deinterleaving() {
-        for n in [0, 1, 2, 7, 64, 65] {
-            let pairs: Vec<f64> = (0..2 * n).map(f64::from).collect();
-            let (mut even, mut odd) = (vec![0.0; n as usize], vec![0.0; n as usize]);
-            deinterleave(&pairs, &mut even, &mut odd);
-            assert!(even.iter().all(|v| v % 2.0 == 0.0) && odd.iter().all(|v| v % 2.0 == 1.0));
-            let mut back = vec![0.0; pairs.len()];
-            interleave(&even, &odd, &mut back);
-            assert_eq!(back, pairs);
         }
     }
 }

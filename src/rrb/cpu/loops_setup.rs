@@ -174,11 +174,14 @@ for_each_isa! {
         }
     }
 
-    /// Computes even[k] = pairs[2 k] / unit and odd[k] = pairs[2 k + 1] / unit for all pairs, for quotients that are
-    /// exact in the storage format.
-    fn deinterleave_same<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], pairs: &[f64], unit: f64) {
-        let (n, per_unit) = (pairs.len() / 2, unit.recip());
-        let (pairs, even, odd) = (&pairs[..2 * n], &mut even[..n], &mut odd[..n]);
+    /// Copies values / unit with even index to `even`, and the others to `odd`, for quotients that are exact in the
+    /// storage format.
+    fn deinterleave_same<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], values: &[f64], unit: f64) {
+        let (n, per_unit) = (values.len() / 2, unit.recip());
+        if values.len() > 2 * n {
+            even[n] = F::same(F::Real::narrow(values[2 * n] * per_unit));
+        }
+        let (pairs, even, odd) = (&values[..2 * n], &mut even[..n], &mut odd[..n]);
         for k in 0..n {
             even[k] = F::same(F::Real::narrow(pairs[2 * k] * per_unit));
             odd[k] = F::same(F::Real::narrow(pairs[2 * k + 1] * per_unit));

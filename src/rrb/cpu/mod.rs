@@ -129,15 +129,6 @@ impl Cpu {
             Storage::Mixed => packed::<Mixed>(shape, domain),
         }
     }
-
-    /// Starts a team of `members` threads, unless the current team has this size.
-    fn make_team(&mut self, members: usize) -> Result<()> {
-        if self.team.as_ref().map_or(0, Team::members) != members {
-            self.team = None;
-            self.team = Some(Team::new(members)?);
-        }
-        Ok(())
-    }
 }
 
 impl RrbBackend for Cpu {
@@ -146,9 +137,9 @@ impl RrbBackend for Cpu {
         // number of threads depends on the number of rows J.
         if self.team.is_none() {
             let with_team = grid.nodes() >= MIN_TEAM_NODES;
-            self.make_team(if with_team { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
+            Team::sized(&mut self.team, if with_team { self.wanted_threads.clamp(1, grid.ny.div_ceil(2)) } else { 1 })?;
         }
-        let team = self.team.as_mut().ok_or_else(no_team)?;
+        let team = Team::started(&mut self.team)?;
         // Each thread gets the same rows as in the factorization.
         let layout = Layout::new(grid, 1);
         let rows = self.domain.as_ref().map_or(0..layout.cy, |domain| domain.rows(0));
@@ -210,14 +201,16 @@ impl RrbBackend for Cpu {
                     boxed(Reference::default(), SOLVER)?
                 }
             };
-            self.make_team(1)?;
+            Team::sized(&mut self.team, 1)?;
             natural.factorize(a, setup, components)?;
             self.solver = Solver::Natural(natural);
             return Ok(());
         }
         let shape = Shape::new(a, setup);
         let members = shape.useful_threads(self.wanted_threads);
-        let made = self.packed_for(previous, shape, setup).and_then(|packed| self.make_team(members).map(|()| packed));
+        let made = self
+            .packed_for(previous, shape, setup)
+            .and_then(|packed| Team::sized(&mut self.team, members).map(|_| packed));
         let mut packed = match self.sharing() {
             // Allocation may fail on one rank only; then all ranks stop.
             Some(domain) => {
@@ -229,7 +222,7 @@ impl RrbBackend for Cpu {
             None => made?,
         };
         packed.set_pivot_center(self.domain.as_ref().map(Domain::center));
-        packed.factorize(self.team.as_mut().ok_or_else(no_team)?, a, setup, components)?;
+        packed.factorize(Team::started(&mut self.team)?, a, setup, components)?;
         self.solver = Solver::Packed(packed);
         Ok(())
     }
@@ -265,7 +258,7 @@ impl RrbBackend for Cpu {
             Solver::Empty => Err(Error::State("factorize must come before solve".to_owned())),
             Solver::Natural(natural) => natural.run(arrays, observer, program),
             Solver::Packed(packed) => {
-                let team = self.team.as_mut().ok_or_else(no_team)?;
+                let team = Team::started(&mut self.team)?;
                 packed.run(team, arrays, observer, program)
             }
         }
@@ -445,10 +438,6 @@ impl<F: Format> PackedSolver for Packed<F> {
 
 fn packed<F: Format + 'static>(shape: Shape, domain: Option<&Domain>) -> Result<Box<dyn PackedSolver>> {
     Ok(Packed::<F>::new(shape, domain)?)
-}
-
-fn no_team() -> Error {
-    Error::Internal("the thread team is missing".to_owned())
 }
 
 #[cfg(test)]

@@ -233,14 +233,11 @@ impl<F: Format> Packed<F> {
     /// # Safety
     /// No other thread may use this row meanwhile.
     unsafe fn ascend_dropped(&self, q: usize, row: usize, t: &Buffers<F::Real>) {
-        let (grid, n) = (&self.grids[q], self.grids[q].layout.cx);
+        let n = self.grids[q].layout.cx;
         let (here, below) = (KEPT + row % 2, KEPT + (row + 1) % 2);
         let v = [t.row(below, -1, n), t.row(below, 0, n), t.row(here, -1, n), t.row(here, 0, n)];
         // SAFETY: by the safety contract of this function.
-        unsafe {
-            let (pivot, a) = grid.sweep.eliminated(Colour::B1, row);
-            solve_in_place::<F>(grid.z.b1.row_mut(row, 0), pivot, a, v);
-        }
+        unsafe { self.solve_row(q, Colour::B1, row, v) };
     }
 
     /// Computes z_r2 = D^-1 (y_r2 - A z_b) in row J, from row J of b1. The buffers contain the kept values of rows J -
@@ -254,8 +251,7 @@ impl<F: Format> Packed<F> {
         // SAFETY: by the safety contract of this function.
         unsafe {
             let v = [grid.z.b1.row(row, 0), grid.z.b1.row(row, 1), t.row(below, 0, n), t.row(here, 0, n)];
-            let (pivot, a) = grid.sweep.eliminated(Colour::R2, row);
-            solve_in_place::<F>(grid.z.r2.row_mut(row, 0), pivot, a, v);
+            self.solve_row(q, Colour::R2, row, v);
         }
     }
 
@@ -268,9 +264,20 @@ impl<F: Format> Packed<F> {
         let grid = &self.grids[q];
         // SAFETY: by the safety contract of this function.
         unsafe {
-            let v = [west, east, grid.z.b1.row(row, 0), grid.z.b1.row(row + 1, 0)];
-            let (pivot, a) = grid.sweep.eliminated(Colour::R1, row);
-            solve_in_place::<F>(grid.z.r1.row_mut(row, 0), pivot, a, v);
+            self.solve_row(q, Colour::R1, row, [west, east, grid.z.b1.row(row, 0), grid.z.b1.row(row + 1, 0)]);
+        }
+    }
+
+    /// Computes z = D^-1 (y - A v) in row J of an eliminated colour.
+    ///
+    /// # Safety
+    /// No other thread may use this row meanwhile.
+    unsafe fn solve_row(&self, q: usize, colour: Colour, row: usize, v: Rows<F::Real>) {
+        let grid = &self.grids[q];
+        // SAFETY: by the safety contract of this function.
+        unsafe {
+            let (pivot, a) = grid.sweep.eliminated(colour, row);
+            solve_in_place::<F>(grid.z[colour].row_mut(row, 0), pivot, a, v);
         }
     }
 }

@@ -71,10 +71,7 @@ fn dense_dot<V: Lanes>(a: &[f64], b: &[f64]) -> f64 {
         // SAFETY: t + here <= n.
         sum = unsafe { V::load_first(a.as_ptr().add(t), here).mul_add(V::load_first(b.as_ptr().add(t), here), sum) };
     }
-    let mut lanes = [0.0; 8];
-    // SAFETY: `lanes` has room for eight values.
-    unsafe { sum.store(lanes.as_mut_ptr()) };
-    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+    sum.sum()
 }
 
 /// Computes the product z = inverse r for `BATCH` columns. One step multiplies eight rows by two vectors of eight

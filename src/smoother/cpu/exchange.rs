@@ -48,7 +48,7 @@ struct Piece {
 
 /// Direction of a copy: `Out` from the patch to the buffer, `In` from the buffer to the ghost cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub enum Way {
     Out,
     In,
 }
@@ -138,32 +138,14 @@ impl Handover {
         }
     }
 
-    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which`.
+    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which` (`Way::Out`), or
+    /// fills the ghost cells that this row reads from this buffer (`Way::In`).
     ///
     /// # Safety
-    /// The conditions of `collect` hold for the cells of this row.
-    pub unsafe fn give(&self, list: &PatchList, cut: &Cut, p: usize, row: usize, which: usize, u: *mut f64) {
-        // SAFETY: the caller guarantees the conditions of `collect` for this row.
-        unsafe { self.row(&self.from, list, cut, (p, row), which, u, Way::Out) };
-    }
-
-    /// Fills the ghost cells that a row of blocks of patch p reads, from the buffer `which`.
-    ///
-    /// # Safety
-    /// `u` is the array of patch p. No other thread accesses the ghost cells of this row or writes the buffer `which`.
-    pub unsafe fn take(&self, list: &PatchList, cut: &Cut, p: usize, row: usize, which: usize, u: *mut f64) {
-        // SAFETY: the caller guarantees exclusive access to these ghost cells.
-        unsafe { self.row(&self.to, list, cut, (p, row), which, u, Way::In) };
-    }
-
-    /// Copies the part of the pieces of patch p that belongs to a row of blocks.
-    ///
-    /// # Safety
-    /// The conditions of `give` (`Way::Out`) or `take` (`Way::In`) hold.
-    #[expect(clippy::too_many_arguments, reason = "the two above, which distinguish them")]
-    unsafe fn row(
+    /// `u` is the array of patch p. `Way::Out`: the conditions of `collect` hold for the cells of this row. `Way::In`:
+    /// no other thread accesses the ghost cells of this row or writes the buffer `which`.
+    pub unsafe fn row(
         &self,
-        pieces: &Pieces,
         list: &PatchList,
         cut: &Cut,
         (p, row): (usize, usize),
@@ -171,6 +153,7 @@ impl Handover {
         u: *mut f64,
         way: Way,
     ) {
+        let pieces = if way == Way::Out { &self.from } else { &self.to };
         let patch = &list.patches[p];
         let (first, end, inner) = (pieces.first[p], pieces.first[p + 1], pieces.inner[p]);
         if first == end {
@@ -187,7 +170,7 @@ impl Handover {
         let band = Band { y: along(1, jb, in_slab), z: along(2, kb, slabs) };
         let is_inner = jb > 0 && jb + 1 < in_slab && kb > 0 && kb + 1 < slabs;
         for piece in &pieces.all[first..if is_inner { inner } else { end }] {
-            // SAFETY: the caller guarantees the conditions of `give` or `take`.
+            // SAFETY: guaranteed by the caller.
             unsafe { self.copy(piece, patch, band, which, u, way) };
         }
     }
@@ -195,7 +178,7 @@ impl Handover {
     /// Copies the cells of a piece that are in the band.
     ///
     /// # Safety
-    /// The conditions of `give` (`Way::Out`) or `take` (`Way::In`) hold.
+    /// The conditions of `row` hold.
     #[inline(always)]
     unsafe fn copy(&self, piece: &Piece, patch: &Patch, band: Band, which: usize, u: *mut f64, way: Way) {
         let (Piece { lower: [x, y, z], size: [nx, ny, nz], start }, Band { y: rows, z: planes }) = (*piece, band);

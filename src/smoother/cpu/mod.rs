@@ -90,10 +90,7 @@ impl SmootherBackend for Cpu {
     fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
         let list = &blocks.list;
         let members = self.wanted_threads.min(list.cells() / CELLS_PER_MEMBER + 1).max(1);
-        if self.team.as_ref().map_or(0, Team::members) != members {
-            self.team = None;
-            self.team = Some(Team::new(members)?);
-        }
+        Team::sized(&mut self.team, members)?;
         let mut planes_before: Vec<usize> = zeroed(list.patches.len() + 1, PATCHES)?;
         for (p, patch) in list.patches.iter().enumerate() {
             planes_before[p + 1] = planes_before[p] + patch.size[2];

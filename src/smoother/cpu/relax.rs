@@ -90,8 +90,5 @@ unsafe fn residual_row_text<V: Lanes>(
             }
         }
     }
-    let mut lanes = [0.0; 8];
-    // SAFETY: `lanes` has room for eight values.
-    unsafe { squares.store(lanes.as_mut_ptr()) };
-    ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]))
+    squares.sum()
 }

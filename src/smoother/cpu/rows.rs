@@ -1,6 +1,7 @@
 //! Relaxation of rows of blocks: one colour or all blocks, row by row or fused. For the chaotic method, other threads
 //! read and write the surrounding cells at the same time.
 
+use super::exchange::Way;
 use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, place_of};
 use super::relax::{relax, relax_dense};
 use crate::smoother::cpu::thread::{Member, rows};
@@ -230,7 +231,7 @@ impl Member<'_, '_> {
         let next = self.sweeps + 1;
         if let Some(handover) = self.call.handover.filter(|_| next < self.call.work.sweeps) {
             // SAFETY: the caller owns the row; in this sweep, ghost cells are filled from the other buffer.
-            unsafe { handover.give(&self.call.data.blocks.list, cut, p, row, next % 2, self.current()[p]) };
+            unsafe { handover.row(&self.call.data.blocks.list, cut, (p, row), next % 2, self.current()[p], Way::Out) };
         }
     }
 
@@ -243,7 +244,7 @@ impl Member<'_, '_> {
             let u = self.current()[p];
             // SAFETY: the caller guarantees exclusive access; values for the next sweep are written to the other
             // buffer.
-            unsafe { handover.take(&self.call.data.blocks.list, cut, p, row, self.sweeps % 2, u) };
+            unsafe { handover.row(&self.call.data.blocks.list, cut, (p, row), self.sweeps % 2, u, Way::In) };
         }
     }
 

@@ -52,10 +52,7 @@ pub struct Cpu {
 fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
     let most = Chunks::new(rows).count().max(1);
     let members = if rows >= WORTH_A_TEAM { threads.clamp(1, most) } else { 1 };
-    Ok(match team.take().filter(|fits| fits.members() == members) {
-        Some(fits) => team.insert(fits),
-        None => team.insert(Team::new(members)?),
-    })
+    Team::sized(team, members)
 }
 
 /// Creates the workspace of a product from `from` to `to` values, if the format needs one. The workspace depends only

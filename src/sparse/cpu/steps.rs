@@ -6,8 +6,8 @@
 use super::parts::Parts;
 use super::precondition::Preconditioner;
 use super::state::State;
+use crate::base::loops::{dot, subtract_from};
 use crate::krylov::cpu::chunks::CHUNK;
-use crate::krylov::cpu::loops::{dot, subtract_from};
 use crate::krylov::cpu::steps::{Member, System};
 use crate::krylov::cpu::workspace::GROUP;
 use crate::krylov::pcg::{Another, Beta, Properties};

@@ -17,8 +17,9 @@
 
 use super::grid::{Below, Stencil};
 use super::layout::Split;
-use super::loops::{dot, gather, merge, over, relax, relax_with_change, split};
+use super::loops::{gather, merge, over, relax, relax_with_change, split};
 use super::transfer::Weights;
+use crate::base::loops::dot;
 use crate::base::number::Real;
 use crate::base::reduce::Reduce;
 use crate::base::shared::{Number, Shared};

@@ -1,8 +1,9 @@
 //! A coarse grid: its 27-point matrix, the Jacobi smoother and the residual.
 
 use super::layout::{Coarse, Split};
-use super::loops::{in_plane, merge_alike, out_of_plane, out_of_plane_and_step, over, split_alike};
+use super::loops::{in_plane, out_of_plane, out_of_plane_and_step, over};
 use super::transfer::{Weights, half_row};
+use crate::base::loops::{deinterleave, interleave};
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;
@@ -201,7 +202,7 @@ impl<T: Real + Number> Grid<T> {
                     if layout.is_split() {
                         (0..2).for_each(|h| to(h).copy_from_slice(half(h)));
                     } else {
-                        merge_alike(to(0), half(0), half(1));
+                        interleave(half(0), half(1), to(0));
                     }
                 }
             }
@@ -245,7 +246,7 @@ impl<T: Real + Number> Below<'_, T> {
             } else {
                 let row = &mut row[..self.split.cells.nx];
                 weights.restrict(row, [0, j, k], fine);
-                split_alike(half(0), half(1), row);
+                deinterleave(row, half(0), half(1));
             }
         }
     }

@@ -7,6 +7,7 @@ use super::layout::{CallerRow, DAMPING, ZERO_ROW_SUM};
 use super::loops::split;
 use super::weights::{LANES, Lane, lane, store};
 use crate::base::isa::for_each_isa;
+use crate::base::loops::combine;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
 use crate::stencil::cells::SevenPoints;
@@ -50,15 +51,6 @@ fn rounded_row_sum(excess: f64, diagonal: f64) -> f64 {
 }
 
 for_each_isa! {
-    /// Computes out = out - a.
-    fn subtract(out: &mut [f64], a: &[f64]) {
-        let n = out.len();
-        let a = &a[..n];
-        for i in 0..n {
-            out[i] -= a[i];
-        }
-    }
-
     /// Computes 1/D and the row sums of a row of cells. On entry, `parts` contains the sums of conductances in x, y and
     /// z. On return, the first two contain 1/D and the row sums.
     fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> RowStatistics {
@@ -140,10 +132,10 @@ pub unsafe fn load<T: Real + Number>(
     for j in 0..a.cells.ny {
         let row = CallerRow::new(a, j, k);
         [&mut *x, &mut *y, &mut *z].into_iter().for_each(|part| part.fill(0.0));
-        subtract(&mut x[1..], row.along);
-        subtract(&mut x[..nx - 1], row.along);
-        row.across[0].into_iter().flatten().for_each(|a| subtract(y, a));
-        row.across[1].into_iter().flatten().for_each(|a| subtract(z, a));
+        combine(&mut x[1..], 1.0, -1.0, row.along);
+        combine(&mut x[..nx - 1], 1.0, -1.0, row.along);
+        row.across[0].into_iter().flatten().for_each(|a| combine(y, 1.0, -1.0, a));
+        row.across[1].into_iter().flatten().for_each(|a| combine(z, 1.0, -1.0, a));
         let of_row = finish_row(&mut [x, y, z], row.center, scale);
         seen.iter_mut().zip(of_row).for_each(|(sum, of)| *sum += of);
         let place = |half| layout.at(half, j as isize, k as isize);

@@ -2,7 +2,6 @@
 
 use crate::base::isa::for_each_isa;
 use crate::base::number::Real;
-use crate::base::reduce;
 
 /// Returns the first n values of each slice.
 #[inline(always)]
@@ -25,11 +24,6 @@ fn sum_at<R: Real, const N: usize>(c: &[&[R]; N], x: &[&[R]; N], i: usize) -> R 
 }
 
 for_each_isa! {
-    /// Returns <a, b>.
-    fn dot(a: &[f64], b: &[f64]) -> f64 {
-        reduce::dot(a, b)
-    }
-
     /// Splits a row into even and odd columns, multiplied by `scale`.
     fn split<R: Real>(even: &mut [R], odd: &mut [R], row: &[f64], scale: f64) {
         let pairs = row.len() / 2;
@@ -54,33 +48,6 @@ for_each_isa! {
         }
         if let Some(last) = rest.first_mut() {
             *last = even[pairs].wide() * scale;
-        }
-    }
-
-    /// Splits a row into even and odd columns, without scaling or conversion.
-    fn split_alike<R: Real>(even: &mut [R], odd: &mut [R], row: &[R]) {
-        let pairs = row.len() / 2;
-        let (e, o, pairs_of) = (&mut even[..pairs], &mut odd[..pairs], &row[..2 * pairs]);
-        for m in 0..pairs {
-            e[m] = pairs_of[2 * m];
-            o[m] = pairs_of[2 * m + 1];
-        }
-        if row.len() > 2 * pairs {
-            even[pairs] = row[2 * pairs];
-        }
-    }
-
-    /// Merges even and odd columns into a row, without scaling or conversion.
-    fn merge_alike<R: Real>(row: &mut [R], even: &[R], odd: &[R]) {
-        let pairs = row.len() / 2;
-        let (e, o) = (&even[..pairs], &odd[..pairs]);
-        let (whole, rest) = row.split_at_mut(2 * pairs);
-        for m in 0..pairs {
-            whole[2 * m] = e[m];
-            whole[2 * m + 1] = o[m];
-        }
-        if let Some(last) = rest.first_mut() {
-            *last = even[pairs];
         }
     }
 
@@ -122,15 +89,6 @@ for_each_isa! {
         let (c, near) = (cut(c, n), cut(near, n));
         for (i, out) in out.iter_mut().enumerate() {
             *out = sum_at(&c, &near, i);
-        }
-    }
-
-    /// Computes out = out + v.
-    fn add<R: Real>(out: &mut [R], v: &[R]) {
-        let n = out.len();
-        let v = &v[..n];
-        for i in 0..n {
-            out[i] += v[i];
         }
     }
 

@@ -10,10 +10,11 @@
 
 use super::grid::Stencil;
 use super::layout::Coarse;
-use super::loops::{add, split as split_row};
+use super::loops::split as split_row;
 use super::transfer::Weights;
 use super::weights::{LANES, Lane, add_lane, add_product, difference, lane, minus_product};
 use crate::base::isa::for_each_isa;
+use crate::base::loops::add;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;

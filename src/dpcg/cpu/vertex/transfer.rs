@@ -3,7 +3,8 @@
 //! coarsened, and 1 in the others.
 
 use super::layout::{Coarse, Split};
-use super::loops::{add, add_products, add_two_products};
+use super::loops::{add_products, add_two_products};
+use crate::base::loops::add;
 use crate::base::number::Real;
 use crate::base::shared::{Number, Shared};
 use crate::error::{Result, collected};

@@ -19,12 +19,13 @@
 //! A stage needs at most one row of the previous and of the next thread. A thread publishes when its first and its last
 //! row are complete. There is one barrier between grids, and one barrier per scalar.
 
+use crate::base::loops::{combine, dot};
 use crate::base::reduce::{Elsewhere, Reduce, pairwise};
 use crate::base::team::{Me, Point};
 use crate::rrb::cpu::cycle::{DOWN, UP};
 use crate::rrb::cpu::iteration::thread::ThreadState;
 use crate::rrb::cpu::levels::Buffers;
-use crate::rrb::cpu::loops::{advance, advance_and_scale, combine, difference, dot, scale_in_place, solve};
+use crate::rrb::cpu::loops::{advance, advance_and_scale, difference, scale_in_place, solve};
 use crate::rrb::cpu::neighbours::Rows;
 use crate::rrb::cpu::number::Format;
 use crate::rrb::cpu::packed::Packed;

@@ -18,12 +18,13 @@
 //! A natural row of b contains two colours. The values of r2 and b1 are needed again with a later row, so two
 //! alternating buffer rows store them.
 
+use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs, pairwise};
 use crate::krylov::cpu::caller::Caller;
 use crate::krylov::solve_steps::{Eliminated, SolveSteps};
 use crate::rrb::cpu::conversion::{natural_rows, split, spread};
 use crate::rrb::cpu::iteration::thread::{BlackRowStep, NotLoaded, ThreadState};
-use crate::rrb::cpu::loops::{combine, difference, dot, largest_in, over_center, scale_row, solve_by_center, subtract};
+use crate::rrb::cpu::loops::{difference, over_center, scale_row, solve_by_center, subtract};
 use crate::rrb::cpu::neighbours::Rows;
 use crate::rrb::cpu::number::{Double, Format};
 use crate::rrb::cpu::packed::BORDER;
@@ -248,7 +249,7 @@ impl<F: Format> ThreadState<'_, F> {
                 square += dot(out, out);
             }
             // SAFETY: rows of this thread, which only this thread writes.
-            let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }));
+            let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest(k.x[colour].row(row, 0)) }));
             // SAFETY: the row belongs to this thread, and its partial sums are stored once.
             unsafe { noted.note(row, [largest, square]) };
         }

@@ -6,8 +6,9 @@
 
 use crate::aggregation::Kept;
 use crate::aggregation::cpu::CoarseMethod;
+use crate::base::loops::{combine, dot, largest, subtract_from};
 use crate::base::number::Real;
-use crate::base::reduce::{largest, max_abs};
+use crate::base::reduce::{self, max_abs};
 use crate::krylov::pcg::{Another, Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
 use crate::krylov::state::State;
@@ -17,9 +18,7 @@ use crate::rrb::cpu::aggregated::COST;
 use crate::rrb::cpu::colour_array::Four;
 use crate::rrb::cpu::conversion::{collect, colours_of_row, natural_rows, split, spread};
 use crate::rrb::cpu::iteration::thread::{BlackRowStep, ThreadState};
-use crate::rrb::cpu::loops::{
-    combine, dot, largest_in, over_center, scale_row, solve_by_center, subtract, subtract_from,
-};
+use crate::rrb::cpu::loops::{over_center, scale_row, solve_by_center, subtract};
 use crate::rrb::cpu::number::{Double, Format};
 use crate::rrb::cpu::projection::Nodes;
 use crate::rrb::layout::Colour;
@@ -121,8 +120,8 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
         with_vector!(self, v, |v| unit
             * self.largest_of(|row| {
                 // SAFETY: rows of this thread, which only this thread writes.
-                let of = |&colour: &Colour| unsafe { largest_in(v[colour].row(row, 0)) };
-                largest(colours.iter().map(of))
+                let of = |&colour: &Colour| unsafe { largest(v[colour].row(row, 0)) };
+                reduce::largest(colours.iter().map(of))
             }))
     }
 
@@ -146,8 +145,9 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
                 if let (true, Some(x)) = (k.shape.schur, &x) {
                     let r = k.r[colour].row_mut(row, 0);
                     k.schur.row(colour, row, x, r);
-                    subtract_from(r, b);
-                } else if let Some(r) = &doubles {
+                    return subtract_from(r, b);
+                }
+                if let Some(r) = &doubles {
                     self.residual_of_row(colour, row, b, r[colour].row_mut(row, 0));
                 }
                 let r = k.r[colour].row(row, 0);
@@ -366,7 +366,7 @@ impl<F: Format> ThreadState<'_, F> {
                 }
             }
             // SAFETY: rows of this thread, which only this thread writes.
-            max_abs(&Colour::ALL.map(|colour| unsafe { largest_in(k.x[colour].row(row, 0)) }))
+            max_abs(&Colour::ALL.map(|colour| unsafe { largest(k.x[colour].row(row, 0)) }))
         })
     }
 }
@@ -393,8 +393,8 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
             let b = self.caller.input(j, nx);
             // SAFETY: natural row j belongs to this thread.
             let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, largest_in(b), j, true);
-            seen.look_at_row("x", x, largest_in(x), j, false);
+            seen.look_at_row(self.caller.input_name, b, largest(b), j, true);
+            seen.look_at_row("x", x, largest(x), j, false);
         }
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
             if let Some(links) = &self.k.links

@@ -1,6 +1,7 @@
 //! State of one thread during a solve, with reductions and passes over rows.
 
 use crate::aggregation::cpu::CoarseMethod;
+use crate::base::loops::dot;
 use crate::base::number::Real;
 use crate::base::reduce::{Reduce, max_abs};
 use crate::base::shared::Number;
@@ -10,7 +11,7 @@ use crate::report::Observer;
 use crate::rrb::cpu::colour_array::Four;
 use crate::rrb::cpu::cycle::Sections;
 use crate::rrb::cpu::levels::PackedGrid;
-use crate::rrb::cpu::loops::{dot, schur_residual, sum_by_center};
+use crate::rrb::cpu::loops::{schur_residual, sum_by_center};
 use crate::rrb::cpu::neighbours::Rows;
 use crate::rrb::cpu::number::Format;
 use crate::rrb::cpu::packed::{BORDER, Packed};
