@@ -1,19 +1,20 @@
 //! Compiles the kernels of each family into a fatbin that the library embeds (src/cuda/launch/), translates the
 //! structures that kernels receive to Rust, and names the shared library.
 //!
-//! nvcc is that of `CUDA_HOME`, of the folder .cuda that scripts/setup fills, or of the PATH, in that order.
-//! `RRBSOLVER_CUDA=off` builds a library without kernels, which says so (`RRB_INFO_CUDA_KERNELS`).
+//! nvcc is searched in `CUDA_HOME`, in the folder .cuda that scripts/setup fills, and in the PATH, in this order.
+//! `RRBSOLVER_CUDA=off` builds a library without kernels; its result `RRB_INFO_CUDA_KERNELS` is 0.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
-/// Architectures that get machine code. Code of one minor version runs on later ones: that of 8.0 on 8.6 and 8.9. The
-/// kernels have no path for these two, and their code would take two sevenths of the time and size. The last
-/// architecture gets PTX too, for later ones.
+/// Architectures for which machine code is compiled. Code for one minor version also runs on later minor versions: code
+/// for 8.0 runs on 8.6 and 8.9. The kernels have no special code for 8.6 and 8.9, and machine code for both would be
+/// two sevenths of the compile time and of the size. For the last architecture, PTX is included too, which later
+/// architectures compile.
 const ARCHITECTURES: [u32; 5] = [75, 80, 90, 100, 120];
 
-/// Of these, the ones with links to other devices.
+/// Those of the architectures whose devices can have fast links to other devices.
 const LINKED: [u32; 3] = [80, 90, 100];
 
 /// Translation units in kernels/, each in the folder of its family, and the architectures that it is compiled for.
@@ -27,7 +28,7 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=kernels");
     println!("cargo:rustc-check-cfg=cfg(rrbsolver_kernels)");
-    // The promise of CHANGELOG.md: one SONAME per major version. CMakeLists.txt makes the symlink of this name.
+    // CHANGELOG.md promises one SONAME per major version. CMakeLists.txt creates the symbolic link with this name.
     let major = std::env::var("CARGO_PKG_VERSION_MAJOR").expect("cargo sets the version");
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,librrbsolver.so.{major}");
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -48,7 +49,8 @@ fn main() {
         );
     };
     println!("cargo:rerun-if-changed={}", nvcc.display());
-    // At the same time: where one waits for its last architecture, another one has some left.
+    // The translation units are compiled at the same time. While one unit waits for its last architecture, the others
+    // use the remaining cores.
     let started = UNITS.map(|(unit, architectures)| (unit, start(&nvcc, unit, architectures, &out(unit))));
     started.into_iter().for_each(|(unit, child)| end(&nvcc, unit, child));
     println!("cargo:rustc-cfg=rrbsolver_kernels");
@@ -66,14 +68,15 @@ fn nvcc() -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Begins to compile a translation unit.
+/// Starts the compilation of a translation unit.
 fn start(nvcc: &Path, unit: &str, architectures: &[u32], out: &Path) -> Child {
     let mut command = Command::new(nvcc);
     command.args(["-std=c++17", "-O3", "-fatbin", "--threads", "0", "-Xcompiler", "-Wall"]);
-    // A seventh of the bytes; drivers of CUDA 12.4 and newer read it, and older ones do not run this library.
+    // Reduces the size of the fatbin by a factor of 7. Drivers of CUDA 12.4 and newer read this compression, and the
+    // library requires a newer driver anyway.
     command.arg("--compress-mode=size");
-    // While working on the kernels, RRBSOLVER_CUDA_ARCHITECTURES=90 saves time. The code then has line numbers for
-    // profilers, which would double the size of the library.
+    // RRBSOLVER_CUDA_ARCHITECTURES=90 saves time during work on the kernels. Only then does the code contain line
+    // numbers for profilers, because they would double the size of the library.
     let wanted = std::env::var("RRBSOLVER_CUDA_ARCHITECTURES").unwrap_or_default();
     let wanted: Vec<u32> = wanted.split(',').filter_map(|a| a.trim().parse().ok()).collect();
     if !wanted.is_empty() {
@@ -104,9 +107,9 @@ const HEADERS: [(&str, &[&str]); 6] = [
     ("smoother", &["smoother"]),
 ];
 
-/// Writes OUT_DIR/MODULE.rs: translates the structures that kernels receive from their declarations in kernels/, for the
-/// macros of src/cuda/launch/declare.rs. These are the structures whose names end in `Args`, and the structures
-/// of their fields.
+/// Writes OUT_DIR/MODULE.rs: translates the structures that kernels receive from their declarations in kernels/, for
+/// the macros of src/cuda/launch/declare.rs. These are the structures whose names end in `Args`, and the structures of
+/// their fields.
 fn write_arguments(folder: &Path) {
     for (module, headers) in HEADERS {
         let mut all = BTreeMap::new();
@@ -133,13 +136,13 @@ fn write_arguments(folder: &Path) {
     }
 }
 
-/// Returns a header, or the sources of a folder.
+/// Returns the paths of the sources in a folder. For the path of a header, returns this path.
 fn sources(path: &Path) -> Vec<PathBuf> {
     let Ok(folder) = std::fs::read_dir(path) else { return vec![path.to_owned()] };
     folder.map(|entry| entry.expect("kernels can be read").path()).collect()
 }
 
-/// A field of a structure: its type without template arguments, and whether it is a pointer to that.
+/// A field of a structure: its name, its type without template arguments, and whether it is a pointer to this type.
 struct Field {
     name: String,
     target: String,
@@ -172,21 +175,21 @@ fn number(name: &str) -> Option<(&'static str, usize)> {
 /// Structures by name: the base structure, if any, and the own fields.
 type Structures = BTreeMap<String, (Option<String>, Vec<Field>)>;
 
-/// Returns the fields of a structure, those of its base first.
+/// Returns the fields of a structure, beginning with those of its base structure.
 fn flat<'a>(all: &'a Structures, name: &str) -> Vec<&'a Field> {
     let (base, own) = &all[name];
     base.iter().flat_map(|base| flat(all, base)).chain(own).collect()
 }
 
-/// Returns the size in bytes, the alignment, and whether the structure contains padding. An array whose length is a named
-/// constant counts as one element: its elements are structures of whole words.
+/// Returns the size in bytes, the alignment, and whether the structure contains padding. An array whose length is a
+/// named constant is counted as one element. This suffices, because its elements are structures of whole 8-byte words.
 fn layout(all: &Structures, name: &str) -> (usize, usize, bool) {
     let (mut size, mut most, mut padded) = (0, 1, false);
     for field in flat(all, name) {
         let (bytes, align, inner) = match number(&field.target) {
             _ if field.pointer => (8, 8, false),
             Some((_, bytes)) => (bytes, bytes, false),
-            // Structures of other modules have whole words.
+            // Structures of other modules consist of whole words.
             None if !all.contains_key(&field.target) => (8, 8, false),
             None => layout(all, &field.target),
         };
@@ -246,7 +249,7 @@ fn read_fields(tokens: &[String], mut at: usize) -> (Vec<Field>, usize) {
         loop {
             depth += i32::from(tokens[at] == "{") - i32::from(tokens[at] == "}");
             at += 1;
-            // A function ends with its body, a type with a semicolon after it.
+            // A function ends with its body. A type ends with a semicolon after its body.
             let body = tokens[at - 1] == "}" && tokens[at] != ";";
             if depth == 0 && (tokens[at - 1] == ";" || body) {
                 break;

@@ -1,5 +1,5 @@
-//! Compiles kernels/appendix.cu, which the device measurements of block smoothers compare with; without nvcc, or with
-//! RRBSOLVER_CUDA=off, the benchmark is built without it and says so.
+//! Compiles kernels/appendix.cu, the kernel with which the device measurements compare block smoothers. Without nvcc or
+//! with RRBSOLVER_CUDA=off, the benchmark is built without this kernel and reports that it is missing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +24,7 @@ fn main() {
     assert!(status.is_ok_and(|s| s.success()), "{} failed on kernels/appendix.cu", nvcc.display());
 }
 
-/// As the library's build script looks for it.
+/// Finds nvcc in the same folders as the library's build script.
 fn nvcc() -> Option<PathBuf> {
     let homes = std::env::var_os("CUDA_HOME").map(PathBuf::from).into_iter();
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../.cuda/nvidia/cu13");

@@ -49,7 +49,7 @@ contains
       integer :: nu
       call relaxation%create([6, -1, -1, -1, -1, -1, -1]*1.0_dp, [block, block, block])
       call relaxation%set(options)
-      ! In the index space of the fine level, where the domain has cells 0..2n-1.
+      ! Box of the patch in the index space of the fine level, where the domain has the cells 0..2n-1.
       call relaxation%set_patches(reshape([n/2, n/2, n/2], [3, 1]), reshape([n, n, n], [3, 1]))
       do nu = 1, 3
          factor(nu) = factor_of(nu)
@@ -155,7 +155,8 @@ contains
           - w(1:n, 1:n, 0:n - 1) - w(1:n, 1:n, 2:)
    end function times_a
 
-   ! The coarse solve and the correction of the patch. Coarse entries are in units of 1/H^2, a quarter of the fine ones.
+   ! Solves on the coarse level and corrects the patch. Coarse matrix entries are in units of 1/H^2, a quarter of 1/h^2
+   ! on the fine level.
    subroutine correct()
       real(dp), allocatable :: before(:, :, :), rhs(:, :, :), change(:, :, :), a_before(:, :, :)
       allocate (before(n, n, n), rhs(n, n, n), a_before(n, n, n), change(0:n + 1, 0:n + 1, 0:n + 1))
@@ -181,7 +182,7 @@ contains
       end do
    end subroutine make_modes
 
-   ! A_c w = rhs, exactly: three transforms, a division, three transforms back.
+   ! Solves A_c w = rhs exactly: sine transforms in three directions, division by the eigenvalues, and transforms back.
    function solved(rhs) result(w)
       real(dp), intent(in) :: rhs(n, n, n)
       real(dp) :: w(n, n, n)

@@ -110,7 +110,7 @@ int main(void) {
                preconditioned ? "CG with a symmetric sweep" : "CG", iterations, norm <= 1.01 * stop ? "yes" : "no");
     }
 
-    /* Relaxation alone, stopped by the monitor. */
+    /* Relaxation without CG, stopped by the monitor. */
     double tolerance = 0.01;
     int64_t sweeps = 0;
     for (size_t c = 0; c < (size_t)PATCHES * GHOSTED; ++c) u[c] = 0;

@@ -21,7 +21,7 @@ export OMP_WAIT_POLICY=passive
 (cd "$build" && ctest --output-on-failure)
 
 failed=0
-# same STORED FILE
+# Usage: same STORED FILE; compares FILE with expected/STORED.
 same() {
   if awk -f "$here/compare.awk" "$here/expected/$1" "$2"; then
     echo "ok   ${2##*/} as in expected/$1"
@@ -51,12 +51,12 @@ same ship_waves.txt ship_waves
 same convergence_iccg.csv output/convergence_iccg.csv
 same convergence_rrb.csv output/convergence_rrb.csv
 
-# One domain over several ranks. Started by root, and with more ranks than cores, Open MPI asks for a word (the last one
-# is that of version 5).
+# Programs with several ranks. Open MPI runs for root and with more ranks than cores only if these variables are set;
+# PRTE_... is for version 5.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 mpirun=$(sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$build/CMakeCache.txt")
-# over_ranks PROGRAM RANKS
+# Usage: over_ranks PROGRAM RANKS
 over_ranks() {
   "$mpirun" -n "$2" "$build/distributed/$1" >"$1_$2" || { echo "FAIL $1 with $2 ranks"; failed=1; }
   same "$1.txt" "$1_$2"
@@ -67,7 +67,7 @@ if [ ! -x "$mpirun" ] || [ ! -x "$build/distributed/wave" ]; then
 fi
 for ranks in 1 2 3 4; do
   over_ranks wave $ranks
-  # The first line tells the number of ranks. In all others each character is the same.
+  # The first line contains the number of ranks. All other lines must be identical for all numbers of ranks.
   tail -n +2 wave_$ranks >bits_$ranks
   cmp -s bits_1 bits_$ranks || { echo "FAIL wave: $ranks ranks print other bits than one"; failed=1; }
 done

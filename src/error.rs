@@ -1,5 +1,5 @@
-//! Statuses of the C ABI, the errors behind them, and fallible allocation. This module depends only on one leaf module
-//! of the runtime.
+//! Statuses of the C ABI, the errors behind them, and fallible allocation. Of the library, this module depends only on
+//! `base::pages`.
 
 use crate::base::pages::prefer_large;
 use std::borrow::Cow;
@@ -66,7 +66,7 @@ statuses! {
     RRB_ERR_INTERNAL = -99, "internal error, which is a bug in this library";
 }
 
-/// Location in the caller's data; indices begin with 0.
+/// Location in the caller's data. Indices begin with 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Site {
     /// Level, row and column; level 0 is the input matrix.
@@ -154,7 +154,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Name of a value or an array of the caller, with the patch that the array belongs to.
+/// Name of a value or an array of the caller. For an array of a patch, also the index of the patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     name: &'static str,
@@ -312,7 +312,7 @@ pub enum Error {
     Communication(String),
     /// Another rank returned an error from the collective call.
     #[error("rank {rank}: {before}{}{after}", .place.map_or_else(String::new, |place| place.to_string()))]
-    Elsewhere {
+    OtherRanks {
         /// Lowest rank with an error.
         rank: usize,
         /// Status on that rank.
@@ -353,7 +353,7 @@ impl Error {
     }
 
     /// Creates the error for a row or pivot at node (i, j) that cannot occur in a symmetric positive definite matrix.
-    /// Level 0 is the input matrix.
+    /// Level 0 means the input matrix.
     pub fn matrix(reason: impl Into<String>, level: usize, i: usize, j: usize) -> Self {
         Self::Matrix { reason: reason.into(), place: Some(Place::node(level, i, j)), then: "" }
     }
@@ -366,13 +366,13 @@ impl Error {
 
     /// Creates the error of another rank. Its message is added later, when that rank sends it.
     #[must_use]
-    pub fn elsewhere(rank: usize, status: i32) -> Self {
-        Self::Elsewhere { rank, status, before: String::new(), place: None, after: String::new() }
+    pub fn on_other_rank(rank: usize, status: i32) -> Self {
+        Self::OtherRanks { rank, status, before: String::new(), place: None, after: String::new() }
     }
 
     /// Splits the error message into the text before the location, the location, and the text after it.
     #[must_use]
-    pub fn told(&self) -> (String, Option<Place>, String) {
+    pub fn parts(&self) -> (String, Option<Place>, String) {
         match self {
             Self::At { before, place, after, .. } => (before.clone(), Some(*place), after.clone()),
             Self::Matrix { reason, place: Some(place), then } => match reason.split_once('@') {
@@ -396,7 +396,7 @@ impl Error {
             Self::Overlap(first, second) => (first.base, second.base) = (base, base),
             Self::At { place, .. }
             | Self::Matrix { place: Some(place), .. }
-            | Self::Elsewhere { place: Some(place), .. } => place.base = base,
+            | Self::OtherRanks { place: Some(place), .. } => place.base = base,
             _ => {}
         }
     }
@@ -407,7 +407,7 @@ impl Error {
         match self {
             Self::Null(name) | Self::Alignment(name, _) | Self::Range { name, .. } => name.patch.is_some(),
             Self::Overlap(first, second) => first.patch.or(second.patch).is_some(),
-            Self::At { .. } | Self::Matrix { .. } | Self::Elsewhere { .. } => true,
+            Self::At { .. } | Self::Matrix { .. } | Self::OtherRanks { .. } => true,
             _ => false,
         }
     }
@@ -424,7 +424,7 @@ impl Error {
         match self {
             Self::Null(_) => RRB_ERR_NULL,
             Self::Range { .. } | Self::Argument(_) | Self::Alignment(..) | Self::Overlap(..) => RRB_ERR_ARGUMENT,
-            Self::At { status, .. } | Self::File { status, .. } | Self::Elsewhere { status, .. } => *status,
+            Self::At { status, .. } | Self::File { status, .. } | Self::OtherRanks { status, .. } => *status,
             Self::Communication(_) => RRB_ERR_COMMUNICATION,
             Self::Dimension(_) => RRB_ERR_DIMENSION,
             Self::Option(_) => RRB_ERR_OPTION,
@@ -452,7 +452,7 @@ fn placed(reason: &str, place: Option<Place>) -> String {
     }
 }
 
-/// Formats a number: plainly for moderate magnitudes, with an exponent otherwise.
+/// Formats a number: without an exponent for moderate magnitudes, with an exponent otherwise.
 #[must_use]
 pub fn written(value: f64) -> impl fmt::Display {
     struct Written(f64);
@@ -466,7 +466,8 @@ pub fn written(value: f64) -> impl fmt::Display {
     Written(value)
 }
 
-/// Items with a separator between them. `Display` allocates no memory of its own.
+/// Items (the second value) with a separator (the first value) between them. `Display` allocates no memory in addition
+/// to that of the items.
 pub struct List<I>(pub &'static str, pub I);
 
 impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for List<I> {
@@ -478,7 +479,7 @@ impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for List<I> {
     }
 }
 
-/// Returns the end of the error message about a quantity that must be positive.
+/// Returns the part of an error message that states the value of a quantity that must be positive, and the iteration.
 fn indefinite(value: f64, iteration: usize) -> String {
     if value.is_finite() {
         format!("{value:e} in iteration {iteration} must be positive: the matrix or the preconditioner is indefinite")
@@ -582,7 +583,7 @@ pub fn insert<K: Eq + Hash, V>(map: &mut HashMap<K, V>, key: K, value: V, what: 
     Ok(map.insert(key, value).is_none())
 }
 
-/// Name of an error message's own memory in `NoMemory` errors.
+/// Name of the allocation in `NoMemory` errors, if the memory of an error message cannot be allocated.
 pub const MESSAGE: &str = "an error message";
 
 /// Formats a value into a string, with fallible allocation. `Display` of the value must not allocate memory.

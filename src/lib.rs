@@ -23,11 +23,11 @@ mod smoother;
 mod sparse;
 mod stencil;
 
-/// Internal items for the benchmark, the tools and the fuzz targets. No promise of compatibility.
+/// Internal items for the benchmarks, the tools and the fuzz targets. They may change in any version.
 #[doc(hidden)]
 pub mod layers {
     pub use crate::base::machine::{Core, Machine};
-    pub use crate::base::memory::check_there;
+    pub use crate::base::memory::check_available;
     pub use crate::base::workers::Workers;
     pub use crate::distributed::threads;
     pub use crate::files::write::write as write_matrix;

@@ -22,7 +22,7 @@ pub struct Outcome {
 impl Outcome {
     /// Returns whether the solve may have left infinities or NaN in the vectors, including their padding. The next
     /// solve must not read these values.
-    pub fn went_astray(result: &crate::error::Result<Self>) -> bool {
+    pub fn may_leave_infinities(result: &crate::error::Result<Self>) -> bool {
         use crate::error::Error;
         match result {
             Err(error) => matches!(error, Error::Breakdown { .. } | Error::Overflow(_) | Error::Underflow { .. }),
@@ -56,7 +56,7 @@ impl fmt::Display for Unfinished {
         f.write_str(if stopped { "stopped by the monitor" } else { "not converged" })?;
         let plural = if iterations == 1 { "" } else { "s" };
         write!(f, ": {iterations} iteration{plural}, relative residual {final_residual:.1e}, target ")?;
-        // In the caller's notation, unless `abs_tol` determines the target.
+        // If `rel_tol` determines the target, the message shows it in the notation of the caller.
         if self.target == self.rel_tol {
             write!(f, "{:e}", self.rel_tol)?
         } else {
@@ -80,14 +80,15 @@ impl fmt::Display for Unfinished {
 pub enum Event {
     /// Iteration number, and the relative residual of the stopping test. The observer may request a stop.
     Iteration(usize, f64),
-    /// Iteration number and relative residual, reported too late for a stop request: a later iteration is already done.
+    /// Iteration number and relative residual of an iteration after which the solve has already continued. A stop
+    /// request has no effect.
     Passed(usize, f64),
     /// Switch to another preconditioner: iterations with the previous one, residual norm relative to its first value,
     /// and number of further iterations that were predicted.
     Changed(usize, f64, f64),
     /// Stagnation of CG in single precision after this number of iterations; the solve continues in double precision.
     Widened(usize),
-    /// alpha of the latest CG step and the beta before it (0 after a restart), for the Lanczos matrix.
+    /// alpha of the latest CG step and the beta of its direction (0 after a restart), for the Lanczos matrix.
     Coefficients(f64, f64),
 }
 
@@ -95,7 +96,7 @@ pub enum Event {
 pub trait Observer {
     /// Receives an event. Returns `true` after an [`Event::Iteration`] to request a stop.
     fn see(&mut self, event: Event) -> bool;
-    /// Returns whether `see` may request a stop, so that a parallel solver must wait for the return value.
+    /// Returns whether `see` may request a stop. If so, a parallel solver must wait for its return value.
     fn may_stop(&self) -> bool;
 }
 

@@ -1,5 +1,5 @@
-//! Effects of and on the process around the library: environment variables, output, memory limits, fork, signals. Each
-//! test runs its body in a child process, so that other tests do not interfere.
+//! Interaction of the library with its process: environment variables, output, memory limits, fork, signals. Each test
+//! runs its body in a child process, so that other tests do not interfere.
 
 mod common;
 #[path = "dpcg/environment.rs"]
@@ -51,8 +51,8 @@ fn the_environment_cannot_reshape_arrays() {
 
 /// Ignored couplings that point out of the grid are logged once per handle, but not without the input check.
 #[test]
-fn outward_couplings_are_said_once() {
-    if child("outward_couplings_are_said_once", &[]).is_some() {
+fn outward_couplings_are_logged_once() {
+    if child("outward_couplings_are_logged_once", &[]).is_some() {
         return;
     }
     let mut lines = Lines::default();
@@ -125,8 +125,8 @@ fn options_of_the_environment() {
 
 /// The environment can enable logging for a program without log calls.
 #[test]
-fn environment_can_switch_the_log_on() {
-    let test = "environment_can_switch_the_log_on";
+fn the_environment_can_enable_the_log() {
+    let test = "the_environment_can_enable_the_log";
     if let Some(output) = child(test, &[("RRBSOLVER_OPTIONS", "verbosity=1 log=stderr")]) {
         let said = stderr(&output);
         assert_eq!(said.lines().count(), 2, "a line a solve: {said}");
@@ -192,8 +192,8 @@ fn instruction_sets_agree() {
 
 /// Unusable values of other variables are logged once per handle of each family, and ignored.
 #[test]
-fn what_is_passed_over_is_said() {
-    let test = "what_is_passed_over_is_said";
+fn ignored_values_are_logged() {
+    let test = "ignored_values_are_logged";
     let cases: [&[(&str, &str)]; 2] = [
         &[("RRBSOLVER_ISA", "avx1024"), ("RRBSOLVER_NUM_THREADS", "many"), ("EXPECTED", "2")],
         &[("RRBSOLVER_ISA", "portable"), ("RRBSOLVER_NUM_THREADS", "2"), ("EXPECTED", "0")],
@@ -220,8 +220,8 @@ fn what_is_passed_over_is_said() {
 /// Values that are not UTF-8 are ignored with a warning. A call with such a text is an error, so that no log goes to a
 /// similar path.
 #[test]
-fn what_is_not_utf8_is_said() {
-    if child("what_is_not_utf8_is_said", &[]).is_some() {
+fn values_that_are_not_utf8_are_logged() {
+    if child("values_that_are_not_utf8_are_logged", &[]).is_some() {
         return;
     }
     let names = ["RRBSOLVER_OPTIONS", "RRBSOLVER_ISA", "RRBSOLVER_NUM_THREADS"];
@@ -259,7 +259,7 @@ unsafe extern "C-unwind" fn panicking_log(_: *mut c_void, _: i32, _: *const c_ch
     panic!("the log of a test gives up")
 }
 
-/// The library prints nothing by default, neither for errors nor for panics inside its entry points.
+/// By default, the library prints nothing, neither for errors nor for panics inside its entry points.
 #[test]
 fn silence() {
     if let Some(output) = child("silence", &[]) {
@@ -298,7 +298,8 @@ fn panics_of_the_host_are_its_own() {
     std::panic::catch_unwind(|| panic!("the host panics")).unwrap_err();
 }
 
-/// verbosity 1: one line per solve; 2: also one line per iteration; to the callback, stderr, or a file.
+/// With verbosity 1, the log has one line per solve, with 2 also one line per iteration. The target is the callback,
+/// stderr, or a file.
 #[test]
 fn log_lines() {
     let path = std::env::temp_dir().join(format!("rrbsolver log test {}", std::process::id()));
@@ -322,7 +323,7 @@ fn log_lines() {
     assert_eq!(lines.0.len(), 1, "{:?}", lines.0);
     let (level, line) = &lines.0[0];
     assert!(*level == 1 && line.contains(&format!("{} iterations", solver.iterations())), "{line}");
-    // The choices of auto.
+    // The line contains the choices of auto.
     assert!(line.contains("f64 v"), "{line}");
     lines.0.clear();
     solver.options("verbosity=2").unwrap();
@@ -370,7 +371,7 @@ unsafe extern "C-unwind" fn solve_and_listen(given: *mut c_void, _: i32, _: *con
             let (handle, b) = ((*nested).solver.handle, (*nested).b.as_ptr());
             let mut x = vec![0.0; (*nested).b.len()];
             assert_eq!(rrb_solve(handle, b, x.as_mut_ptr()), status::OK);
-            // Nor does this call wait for the log call around it.
+            // This call must not wait for the end of the log function that makes it.
             assert_eq!(rrbsolver_set_log(Some(solve_and_listen), given), status::OK);
         }
         (*nested).depth -= 1;
@@ -468,7 +469,7 @@ fn in_a_fork(body: impl FnOnce() -> bool) {
 #[cfg(not(debug_assertions))]
 const STACK: usize = 64 * 1024;
 
-/// Programs with many threads or coroutines use small stacks: 64 KB suffice for every call.
+/// Programs with many threads or coroutines use small stacks. 64 KB suffice for every call.
 #[cfg(not(debug_assertions))]
 #[test]
 fn small_stacks() {

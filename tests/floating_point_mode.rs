@@ -12,9 +12,8 @@ use std::ffi::c_void;
 
 /// MXCSR at process start.
 const DEFAULT: u32 = 0x1f80;
-/// Traps for invalid operations, divisions by zero, overflows and underflows; rounding upwards; subnormal numbers
-/// flushed to zero; the flag of inexact results raised. This includes the traps of
-/// `-ffpe-trap=invalid,zero,overflow,underflow`.
+/// MXCSR with rounding upwards, subnormal numbers flushed to zero, and the flag for inexact results raised. Invalid
+/// operations, divisions by zero, overflows and underflows trap, as with `-ffpe-trap=invalid,zero,overflow,underflow`.
 const STRANGE: u32 = 0x8000 | 0x4000 | 0x1000 | 0x100 | 0x20;
 
 fn mode() -> u32 {
@@ -120,7 +119,7 @@ fn bad_numbers_raise_nothing() {
     }
 }
 
-/// Speculative work on the next matrix begins before it is known to differ from the previous one.
+/// The library begins speculative work on a matrix before it knows that the matrix differs from the previous one.
 #[test]
 fn matrices_unlike_the_last_one() {
     for a in [random_m_matrix(130, 91, false, 1), random_m_matrix(130, 91, true, 1)] {

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Folders of src, and the folders that each may use in addition to itself. `base` knows no method, and neither do the
-/// folders that the methods share.
+/// Folders of src, and the folders that each may use in addition to itself. `base` uses no folder of a method, and
+/// neither do the folders that the methods share.
 const MAY_USE: [(&str, &str); 17] = [
     ("base", "error options"),
     ("error", "base"),
@@ -320,7 +320,7 @@ fn functions(text: &str) -> Vec<(&str, usize)> {
         .collect()
 }
 
-/// rustfmt and clang-format do not wrap comments, strings and macros.
+/// The lengths of lines are checked too, because rustfmt and clang-format do not wrap comments, strings and macros.
 #[test]
 fn lines_files_and_functions_are_short() {
     let (mut wide, mut files, mut long) = (Vec::new(), Vec::new(), Vec::new());
@@ -346,11 +346,11 @@ fn methods(text: &str, name: &str) -> usize {
     body.lines().filter(|line| line.starts_with("    fn ")).count()
 }
 
-/// Number of step methods that the text of CG needs. Each method costs a body per backend, so this number must not
-/// grow: a new step is a function over these methods, unless a backend must fuse it.
+/// Largest number of methods in the traits of the steps of CG. Each method needs a body per backend, so this number
+/// must not grow. A new step should be a function over these methods, unless a backend must fuse it.
 const MOST_STEPS: usize = 25;
 
-/// Structures on which the text of CG runs: one per backend and family.
+/// Largest number of types that implement the steps of CG: one per backend and family.
 const MOST_IMPLEMENTORS: usize = 5;
 
 #[test]
@@ -475,7 +475,7 @@ fn circles_are_seen() {
     }
 }
 
-/// The reader of paths: groups, `super`, inline modules, comments and strings.
+/// `paths` understands groups, `super`, inline modules, comments and strings.
 #[test]
 fn paths_are_read_as_the_compiler_reads_them() {
     let source = r#"

@@ -27,7 +27,7 @@ const MOVES: [&str; 4] = ["deinterleave", "interleave", "largest", "narrow"];
 /// their single precision arithmetic has half the width.
 const OF_TWO_WIDTHS: [&str; 4] = ["advance_and_scale", "combine", "difference", "solve"];
 
-/// Loops of an iteration, which the portable set compiles as separate functions.
+/// Loops of an iteration whose portable form is compiled as a separate function.
 const OF_AN_ITERATION: [&str; 9] = [
     "advance",
     "advance_and_scale",
@@ -141,7 +141,7 @@ fn loops<'a>(body: &'a [Instruction<'a>]) -> Vec<&'a [Instruction<'a>]> {
     all.iter().filter(|l| !holds_another(l)).map(|l| &body[l.0..=l.1]).collect()
 }
 
-/// Returns what is wrong with a function, if anything. `half` accepts loops of half the register width.
+/// Returns a description of the defect of a function, or `None`. `half` accepts loops with half the register width.
 fn fault(name: &str, set: &str, body: &[Instruction], half: bool) -> Option<String> {
     let width = ["portable", "avx2", "avx512"].iter().position(|s| *s == set)?;
     if let Some(i) = body.iter().find(|i| REGISTERS[width + 1..].iter().any(|wider| i.operands.contains(wider))) {
@@ -210,7 +210,7 @@ fn row_loops_are_vectors() {
             }
         }
     }
-    // For doubles alone, a form with the full width must exist.
+    // A form with the full width must exist for loops over doubles only.
     for (name, set) in OF_TWO_WIDTHS.into_iter().flat_map(|name| [(name, "avx512"), (name, "avx2")]) {
         if !full.contains(&(name, set)) {
             faults.push(format!("{name}, {set}: no form of it has the full width"));

@@ -1,5 +1,5 @@
-/* One sweep of 64 resident patches of 64^3 cells for each size of blocks, to be looked at by Nsight Compute
- * (docs/development/kernels.md):
+/* Applies one sweep to 64 patches of 64^3 cells in device memory for each block size, for measurements by Nsight
+ * Compute (docs/development/kernels.md):
  *
  *     cc -O1 -Iinclude benches/gpu/block_occupancy.c -Lbuild/lib -lrrbsolver -o block_occupancy
  *     ncu --clock-control none -k regex:smoother_relax --metrics sm__warps_active.avg.pct_of_peak_sustained_active,\
@@ -63,7 +63,7 @@ int main(void) {
         f[p] = allocated(SIDE * SIDE * SIDE);
         for (int q = 0; q < SIDE * SIDE * SIDE; ++q) f[p][q] = q % 17 - 8;
     }
-    /* Finite elements: K x M x M + M x K x M + M x M x K. */
+    /* Stencil of trilinear finite elements: K x M x M + M x K x M + M x M x K, with 1D stiffness K and mass M. */
     for (int q = 0; q < 27; ++q) {
         const int a = q % 3, b = q / 3 % 3, c = q / 9;
         stencil[q] = k[a] * m[b] * m[c] + m[a] * k[b] * m[c] + m[a] * m[b] * k[c];

@@ -1,12 +1,13 @@
-// Times factorizations and solves with arrays that lie on the device: wall time around the call, synchronized.
+// Measures the wall time of factorizations and solves with arrays in device memory. The device is synchronized before
+// and after each call.
 //
 //     nvcc -O2 -Iinclude benches/gpu/resident.cu -Lbuild/lib -lrrbsolver -o resident
 //     resident REPEATS N "OPTIONS" [N "OPTIONS" ...]
 //
-// -Laplace on N x N points, right-hand side of u = x (x - 1) y (y - 1) exp(x y), from x = 0. Options that begin with
-// "pageable" or "locked" are for arrays in such host memory, "pageable backend=cpu" among them; "copies ms" is what the
-// library says of it. "varied", before those, is for a matrix whose rows all differ, in the last digits of their
-// centers.
+// Solves -Laplace(u) = f on N x N points, where u = x (x - 1) y (y - 1) exp(x y), from zero. Three words may precede
+// the options. "varied": all rows of the matrix differ, in the last digits of the diagonal entries. "pageable" or
+// "locked", after "varied": the arrays are in pageable or page-locked host memory, as they must be for "backend=cpu".
+// The column "copies ms" is the time of copies that the library reports.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -18,7 +19,7 @@
 #include <cuda_runtime.h>
 #include <rrbsolver.h>
 
-static void must(rrb_status s) {
+static void check(rrb_status s) {
     if (s >= 0) return;
     char text[512];
     rrbsolver_last_error(text, sizeof text);
@@ -50,8 +51,8 @@ static void release(double *p, Place place) {
     else std::free(p);
 }
 
-// The sum of the four beside point (i, j) of n x n.
-static double beside(const std::vector<double> &v, int64_t n, int64_t i, int64_t j) {
+// Sum of the four neighbours of point (i, j) of n x n; 0 outside.
+static double neighbour_sum(const std::vector<double> &v, int64_t n, int64_t i, int64_t j) {
     const int64_t k = j * n + i;
     const double west = i > 0 ? v[k - 1] : 0, east = i + 1 < n ? v[k + 1] : 0;
     const double south = j > 0 ? v[k - n] : 0, north = j + 1 < n ? v[k + n] : 0;
@@ -80,7 +81,7 @@ int main(int argc, char **argv) {
         for (int64_t j = 0; j < n; ++j) {
             for (int64_t i = 0; i < n; ++i) {
                 const int64_t k = j * n + i;
-                b[k] = 4 * u[k] - beside(u, n, i, j);
+                b[k] = 4 * u[k] - neighbour_sum(u, n, i, j);
             }
         }
         Place place = DEVICE;
@@ -95,14 +96,14 @@ int main(int argc, char **argv) {
         double *d_b = placed(b, place), *d_x = placed(b, place);
         rrb_handle *h = nullptr;
         const double made = seconds();
-        must(rrb_create(n, n, &h));
-        must(rrb_set_options(h, "backend=cuda rel_tol=1e-6"));
-        must(rrb_set_options(h, options.c_str()));
+        check(rrb_create(n, n, &h));
+        check(rrb_set_options(h, "backend=cuda rel_tol=1e-6"));
+        check(rrb_set_options(h, options.c_str()));
         double handle = 0.0;
         std::vector<double> setup, solve;
         for (int k = 0; k < (repeats + 1) / 2 + 2; ++k) {
             const double start = seconds();
-            must(rrb_factorize(h, d_center, d_east, d_east, nullptr, nullptr));
+            check(rrb_factorize(h, d_center, d_east, d_east, nullptr, nullptr));
             if (k == 0) handle = 1e3 * (seconds() - made);
             if (k >= 2) setup.push_back(1e3 * (seconds() - start));
         }
@@ -110,7 +111,7 @@ int main(int argc, char **argv) {
             if (place == DEVICE) cudaMemset(d_x, 0, 8 * m);
             else std::memset(d_x, 0, 8 * m);
             const double start = seconds();
-            must(rrb_solve(h, d_b, d_x));
+            check(rrb_solve(h, d_b, d_x));
             if (k >= 2) solve.push_back(1e3 * (seconds() - start));
         }
         std::vector<double> x(m);
@@ -119,19 +120,19 @@ int main(int argc, char **argv) {
         for (int64_t j = 0; j < n; ++j) {
             for (int64_t i = 0; i < n; ++i) {
                 const int64_t k = j * n + i;
-                const double r = b[k] - (4 * x[k] - beside(x, n, i, j));
+                const double r = b[k] - (4 * x[k] - neighbour_sum(x, n, i, j));
                 r2 += r * r;
                 b2 += b[k] * b[k];
             }
         }
         int64_t its = 0, levels = 0, precision = 0, cycle = 0, bytes = 0;
-        must(rrb_get_int(h, RRB_INFO_ITERATIONS, &its));
-        must(rrb_get_int(h, RRB_INFO_LEVELS, &levels));
-        must(rrb_get_int(h, RRB_INFO_PRECISION, &precision));
-        must(rrb_get_int(h, RRB_INFO_CYCLE, &cycle));
-        must(rrb_get_int(h, RRB_INFO_BYTES_DEVICE, &bytes));
+        check(rrb_get_int(h, RRB_INFO_ITERATIONS, &its));
+        check(rrb_get_int(h, RRB_INFO_LEVELS, &levels));
+        check(rrb_get_int(h, RRB_INFO_PRECISION, &precision));
+        check(rrb_get_int(h, RRB_INFO_CYCLE, &cycle));
+        check(rrb_get_int(h, RRB_INFO_BYTES_DEVICE, &bytes));
         double copies = 0.0;
-        must(rrb_get_real(h, RRB_INFO_SECONDS_TRANSFER, &copies));
+        check(rrb_get_real(h, RRB_INFO_SECONDS_TRANSFER, &copies));
         std::sort(setup.begin(), setup.end());
         std::sort(solve.begin(), solve.end());
         std::printf("%6lld %5lld %6lld %2lld%2lld", (long long)n, (long long)its, (long long)levels,

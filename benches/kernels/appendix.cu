@@ -1,7 +1,7 @@
-// Block relaxation in the form that the appendix of Rodriguez et al. describes, for comparison: one thread a cell, one
-// block of threads a block of cells, the residual in shared memory, the dense inverse read from global memory by every
-// block. In place, blocks in whatever order; one launch a patch. A: the inverse by columns; extents are multiples of
-// the block.
+// Block relaxation as in the appendix of Rodriguez et al., for comparison. One thread block processes one block of
+// cells, with one thread per cell. The residual is in shared memory, and every thread block reads the dense inverse,
+// stored by columns, from global memory. Blocks are updated in place, in any order. One launch processes one patch,
+// whose extents are multiples of the block size.
 #include <cuda_runtime.h>
 
 struct Arguments {
@@ -9,7 +9,7 @@ struct Arguments {
     double *u;
     const double *f;
     double omega;
-    double legs[7];   // center, west, east, south, north, bottom, top
+    double entries[7];   // center, west, east, south, north, bottom, top
 };
 
 extern "C" __global__ void __launch_bounds__(512) appendix_f64(const Arguments a) {
@@ -21,13 +21,13 @@ extern "C" __global__ void __launch_bounds__(512) appendix_f64(const Arguments a
     const int cells = blockDim.x * blockDim.y * blockDim.z;
     double *c = a.u + (k + 1) * plane + (j + 1) * row + i + 1;
     double r = a.f[(k * ny + j) * nx + i];
-    r -= a.legs[6] * c[plane];
-    r -= a.legs[5] * c[-plane];
-    r -= a.legs[4] * c[row];
-    r -= a.legs[3] * c[-row];
-    r -= a.legs[2] * c[1];
-    r -= a.legs[1] * c[-1];
-    r -= a.legs[0] * c[0];
+    r -= a.entries[6] * c[plane];
+    r -= a.entries[5] * c[-plane];
+    r -= a.entries[4] * c[row];
+    r -= a.entries[3] * c[-row];
+    r -= a.entries[2] * c[1];
+    r -= a.entries[1] * c[-1];
+    r -= a.entries[0] * c[0];
     residual[own] = r;
     __syncthreads();
     double sum = 0.0;

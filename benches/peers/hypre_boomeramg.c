@@ -1,5 +1,5 @@
-/* hypre_boomeramg FILE TOLERANCE: CG preconditioned by a V-cycle of BoomerAMG, hypre's algebraic multigrid, as it comes
- * by itself (HMIS, extended+i interpolation, l1 Gauss-Seidel); rows in pieces, one for each process. */
+/* hypre_boomeramg FILE TOLERANCE: CG preconditioned by a V-cycle of BoomerAMG, hypre's algebraic multigrid, with its
+ * default settings (HMIS coarsening, extended+i interpolation, l1 Gauss-Seidel). Each process has a range of rows. */
 #include "system.h"
 #include <HYPRE.h>
 #include <HYPRE_IJ_mv.h>
@@ -8,10 +8,10 @@
 
 enum { MOST_ITERATIONS = 500, ENTRIES = 5 };
 
-/* For two dimensions, by hypre's manual. */
+/* Strong threshold that hypre's manual recommends in two dimensions. */
 static const double STRONG = 0.25;
 
-/* Rows [first, first + count) with columns of the whole, without zeros off the diagonal. */
+/* Rows [first, first + count) of the matrix with global column indices, without off-diagonal zeros. */
 typedef struct {
   int first, count;
   int *row, *entries, *column;
@@ -62,9 +62,9 @@ int main(int count, char **words) {
   linear_system s = read_system(words[1]);
   HYPRE_Init();
   long n = (long)s.nx * s.ny;
-  int first = (int)(n * me / processes), behind = (int)(n * (me + 1) / processes);
-  if (behind == first) fail("fewer rows than processes", words[1]);
-  rows r = rows_of(&s, first, behind - first);
+  int first = (int)(n * me / processes), end = (int)(n * (me + 1) / processes);
+  if (end == first) fail("fewer rows than processes", words[1]);
+  rows r = rows_of(&s, first, end - first);
   double setup[RUNS], solve[RUNS], *x = numbers((size_t)n), *zero = numbers(r.count);
   for (int run = -1; run < RUNS; run++) {
     HYPRE_IJMatrix matrix;
@@ -73,7 +73,7 @@ int main(int count, char **words) {
     HYPRE_Solver multigrid, cg;
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
-    HYPRE_IJMatrixCreate(MPI_COMM_WORLD, first, behind - 1, first, behind - 1, &matrix);
+    HYPRE_IJMatrixCreate(MPI_COMM_WORLD, first, end - 1, first, end - 1, &matrix);
     HYPRE_IJMatrixSetObjectType(matrix, HYPRE_PARCSR);
     HYPRE_IJMatrixSetRowSizes(matrix, r.entries);
     HYPRE_IJMatrixInitialize(matrix);

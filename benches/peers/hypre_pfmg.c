@@ -1,5 +1,5 @@
 /* hypre_pfmg FILE TOLERANCE [nongalerkin|redblack]: CG preconditioned by a V-cycle of PFMG, hypre's multigrid for
- * structured grids, on strips of rows, one for each process. By itself: weighted Jacobi and Galerkin coarse grids. */
+ * structured grids. Each process has a strip of grid rows. Default: weighted Jacobi and Galerkin coarse grids. */
 #include "system.h"
 #include <HYPRE.h>
 #include <HYPRE_struct_ls.h>
@@ -13,8 +13,8 @@ typedef struct {
   HYPRE_StructVector b, x;
 } arrays;
 
-/* Rows of the grid from `low` to `high`, both included. */
-static arrays given(const linear_system *s, int *low, int *high) {
+/* Creates hypre's matrix and vectors for the grid points from `low` to `high`, both included. */
+static arrays create(const linear_system *s, int *low, int *high) {
   arrays h;
   int offsets[3][2] = {{0, 0}, {1, 0}, {0, 1}};
   size_t first = (size_t)low[1] * s->nx;
@@ -65,7 +65,7 @@ int main(int count, char **words) {
     HYPRE_StructSolver multigrid, cg;
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
-    arrays h = given(&s, low, high);
+    arrays h = create(&s, low, high);
     HYPRE_StructPFMGCreate(MPI_COMM_WORLD, &multigrid);
     HYPRE_StructPFMGSetRelaxType(multigrid, strcmp(kind, "redblack") ? WEIGHTED_JACOBI : SYMMETRIC_RED_BLACK);
     HYPRE_StructPFMGSetRAPType(multigrid, strcmp(kind, "nongalerkin") ? GALERKIN : NON_GALERKIN);

@@ -1,4 +1,4 @@
-/* A system of the hard suite (benches/hard_suite.py) in a file, for drivers of other libraries; what they print. */
+/* For drivers of other libraries: reads a system of the hard suite (benches/hard_suite.py), and prints the results. */
 #ifndef SYSTEM_H
 #define SYSTEM_H
 #include <math.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Arrays of nx * ny, x fastest: A(p, p), A(p, p + 1), A(p, p + nx), b. */
+/* Arrays of nx * ny values, x fastest: A(p, p), A(p, p + 1), A(p, p + nx) and b(p) of point p. */
 typedef struct {
   char name[17];
   int nx, ny;
@@ -47,7 +47,7 @@ static linear_system read_system(const char *path) {
   return s;
 }
 
-/* |b - A x| / |b| */
+/* Returns |b - A x| / |b|. */
 static double relative_residual(const linear_system *s, const double *x) {
   double rr = 0, bb = 0;
   for (int j = 0; j < s->ny; j++)
@@ -64,7 +64,7 @@ static double relative_residual(const linear_system *s, const double *x) {
   return sqrt(rr / bb);
 }
 
-/* Runs whose median counts; one more before them warms up. */
+/* Number of measured runs, of which the median is reported; a warm-up run precedes them. */
 enum { RUNS = 3 };
 
 static int ascending(const void *a, const void *b) {
@@ -77,7 +77,7 @@ static double median(double *seconds) {
   return seconds[RUNS / 2];
 }
 
-/* Rows [first, first + count) of x from every process to the first one. */
+/* Gathers the rows [first, first + count) of x of every process on process 0. */
 static void gather(double *x, int first, int count) {
   int me, processes;
   MPI_Comm_rank(MPI_COMM_WORLD, &me);
@@ -91,7 +91,7 @@ static void gather(double *x, int first, int count) {
   free(firsts);
 }
 
-/* The line of nine fields that `rrbsolver-bench --peer` reads; seconds of the slowest process. */
+/* Prints the line of nine fields that `rrbsolver-bench --peer` reads. The times are those of the slowest process. */
 static void report(const linear_system *s, const char *solver, double *setup, double *solve, int iterations,
                    const double *x) {
   int me, processes;

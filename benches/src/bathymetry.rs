@@ -73,7 +73,7 @@ impl Bathymetry {
         let factor = (nodes as f64 / (self.nx * self.ny) as f64).sqrt();
         let of = |n: usize| ((n as f64 * factor).round() as usize).max(2);
         let (nx, ny) = (of(self.nx), of(self.ny));
-        // Position of a new node among the old ones: the old node below, and the fraction beyond it.
+        // Position of a new node in the old grid: the preceding old node, and the distance to it in cells.
         let place = |k: usize, new: usize, old: usize| {
             let at = k as f64 * (old - 1) as f64 / (new - 1) as f64;
             let below = (at as usize).min(old - 2);
@@ -93,9 +93,10 @@ impl Bathymetry {
         Self { nx, ny, cell, file_cell: self.file_cell, depth }
     }
 
-    /// Discretizes -div(h grad x) plus a mass, without flow through coasts and edges. Faces have harmonic means of
-    /// depths, and entries are not divided by the square of the cell size. Nodes shallower than `least_depth` are land,
-    /// decoupled rows; so are wet nodes without neighbour and without mass.
+    /// Discretizes -div(h grad x) plus a mass term, without flow through coasts and edges of the grid. The coefficient
+    /// h at a face is the harmonic mean of the depths. Entries are not divided by the square of the cell size. Nodes
+    /// shallower than `least_depth` are land. Land nodes are decoupled from all others, as are wet nodes without wet
+    /// neighbours if the mass is zero.
     pub fn poisson(&self, least_depth: f64, mass: f64) -> Stencil {
         let (nx, ny) = (self.nx, self.ny);
         let is_wet = |p: usize| self.depth[p] > 0.0 && self.depth[p] >= least_depth;
@@ -145,12 +146,12 @@ mod tests {
         "NCOLS 3\nnrows 2\nxllcorner 0\nyllcorner 0\ncellsize 2.5\nNODATA_value -9999\n4 5 6\n1 -9999 3\n";
 
     #[test]
-    fn the_first_line_is_the_north() {
+    fn the_first_line_is_the_northern_row() {
         let grid = parse(SMALL).unwrap();
         assert_eq!((grid.nx, grid.ny, grid.cell), (3, 2, 2.5));
         assert_eq!(grid.depth, [1.0, 0.0, 3.0, 4.0, 5.0, 6.0]);
         let (a, b) = grid.waves(2.0, 0.0);
-        // Wet: (2, 0) and the northern row. Land rows are decoupled.
+        // Node (2, 0) and the northern row are wet. Land nodes are decoupled.
         assert_eq!(a.east[..2], [0.0, 0.0]);
         assert!(a.north[2] < 0.0 && a.north[0] == 0.0 && a.east[3] < 0.0);
         assert_eq!((b[0], b[1]), (0.0, 0.0));
@@ -159,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn land_takes_no_part_in_diffusion() {
+    fn no_diffusion_through_land() {
         let a = parse(SMALL).unwrap().poisson(2.0, 0.0);
-        // Wet: (2, 0) with 3 m, and the northern row with 4, 5 and 6 m.
+        // Wet nodes are (2, 0) with 3 m, and the northern row with 4, 5 and 6 m.
         let (of_5, of_6, north) = (40.0 / 9.0, 60.0 / 11.0, 4.0);
         assert_eq!(a.east, [0.0, 0.0, 0.0, -of_5, -of_6, 0.0]);
         assert_eq!(a.north, [0.0, 0.0, -north, 0.0, 0.0, 0.0]);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn another_size_is_the_same_water() {
+    fn resizing_preserves_the_depths() {
         let grid = parse(SMALL).unwrap();
         let same = grid.resized(6);
         assert_eq!((same.nx, same.ny, same.cell), (grid.nx, grid.ny, grid.cell));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_files_are_refused() {
+    fn invalid_files_cause_errors() {
         for (from, to) in
             [("4 5 6", "4 5"), ("4 5 6", "4 5 6 7"), ("nrows 2", "nrows two"), ("cellsize", "side"), ("5", "five")]
         {

@@ -1,19 +1,23 @@
-//! Memory traffic and arithmetic of the steps, counted by hand, for 5 points and CG on S1 (the black half of the
-//! nodes). The unit is 8-byte words and flops per black node of the finest grid.
+//! Memory traffic and arithmetic of the steps, counted by hand, for 5-point stencils and CG on S1, the Schur complement
+//! on the black half of the nodes. The units are 8-byte words and flops per black node of the finest grid.
 //!
 //! An array that a loop over the grid reads or writes counts once per loop, even if neighbours are read again from
 //! cache. Lines that a store fetches first do not count (as in STREAM). A number of M counts c words (1; f32 1/2, bf16
-//! 1/4), and a value of its sweeps v (1; f32 and bf16 1/2). A number of S1, r, p, q counts g (1; mixed 1/2); all other
-//! numbers are f64. The exact factor is not counted.
+//! 1/4), and a value of the sweeps of M counts v words (1; f32 and bf16 1/2). A number of S1, r, p or q counts g words
+//! (1; mixed 1/2). All other numbers count one word. The exact factor of the coarsest level is not counted.
+//!
+//! The table and the comments in the code list the arrays of a step: "r rw" is read and written, "q w" is only written,
+//! and "z" is only read. "For the next" is the right-hand side of the next grid, and "from below" is the solution on
+//! it. Coarse grid q has 2 / 4^q nodes per black node of the first grid.
 //!
 //! ```text
-//!     first grid           descend  r rw 2 g, q g, pivots and couplings 2.5 c, for the next v/2 (kept v/2 with spacing 2)
-//!                          ascend   from below v/2, r g/2, M 2.5 c, p rw 2 g, x rw 2, S1 5 g (f64: 3, 2 are of M), q g
-//!     node of a coarse     descend  3.75 c, red v/2, b1 and b2 rw v, and for the next v/4: 1.75 v
-//!     grid, 2 / 4^q        ascend   3.75 c, from below v/4, b1 rw v/2, red rw v, kept v/4: 2 v
-//!     node of a recursion  right-hand side 2 v, each step: direction 2 v (later 3 v), solution 2 v (later 3 v), A 5 c
-//!     grid, a visit        and 2 v and r, z 4 v (AMLI: not in the last), products of K 4 v (later 6 v), result 2 v;
-//!                          fused AMLI: the last step z rw, d, u 4 v; of the first recursion, a solve: <g, u> 2 v
+//! first grid           descend  r rw 2 g, q g, pivots and couplings 2.5 c, for the next v/2 (spacing 2: and kept v/2)
+//!                      ascend   from below v/2, r g/2, M 2.5 c, p rw 2 g, x rw 2, S1 5 g (f64: 3, 2 are of M), q g
+//! node of a coarse     descend  3.75 c, red v/2, b1 and b2 rw v, and for the next v/4: 1.75 v
+//! grid, 2 / 4^q        ascend   3.75 c, from below v/4, b1 rw v/2, red rw v, kept v/4: 2 v
+//! node of a recursion  right-hand side 2 v, each step: direction 2 v (later 3 v), solution 2 v (later 3 v), A 5 c
+//! grid, a visit        and 2 v and r, z 4 v (AMLI: not in the last), products of K 4 v (later 6 v), result 2 v;
+//!                      fused AMLI: the last step z rw, d, u 4 v; of the first recursion, a solve: <g, u> 2 v
 //! ```
 //!
 //! A recursion grid and all coarser grids are swept `steps` times as often as the grids above.

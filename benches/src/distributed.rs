@@ -127,8 +127,8 @@ struct Task<'a> {
     repeats: usize,
 }
 
-/// Results of one rank: seconds of factorizations and solves, iterations, messages and bytes, checksum of x.
-type Seen = (Vec<[f64; 2]>, usize, [i64; 2], u64);
+/// Results of one rank: seconds of each factorization and solve; iterations; messages and bytes; checksum of x.
+type RankResult = (Vec<[f64; 2]>, usize, [i64; 2], u64);
 
 /// Returns the checksum of x, whose first value belongs to node `first`.
 fn bits(x: &[f64], first: usize) -> u64 {
@@ -137,7 +137,7 @@ fn bits(x: &[f64], first: usize) -> u64 {
     mixed.fold(0, u64::wrapping_add)
 }
 
-fn run_rank(task: &Task, rows: &Range<usize>, comm: &rrbsolver_comm, barrier: &Barrier) -> Result<Seen> {
+fn run_rank(task: &Task, rows: &Range<usize>, comm: &rrbsolver_comm, barrier: &Barrier) -> Result<RankResult> {
     let &Task { a, b, options, repeats } = task;
     let handle = Handle::new(a, rows, comm, options)?;
     let part = rows.start * a.nx..rows.end * a.nx;
@@ -168,7 +168,7 @@ fn row(scaling: Scaling, ranks: usize, task: &Task) -> Result<RanksRow> {
     let (nx, ny) = (task.a.nx, task.a.ny);
     let all = threads::ranks(ranks);
     let barrier = Barrier::new(ranks);
-    let of_ranks: Vec<Result<Seen>> = std::thread::scope(|scope| {
+    let of_ranks: Vec<Result<RankResult>> = std::thread::scope(|scope| {
         let started: Vec<_> = all
             .iter()
             .enumerate()

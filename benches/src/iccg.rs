@@ -16,10 +16,11 @@
 //!     y = (I + L^T)^-1 p,    t = (I + L)^-1 (p + (G - I) y),    w = y + t;     x = x + alpha S y
 //! ```
 //!
-//! An iteration has three passes with 17 words per node. Backward: p = r + beta p (r, p rw, two couplings, y w).
-//! Forward: w and p'w (p, y, G, two couplings, w w). Update: x, r and r'r (x rw, y, r rw, w). In a sweep each node
-//! depends on the previous one. Two rows are therefore swept together, one node apart, so that two dependency chains
-//! overlap.
+//! An iteration has three passes, which together transfer 17 words per node. The backward pass computes p = r + beta p
+//! and y: it reads r, p and two couplings, and writes p and y. The forward pass computes w and p'w: it reads p, y, G
+//! and two couplings, and writes w. The third pass updates x and r and computes r'r: it reads x, y, r and w, and writes
+//! x and r. In a sweep each node depends on the previous one. Therefore two rows are swept at the same time, the second
+//! one node behind the first, so that two dependency chains overlap.
 
 use crate::isa::{for_each_isa, multiply_add};
 use anyhow::{Result, bail};
@@ -34,10 +35,10 @@ pub enum Pivots {
     Modified,
 }
 
-/// The residual of the unscaled system is computed in every fourth iteration, and in each of the first twelve, because
-/// it needs a pass of its own.
-const LOOK_EVERY: usize = 4;
-const LOOK_ALWAYS_BELOW: usize = 12;
+/// The residual of the unscaled system needs an additional pass. It is therefore computed only in every fourth
+/// iteration and in each of the first twelve.
+const RESIDUAL_INTERVAL: usize = 4;
+const FIRST_ITERATIONS: usize = 12;
 
 /// A factorized matrix with its vectors.
 pub struct Iccg {
@@ -164,7 +165,7 @@ impl Iccg {
             iterations += 1;
             beta = rho_new / rho;
             rho = rho_new;
-            let look = iterations % LOOK_EVERY == 0 || iterations < LOOK_ALWAYS_BELOW;
+            let look = iterations % RESIDUAL_INTERVAL == 0 || iterations < FIRST_ITERATIONS;
             converged = look && residual_norm2(nx, ny, &self.r, &self.east, &self.north, &self.scale) <= threshold;
         }
         for (x, s) in x.iter_mut().zip(&self.scale) {
@@ -268,7 +269,7 @@ fn sweep_right<const FMA: bool>(n: usize, (first, east, t): (&[f64], &[f64], &mu
         return;
     };
     let (above, north, east_above, t_above) = (&above[..n], &north[..n], &east_above[..n], &mut t_above[..n]);
-    // There is no node before the first: its coupling counts as zero.
+    // The first node has no predecessor, so its coupling to the left is zero.
     let (mut d, mut before) = (0.0, 0.0);
     for i in 1..n {
         let waiting = multiply_add::<FMA>(-north[i - 1], c, above[i - 1]);
@@ -436,7 +437,7 @@ mod tests {
         end.iterations
     }
 
-    /// Iteration counts of an independent C program, within 1 % (rounded up).
+    /// Iteration counts equal those of an independent C program within 1 %.
     #[test]
     fn counts_are_those_of_another_iccg() {
         for (problem, nx, ny, incomplete, modified) in [
@@ -465,7 +466,7 @@ mod tests {
                 let end = Iccg::factorize(&a, pivots).unwrap().solve(&b, &mut x, 1e-12, 500);
                 assert!(end.converged);
                 let largest = a.residual(&b, &x).iter().fold(0.0f64, |m, v| m.max(v.abs()));
-                // 1e-12 of |b| <= sqrt(nx ny).
+                // Limit: the residual is at most 1e-12 |b|, and |b| <= sqrt(nx ny).
                 assert!(largest <= 1e-11, "{nx} x {ny}: {largest}");
                 if nx == 1 || ny == 1 {
                     assert!(end.iterations <= 2, "{nx} x {ny}: {} iterations", end.iterations);

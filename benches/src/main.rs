@@ -23,7 +23,7 @@ struct Cli {
 enum Task {
     #[command(flatten)]
     Measure(Measurement),
-    /// Run all measurements of the papers' evaluation, into a folder.
+    /// Run all measurements of the papers' evaluation, and write the records to a folder.
     Paper(PaperArgs),
     /// Fill the tables of a documentation page, whose markers contain the commands.
     Page(PageArgs),
@@ -37,7 +37,7 @@ struct PaperArgs {
     /// Nodes per side of the largest grid.
     #[arg(short = 'n', long, default_value_t = 2047)]
     size: usize,
-    /// One measured solve each, and small arrays for the bandwidth, to check that everything runs.
+    /// Quick check: one measured solve per measurement, and small arrays for the bandwidth.
     #[arg(long)]
     quick: bool,
     /// Folder with the matrices of the thesis: bcsstm22, e05r0000, add32 and memplus.
@@ -126,7 +126,7 @@ fn paper(args: &PaperArgs) -> Result<()> {
     ];
     lines.extend([("thesis", thesis(args)), ("transfer", "transfer".to_owned())]);
     lines.extend(slides(n, ""));
-    // Speed-ups are relative to the last solver, which is one core.
+    // Speed-ups are relative to the last solver, which runs on one core.
     const MARCH: &str = "--options \"backend=cpu\" --options \"backend=cpu threads=1\"";
     if device::count() > 0 {
         let there = format!("backend=cuda {PAPERS}");
@@ -165,7 +165,7 @@ fn paper(args: &PaperArgs) -> Result<()> {
     Ok(())
 }
 
-/// Parameters that the slides do not state, and that all tables of `slides` assume.
+/// Parameters that the slides do not state, as assumed for all tables of `slides`.
 const ASSUMED: &str = "The slides have nine bubbles in 128^3 cells, contrast 1e-3, to 1e-6. Assumed are: \
     radius 0.1; centres at\n(1/4, 3/4)^3 and (1/2)^3, which their numbers of vectors ask for; a random right-hand \
     side.";
@@ -226,9 +226,9 @@ fn page(args: &PageArgs) -> Result<()> {
     make_folder(&args.records)?;
     let shown = args.page.display();
     let text = std::fs::read_to_string(&args.page).with_context(|| format!("cannot read {shown}"))?;
-    let (filled, complaints) = fill(&text, &Source { records: &args.records, measure: args.measure.as_deref() });
+    let (filled, errors) = fill(&text, &Source { records: &args.records, measure: args.measure.as_deref() });
     std::fs::write(&args.page, filled).with_context(|| format!("cannot write {shown}"))?;
-    if complaints.is_empty() { Ok(()) } else { Err(anyhow!(complaints.join("\n"))) }
+    if errors.is_empty() { Ok(()) } else { Err(anyhow!(errors.join("\n"))) }
 }
 
 fn make_folder(path: &Path) -> Result<()> {

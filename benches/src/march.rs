@@ -91,7 +91,7 @@ impl Moving {
         let per_row = if name == "variable_depth" { 1.2 } else { 1.0 };
         let n = (per_row * nodes as f64).sqrt().round() as usize;
         let Problem { name, a, b } = Problem::find(name, n, None, least_depth)?;
-        // As smooth as b, and no multiple of it.
+        // This right-hand side is as smooth as b, but not a multiple of b.
         let other = b.iter().enumerate().map(|(p, v)| v * (p % n) as f64 / n as f64).collect();
         Ok(Self { name, a, b: [b, other] })
     }

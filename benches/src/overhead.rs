@@ -74,7 +74,7 @@ pub fn measure(name: &str, sizes: &[usize], threads: &[usize], options: &str, re
                 iterations = run.iterations;
                 let round = [
                     seconds(&problem.b, Duration::ZERO)?,
-                    run.beside_steps(),
+                    run.outside_steps(),
                     seconds(&zero, Duration::ZERO)?,
                     seconds(&problem.b, REST)?,
                     seconds(&zero, REST)?,

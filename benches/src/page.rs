@@ -26,12 +26,12 @@ pub struct Source<'a> {
 /// Returns the page with new tables, and error messages. After an error, the old table is kept.
 pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
     let mut filled = String::new();
-    let mut complaints = Vec::new();
+    let mut errors = Vec::new();
     let mut rest = page;
     while let Some(begin) = rest.find(BEGIN) {
         let after = &rest[begin + BEGIN.len()..];
         let (Some(close), Some(end)) = (after.find(" -->"), after.find(END)) else {
-            complaints.push(format!("{BEGIN} without its end"));
+            errors.push(format!("{BEGIN} without its end"));
             break;
         };
         let mark = &after[..close];
@@ -44,7 +44,7 @@ pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
             Ok(Some(text)) => filled += &format!("\n{text}"),
             Ok(None) => filled += &after[close + " -->".len()..end],
             Err(complaint) => {
-                complaints.push(format!("{complaint:#}"));
+                errors.push(format!("{complaint:#}"));
                 filled += &after[close + " -->".len()..end];
             }
         }
@@ -52,7 +52,7 @@ pub fn fill(page: &str, source: &Source) -> (String, Vec<String>) {
         rest = &after[end + END.len()..];
     }
     filled += rest;
-    (filled, complaints)
+    (filled, errors)
 }
 
 /// Returns the table; none if there is no record and no measurement was requested.
@@ -82,13 +82,13 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let page = "a\n<!-- measured: small: solve poisson_f -n 15 -r 1 --no-stream -->\nold\n<!-- /measured -->\nb\n\
                     <!-- measured: wrong: solve nothing -n 15 -->\nkept\n<!-- /measured -->\nc\n";
-        let (filled, complaints) = fill(page, &Source { records: &folder, measure: Some("") });
+        let (filled, errors) = fill(page, &Source { records: &folder, measure: Some("") });
         assert!(filled.contains("| solver") && !filled.contains("old") && filled.contains("kept"), "{filled}");
         assert!(filled.starts_with("a\n") && filled.contains("\nb\n") && filled.ends_with("\nc\n"));
-        assert_eq!(complaints.len(), 1);
+        assert_eq!(errors.len(), 1);
         // From the record, without measuring.
-        let (again, complaints) = fill(&filled, &Source { records: &folder, measure: None });
-        assert_eq!((again, complaints.len()), (filled, 0));
+        let (again, errors) = fill(&filled, &Source { records: &folder, measure: None });
+        assert_eq!((again, errors.len()), (filled, 0));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 pub(crate) use tables::table;
 use tables::{
-    ARRAYS, GROUPS, beside, beside_steps, by_grid, calls, chart, cost, general, grids, levels, march, pressure, ranks,
+    ARRAYS, GROUPS, outside_steps, overhead_table, by_grid, calls, chart, cost, general, grids, levels, march, pressure, ranks,
     seconds, spread,
 };
 
@@ -105,7 +105,7 @@ impl Record {
             Study::Stages(breakdown) => self.breakdown(breakdown),
             Study::Levels(sweep) => levels(sweep),
             Study::Grids(sweep) => grids(sweep),
-            Study::Overhead(overhead) => beside_steps(overhead),
+            Study::Overhead(overhead) => overhead_table(overhead),
             Study::Smoother(study) => study.charts.iter().map(chart).collect::<Vec<_>>().join("\n"),
             Study::March(run) => march(run),
             Study::TwoPhase(run) => pressure(run),
@@ -248,7 +248,7 @@ impl Record {
         for (name, steps) in GROUPS.iter().filter(|(_, steps)| !ahead || *steps == [LOOP]) {
             let stages = find(steps);
             if !stages.is_empty() {
-                // Copies between host and device have a row of their own.
+                // Copies between host and device are in a row of their own.
                 let apart = if *steps == ARRAYS { transfer } else { 0.0 };
                 rows.push(line(name, calls(&stages).to_string(), seconds(&stages) - apart, cost(&stages)));
                 named.extend(*steps);
@@ -290,11 +290,11 @@ impl Record {
         rows.push(line("total", String::new(), total, all.filter(|_| b.device.is_none())));
         let of = if b.device.is_some() { "of copy" } else { "of triad" };
         text += &table(&["stage", "calls", "ms", "%", "MB", "GB/s", of, "GFlop/s"], &rows);
-        if let Some(beside) = beside(b) {
-            text += &format!("\nOutside all steps: {} ms.\n", digits(1e3 * beside));
+        if let Some(outside) = outside_steps(b) {
+            text += &format!("\nOutside all steps: {} ms.\n", digits(1e3 * outside));
         }
         if b.device.is_some() {
-            // See kernels/rrb/uniform.cuh; with `RRBSOLVER_CUDA_UNIFORM=off`, all rows are read.
+            // See kernels/rrb/uniform.cuh. With `RRBSOLVER_CUDA_UNIFORM=off`, all rows are read.
             text += "\nMB are those of a matrix whose rows all differ; rows that are the same are read once.\n";
         }
         if !b.by_grid.is_empty() {

@@ -35,7 +35,7 @@ pub enum Topic {
     Blocks,
     /// Figure 10: seconds to invert one block and the blocks of all shapes up to it.
     Inversion,
-    /// Share of ghost cells in a coloured sweep: with a separate exchange, and passed on within the sweep.
+    /// Share of the ghost cell exchange in the time of a coloured sweep: as a separate exchange, and within the sweep.
     Exchange,
     /// CUDA device: methods and the kernel of the paper's appendix, block sizes, mixed sets; figure 6: patches on the
     /// host.
@@ -244,7 +244,8 @@ pub fn measure(topic: Topic, effort: Effort) -> Result<SmootherStudy> {
 
 fn convergence() -> Result<Vec<Chart>> {
     const N: i64 = 64;
-    // Enough for the slowest method to show its asymptotic factor from the lowest mode.
+    // Number of sweeps after which the error of the slowest method is dominated by its slowest mode, so that the factor
+    // is asymptotic.
     const MANY: i32 = 300;
     const WINDOW: i32 = 50;
     let methods = [
@@ -372,7 +373,8 @@ fn mixed(effort: Effort) -> Result<Chart> {
         let made: Result<Vec<Smoother>> =
             levels.iter().map(|level| Smoother::new([8; 3], &format!("method={method}"), level)).collect();
         let smoothers = made?;
-        // In turn, because the load of the machine varies from minute to minute; the first round is the warm-up.
+        // The sets are measured in turn, because the load of the machine varies from minute to minute; the first round
+        // is the warm-up.
         let mut samples = vec![Samples::default(); sets.len()];
         for round in 0..=effort.repeats.max(1) {
             for ((smoother, level), samples) in smoothers.iter().zip(&mut levels).zip(&mut samples) {
@@ -457,18 +459,18 @@ fn exchange(effort: Effort) -> Result<Chart> {
     let (mut alone, mut passing) = (Vec::new(), Vec::new());
     for (place, side) in sides.into_iter().enumerate() {
         let mut level = Level::cubes(&vec![side; effort.patches]);
-        let beside = Smoother::new([8; 3], "", &level)?;
+        let adjacent = Smoother::new([8; 3], "", &level)?;
         level.lower.iter_mut().flatten().for_each(|l| *l *= 2);
-        let apart = Smoother::new([8; 3], "", &level)?;
-        // In turn; the first round is the warm-up.
+        let separated = Smoother::new([8; 3], "", &level)?;
+        // The measurements alternate; the first round is the warm-up.
         let mut samples = [0; 3].map(|_| Samples::default());
         for round in 0..=effort.repeats.max(1) {
             for (what, samples) in samples.iter_mut().enumerate() {
                 let start = Instant::now();
                 match what {
-                    0 => beside.exchange(&mut level)?,
-                    1 => beside.apply(&mut level, SWEEPS)?,
-                    _ => apart.apply(&mut level, SWEEPS)?,
+                    0 => adjacent.exchange(&mut level)?,
+                    1 => adjacent.apply(&mut level, SWEEPS)?,
+                    _ => separated.apply(&mut level, SWEEPS)?,
                 }
                 if round > 0 {
                     samples.push(start.elapsed().as_secs_f64());
@@ -500,7 +502,7 @@ fn forms(effort: Effort) -> Result<Chart> {
     let cells = level.cells();
     let forms = [
         ("sine transforms", "block_solver=fast_diagonalization", effort.repeats),
-        // These forms are slow, and memory noise hardly affects them: one call after one warm-up.
+        // These forms are slow and hardly affected by noise, so one call after one warm-up is measured.
         ("batched matrix products", "block_solver=dense", 1),
         ("matrix-vector products", "block_solver=dense method=chaotic_gauss_seidel parallel=patch", 1),
     ];

@@ -1,8 +1,9 @@
 //! Coloured sweeps over threads, compared with the memory bandwidth of the same number of threads.
 //!
-//! A call and a triad alternate, because the load of a shared machine varies. Both allocate their arrays once for all
-//! numbers of threads. At 24 bytes per cell and sweep, a triad of B GB/s allows B / 24 cells per ns, and t threads
-//! allow t times the rate of one. The efficiency is given relative to t, and relative to the smaller of both limits.
+//! Calls of the smoother and of the triad alternate, because the load of a shared machine varies. The arrays of both
+//! are allocated once for all numbers of threads. At 24 bytes per cell and sweep, a triad bandwidth of B GB/s limits
+//! the rate to B / 24 cells per ns. A second limit for t threads is t times the rate of one thread. The efficiency is
+//! given relative to the second limit, and relative to the smaller limit.
 
 use crate::machine::cores;
 use crate::smoother::{Chart, Curve, Effort, Level, SWEEPS, Smoother, thread_counts};
@@ -64,7 +65,7 @@ impl Arrays {
     }
 }
 
-/// Results for one number of threads.
+/// Medians for one number of threads.
 struct Row {
     threads: f64,
     /// Triad bandwidth in GB/s.

@@ -286,7 +286,7 @@ struct Arguments {
     u: u64,
     f: u64,
     omega: f64,
-    legs: [f64; 7],
+    entries: [f64; 7],
 }
 
 /// The kernel of the paper's appendix with the inverse of an 8^3 block.
@@ -329,7 +329,7 @@ impl Appendix {
                     u: *u as u64,
                     f: *f as u64,
                     omega: 1.0,
-                    legs: crate::smoother::POISSON,
+                    entries: crate::smoother::POISSON,
                 };
                 let mut pointers = [(&raw mut arguments).cast::<c_void>()];
                 let (g, p) = (n / 8, pointers.as_mut_ptr());

@@ -75,19 +75,20 @@ type Readings = Vec<(&'static str, usize, f64)>;
 /// Forwards every step to the backend and measures its time.
 struct Clock<'a> {
     steps: &'a mut dyn SolveSteps,
-    /// Whether fused stages are forwarded. Otherwise their default bodies run here, so that their steps are measured.
+    /// Whether fused stages are forwarded. Otherwise, their default implementations run here, so that their steps are
+    /// measured.
     fused: bool,
-    /// Whether fused stages outside the loop are forwarded, which a device does not fuse.
+    /// Whether fused stages outside the loop are forwarded; false on a device, which does not fuse them.
     fused_ends: bool,
     readings: Readings,
 }
 
 impl Clock<'_> {
-    fn note<T>(&mut self, step: &'static str, call: impl FnOnce(&mut dyn SolveSteps) -> T) -> T {
+    fn timed<T>(&mut self, step: &'static str, call: impl FnOnce(&mut dyn SolveSteps) -> T) -> T {
         let start = Instant::now();
         let result = call(self.steps);
         self.finish();
-        self.keep(step, 1, start.elapsed().as_secs_f64());
+        self.add_reading(step, 1, start.elapsed().as_secs_f64());
         result
     }
 
@@ -98,7 +99,7 @@ impl Clock<'_> {
         }
     }
 
-    fn keep(&mut self, step: &'static str, calls: usize, seconds: f64) {
+    fn add_reading(&mut self, step: &'static str, calls: usize, seconds: f64) {
         match self.readings.iter_mut().find(|r| r.0 == step) {
             Some(reading) => {
                 reading.1 += calls;
@@ -109,10 +110,10 @@ impl Clock<'_> {
     }
 }
 
-macro_rules! noted {
+macro_rules! timed_steps {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $(fn $name(&mut self $(, $argument: $type)*) $(-> $result)? {
-            self.note(stringify!($name), |s| s.$name($($argument),*))
+            self.timed(stringify!($name), |s| s.$name($($argument),*))
         })*
     };
 }
@@ -138,20 +139,20 @@ impl VectorSteps for Clock<'_> {
             VectorId::B => "rhs_norm2",
             _ => "inner",
         };
-        self.note(name, |s| s.inner(a, b))
+        self.timed(name, |s| s.inner(a, b))
     }
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        self.note(name_of(to, scale, terms), |s| s.combine(to, scale, terms));
+        self.timed(name_of(to, scale, terms), |s| s.combine(to, scale, terms));
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
-        self.note(if v == VectorId::X { "solution_max" } else { "largest" }, |s| s.largest(v))
+        self.timed(if v == VectorId::X { "solution_max" } else { "largest" }, |s| s.largest(v))
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
         let name = if of == Iterate::Zero { "residual_from_rhs" } else { "residual" };
-        self.note(name, |s| s.residual(of))
+        self.timed(name, |s| s.residual(of))
     }
 
     fn observe(&mut self, event: Event) -> bool {
@@ -160,7 +161,7 @@ impl VectorSteps for Clock<'_> {
 }
 
 impl PcgSteps for Clock<'_> {
-    noted! {
+    timed_steps! {
         precondition() -> f64;
         multiply() -> f64;
         square_of_means() -> f64;
@@ -176,21 +177,25 @@ impl PcgSteps for Clock<'_> {
             (_, VectorId::B) => "project_rhs",
             _ => "shift_means",
         };
-        self.note(name, |s| s.means(v, to));
+        self.timed(name, |s| s.means(v, to));
     }
 
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         let name = if alpha.is_some() { "descend" } else { "descend_at_start" };
-        if self.fused { self.note(name, |s| s.descend(alpha)) } else { unfused_descend(self, alpha) }
+        if self.fused { self.timed(name, |s| s.descend(alpha)) } else { unfused_descend(self, alpha) }
     }
 
     fn preconditioned_square(&mut self) -> f64 {
-        if self.fused { self.note("preconditioned_square", |s| s.preconditioned_square()) } else { self.precondition() }
+        if self.fused {
+            self.timed("preconditioned_square", |s| s.preconditioned_square())
+        } else {
+            self.precondition()
+        }
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         let name = if step.is_some() { "ascend" } else { "ascend_at_start" };
-        if self.fused { self.note(name, |s| s.ascend(step)) } else { unfused_ascend(self, step) }
+        if self.fused { self.timed(name, |s| s.ascend(step)) } else { unfused_ascend(self, step) }
     }
 
     /// After a change to a cheaper preconditioner, there are no fused stages.
@@ -208,15 +213,16 @@ impl PcgSteps for Clock<'_> {
         let start = Instant::now();
         let code = self.steps.iterate(at)?;
         self.finish();
-        self.keep(LOOP, at.since_start(), start.elapsed().as_secs_f64());
+        self.add_reading(LOOP, at.since_start(), start.elapsed().as_secs_f64());
         Some(code)
     }
 }
 
 impl SolveSteps for Clock<'_> {
-    /// No loop begins before the host knows the norms, so that all iterations belong to the loop.
+    /// The device does not start its loop ahead, before the host knows the norms, so that all iterations are part of
+    /// the measured loop.
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
-        self.note("inspect", |s| s.inspect(guess, None))
+        self.timed("inspect", |s| s.inspect(guess, None))
     }
 
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
@@ -226,12 +232,12 @@ impl SolveSteps for Clock<'_> {
             Load::Start(guess) => ("load", Load::System(guess)),
             _ => ("load", what),
         };
-        self.note(name, |s| s.load(scale, what))
+        self.timed(name, |s| s.load(scale, what))
     }
 
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {
         let name = if scale.is_some() { "returned_residual_norm2" } else { "whole_residual_norm2" };
-        self.note(name, |s| s.whole_residual_norm2(scale))
+        self.timed(name, |s| s.whole_residual_norm2(scale))
     }
 
     fn reduce(&mut self, what: Eliminated) -> f64 {
@@ -240,16 +246,16 @@ impl SolveSteps for Clock<'_> {
             Eliminated::Again => "reduce_again",
             Eliminated::Residual => "reduce_residual",
         };
-        self.note(name, |s| s.reduce(what))
+        self.timed(name, |s| s.reduce(what))
     }
 
     fn back_substitute(&mut self, scale: Option<f64>) -> (f64, Option<f64>) {
         let fused = scale.filter(|_| self.fused_ends);
         let name = if fused.is_some() { "complete" } else { "back_substitute" };
-        self.note(name, |s| s.back_substitute(fused))
+        self.timed(name, |s| s.back_substitute(fused))
     }
 
-    noted! {
+    timed_steps! {
         worst_incompatibility() -> (usize, f64, f64);
         store(scale: f64);
         multiply_rhs();
@@ -304,7 +310,7 @@ pub struct Run {
 
 impl Run {
     /// Returns the seconds of the solve outside all steps.
-    pub fn beside_steps(&self) -> f64 {
+    pub fn outside_steps(&self) -> f64 {
         self.total - self.readings.iter().map(|r| r.2).sum::<f64>()
     }
 }
@@ -376,7 +382,7 @@ impl<'a> Clocked<'a> {
     }
 }
 
-fn keep(by_grid: &mut Vec<[Samples; 2]>, run: &Run) {
+fn add_reading(by_grid: &mut Vec<[Samples; 2]>, run: &Run) {
     by_grid.resize_with(run.by_grid.len(), Default::default);
     for (samples, seconds) in by_grid.iter_mut().flatten().zip(run.by_grid.iter().flatten()) {
         samples.push(*seconds);
@@ -411,7 +417,7 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
         if device.is_some() {
             transfer.push(run.transfer);
         }
-        keep(&mut by_grid, &run);
+        add_reading(&mut by_grid, &run);
         for (step, calls, seconds) in run.readings {
             let place = stages.iter().position(|s| s.step == step).unwrap_or_else(|| {
                 let cost = if counted { cost_of(&model, step) } else { None };
@@ -423,7 +429,7 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
     }
     clocked.grids = device.is_some() && clocked.options.int(opt::FUSION) == 0;
     for _ in 0..if clocked.grids { repeats } else { 0 } {
-        keep(&mut by_grid, &clocked.solve()?);
+        add_reading(&mut by_grid, &clocked.solve()?);
     }
     Ok(Breakdown {
         problem: problem.name.clone(),
@@ -446,7 +452,8 @@ pub fn measure(problem: &Problem, options: &str, repeats: usize) -> Result<Break
 mod tests {
     use super::*;
 
-    /// The words of a solve, on which the contest's "GB/s" are based, equal the sum of all steps times their calls.
+    /// The words of a solve, from which the "GB/s" of a contest are computed, equal the sum over all steps of words
+    /// times calls.
     #[test]
     fn steps_add_up_to_the_words_of_a_solve() {
         let problem = Problem::find("poisson_f", 127, None, 0.0).unwrap();
@@ -459,9 +466,9 @@ mod tests {
         }
     }
 
-    /// Constants are projected out with unfused steps, whatever the options are.
+    /// Systems whose constants are projected out run with unfused steps for all options.
     #[test]
-    fn what_runs_unfused_is_seen_step_by_step() {
+    fn unfused_solves_are_measured_step_by_step() {
         for (problem, step) in [("neumann_var", "precondition"), ("poisson_f", "descend")] {
             let problem = Problem::find(problem, 63, None, 0.0).unwrap();
             for options in ["precision=f64", "precision=f32"] {

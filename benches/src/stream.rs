@@ -29,8 +29,9 @@ pub struct Bandwidth {
 /// Total size of the arrays in MB, far beyond the caches of present machines with a share of a few cores.
 pub const FROM_MEMORY_MEGABYTES: f64 = 1200.0;
 const REPEATS: usize = 11;
-/// Smallest number of bytes per repetition, so that it lasts long compared with the clock and a barrier.
-const WORTH_A_CLOCK: f64 = 1e8;
+/// Smallest number of bytes per repetition. The repetition then takes long compared with the clock resolution and a
+/// barrier.
+const MIN_BYTES: f64 = 1e8;
 
 #[inline(always)]
 fn triad_text<const FMA: bool>(a: &mut [f64], b: &[f64], c: &[f64]) {
@@ -74,7 +75,7 @@ fn run(is_triad: bool, threads: usize, megabytes: f64) -> Bandwidth {
     let arrays = if is_triad { 3 } else { 2 };
     let values = (megabytes * 1e6 / 8.0 / arrays as f64 / threads as f64) as usize;
     let bytes = (8 * arrays * values * threads) as f64;
-    let rounds = (WORTH_A_CLOCK / bytes).ceil().max(1.0) as usize;
+    let rounds = (MIN_BYTES / bytes).ceil().max(1.0) as usize;
     let barrier = Barrier::new(threads);
     let work = || {
         let mut a = vec![1.0; values];

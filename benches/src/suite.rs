@@ -129,7 +129,7 @@ pub fn hold(folder: &Path, contenders: &[Contender], effort: Effort) -> Result<S
             })
             .collect();
         let mut contest = contest::hold(&problem, &named, effort)?;
-        // Other programs may end without reaching the tolerance.
+        // Other programs may report convergence without reaching the tolerance.
         contest.entries.iter_mut().for_each(|entry| entry.converged &= entry.residual <= 1.01 * effort.rel_tol);
         systems.push(contest);
     }

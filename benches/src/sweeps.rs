@@ -123,8 +123,9 @@ fn time(solver: &mut Solver, problem: &Problem, repeats: usize, x: &mut [f64]) -
     Ok(Timed { setup, solve, copies: resident.map(|_| copies) })
 }
 
-/// Size of the exact factor of the coarsest system above which its factorization would dominate the study.
-const WORTH_FACTORIZING: usize = 150_000_000;
+/// Limit of the exact factor of the coarsest system. The factorization of a larger one would dominate the time of the
+/// study.
+const COARSE_MEMORY: usize = 150_000_000;
 
 /// Measures over sizes and levels. If `levels` is empty: 2, 4, ... up to the largest number of the grid, if the
 /// coarsest system is small.
@@ -137,7 +138,7 @@ pub fn over_levels(name: &str, sizes: &[usize], levels: &[usize], options: &str,
         let mut x = vec![0.0; len];
         let all: Vec<usize> = if levels.is_empty() { (2..=64).step_by(2).collect() } else { levels.to_vec() };
         for wanted in all {
-            let text = format!("coarse_memory={WORTH_FACTORIZING} {options} {PAPERS_NORM} levels={wanted}");
+            let text = format!("coarse_memory={COARSE_MEMORY} {options} {PAPERS_NORM} levels={wanted}");
             let mut solver = Solver::new(a.nx, a.ny, &text)?;
             if let Err(sentence) = solver.factorize(a) {
                 if levels.is_empty() && sentence.to_string().contains("coarse_memory") {
@@ -172,8 +173,8 @@ pub fn over_levels(name: &str, sizes: &[usize], levels: &[usize], options: &str,
 /// Results of one implementation with one number of grids and levels.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GridRow {
-    /// Implementation: the papers' S1 (natural storage), S2 (r1/r2/b1/b2, one thread) and S3 (threads), unfused as
-    /// theirs; S3 fused. With a device also S4, on which each pair of levels has a grid, unfused and fused.
+    /// Implementation: the papers' S1 (natural storage), S2 (r1/r2/b1/b2, one thread) and S3 (threads), unfused as in
+    /// the papers; S3 fused. With a device also S4, unfused and fused, with one grid per pair of levels.
     pub implementation: String,
     /// Number of r1/r2/b1/b2 grids; 0 for S1.
     pub grids: usize,

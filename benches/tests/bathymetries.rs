@@ -1,5 +1,5 @@
-//! `cycle=aggregation` on bathymetries as Poisson's equation: tests/data, and the folder that
-//! `RRBSOLVER_TEST_BATHYMETRIES` names (.asc, .asc.gz).
+//! Tests `cycle=aggregation` on Poisson systems over bathymetries. The files (.asc, .asc.gz) are in tests/data, and
+//! optionally in the folder that `RRBSOLVER_TEST_BATHYMETRIES` names.
 
 use rrbsolver::options::info;
 use rrbsolver_benches::bathymetry;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Water shallower than this is land [m].
 const LEAST_DEPTH: f64 = 0.3;
 
-/// Files of depths, not of currents, which lie beside some.
+/// Returns the files of depths. Files of currents in the same folder are omitted.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -22,7 +22,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Of each node the first one that it is coupled with, over others.
+/// Returns for each node the first node of its basin, the set of nodes that are connected by couplings.
 fn basins(a: &Stencil) -> Vec<usize> {
     let mut first: Vec<usize> = (0..a.len()).collect();
     fn root(first: &mut [usize], mut p: usize) -> usize {
@@ -39,7 +39,7 @@ fn basins(a: &Stencil) -> Vec<usize> {
     (0..a.len()).map(|p| root(&mut first, p)).collect()
 }
 
-/// Noise that has no mean in any basin: in the range of A whether it is singular or not; 0 on land.
+/// Random right-hand side with mean zero in each basin, so that it is in the range of a singular A. It is 0 on land.
 fn noise(a: &Stencil) -> Vec<f64> {
     let (mut b, of) = (random_rhs(a.len(), 5), basins(a));
     let (mut sum, mut count) = (vec![0.0; a.len()], vec![0.0; a.len()]);

@@ -1,9 +1,9 @@
-//! `rrbsolver-compare` as a developer runs it: a build against itself, and with other options.
+//! Runs `rrbsolver-compare` on a build and itself, with the same options and with different options.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The library that cargo has built for this package, against itself.
+/// Compares the library that cargo has built for this package with itself.
 fn bits(arguments: &[&str]) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_rrbsolver-compare"));
     let library = program.parent().expect("a folder").join("deps/librrbsolver.so");
@@ -36,16 +36,16 @@ fn a_build_equals_itself() {
 }
 
 #[test]
-fn other_options_are_seen() {
+fn different_options_are_detected() {
     let output = bits(&["--only", "random", "--new-options", "fusion=off"]);
     let text = printed(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    // Fused stages add in another order.
+    // Fused stages sum in a different order.
     assert!(text.contains("Only bits differ") && text.contains(" x: "), "{text}");
 }
 
 #[test]
-fn what_is_no_library_is_told() {
+fn invalid_libraries_cause_an_error() {
     let output = Command::new(env!("CARGO_BIN_EXE_rrbsolver-compare"))
         .args(["bits", "nowhere.so", "nowhere.so"])
         .output()

@@ -1,4 +1,4 @@
-//! The program's measurements on a device, on tiny grids.
+//! Tests the measurements on a device with tiny grids.
 
 mod common;
 #[path = "../../tests/common/device.rs"]
@@ -7,8 +7,8 @@ mod device;
 use common::{bench, folder, record};
 use serde_json::Value;
 
-/// Steps of the textbook one by one; else the loop of the device as one step. The same counts, and copies in a row
-/// apart.
+/// With `fusion=off`, each step of PCG is measured; otherwise the loop on the device is one step. Both need the same
+/// number of iterations, and copies have a row of their own.
 fn stages_on_a_device() {
     let papers = "backend=cuda norm=preconditioned reference=initial levels=12 precision=f64 cycle=v";
     for (fusion, steps) in [("off", vec!["precondition", "multiply", "advance_solution"]), ("on", vec!["loop"])] {
@@ -22,7 +22,8 @@ fn stages_on_a_device() {
         let stages = result["stages"].as_array().unwrap();
         for step in steps {
             let stage = stages.iter().find(|s| s["step"] == step).unwrap();
-            // M^-1 r twice before the loop too: for the norm, and to begin. At the end it stands for r'r of a restart.
+            // M^-1 r is also computed twice before the loop, for the norm and for the first direction, and possibly at
+            // the end, for the norm of a restart.
             let calls = stage["calls"].as_u64().unwrap();
             assert!(if step == "precondition" { (15..=16).contains(&calls) } else { calls == 13 }, "{step}: {calls}");
             assert!(stage["cost"]["words"].as_f64().unwrap() > 0.0);
@@ -41,10 +42,10 @@ fn stages_on_a_device() {
     }
 }
 
-/// Tables 5.1 and 5.3, figures 5.3 to 5.6 and the slides' table, with the device beside the CPU.
+/// Measures tables 5.1 and 5.3, figures 5.3 to 5.6 and the table of the slides on the device.
 fn the_papers_measurements_on_a_device() {
     let output = folder("paper_device");
-    // What is measured on the CPU alone has a test of its own.
+    // Another test covers the measurements on the CPU.
     let only = "table_5_1_device,stages_device,table_5_3_device,levels_device,grids,march,orders_device";
     let run = bench(&["paper", "-n", "63", "--output", output.to_str().unwrap(), "--quick", "--only", only]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));

@@ -1,4 +1,4 @@
-//! The program as a user runs it, on tiny grids: records are JSON, and the numbers that must not move do not.
+//! Runs the program on tiny grids. Checks that records are JSON, and that iteration counts have the expected values.
 
 mod common;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 #[test]
 fn a_contest_has_counts_residuals_and_ratios() {
-    // Itself as the other program: `solve` prints no line of nine fields, `echo` does.
+    // `echo` serves as the other program; it prints the line of nine fields.
     let (printed, value) = record(
         "solve",
         &[
@@ -35,7 +35,7 @@ fn a_contest_has_counts_residuals_and_ratios() {
     assert_eq!(value["study"], "solve");
     let entries = value["result"]["entries"].as_array().unwrap();
     let iterations: Vec<u64> = entries.iter().map(|e| e["iterations"].as_u64().unwrap()).collect();
-    // 100 of another ICCG(0), to 1 percent; 12 levels of the method in the 2-norm.
+    // An independent ICCG(0) needs 100 iterations; 1 percent may differ. Entry 4 is the other program.
     assert!(iterations[2].abs_diff(100) <= 1 && iterations[4] == 7, "{iterations:?}");
     assert_eq!(iterations[0], iterations[1]);
     for entry in entries {
@@ -93,7 +93,8 @@ fn stages_add_up() {
         for k in 0..2 {
             let sum: f64 = stages.iter().filter_map(|s| s["seconds"][k].as_f64()).sum();
             assert!(sum > 0.0 && sum <= result["total"][k].as_f64().unwrap());
-            // Less than all steps. The last is what lies below the grids, all of it on the way down.
+            // The grids take less time than all steps. The last entry is for the levels below the grids, whose time is
+            // part of the downward pass only.
             let grids = result["by_grid"].as_array().unwrap();
             let of = |way: usize| grids.iter().map(|g| g[way][k].as_f64().unwrap()).collect::<Vec<_>>();
             assert!(
@@ -105,8 +106,8 @@ fn stages_add_up() {
         let rows: &[&str] =
             if fusion == "off" { &["axpy", "dotp", "matvec", "solver"] } else { &["descend", "ascend"] };
         assert!(rows.iter().all(|row| printed.contains(&format!("| {row}"))), "{printed}");
-        // All that a solve calls is counted: MB, GB/s and flops of what is left over, and of the whole. No ceiling
-        // here.
+        // All steps of a solve have counts, so MB, GB/s and flops of the rest and of the total are positive. Without a
+        // measured ceiling, the share is "-".
         for row in ["| rest: ", "| total "] {
             let line = printed.lines().find(|l| l.starts_with(row)).expect(row);
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -117,7 +118,7 @@ fn stages_add_up() {
     }
 }
 
-/// Table 5.3 and the golden condition numbers.
+/// Iteration counts equal table 5.3 of the papers, and condition numbers equal those of the golden tests.
 #[test]
 fn a_level_sweep_has_the_papers_counts() {
     let (_, value) = record("levels", &["levels", "poisson_f", "--sizes", "63,127", "--levels", "12", "-r", "1"]);
@@ -125,7 +126,7 @@ fn a_level_sweep_has_the_papers_counts() {
     let counts: Vec<u64> = rows.iter().map(|r| r["iterations"].as_u64().unwrap()).collect();
     assert_eq!(counts, [13, 16]);
     for (row, kappa) in rows.iter().zip([4.330, 6.590]) {
-        // As in the golden tests: 2 percent.
+        // The tolerance of 2 percent is that of the golden tests.
         assert!((row["kappa"].as_f64().unwrap() / kappa - 1.0).abs() < 0.02, "{row}");
         assert!(row["bound"].as_f64() > row["kappa"].as_f64());
     }
@@ -138,15 +139,15 @@ fn implementations_agree_on_the_count() {
         &["grids", "poisson_f", "-n", "127", "--levels", "8", "--fused-levels", "8", "-g", "1,2,9", "-r", "1"],
     );
     let rows = value["result"]["rows"].as_array().unwrap();
-    // S1, twice S2 and S3, twice S3 fused; nine grids do not exist at 8 levels.
+    // Rows: S1, and S2, S3 and fused S3 with one and two grids. With 8 levels, nine grids are impossible.
     assert_eq!(rows.len(), 7);
     assert!(rows.iter().all(|r| r["iterations"] == 13), "{rows:?}");
     assert!(["Figures 5.3 and 5.4", "Figure 5.5", "Figure 5.6"].iter().all(|name| printed.contains(name)), "{printed}");
 }
 
-/// One row a size and number of threads; what is beside the steps is no more than the whole.
+/// The table has one row per size and number of threads, and all times are positive.
 #[test]
-fn overhead_is_a_part_of_the_solve() {
+fn overhead_has_a_row_per_size_and_threads() {
     let (printed, value) = record("overhead", &["overhead", "poisson_f", "-n", "15,127", "-t", "1,2", "-r", "3"]);
     let rows = value["result"]["rows"].as_array().unwrap();
     let in_use: Vec<u64> = rows.iter().map(|r| r["in_use"].as_u64().unwrap()).collect();
@@ -172,7 +173,7 @@ fn a_bathymetry_is_a_problem() {
 }
 
 #[test]
-fn all_of_the_papers_measurements_end_as_records() {
+fn all_measurements_of_the_papers_write_records() {
     let output = folder("paper");
     let run = bench(&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"]);
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
@@ -184,7 +185,7 @@ fn all_of_the_papers_measurements_end_as_records() {
         let value = read(name);
         assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");
     }
-    // The slides' tables and orders 0 to 5, here on a small box.
+    // The tables of the slides and of the orders 0 to 5 are measured on a small box.
     for (name, methods) in [("slides_64", 3), ("slides_512", 3), ("orders", 6)] {
         let value = read(name);
         let rows = value["result"]["rows"].as_array().expect(name);
@@ -254,7 +255,7 @@ fn transfer_rates_need_a_device() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_a_sentence() {
+fn errors_cause_messages() {
     for (arguments, words) in [
         (&["solve", "no_such_problem"][..], "no problem is called no_such_problem"),
         (&["solve", "poisson_f", "-n", "15", "--no-stream", "--options", "levels=none"], "levels"),
@@ -286,7 +287,7 @@ fn a_suite_has_every_system() {
     assert_eq!(names[16..], ["P1", "P2", "discs", "swan_river"]);
     for system in systems {
         let entries = system["entries"].as_array().unwrap();
-        // Defaults, aggregation, levels alone; v, amli, k; MIC(0).
+        // Solvers: default options, aggregation, only levels; v, amli, k; MIC(0).
         assert_eq!(entries.len(), 7, "{}", system["problem"]);
         for entry in &entries[..2] {
             assert!(entry["converged"].as_bool().unwrap(), "{}: {entry}", system["problem"]);
@@ -298,7 +299,7 @@ fn a_suite_has_every_system() {
 
 /// Runs the compiled hypre driver, or reports what is missing.
 #[test]
-fn hypre_is_a_peer_where_it_is_found() {
+fn hypre_runs_if_it_is_found() {
     let line = ["suite", "-n", "24", "--peer", "hypre", "-o", "", "-r", "1"];
     let path = folder("hypre").join("record.json");
     let run = bench(&[&line[..], &["--json", path.to_str().unwrap()]].concat());
@@ -318,7 +319,7 @@ fn hypre_is_a_peer_where_it_is_found() {
 }
 
 #[test]
-fn hypre_that_is_missing_is_said() {
+fn missing_hypre_causes_an_error() {
     let run = std::process::Command::new(env!("CARGO_BIN_EXE_rrbsolver-bench"))
         .args(["suite", "-n", "24", "--peer", "hypre"])
         .env("PATH", "")

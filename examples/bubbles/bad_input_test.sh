@@ -1,5 +1,6 @@
 #!/bin/sh
-# Bad input to bubbles: one clear sentence on the error channel, exit code 2, nothing printed or written.
+# Tests the program bubbles with bad input. It must print one error message to standard error, end with exit code 2,
+# print nothing to standard output and write no file.
 # usage: bad_input_test.sh PATH-OF-bubbles
 set -u
 program=$1
@@ -8,7 +9,7 @@ trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 failures=0
 
-# refused "part of the sentence" options...
+# Usage: refused TEXT OPTION...; the error message must contain TEXT.
 refused() {
   sentence=$1
   shift
@@ -67,7 +68,7 @@ refused '--output needs the name of a folder' --output ''
 : >file
 refused 'cannot write into the output folder "file/out"' --output file/out
 
-# A disk that is full when a file is written: the same, and no half-written file of that name stays.
+# If the disk is full, the program fails in the same way, and leaves no incomplete file.
 mkdir out
 ln -s /dev/full out/flow.vti.part
 "$program" --output out --steps 1 --solver iccg >stdout 2>stderr
@@ -81,7 +82,7 @@ else
 fi
 rm -rf out
 
-# The files of a short run, and the system that a program of another language reads.
+# A short run must write all files. The sizes of the binary files must be correct.
 if "$program" --output out --case static_3d --nx 16 --steps 2 --write-interval 1 --write-system 2 --solver iccg \
   >stdout 2>stderr; then
   for name in flow.vti flow_000001.vti slice.ppm interface.ppm table.csv bubbles.csv solvers.csv system.bin; do

@@ -14,7 +14,8 @@ module bubble_labels
 
 contains
 
-   ! labels = 0, 1, ... in the bubbles, in the order of their first cells; -1 in the liquid.
+   ! Numbers the bubbles 0, 1, ... in the order of their first cells. labels: the number of the bubble in each cell; -1
+   ! in the liquid.
    subroutine label_bubbles(g, c, labels, bubbles)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
@@ -37,7 +38,7 @@ contains
       end do
    end subroutine label_bubbles
 
-   ! Flood fill from one cell, with a stack that holds every cell at most once.
+   ! Labels all cells that are connected to the cell `start`. Each cell enters the stack at most once.
    subroutine flood(g, c, start, label, labels, stack)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
@@ -65,7 +66,7 @@ contains
       end do
    end subroutine flood
 
-   ! Volume (area in the plane), centre and mean velocity of the gas in each label's cells.
+   ! Computes volume (area in 2D), centre and mean velocity of the gas in the cells of each label.
    subroutine measure_bubbles(f, labels, bubbles, found)
       type(flow), intent(in) :: f
       integer(c_int32_t), intent(in) :: labels(:, :, :)

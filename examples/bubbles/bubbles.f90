@@ -1,4 +1,4 @@
-! Gas bubbles rise in a liquid, merge and burst: one singular pressure system a time step.
+! Simulates gas bubbles that rise in a liquid, merge and burst. Each time step solves one singular pressure system.
 program bubbles
    use, intrinsic :: iso_c_binding, only: c_int32_t
    use, intrinsic :: iso_fortran_env, only: output_unit
@@ -138,7 +138,7 @@ contains
       write (output_unit, '(a)') 'files: '//set%output_folder//'/'
    end subroutine print_solvers
 
-   ! The last column: the share of the solver in a run with it alone.
+   ! The last column is the share of the pressure solver in the time of a run that uses only this solver.
    subroutine print_row(name, s)
       character(*), intent(in) :: name
       type(solver_statistics), intent(in) :: s
@@ -147,7 +147,7 @@ contains
          nint(100*s%solve_seconds/(other_seconds() + s%solve_seconds)), ' %'
    end subroutine print_row
 
-   ! All that is not a solve.
+   ! Seconds of the time loop outside the pressure solvers.
    real(dp) function other_seconds()
       other_seconds = loop_seconds - system%of_iccg%solve_seconds - system%of_dpcg%solve_seconds
    end function other_seconds

@@ -2,7 +2,7 @@
 !
 ! case1, case2: rising bubbles of Hysing, Turek, Kuzmin, Parolini, Burman, Ganesan and Tobiska, Int. J. Numer. Meth.
 ! Fluids 60 (2009) 1259-1288; case1_3d, case2_3d: of Adelsberger, Esser, Griebel, Gross, Klitz and Ruettgers, Proc. WCCM
-! XI (2014). The others are our own.
+! XI (2014). The other problems are not from the literature.
 module bubbles_case
    use grid_fields, only: flow, fluids, ghosts, grid, make_flow, make_grid, mirror
    use host, only: dp, refuse
@@ -50,8 +50,9 @@ contains
       call set_shape(p)
    end function named_problem
 
-   ! Arithmetic means are the more accurate ones where both fluids have the same kinematic viscosity. Where the gas has
-   ! the larger one, an edge with one liquid cell beside a gas face would make the explicit step several times shorter.
+   ! Arithmetic means are more accurate if both fluids have the same kinematic viscosity. If that of the gas is larger,
+   ! arithmetic means make the stable time step several times shorter: the viscosity at an edge with one liquid cell
+   ! acts on a face with the density of gas.
    pure logical function harmonic_means(of)
       type(fluids), intent(in) :: of
       real(dp), parameter :: larger = 1.01_dp
@@ -104,7 +105,7 @@ contains
       p%end_time = end_time
    end subroutine set_box
 
-   ! Another number of cells across the box in x; the cells stay cubes.
+   ! Changes the number of cells in x; the cells remain cubes.
    subroutine set_cells_across(p, nx)
       type(problem), intent(inout) :: p
       integer, intent(in) :: nx
@@ -114,7 +115,8 @@ contains
       if (plane) p%n(2) = 1
    end subroutine set_cells_across
 
-   ! The fluids at rest, with the gas fraction sampled near the interface.
+   ! Initial state: fluids at rest. In cells near the interface, the gas fraction is the share of sample points in the
+   ! gas.
    subroutine start_at_rest(p, f)
       type(problem), intent(inout) :: p
       type(flow), intent(out) :: f
@@ -135,7 +137,7 @@ contains
       f%c_old = f%c
    end subroutine start_at_rest
 
-   ! Gas fraction of the cell with its lowest corner at `corner`.
+   ! Gas fraction of the cell whose corner with the smallest coordinates is `corner`.
    real(dp) function cell_fraction(p, corner, h, samples) result(c)
       type(problem), intent(in) :: p
       real(dp), intent(in) :: corner(3), h
@@ -159,7 +161,7 @@ contains
       c = real(hits, dp)/(samples*in_y*samples)
    end function cell_fraction
 
-   ! Distance to the interface, positive in the gas.
+   ! Signed distance to the interface, positive in the gas.
    pure real(dp) function gas_depth(p, x) result(depth)
       type(problem), intent(in) :: p
       real(dp), intent(in) :: x(3)
@@ -175,8 +177,8 @@ contains
       depth = max(depth, x(3) - p%gas_above)
    end function gas_depth
 
-   ! Balls at random places, apart from each other, from the walls and from the surface by two cells and more: the same
-   ! on every machine, by the generator of Lehmer.
+   ! Draws balls at random positions. Their distance from each other, from the walls and from the free surface is at
+   ! least two cells. Lehmer's generator gives the same balls on every machine.
    subroutine draw_balls(p, h)
       type(problem), intent(inout) :: p
       real(dp), intent(in) :: h
@@ -185,7 +187,7 @@ contains
       integer :: seed, drawn, trial, b
       real(dp) :: ball(4), box(3), least, most
       logical :: free
-      ! A bubble of less than five cells across is nothing but corners.
+      ! The grid cannot represent the shape of a bubble with a diameter of less than five cells.
       least = max(p%least_radius, 2.5_dp*h)
       most = least + p%most_radius - p%least_radius
       seed = 12345
@@ -210,7 +212,7 @@ contains
       call refuse('the grid is too coarse for the bubbles of "'//p%name//'": give a larger --nx')
    end subroutine draw_balls
 
-   ! Uniform in (0, 1).
+   ! Random number, uniform in (0, 1).
    real(dp) function random(seed)
       integer, intent(inout) :: seed
       integer, parameter :: wide = selected_int_kind(18)

@@ -1,5 +1,5 @@
-! Tests of the parts and of whole runs; each prints one line, and the program fails if one of them does. With the
-! argument "long" the runs in space of some minutes alone.
+! Tests of the modules and of complete runs. Each check prints one line, and the program fails if a check fails. With
+! the argument "long", the program performs only the 3D runs that take minutes.
 program bubbles_tests
    use, intrinsic :: iso_c_binding, only: c_int32_t
    use bubble_labels, only: bubble, label_bubbles, measure_bubbles
@@ -14,7 +14,7 @@ program bubbles_tests
    use vof, only: is_mixed
    implicit none
 
-   ! What a run from rest gave.
+   ! Results of a run from rest.
    type :: history
       type(measures) :: first, last
       real(dp) :: max_rise = 0, max_rise_time = 0, min_roundness = huge(1.0_dp)
@@ -23,7 +23,7 @@ program bubbles_tests
       real(dp) :: mean_iterations = 0
    end type history
 
-   ! By use_iccg and use_dpcg.
+   ! Index: use_iccg or use_dpcg.
    character(*), parameter :: solver_name(2) = ['ICCG', 'dpcg']
    integer :: failures = 0, seed = 12345
    character(4) :: which
@@ -51,7 +51,7 @@ program bubbles_tests
    call test_static_sphere(use_dpcg)
    call test_rising_bubble(use_iccg, 47.0_dp, 2.0_dp)
    call test_rising_bubble(use_dpcg, 3.0_dp, 0.5_dp)
-   call test_thin_gas()
+   call test_light_gas()
    call test_volume_is_divergence()
    call test_falling_drop()
    call test_nine_bubbles()
@@ -86,14 +86,14 @@ contains
          ' +-', tolerance
    end subroutine report_near
 
-   ! Uniform in (0, 1), the same numbers everywhere.
+   ! Random number, uniform in (0, 1). The sequence is the same on every machine.
    real(dp) function random()
       integer, parameter :: wide = selected_int_kind(18)
       seed = int(mod(16807_wide*seed, 2147483647_wide))
       random = seed/2147483647.0_dp
    end function random
 
-   ! A normal with sum |m| = 1; components are zero or tiny at times.
+   ! Random normal with sum |m| = 1. Some components are zero or tiny.
    function random_normal() result(m)
       real(dp) :: m(3)
       integer :: d
@@ -108,7 +108,7 @@ contains
       m = m/sum(m)
    end function random_normal
 
-   ! V(alpha(C)) = C.
+   ! The plane at alpha = cut_alpha(c, m) must cut off the volume c.
    subroutine test_plane_volumes()
       integer, parameter :: samples = 200000
       real(dp) :: m(3), c, worst
@@ -120,11 +120,12 @@ contains
          if (mod(k, 10) == 0) c = 1e-9_dp*c
          worst = max(worst, abs(cut_volume(cut_alpha(c, m), m) - c))
       end do
-      ! Rounding of alpha times the slope of V, at most 1/m3 <= 3.
+      ! Limit: the rounding error of alpha times the derivative of the volume, which is at most 1/m3 <= 3.
       call report('T3', 'volume of the plane that cuts off a volume, 200000 planes', worst, 1e-14_dp)
    end subroutine test_plane_volumes
 
-   ! The slab of width a and the rest of the cell, which is the slab of width 1 - a from the other side, make the cell.
+   ! The gas in the slab of width a and in the rest of the cell, a slab of width 1 - a at the other side, must add up to
+   ! the gas in the cell.
    subroutine test_plane_slabs()
       integer, parameter :: samples = 20000
       real(dp) :: m(3), c, a, worst
@@ -143,8 +144,8 @@ contains
       call report('T3', 'two slabs make a cell', worst, 1e-13_dp)
    end subroutine test_plane_slabs
 
-   ! A circle with a radius of ten cells: normals against the direction from its centre to the middle of the segment,
-   ! for which the cell's centre stands here.
+   ! Compares the normals of a circle with a radius of ten cells with the directions from the centre of the circle to
+   ! the centres of the cells.
    subroutine test_plane_normals()
       type(problem) :: p
       type(flow) :: f
@@ -164,7 +165,7 @@ contains
       call report('T3', 'normals of a circle of ten cells [degrees]', worst*180/pi, 1.7_dp)
    end subroutine test_plane_normals
 
-   ! A known solution of a small matrix with large jumps, singular and not.
+   ! Solves a small singular system with large jumps of the coefficients and a known solution.
    subroutine test_iccg()
       integer, parameter :: n(3) = [7, 5, 6]
       type(matrix) :: a
@@ -197,7 +198,7 @@ contains
       call report('T0', 'ICCG finds the solution of a singular system', maxval(abs(y - x)), 1e-9_dp)
    end subroutine test_iccg
 
-   ! Two touching boxes of gas are one bubble, boxes that meet in an edge are two.
+   ! Boxes of gas with a common face are one bubble; boxes with only a common edge are two.
    subroutine test_labels()
       type(problem) :: p
       type(flow) :: f
@@ -222,7 +223,7 @@ contains
                   real(count(found%at_top .neqv. [.false., .false., .true.]), dp), 0.0_dp)
    end subroutine test_labels
 
-   ! From rest to end_time, watched at every step.
+   ! Runs from rest to end_time, and measures the flow after every step.
    function run(p, f, rel_tol, curvature) result(h)
       type(problem), intent(inout) :: p
       type(flow), intent(out) :: f
@@ -262,7 +263,7 @@ contains
       h%mean_iterations = taken%iterations/taken%solves
    end function run_with
 
-   ! Laplace's law: the jump of pressure between pure gas and pure liquid, over sigma kappa, less 1.
+   ! Relative error of Laplace's law: the pressure jump between pure gas and pure liquid is sigma kappa.
    real(dp) function laplace_error(f, p, kappa) result(error)
       type(flow), intent(in) :: f
       real(dp), intent(in) :: p(:, :, :), kappa
@@ -275,7 +276,7 @@ contains
       error = (inside - outside)/(f%of%sigma*kappa) - 1
    end function laplace_error
 
-   ! With the exact curvature in every cell surface tension is a discrete gradient: nothing moves.
+   ! If every cell has the exact curvature, the surface tension is a discrete gradient, and the fluids remain at rest.
    subroutine test_exact_balance(solver, name, kappa, end_time)
       integer, intent(in) :: solver
       character(*), intent(in) :: name
@@ -292,7 +293,7 @@ contains
                   abs(laplace_error(f, system%p, kappa)), 1e-10_dp)
    end subroutine test_exact_balance
 
-   ! Curvature by height functions of a circle of eight cells.
+   ! Computes the curvature of a circle with a radius of eight cells by height functions.
    subroutine test_static_circle(solver)
       integer, intent(in) :: solver
       type(problem) :: p
@@ -300,7 +301,7 @@ contains
       call test_static_bubble(solver, p, 'circle', 4.0_dp, 2e-4_dp, 0.78_dp, [4.03_dp, 4.03_dp], 0.01_dp)
    end subroutine test_static_circle
 
-   ! The same of a sphere.
+   ! Computes the curvature of a sphere with a radius of eight cells by height functions.
    subroutine test_static_sphere(solver)
       integer, intent(in) :: solver
       type(problem) :: p
@@ -309,8 +310,9 @@ contains
       call test_static_bubble(solver, p, 'sphere', 8.0_dp, 8e-3_dp, 0.22_dp, [7.92_dp, 8.12_dp], 0.05_dp)
    end subroutine test_static_sphere
 
-   ! kappa: the exact curvature; the largest speed at the end; the error of the jump in percent; the least and the
-   ! largest curvature found, and how near they must be. At 1e-10 all are the same to five digits by either solver.
+   ! kappa: exact curvature; speed: limit of the speed at the end; percent: expected error of the pressure jump; range:
+   ! expected smallest and largest curvature, with the tolerance `nearness`. The pressure systems are solved to 1e-10,
+   ! so that both solvers give the same results to five digits.
    subroutine test_static_bubble(solver, p, name, kappa, speed, percent, range, nearness)
       integer, intent(in) :: solver
       type(problem), intent(inout) :: p
@@ -328,8 +330,8 @@ contains
       call report_near('T2', who//': largest curvature', maxval(f%kappa, mask=f%kind > 0), range(2), nearness)
    end subroutine test_static_bubble
 
-   ! Test case 1 of Hysing et al. 2009, by the extrema of its finest computation (h = 1/320).
-   ! By dpcg each step takes 3 or 4 iterations.
+   ! Test case 1 of Hysing et al. 2009. The expected values are those of its finest computation (h = 1/320). With dpcg,
+   ! each step takes 3 or 4 iterations.
    subroutine test_rising_bubble(solver, iterations, nearness)
       integer, intent(in) :: solver
       real(dp), intent(in) :: iterations, nearness      ! mean of a step, and how near it must be
@@ -349,9 +351,9 @@ contains
       call report_near('T1', who//': mean iterations', h%mean_iterations, iterations, nearness)
    end subroutine test_rising_bubble
 
-   ! Test case 2 of Hysing et al. 2009, by the peak of their series c2g1l8 and its height at t = 1; later the bubble
-   ! breaks up, and published codes differ.
-   subroutine test_thin_gas()
+   ! Test case 2 of Hysing et al. 2009. The expected values are the largest rise velocity of their series c2g1l8 and the
+   ! height at t = 1. Later the bubble breaks up, and published results differ.
+   subroutine test_light_gas()
       type(pressure_system) :: system
       type(problem) :: p
       type(flow) :: f
@@ -362,11 +364,12 @@ contains
       call report_near('T1', 'case2 by dpcg: largest rise velocity', h%max_rise, 0.2524_dp, 0.004_dp)
       call report_near('T1', 'case2 by dpcg: height at t = 1', h%last%height, 0.6874_dp, 0.002_dp)
       call report('T1', 'case2 by dpcg: change of volume', abs(h%last%volume/h%first%volume - 1), 2e-8_dp)
-   end subroutine test_thin_gas
+   end subroutine test_light_gas
 
-   ! The same in space (Adelsberger et al. 2014): the largest rise velocity, when, and the height at t = 3, as an
-   ! independent program of this method has them on this grid; `part` is how near they must be. The published DROPS has
-   ! 0.35701 at 0.888 and 1.4710 for case 1, 0.3702 at 0.536 and 1.451 for case 2.
+   ! Test cases 1 and 2 in 3D (Adelsberger et al. 2014): largest rise velocity, its time, and the height at t = 3. The
+   ! expected values are those of an independent program for this method on this grid; `part` is the relative tolerance.
+   ! The published values of the code DROPS are 0.35701, 0.888 and 1.4710 for case 1, and 0.3702, 0.536 and 1.451 for
+   ! case 2.
    subroutine test_rising_sphere(name, rise, when, height, part)
       character(*), intent(in) :: name
       real(dp), intent(in) :: rise, when, height, part
@@ -381,7 +384,8 @@ contains
       call report_near('T1', name//' by dpcg: height at t = 3', h%last%height, height, part*height)
    end subroutine test_rising_sphere
 
-   ! Thirty bubbles rise, merge and burst through the surface: 31 regions of gas at first, and no gas is lost.
+   ! Thirty bubbles rise, merge and burst through the surface. The initial number of gas regions is 31 (30 bubbles and
+   ! the gas above the surface), and the gas volume is conserved.
    subroutine test_swarm()
       type(pressure_system) :: system
       type(problem) :: p
@@ -400,7 +404,7 @@ contains
       call report('T7', 'swarm by dpcg: mean iterations', h%mean_iterations, 30.0_dp)
    end subroutine test_swarm
 
-   ! Until the first bubbles have burst.
+   ! A coarse variant of the problem `swarm` that ends after the first bubbles have burst.
    function small_swarm() result(p)
       type(problem) :: p
       p = named_problem('swarm')
@@ -410,7 +414,7 @@ contains
       p%end_time = 2.3_dp
    end function small_swarm
 
-   ! The advection conserves the volume but for the divergence that the solver leaves, and that is its residual.
+   ! The volume changes only by the divergence of the velocity, which is the residual of the pressure solver.
    subroutine test_volume_is_divergence()
       real(dp), parameter :: rel_tol(3) = [1e-3_dp, 1e-4_dp, 1e-8_dp], change(3) = [3e-4_dp, 2e-5_dp, 2e-10_dp]
       character(*), parameter :: name(3) = ['1e-3', '1e-4', '1e-8']
@@ -423,12 +427,13 @@ contains
          h = run(p, f, rel_tol(k))
          call report('T4', 'case1 at '//name(k)//': change of volume', abs(h%last%volume/h%first%volume - 1), change(k))
          call report_near('T4', 'case1 at '//name(k)//': largest rise velocity', h%max_rise, 0.24165_dp, 1e-4_dp)
-         ! Rounding of u, 1e-16 m/s over h, against a divergence of 1e-3 to 1e-8.
+         ! Limit: u has a rounding error of 1e-16 m/s, which is divided by h and compared with a divergence of 1e-3 to
+         ! 1e-8.
          call report('T4', 'case1 at '//name(k)//': divergence is the residual', h%divergence_error, 1e-4_dp)
       end do
    end subroutine test_volume_is_divergence
 
-   ! A drop falls in gas as in empty space, almost: its momentum goes with its mass.
+   ! A drop in gas falls almost as in empty space, because momentum is advected with the mass.
    subroutine test_falling_drop()
       type(problem) :: p
       type(flow) :: f
@@ -444,7 +449,7 @@ contains
       call report_near('T5', 'drop: velocity over g t', fall/(f%of%gravity*p%end_time), 0.993_dp, 0.003_dp)
    end subroutine test_falling_drop
 
-   ! In space: the counts of the first steps.
+   ! Iteration counts of the first steps in 3D.
    subroutine test_nine_bubbles()
       type(problem) :: p
       type(flow) :: f
@@ -457,7 +462,8 @@ contains
       call report('T6', 'nine bubbles: gas fraction outside 0 .. 1', max(-minval(f%c), maxval(f%c) - 1), 0.0_dp)
    end subroutine test_nine_bubbles
 
-   ! The pressure before as a guess saves a third of the iterations of ICCG, and an extrapolated one no more.
+   ! With the previous pressure as guess, ICCG needs a third fewer iterations than from zero. Extrapolation gives no
+   ! further gain.
    subroutine test_guesses()
       character(*), parameter :: name(3) = [character(12) :: 'zero', 'previous', 'extrapolated']
       integer, parameter :: guess(3) = [guess_zero, guess_previous, guess_extrapolated]
@@ -469,7 +475,7 @@ contains
       end do
    end subroutine test_guesses
 
-   ! ICCG's mean in sixty steps of nine bubbles.
+   ! Mean number of iterations of ICCG in sixty steps of the problem `nine`.
    real(dp) function iterations_from(guess) result(mean)
       integer, intent(in) :: guess
       type(problem) :: p
@@ -485,8 +491,8 @@ contains
       mean = system%of_iccg%iterations/system%of_iccg%solves
    end function iterations_from
 
-   ! rrbsolver beside ICCG on the same systems from the same guesses: by its own choice, with the bubbles as regions,
-   ! and by the same method, which must need the same iterations.
+   ! Solves the same systems with ICCG and with rrbsolver from the same guesses. rrbsolver runs with default options,
+   ! with the bubbles as deflation regions, and with the method of ICCG, which must need the same number of iterations.
    subroutine test_both_solvers()
       type(solver_statistics) :: dpcg, own
       call run_both('', .false., dpcg, own)
@@ -497,7 +503,8 @@ contains
       call report('T6', 'dpcg, ic0: iterations less those of ICCG', abs(dpcg%iterations - own%iterations), 2.0_dp)
    end subroutine test_both_solvers
 
-   ! Five steps. At a relative residual of 1e-8 the pressures agree to some 1e-8 times the condition number.
+   ! Runs five steps with both solvers. At a relative residual of 1e-8, the two pressures differ by at most about 1e-8
+   ! times the condition number.
    subroutine run_both(options, with_regions, dpcg, own)
       character(*), intent(in) :: options
       logical, intent(in) :: with_regions

@@ -28,7 +28,7 @@ contains
       set%output_folder = 'bubbles_output'
       set%dpcg_options = ''
       set%of = named_problem('case1')
-      ! The case first: the other options change it.
+      ! The case is set first, because other options change it.
       k = 1
       do while (next_option(k, name, value))
          if (name == '--case') set%of = named_problem(value)
@@ -43,7 +43,7 @@ contains
       if (len(set%dpcg_options) > 0) call refuse('--dpcg-options needs --solver dpcg or both')
    end subroutine read_command_line
 
-   ! --name value or --name=value, from argument k on; .false. at the end.
+   ! Reads the option at argument k, `--name value` or `--name=value`. Returns .false. after the last argument.
    logical function next_option(k, name, value)
       integer, intent(inout) :: k
       character(:), allocatable, intent(out) :: name, value
@@ -125,7 +125,8 @@ contains
       end select
    end subroutine set_option
 
-   ! The place of the value among the words; the constants use_iccg, guess_zero, slice_fraction ... count in this order.
+   ! Returns the position of the value in the list `words`. The constants use_iccg, guess_zero, slice_fraction and so on
+   ! number the words in this order.
    integer function chosen(name, value, words)
       character(*), intent(in) :: name, value, words(:)
       character(:), allocatable :: list

@@ -1,22 +1,23 @@
-! The grid and the fields on it: cubic cells of side h, velocities on the plus faces of cells (marker and cell grid of
-! Harlow and Welch, Phys. Fluids 8 (1965) 2182-2189), ghost cells beyond the walls.
+! The grid and its fields: cubic cells of side h, with velocities on the cell faces in the positive directions (plus
+! faces; marker-and-cell grid of Harlow and Welch, Phys. Fluids 8 (1965) 2182-2189), and ghost cells beyond the walls.
 !
-! All fields have one shape, (1-ghosts:nx+ghosts, ...), x first and z up; a kernel that works in any direction sees them
-! as vectors, where the neighbour of cell l in direction d is l + stride(d). A plane problem has ny = 1.
+! All fields have the same shape, (1-ghosts:nx+ghosts, ...), with x as the first index and z upwards. Procedures for an
+! arbitrary direction treat a field as a vector, in which the neighbour of cell l in direction d is l + stride(d). A 2D
+! problem has ny = 1.
 module grid_fields
    use host, only: dp
    implicit none
    private
    public :: grid, flow, fluids, ghosts, make_grid, make_flow, mirror, set_velocity_ghosts, first_of_row, unit_step
 
-   ! The longest column of the height function, one cell and four on each side, must fit in.
+   ! The columns of the height function extend four cells to each side of their cell.
    integer, parameter :: ghosts = 4
 
    type :: grid
       integer :: n(3) = 0                        ! cells in x, y, z
-      integer :: stride(3) = 0, cells = 0        ! of a field with its ghosts, as a vector
-      integer :: directions = 0                  ! those with more than one cell: 2 or 3
-      logical :: active(3) = .false.             ! which they are
+      integer :: stride(3) = 0, cells = 0        ! index distances and length of a field with ghost cells as a vector
+      integer :: directions = 0                  ! number of directions with more than one cell: 2 or 3
+      logical :: active(3) = .false.             ! whether each direction has more than one cell
       real(dp) :: h = 0                          ! side of a cell [m]
       logical :: slip(3) = .false.               ! free slip at the pair of walls across x, y, z; otherwise no slip
    end type grid
@@ -25,7 +26,7 @@ module grid_fields
       real(dp) :: rho_liquid = 1000, rho_gas = 1   ! [kg/m^3]
       real(dp) :: mu_liquid = 1, mu_gas = 0.01_dp  ! [Pa s]
       real(dp) :: sigma = 0, gravity = 0           ! [N/m], [m/s^2]
-      logical :: harmonic = .false.                ! means of the viscosity: harmonic or arithmetic
+      logical :: harmonic = .false.                ! whether means of the viscosity are harmonic, not arithmetic
    end type fluids
 
    type :: flow
@@ -33,14 +34,14 @@ module grid_fields
       type(fluids) :: of
       integer :: step = 0
       real(dp) :: time = 0, dt = 0
-      real(dp), allocatable :: c(:, :, :)            ! gas fraction, at the new time after the advection
-      real(dp), allocatable :: c_old(:, :, :)        ! at the old time
+      real(dp), allocatable :: c(:, :, :)            ! gas fraction; at the new time after the advection
+      real(dp), allocatable :: c_old(:, :, :)        ! gas fraction at the old time
       real(dp), allocatable :: kappa(:, :, :)        ! curvature of the interface [1/m], positive for a bubble
       integer, allocatable :: kind(:, :, :)          ! how kappa was found (interface_shape)
       real(dp), allocatable :: u(:, :, :, :)         ! velocity [m/s], component d on the plus face of direction d
-      real(dp), allocatable :: u_star(:, :, :, :)    ! predicted
+      real(dp), allocatable :: u_star(:, :, :, :)    ! predicted velocity, before the pressure correction
       real(dp), allocatable :: gas_flux(:, :, :, :)  ! gas volume through the plus faces in one step, over h^3
-      real(dp), allocatable :: rho_face(:, :, :, :)  ! density on the plus faces, new time
+      real(dp), allocatable :: rho_face(:, :, :, :)  ! density on the plus faces at the new time
    end type flow
 
 contains
@@ -77,7 +78,7 @@ contains
       allocate (f%u_star, f%gas_flux, f%rho_face, source=f%u)
    end subroutine make_flow
 
-   ! Where cell (i, j, k) stands in the vector of a field.
+   ! Index of cell (i, j, k) in the vector of a field.
    pure integer function first_of_row(g, i, j, k) result(l)
       type(grid), intent(in) :: g
       integer, intent(in) :: i, j, k
@@ -91,8 +92,9 @@ contains
       e(d) = 1
    end function unit_step
 
-   ! Ghosts of a cell field: the cells, mirrored at the walls, again and again where there are fewer cells than ghosts.
-   ! Across a direction of one cell only the first layer is read.
+   ! Fills the ghost cells of a cell field with the values of the cells mirrored at the walls. If a direction has fewer
+   ! cells than ghost layers, the mirroring is repeated. In a direction with one cell, only the first layer is filled
+   ! and read.
    subroutine mirror(g, c)
       type(grid), intent(in) :: g
       real(dp), intent(inout) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
@@ -112,7 +114,8 @@ contains
       end do
    end subroutine mirror
 
-   ! The cell of 1..n that the mirrors at both walls show at index i.
+   ! Returns the cell in 1..n whose value the ghost cell with index i receives: the index is mirrored at both walls
+   ! until it is in range.
    pure integer function folded(i, n)
       integer, intent(in) :: i, n
       folded = modulo(i - 1, 2*n)
@@ -120,8 +123,8 @@ contains
       folded = folded + 1
    end function folded
 
-   ! Ghosts of the velocity: odd across a wall for the component normal to it, even (slip) or odd (no slip) for the
-   ! others. Faces 0 and n are the walls themselves and stay 0.
+   ! Fills the ghost values of the velocity. Across a wall, the normal component is odd; the tangential components are
+   ! even (slip) or odd (no slip). Faces 0 and n of the normal component are the walls and remain 0.
    subroutine set_velocity_ghosts(g, u)
       type(grid), intent(in) :: g
       real(dp), intent(inout) :: u(1 - ghosts:, 1 - ghosts:, 1 - ghosts:, :)
@@ -132,8 +135,8 @@ contains
          do q = 1, 3
             n = g%n(q)
             s = merge(1, -1, g%slip(q) .and. q /= d)
-            below = merge(-1, 0, q == d)          ! the ghost that shows face 1
-            above = merge(n - 1, n, q == d)       ! what the ghost n + 1 shows
+            below = merge(-1, 0, q == d)          ! ghost face that mirrors face 1
+            above = merge(n - 1, n, q == d)       ! face that ghost face n + 1 mirrors
             select case (q)
             case (1)
                u(below, :, :, d) = s*u(1, :, :, d)

@@ -1,4 +1,5 @@
-! Kinds, the one way to refuse bad input, numbers as text, and the few calls to the C library that Fortran lacks.
+! Kinds of numbers, error messages, conversion between numbers and text, and functions of the C library that Fortran
+! lacks.
 module host
    use, intrinsic :: iso_c_binding, only: c_char, c_double, c_int, c_null_char
    use, intrinsic :: iso_fortran_env, only: error_unit, int64
@@ -32,14 +33,15 @@ module host
 
 contains
 
-   ! Bad input: one message on the error channel, exit code 2.
+   ! For bad input: prints an error message and ends the program with exit code 2.
    subroutine refuse(message)
       character(*), intent(in) :: message
       write (error_unit, '(2a)') 'bubbles: ', message
       stop 2, quiet=.true.
    end subroutine refuse
 
-   ! A failure during the run (no convergence, a velocity that is no number): exit code 1.
+   ! For a failure during the run, such as no convergence or a velocity that is NaN: prints an error message and ends
+   ! the program with exit code 1.
    subroutine give_up(message)
       character(*), intent(in) :: message
       write (error_unit, '(2a)') 'bubbles: ', message
@@ -60,7 +62,7 @@ contains
       word = trim(buffer)
    end function text_of_long
 
-   ! The value with so many digits after the point.
+   ! Formats a value with `digits` digits after the decimal point.
    pure function fixed(value, digits) result(word)
       real(dp), intent(in) :: value
       integer, intent(in) :: digits
@@ -79,7 +81,7 @@ contains
       word = trim(adjustl(buffer))
    end function scientific
 
-   ! A plain decimal number and nothing else: no NaN, no infinity, no repeat count.
+   ! Parses a decimal number. NaN, infinity and Fortran's repeat counts are rejected.
    pure subroutine parse_real(word, value, ok)
       character(*), intent(in) :: word
       real(dp), intent(out) :: value
@@ -92,7 +94,7 @@ contains
       ok = status == 0 .and. abs(value) <= huge(value)
    end subroutine parse_real
 
-   ! Makes the folder and its parents; whether it is usable shows at the first file.
+   ! Creates the folder and its parents. Failures are detected when the first file is written.
    subroutine make_folder(path)
       character(*), intent(in) :: path
       integer :: k

@@ -6,7 +6,8 @@ module iccg_solver
    private
    public :: matrix, make_matrix, multiply, iccg_work, ic0_factorize, iccg, dot
 
-   ! center(i,j,k): the entry of (i,j,k) with itself; east, north, top: with (i+1,j,k), (i,j+1,k), (i,j,k+1).
+   ! A symmetric 7-point matrix. center: diagonal entries; east, north, top: entries of row (i,j,k) in the columns
+   ! (i+1,j,k), (i,j+1,k), (i,j,k+1).
    type :: matrix
       integer :: nx = 0, ny = 0, nz = 0
       real(dp), allocatable :: center(:, :, :), east(:, :, :), north(:, :, :), top(:, :, :)
@@ -28,8 +29,8 @@ contains
       allocate (a%east, a%north, a%top, source=a%center)
    end subroutine make_matrix
 
-   ! pivot = 1/d of A ~ (D + L) D^-1 (D + L^T) with L the lower part of A itself. A matrix with zero row sums may leave
-   ! nothing for a last pivot: its row then keeps its own entry.
+   ! Computes D of A ~ (D + L) D^-1 (D + L^T), where L is the strictly lower triangle of A; pivot = 1/d. If the row sums
+   ! of A are zero, the last pivot may vanish up to rounding. Then the diagonal entry of A replaces it.
    subroutine ic0_factorize(a, work)
       type(matrix), intent(in) :: a
       type(iccg_work), intent(inout) :: work
@@ -96,7 +97,7 @@ contains
       end associate
    end subroutine iccg
 
-   ! y = A u
+   ! Computes y = A u.
    subroutine multiply(a, u, y)
       type(matrix), intent(in) :: a
       real(dp), intent(in) :: u(a%nx, a%ny, a%nz)
@@ -116,7 +117,7 @@ contains
       end do
    end subroutine multiply
 
-   ! (D + L) D^-1 (D + L^T) y = v, forward then backward.
+   ! Solves (D + L) D^-1 (D + L^T) y = v by a forward and a backward sweep.
    subroutine precondition(a, pivot, v, y)
       type(matrix), intent(in) :: a
       real(dp), intent(in) :: pivot(a%nx, a%ny, a%nz), v(a%nx, a%ny, a%nz)
@@ -144,7 +145,7 @@ contains
       end do
    end subroutine precondition
 
-   ! Row by row: a fixed order of the sum.
+   ! Inner product, summed row by row in a fixed order.
    pure real(dp) function dot(u, v)
       real(dp), intent(in) :: u(:, :, :), v(:, :, :)
       integer :: j, k

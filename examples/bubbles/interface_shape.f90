@@ -1,5 +1,4 @@
-! Curvature of the interface by height functions (Popinet, J. Comput. Phys. 228 (2009) 5838-5866), and the surface of
-! the bubbles.
+! Curvature of the interface by height functions (Popinet, J. Comput. Phys. 228 (2009) 5838-5866), and its area.
 module interface_shape
    use grid_fields, only: flow, ghosts, grid, mirror
    use host, only: dp
@@ -9,11 +8,11 @@ module interface_shape
    private
    public :: find_curvature, set_curvature, smooth_twice, surface, no_interface, by_height, by_mean, by_smoothing
 
-   ! How a cell's curvature was found; the smaller number is the better way.
+   ! Method that determined the curvature of a cell. Methods with smaller numbers are more accurate.
    integer, parameter :: no_interface = 0, by_height = 1, by_mean = 2, by_smoothing = 3
 
-   integer, parameter :: reach = ghosts            ! cells of a column on either side of its start
-   real(dp), parameter :: empty = 1e-6_dp          ! a column ends where the gas fraction is so near to 0 or 1
+   integer, parameter :: reach = ghosts            ! number of cells of a column on each side of its start
+   real(dp), parameter :: empty = 1e-6_dp          ! distance to 0 or 1 at which a column ends
 
 contains
 
@@ -39,11 +38,11 @@ contains
          call smooth_twice(f%g, f%c, smooth)
          call fill_missing(f, smooth)
       end if
-      ! A bubble smaller than two cells cannot be seen.
+      ! The grid resolves no curvature larger than that of a bubble with a radius of one cell.
       f%kappa = max(min(f%kappa, (f%g%directions - 1)/f%g%h), -(f%g%directions - 1)/f%g%h)
    end subroutine find_curvature
 
-   ! The same known curvature in every cell, for tests of the discrete balance.
+   ! Sets the same curvature in every cell, for tests of the discrete balance of surface tension and pressure.
    subroutine set_curvature(f, kappa)
       type(flow), intent(inout) :: f
       real(dp), intent(in) :: kappa
@@ -51,7 +50,7 @@ contains
       f%kind = by_height
    end subroutine set_curvature
 
-   ! A mixed cell, or one of a pair that the interface parts exactly.
+   ! Returns whether a cell is mixed, or the interface coincides with one of its faces.
    pure logical function at_interface(c, i, j, k)
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
       integer, intent(in) :: i, j, k
@@ -64,7 +63,8 @@ contains
                          abs(c(i, j + 1, k) - here), abs(c(i, j, k - 1) - here), abs(c(i, j, k + 1) - here)) >= jump
    end function at_interface
 
-   ! The direction of the largest component of the normal first, then the next ones.
+   ! Computes the curvature by height functions. Tries the direction of the largest component of the normal first, then
+   ! the others.
    subroutine curvature_by_height(g, c, at, kappa, found)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
@@ -89,7 +89,8 @@ contains
       end do
    end subroutine curvature_by_height
 
-   ! Minus the divergence of the unit normal of the graph z = H(x, y), from heights in cells:
+   ! Curvature of the graph z = H(x, y), minus the divergence of its unit normal, from heights in units of cells:
+   !
    !    kappa = -( Hxx (1 + Hy^2) + Hyy (1 + Hx^2) - 2 Hxy Hx Hy ) / (1 + Hx^2 + Hy^2)^(3/2)
    pure real(dp) function graph_curvature(height) result(kappa)
       real(dp), intent(in) :: height(-1:1, -1:1)
@@ -102,7 +103,8 @@ contains
       kappa = -(hxx*(1 + hy**2) + hyy*(1 + hx**2) - 2*hxy*hx*hy)/(1 + hx**2 + hy**2)**1.5_dp
    end function graph_curvature
 
-   ! The nine columns along d around the cell; all of them end in pure gas and pure liquid, or none is used.
+   ! Heights of the nine columns along d around the cell. `found` is false if one column does not end in pure gas and
+   ! pure liquid.
    pure subroutine heights(g, c, at, d, toward_liquid, height, found)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
@@ -119,7 +121,7 @@ contains
             p = at
             p(across(1, d)) = p(across(1, d)) + a
             p(across(2, d)) = p(across(2, d)) + b
-            ! Across a direction of one cell all columns are the same.
+            ! In a direction with one cell, all columns are equal.
             if (a /= 0 .and. .not. g%active(across(1, d))) then
                height(a, b) = height(0, b)
             else if (b /= 0 .and. .not. g%active(across(2, d))) then
@@ -132,8 +134,8 @@ contains
       end do
    end subroutine heights
 
-   ! Gas in the column through the cell `start`, in cells, counted from four cells on the gas side. It also ends where
-   ! the next interface begins.
+   ! Height of the gas in the column through the cell `start`, in units of cells, from the column's end in the gas,
+   ! `reach` cells away. The column ends early in pure gas or liquid, or before another interface.
    pure subroutine column(c, start, d, toward_liquid, height, found)
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
       integer, intent(in) :: start(3), d, toward_liquid
@@ -167,11 +169,11 @@ contains
          last = next
       end do
       found = walked < reach .or. last >= 1 - empty
-      height = height + (reach - walked)      ! the rest is full of gas
+      height = height + (reach - walked)      ! the remaining cells contain only gas
    end subroutine column
 
-   ! Where no direction had nine good columns: the mean of the heights' curvatures around, or that of the smoothed
-   ! fraction.
+   ! Sets the curvature of cells in which height functions failed in all directions: the mean over neighbouring cells
+   ! with a curvature by height functions if there are at least two, else the curvature of the smoothed gas fraction.
    subroutine fill_missing(f, smooth)
       type(flow), intent(inout) :: f
       real(dp), intent(in) :: smooth(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
@@ -197,12 +199,12 @@ contains
       end do
    end subroutine fill_missing
 
-   ! -div(grad s/|grad s|) of the middle cell, from unit normals at its six faces; h = 1.
+   ! Computes -div(grad s/|grad s|) in the middle cell from the unit normals at its six faces; the cell size is 1.
    pure real(dp) function normal_divergence(s) result(kappa)
       real(dp), intent(in) :: s(-1:1, -1:1, -1:1)
       kappa = -(flux_x(0) - flux_x(-1) + flux_y(0) - flux_y(-1) + flux_z(0) - flux_z(-1))
    contains
-      ! Components of grad s/|grad s| normal to the face between the cells i and i + 1, and so on.
+      ! Component of grad s/|grad s| normal to the face between the cells i and i + 1. flux_y and flux_z are analogous.
       pure real(dp) function flux_x(i)
          integer, intent(in) :: i
          flux_x = unit(s(i + 1, 0, 0) - s(i, 0, 0), sum(s(i:i + 1, 1, 0) - s(i:i + 1, -1, 0))/4, &
@@ -224,7 +226,7 @@ contains
       end function unit
    end function normal_divergence
 
-   ! The gas fraction, smoothed twice by (1 2 1)/4 in each direction.
+   ! Smooths the gas fraction twice with the weights (1 2 1)/4 in each direction.
    subroutine smooth_twice(g, c, s)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
@@ -250,7 +252,8 @@ contains
       end do
    end subroutine smooth_twice
 
-   ! Area of the interface [m^2], or its length [m] in the plane: the integral of |grad s| of the smoothed fraction.
+   ! Area of the interface [m^2], or its length [m] in 2D: the integral of |grad s|, where s is the smoothed gas
+   ! fraction.
    real(dp) function surface(g, c)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)

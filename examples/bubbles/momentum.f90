@@ -1,6 +1,6 @@
-! The predicted velocity: momentum carried with the mass that the gas fluxes carry (Rudman, Int. J. Numer. Meth. Fluids
-! 28 (1998) 357-378), viscosity, surface tension (Brackbill, Kothe and Zemach, J. Comput. Phys. 100 (1992) 335-354),
-! gravity.
+! Computes the predicted velocity from four terms: advection of momentum with the mass fluxes that belong to the gas
+! fluxes (Rudman, Int. J. Numer. Meth. Fluids 28 (1998) 357-378), viscosity, surface tension (Brackbill, Kothe and
+! Zemach, J. Comput. Phys. 100 (1992) 335-354), and gravity.
 module momentum
    use grid_fields, only: first_of_row, flow, fluids, grid, unit_step
    use host, only: dp, pi
@@ -10,12 +10,12 @@ module momentum
    public :: time_step, predict
 
    real(dp), parameter :: longest_step = 0.01_dp      ! [s]
-   real(dp), parameter :: courant = 0.4_dp            ! the sweeps of the advection need less than 1/2
-   real(dp), parameter :: viscous_share = 0.75_dp     ! of dt Lmax = 1
+   real(dp), parameter :: courant = 0.4_dp            ! largest Courant number; the advection sweeps need less than 1/2
+   real(dp), parameter :: viscous_share = 0.75_dp     ! largest dt Lmax; see viscous_rate
 
 contains
 
-   ! The largest stable step: advection, explicit viscosity, and the shortest capillary wave.
+   ! Largest stable time step, limited by advection, explicit viscosity, and the shortest capillary wave.
    real(dp) function time_step(f) result(dt)
       type(flow), intent(in) :: f
       real(dp) :: fastest, rate
@@ -40,7 +40,9 @@ contains
          dt = min(dt, sqrt((f%of%rho_liquid + f%of%rho_gas)*f%g%h**3/(4*pi*f%of%sigma)))
    end function time_step
 
-   ! Lmax: the largest row of the explicit viscous operator, over faces,
+   ! Lmax: the largest coefficient of the explicit viscous operator over all faces between cells P and N, with the face
+   ! density rho_f:
+   !
    !    ( 2 mu_P + 2 mu_N + sum of the edge viscosities ) / (rho_f h^2)
    real(dp) function viscous_rate(f) result(rate)
       type(flow), intent(in) :: f
@@ -88,8 +90,8 @@ contains
       face_density = of%rho_liquid + (of%rho_gas - of%rho_liquid)*(c_p + c_n)/2
    end function face_density
 
-   ! mu of each cell for arithmetic means, 1/mu for harmonic ones: the mean over the cells around an edge is then the
-   ! same sum for both.
+   ! Sets mu of each cell for arithmetic means and 1/mu for harmonic means, so that both means over the cells around an
+   ! edge use the same sum.
    subroutine cell_viscosity(of, cells, c, mu)
       type(fluids), intent(in) :: of
       integer, intent(in) :: cells
@@ -114,7 +116,7 @@ contains
       edge_value = cell_value(of, (mu1 + mu2 + mu3 + mu4)/4)
    end function edge_value
 
-   ! f%u_star and f%rho_face from u^n, c^n, c^(n+1), the gas fluxes and the curvature.
+   ! Computes f%u_star and f%rho_face from u^n, c^n, c^(n+1), the gas fluxes and the curvature.
    subroutine predict(f)
       type(flow), intent(inout) :: f
       real(dp), allocatable :: mu(:), through(:), change(:)
@@ -140,8 +142,8 @@ contains
       end do
    end subroutine predict
 
-   ! Momentum per h^3 that leaves the volume around the plus face of cell l through its end at the centre of cell
-   ! l + stride(d): carried with the mass, less 2 mu du_d/dx_d.
+   ! Momentum flux through the side at the centre of cell l + stride(d), for the control volume around the plus face of
+   ! cell l, divided by h^3. The flux has an advective part, and a viscous part -2 mu du_d/dx_d.
    subroutine normal_momentum_flux(g, of, d, dt, cells, u, gas, mu, through)
       type(grid), intent(in) :: g
       type(fluids), intent(in) :: of
@@ -167,8 +169,8 @@ contains
       end do
    end subroutine normal_momentum_flux
 
-   ! The same through the plus side of the volume in another direction q, where four cells meet in an edge: carried with
-   ! the mass, less mu (du_d/dx_q + du_q/dx_d).
+   ! Momentum flux through the plus side of the same control volume in another direction q. Four cells meet in an edge
+   ! at the centre of this side. The viscous part is -mu (du_d/dx_q + du_q/dx_d).
    subroutine edge_momentum_flux(g, of, d, q, dt, cells, u, across, gas, mu, through)
       type(grid), intent(in) :: g
       type(fluids), intent(in) :: of
@@ -197,8 +199,8 @@ contains
       end do
    end subroutine edge_momentum_flux
 
-   ! The velocity on a face between u0 and u1, upwind by the sign of a, with the limiter of van Leer (J. Comput.
-   ! Phys. 14 (1974) 361-370).
+   ! Velocity between u0 and u1: upwind by the sign of a, with the limiter of van Leer (J. Comput. Phys. 14 (1974)
+   ! 361-370).
    elemental real(dp) function limited(a, u_minus, u0, u1, u_plus)
       real(dp), intent(in) :: a, u_minus, u0, u1, u_plus
       real(dp) :: upwind, r, s, product
@@ -210,7 +212,7 @@ contains
       if (product > 0) limited = upwind + (1 - abs(a))*product/(r + s)
    end function limited
 
-   ! change = change + [through]_minus^plus
+   ! Adds the flux through the plus side minus the flux through the minus side to `change`.
    subroutine add_difference(g, d, q, cells, through, change)
       type(grid), intent(in) :: g
       integer, intent(in) :: d, q, cells
@@ -229,8 +231,8 @@ contains
       end do
    end subroutine add_difference
 
-   ! u* = ( R0 u - change + dt sigma kappa_f (c_N - c_P)/h )/R1 - dt g, with the face densities R0 at the old and R1 at
-   ! the new time.
+   ! Computes u* = ( R0 u - change + dt sigma kappa_f (c_N - c_P)/h )/R1 - dt g. R0 and R1 are the face densities at the
+   ! old and new time, and kappa_f is the curvature at the face between cells P and N.
    subroutine new_velocity(g, of, d, dt, cells, u, c_old, c, kappa, kind, change, rho_face, u_star)
       type(grid), intent(in) :: g
       type(fluids), intent(in) :: of
@@ -254,7 +256,8 @@ contains
       end do
    end subroutine new_velocity
 
-   ! The mean of both cells, or the value that was found in the better way.
+   ! Curvature at a face: that of the cell with the more accurate method, or the mean of both cells if the methods are
+   ! the same.
    elemental real(dp) function face_curvature(kind_p, kappa_p, kind_n, kappa_n) result(kappa)
       integer, intent(in) :: kind_p, kind_n
       real(dp), intent(in) :: kappa_p, kappa_n

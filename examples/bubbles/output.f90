@@ -1,5 +1,5 @@
-! Files: fields for ParaView (.vti), tables (.csv), and one pressure system for other programs. Each is written under a
-! temporary name and renamed when it is whole.
+! Writes fields for ParaView (.vti), tables (.csv), and one pressure system for other programs. Each file is written
+! under a temporary name and renamed when it is complete.
 module output
    use, intrinsic :: iso_fortran_env, only: int32, int64, real32
    use grid_fields, only: flow
@@ -9,8 +9,8 @@ module output
    private
    public :: output_file, prepare_folder, write_vti, write_system
 
-   ! start, put piece by piece, finish. A failure is reported once, at the end, and leaves no file. Its length is
-   ! checked against what was written, because not every compiler's library reports a full disk.
+   ! A file: call start, then put for each part, then finish. finish reports failures of all parts and deletes the
+   ! incomplete file. It also checks the length of the file, because not every Fortran library reports a full disk.
    type :: output_file
       private
       integer :: unit = -1, status = 0
@@ -91,7 +91,7 @@ contains
       call refuse('cannot write "'//file%name//'"')
    end subroutine finish
 
-   ! Makes the folder and proves that files can be written there, before any work is done.
+   ! Creates the folder and checks that files can be written there, before the computation starts.
    subroutine prepare_folder(folder)
       character(*), intent(in) :: folder
       integer :: unit, status
@@ -101,7 +101,8 @@ contains
       close (unit, status='delete')
    end subroutine prepare_folder
 
-   ! VTK image data: gas fraction, pressure [Pa] and velocity [m/s] of each cell, 32-bit floats appended to the header.
+   ! Writes VTK image data: gas fraction, pressure [Pa] and velocity [m/s] of each cell as 32-bit floats, after the
+   ! header.
    subroutine write_vti(name, f, p)
       character(*), intent(in) :: name
       type(flow), intent(in) :: f
@@ -153,7 +154,7 @@ contains
       call file%finish()
    end subroutine write_vti
 
-   ! At the centres of cells, three components a cell.
+   ! Writes the velocity at the cell centres, three components per cell.
    subroutine put_velocity(file, f)
       type(output_file), intent(inout) :: file
       type(flow), intent(in) :: f
@@ -179,8 +180,8 @@ contains
       name = trim(merge('LittleEndian', 'BigEndian   ', iachar(c(1)) == 1))
    end function byte_order
 
-   ! One system as it is solved. "STENCIL1"; int32 dimension, nx, ny, nz, 1 for a kernel of constants, 0; a name of 16
-   ! characters; then float64 center, east, north, top, b and the guess, x fastest.
+   ! Writes a system with its initial guess. File format: "STENCIL1"; int32 dimension, nx, ny, nz, 1 (constants are in
+   ! the null space), 0; a name of 16 characters; float64 arrays center, east, north, top, b and guess, x fastest.
    subroutine write_system(name, title, a, b, guess)
       character(*), intent(in) :: name, title
       type(matrix), intent(in) :: a

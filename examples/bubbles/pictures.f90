@@ -1,4 +1,4 @@
-! Pictures in the portable pixmap format: the middle slice of a field, and the interface seen in space.
+! Writes pictures in the portable pixmap format: the middle slice of a field, and a 3D view of the interface.
 module pictures
    use grid_fields, only: flow, ghosts, grid
    use host, only: dp, text
@@ -16,7 +16,7 @@ module pictures
    end type picture
 
    interface
-      ! Colour of a value in 0..1.
+      ! Returns the colour of a value in 0..1.
       pure function colour_map(value) result(colour)
          import :: dp
          real(dp), intent(in) :: value
@@ -26,7 +26,7 @@ module pictures
 
 contains
 
-   ! The plane y = Ly/2; the interface is a dark line on speed and pressure.
+   ! Writes the slice at half the extent in y. Slices of speed and pressure show the interface as a dark line.
    subroutine write_slice(name, f, p, what)
       character(*), intent(in) :: name
       type(flow), intent(in) :: f
@@ -69,7 +69,7 @@ contains
             x = (column - 0.5_dp)/cell
             z = (image%rows - row + 0.5_dp)/cell
             rgb = colours(bilinear(field, x, z))
-            ! A line about two pixels wide where the gas fraction passes 1/2.
+            ! Draws the interface (gas fraction 1/2) as a line with a width of about two pixels.
             if (outline) then
                if (abs(bilinear(gas, x, z) - 0.5_dp) < 1.2_dp/cell) rgb = 0.1_dp
             end if
@@ -79,7 +79,7 @@ contains
       call write_picture(name, image)
    end subroutine paint
 
-   ! Between the centres of cells; x and z in cells from the corner of the box.
+   ! Bilinear interpolation between cell centres. x and z are in units of cells, from the corner of the box.
    pure real(dp) function bilinear(field, x, z) result(value)
       real(dp), intent(in) :: field(:, :), x, z
       real(dp) :: s, t
@@ -118,7 +118,7 @@ contains
       end if
    end function cold_warm
 
-   ! The surface c = 1/2, seen from outside and a little below by parallel rays, lit from the viewer's left.
+   ! Writes a view of the surface c = 1/2 by parallel rays, from slightly below. The light comes from the viewer's left.
    subroutine write_interface_view(name, g, c)
       character(*), intent(in) :: name
       type(grid), intent(in) :: g
@@ -132,7 +132,7 @@ contains
       up = [sin(turn)*sin(lift), -cos(turn)*sin(lift), cos(lift)]
       corner = g%n
       center = corner/2
-      across = dot_product(abs(right), corner)      ! the box, in cells, as it is seen
+      across = dot_product(abs(right), corner)      ! extents of the projected box, in cells
       aloft = dot_product(abs(up), corner)
       scale = width/across
       call make_picture(image, width, nint(scale*aloft))
@@ -145,7 +145,7 @@ contains
       call write_picture(name, image)
    end subroutine write_interface_view
 
-   ! Along the ray in steps of half a cell, in the box alone.
+   ! Colour of a ray: follows the ray through the box in steps of half a cell up to the surface.
    function ray_colour(g, c, middle, right, up, away) result(colour)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:), middle(3), right(3), up(3), away(3)
@@ -154,7 +154,7 @@ contains
       integer :: d
       logical :: inside
       colour = background
-      ! Where the ray enters and leaves the box.
+      ! Parameters at which the ray enters and leaves the box.
       near = -huge(near)
       far = huge(far)
       do d = 1, 3
@@ -180,7 +180,7 @@ contains
       end do
    end function ray_colour
 
-   ! Diffuse light and one highlight.
+   ! Colour of the surface by diffuse reflection and a specular highlight.
    pure function shade(normal, right, up, away) result(colour)
       real(dp), intent(in) :: normal(3), right(3), up(3), away(3)
       real(dp) :: colour(3), n(3), light(3), half(3)

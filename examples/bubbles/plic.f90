@@ -1,6 +1,6 @@
-! Piecewise linear interface in a unit cell: the gas of a cell is {x in [0,1]^3 : m.x <= alpha}, sum |m| = 1, with the
-! normal m from gas to liquid. Scardovelli and Zaleski, J. Comput. Phys. 164 (2000) 228-237; the normal as in Aulisa,
-! Manservisi, Scardovelli and Zaleski, J. Comput. Phys. 225 (2007) 2301-2319.
+! Piecewise linear interface. The gas of a cell occupies {x in [0,1]^3 : m.x <= alpha}, where the normal m points from
+! gas to liquid and sum |m| = 1 (Scardovelli and Zaleski, J. Comput. Phys. 164 (2000) 228-237). The normal is that of
+! Aulisa, Manservisi, Scardovelli and Zaleski, J. Comput. Phys. 225 (2007) 2301-2319.
 module plic
    use host, only: dp
    implicit none
@@ -10,8 +10,11 @@ module plic
 contains
 
    ! Volume of {m.x <= alpha} in the unit cube; m >= 0, sum m = 1. With m1 <= m2 <= m3 and a = min(alpha, 1 - alpha),
-   !    V = ( a^3 - (a-m1)+^3 - (a-m2)+^3 - (a-m3)+^3 + (a-m1-m2)+^3 ) / (6 m1 m2 m3)
-   ! in a form that keeps its digits where m1 or m2 is tiny or zero.
+   ! the volume of the smaller part is
+   !
+   !    V = ( a^3 - (a-m1)+^3 - (a-m2)+^3 - (a-m3)+^3 + (a-m1-m2)+^3 ) / (6 m1 m2 m3),   t+ = max(t, 0).
+   !
+   ! The code uses an equivalent form without cancellation for tiny or zero m1 or m2.
    pure real(dp) function cut_volume(alpha, m) result(volume)
       real(dp), intent(in) :: alpha, m(3)
       real(dp) :: s(3), a
@@ -33,7 +36,7 @@ contains
       end if
    end function volume_below_half
 
-   ! The inverse: alpha of the plane with normal m >= 0 that cuts off the given volume.
+   ! Inverse of cut_volume: alpha of the plane with normal m >= 0 that cuts off this volume.
    pure real(dp) function cut_alpha(volume, m) result(alpha)
       real(dp), intent(in) :: volume, m(3)
       real(dp) :: s(3), v, v1, v2
@@ -47,14 +50,14 @@ contains
       else if (v < v2) then
          alpha = (s(1) + sqrt(s(1)**2 + 8*s(2)*s(3)*(v - v1)))/2
       else
-         alpha = (s(1) + s(2))/2 + s(3)*v          ! right of m1 + m2
+         alpha = (s(1) + s(2))/2 + s(3)*v          ! valid if it is at least m1 + m2
          if (alpha < s(1) + s(2)) alpha = cubic_alpha(v, s)
       end if
       if (volume > 0.5_dp) alpha = 1 - alpha
    end function cut_alpha
 
-   ! The piece m2 <= a <= min(m1 + m2, 1/2), where V is cubic, increasing and convex: Newton's method from the right end
-   ! goes down to the root without overshooting.
+   ! Solves V(a) = v in m2 <= a <= min(m1 + m2, 1/2), where V is cubic, increasing and convex. Newton's method from the
+   ! right end therefore converges monotonically.
    pure real(dp) function cubic_alpha(v, s) result(a)
       real(dp), intent(in) :: v, s(3)
       integer, parameter :: enough = 50
@@ -82,8 +85,8 @@ contains
       s(3) = max(m(1), m(2), m(3))
    end function sorted
 
-   ! Normal of the middle cell of a block of gas fractions: the best of three centred candidates, or Youngs' (mixed
-   ! Youngs-centred scheme of Aulisa et al. 2007).
+   ! Normal in the middle cell of 3 x 3 x 3 gas fractions: the best of three normals by centred differences, or Youngs'
+   ! normal (mixed Youngs-centred scheme of Aulisa et al. 2007).
    pure function interface_normal(c) result(m)
       real(dp), intent(in) :: c(-1:1, -1:1, -1:1)
       real(dp) :: m(3), youngs(3), candidate(3), best
@@ -112,7 +115,8 @@ contains
       if (sum(abs(m)) > 0) m = m/sum(abs(m))
    end function youngs_normal
 
-   ! The interface as a graph over the plane across d: slopes by centred differences of columns of three cells.
+   ! Normal of the interface as a graph over the plane normal to d. Its slopes are centred differences of columns of
+   ! three cells. `sign_of` gives the sign of component d.
    pure function centred_normal(c, d, sign_of) result(m)
       real(dp), intent(in) :: c(-1:1, -1:1, -1:1), sign_of
       integer, intent(in) :: d
@@ -133,18 +137,18 @@ contains
       if (sum(abs(m)) > 0) m = m/sum(abs(m))
    end function centred_normal
 
-   ! Gas fraction of the slab of width |a| at the plus end (a > 0) or at the minus end (a < 0) of direction d, in a cell
-   ! with the gas fraction c and the normal m.
+   ! Gas fraction of the slab of width |a| at the plus side (a > 0) or at the minus side (a < 0) in direction d, in a
+   ! cell with the gas fraction c and the normal m.
    pure real(dp) function slab_fraction(c, m, d, a) result(fraction)
       real(dp), intent(in) :: c, m(3), a
       integer, intent(in) :: d
       real(dp) :: alpha, n(3), total
       n = m
       alpha = cut_alpha(c, abs(n)) + sum(min(n, 0.0_dp))
-      ! The slab, stretched to a unit cell with its corner at the origin ...
+      ! The slab is stretched to a unit cell with a corner at the origin,
       if (a > 0) alpha = alpha - n(d)*(1 - a)
       n(d) = n(d)*abs(a)
-      ! ... and mirrored where the normal is negative.
+      ! and mirrored in directions with a negative component of the normal.
       alpha = alpha - sum(min(n, 0.0_dp))
       total = max(sum(abs(n)), tiny(total))
       fraction = cut_volume(alpha/total, abs(n)/total)

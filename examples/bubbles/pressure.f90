@@ -1,5 +1,5 @@
-! The pressure that makes the velocity free of divergence (Chorin, Math. Comp. 22 (1968) 745-762): one singular 7-point
-! system a time step, by rrbsolver, by the in-house ICCG, or by both side by side.
+! Computes the pressure that makes the velocity divergence-free (Chorin, Math. Comp. 22 (1968) 745-762). Each time step
+! solves one singular 7-point system with rrbsolver, with the in-house ICCG, or with both for comparison.
 module pressure
    use, intrinsic :: iso_c_binding, only: c_int32_t
    use grid_fields, only: flow, set_velocity_ghosts, unit_step
@@ -17,7 +17,7 @@ module pressure
 
    type :: solver_statistics
       integer :: solves = 0, most_iterations = 0, first_iterations = 0, last_iterations = 0
-      real(dp) :: iterations = 0, solve_seconds = 0      ! factorization and solution
+      real(dp) :: iterations = 0, solve_seconds = 0      ! sums over all solves; factorization included
    end type solver_statistics
 
    type :: pressure_system
@@ -25,21 +25,21 @@ module pressure
       real(dp) :: rel_tol = 1e-6_dp
       type(matrix) :: a
       real(dp), allocatable :: b(:, :, :)
-      real(dp), allocatable :: p(:, :, :)          ! pressure [Pa], mean zero: the guess before, the solution after
-      real(dp), allocatable :: previous(:, :, :)   ! p^(n-1) for the extrapolated guess
-      real(dp), allocatable :: other(:, :, :)      ! the ICCG solution where both run
-      integer(c_int32_t), allocatable :: regions(:, :, :)   ! deflation regions for dpcg; not allocated: its own choice
+      real(dp), allocatable :: p(:, :, :)          ! pressure [Pa] with mean zero; the guess before a solve
+      real(dp), allocatable :: previous(:, :, :)   ! p^(n-1), for the extrapolated guess
+      real(dp), allocatable :: other(:, :, :)      ! solution of ICCG if both solvers run
+      integer(c_int32_t), allocatable :: regions(:, :, :)   ! deflation regions for dpcg; its default if not allocated
       type(dpcg_pressure) :: dpcg
       type(iccg_work) :: work
       type(solver_statistics) :: of_iccg, of_dpcg
       real(dp) :: residual = 0                     ! ||b - A p||_2/||b||_2
       real(dp) :: largest_residual = 0             ! max |b - A p|
-      real(dp) :: largest_difference = 0           ! max |p_iccg - p_dpcg|/max |p|, where both run
+      real(dp) :: largest_difference = 0           ! max |p_iccg - p_dpcg|/max |p| if both solvers run
    end type pressure_system
 
 contains
 
-   ! dpcg_options: as rrbsolver reads them.
+   ! dpcg_options: option text for rrbsolver.
    subroutine setup_pressure(system, n, solver, rel_tol, guess, dpcg_options)
       type(pressure_system), intent(inout) :: system
       integer, intent(in) :: n(3), solver, guess
@@ -55,7 +55,7 @@ contains
       if (solver /= use_iccg) call system%dpcg%create(n, rel_tol, max_iterations, dpcg_options)
    end subroutine setup_pressure
 
-   ! u* to u^(n+1), p^n to p^(n+1).
+   ! Computes p^(n+1), and u^(n+1) from u*.
    subroutine project(system, f)
       type(pressure_system), intent(inout) :: system
       type(flow), intent(inout) :: f
@@ -64,9 +64,10 @@ contains
       call correct(system, f)
    end subroutine project
 
-   ! Matrix -div(rho_l/rho grad) with the entries -beta, beta = rho_l/rho_face = 2 rho_l/(rho_P + rho_N): the harmonic
-   ! mean of the coefficient. Right-hand side -(rho_l h/dt) times the differences of u*. Faces on walls do not take
-   ! part, so that the rows sum to zero and constants are the kernel.
+   ! Assembles the system. The matrix is h^2 times -div(rho_l/rho grad), where rho_l is the density of the liquid. Its
+   ! off-diagonal entries are -rho_l/rho_face = -2 rho_l/(rho_P + rho_N), the harmonic means of the coefficient. The
+   ! right-hand side is -(rho_l h/dt) times the differences of u*. Faces on walls have no entries, so the row sums are
+   ! zero and the null space consists of the constants.
    subroutine assemble(system, f)
       type(pressure_system), intent(inout) :: system
       type(flow), intent(in) :: f
@@ -169,8 +170,9 @@ contains
       statistics%solve_seconds = statistics%solve_seconds + time
    end subroutine count_solve
 
-   ! Of the solution, by the matrix itself: what it leaves is the divergence of the velocity,
-   !    div u^(n+1) = -(b - A p) dt/(rho_l h^2).
+   ! Recomputes the residual of the solution. It determines the divergence of the velocity:
+   !
+   !    div u^(n+1) = -(b - A p) dt/(rho_l h^2)
    subroutine find_residual(system)
       type(pressure_system), intent(inout) :: system
       real(dp), allocatable :: r(:, :, :)
@@ -186,7 +188,7 @@ contains
       mean = sum(p)/size(p)
    end function mean
 
-   ! u^(n+1) = u* - dt (p_N - p_P)/(rho_face h)
+   ! Computes u^(n+1) = u* - dt (p_N - p_P)/(rho_face h) on the face between cells P and N.
    subroutine correct(system, f)
       type(pressure_system), intent(in) :: system
       type(flow), intent(inout) :: f

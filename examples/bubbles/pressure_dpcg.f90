@@ -1,4 +1,4 @@
-! The pressure by rrbsolver: family dpcg, deflated conjugate gradients for 7-point matrices.
+! Solves the pressure systems with the family dpcg of rrbsolver: deflated conjugate gradients for 7-point matrices.
 module pressure_dpcg
    use rrbsolver, only: dpcg_solver, RRB_INFO_ITERATIONS, RRB_OK, RRB_OPT_MAX_ITER, RRB_OPT_REL_TOL
    use, intrinsic :: iso_c_binding, only: c_int32_t
@@ -20,7 +20,7 @@ module pressure_dpcg
 
 contains
 
-   ! options: "preconditioner=neumann deflation=levelset", as rrbsolver reads them.
+   ! options: option text for rrbsolver, such as "preconditioner=neumann deflation=levelset".
    subroutine create(self, n, rel_tol, max_iter, options)
       class(dpcg_pressure), intent(inout) :: self
       integer, intent(in) :: n(3), max_iter
@@ -37,7 +37,7 @@ contains
       if (status < 0) call refuse('--dpcg-options: '//trim(message))
    end subroutine create
 
-   ! Deflation regions for the next matrix: a label a bubble, from 0; -1 in the liquid.
+   ! Sets the deflation regions for the next matrix: one label per bubble, from 0; -1 in the liquid.
    subroutine set_regions(self, labels)
       class(dpcg_pressure), intent(inout) :: self
       integer(c_int32_t), contiguous, intent(in) :: labels(:, :, :)
@@ -47,7 +47,8 @@ contains
       if (status < 0) call give_up('rrbsolver: '//trim(message))
    end subroutine set_regions
 
-   ! A new matrix every step: the interface has moved. p: the guess in, the solution out.
+   ! Factorizes and solves. The matrix changes in every step, because the interface moves. p: guess on entry, solution
+   ! on return.
    subroutine solve(self, a, b, p, iterations)
       class(dpcg_pressure), intent(inout) :: self
       type(matrix), intent(in) :: a

@@ -1,4 +1,4 @@
-! One time step, and what is measured of a flow.
+! One time step, and measured quantities of a flow.
 module time_stepping
    use grid_fields, only: flow
    use host, only: dp, pi
@@ -11,17 +11,18 @@ module time_stepping
    public :: advance, measures, measure
 
    type :: measures
-      real(dp) :: volume = 0            ! of the gas [m^3], in the plane [m^2]
-      real(dp) :: height = 0            ! z of its centre [m]
-      real(dp) :: rise = 0              ! its mean velocity upwards [m/s]
-      real(dp) :: roundness = 0         ! circularity or sphericity, not yet over its value at the start
+      real(dp) :: volume = 0            ! of the gas [m^3], in 2D [m^2]
+      real(dp) :: height = 0            ! z of the centre of the gas [m]
+      real(dp) :: rise = 0              ! mean upward velocity of the gas [m/s]
+      real(dp) :: roundness = 0         ! circularity or sphericity
       real(dp) :: divergence = 0        ! max |div u| [1/s]
-      real(dp) :: speed = 0             ! max |u| of a component [m/s]
+      real(dp) :: speed = 0             ! max |u| over all components [m/s]
    end type measures
 
 contains
 
-   ! From n to n + 1, not beyond end_time. curvature: the same known one in every cell, for tests.
+   ! Computes a time step, which ends at end_time at the latest. curvature: a value for all cells instead of the
+   ! computed curvature, for tests.
    subroutine advance(f, system, end_time, curvature)
       type(flow), intent(inout) :: f
       type(pressure_system), intent(inout) :: system
@@ -67,7 +68,8 @@ contains
       m%roundness = roundness(m%volume, surface(f%g, f%c), f%g%directions)
    end function measure
 
-   ! Perimeter of the circle, or surface of the sphere, of the same volume, over that of the bubble.
+   ! Perimeter of the circle with the same area, or surface area of the sphere with the same volume, divided by that of
+   ! the bubble.
    pure real(dp) function roundness(volume, area, directions)
       real(dp), intent(in) :: volume, area
       integer, intent(in) :: directions

@@ -1,6 +1,6 @@
-! Volume of fluid: the gas fraction moves with the velocity, one direction after the other, by fluxes cut from the
-! planes of plic. Weymouth and Yue, J. Comput. Phys. 229 (2010) 2853-2865: with one indicator cc of the cells'
-! centres for all sweeps of a step the volume changes only by the divergence that the pressure solver left.
+! Volume of fluid: advects the gas fraction, one direction after the other. The fluxes are computed from the planes of
+! module plic. All sweeps of a step use the same indicator cc of gas at the cell centres, so that the volume changes
+! only by the divergence of the velocity (Weymouth and Yue, J. Comput. Phys. 229 (2010) 2853-2865).
 module vof
    use grid_fields, only: flow, ghosts, grid, mirror, unit_step
    use host, only: dp
@@ -9,11 +9,12 @@ module vof
    private
    public :: advect, is_mixed
 
-   real(dp), parameter :: pure = 1e-12_dp      ! nearer to 0 or 1 is 0 or 1
+   real(dp), parameter :: pure = 1e-12_dp      ! gas fractions with this distance to 0 or 1 count as 0 or 1
 
 contains
 
-   ! c^n to c^(n+1) by the velocity u^n; f%gas_flux keeps what went through each face, for the momentum.
+   ! Computes c^(n+1) from c^n with the velocity u^n. f%gas_flux receives the gas flux through each face, for the
+   ! momentum.
    subroutine advect(f)
       type(flow), intent(inout) :: f
       real(dp), allocatable :: cc(:, :, :)
@@ -37,7 +38,8 @@ contains
       is_mixed = c > pure .and. c < 1 - pure
    end function is_mixed
 
-   ! Gas volume over h^3 through the plus face of each cell in direction d: the slab that leaves the donor cell.
+   ! Gas volume that flows through the plus face of each cell in direction d, divided by h^3: the gas in the slab that
+   ! leaves the upstream cell.
    subroutine gas_fluxes(g, c, u, courant, d, flux)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: c(1 - ghosts:, 1 - ghosts:, 1 - ghosts:), u(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)
@@ -74,7 +76,8 @@ contains
       m = interface_normal(c(at(1) - 1:at(1) + 1, at(2) - 1:at(2) + 1, at(3) - 1:at(3) + 1))
    end function normal_at
 
-   ! c = c + [flux]_plus^minus + cc [u dt/h]_minus^plus, and what differs from 0 or 1 by rounding only is set to it.
+   ! Adds to c the flux through the minus face minus the flux through the plus face, and cc times the difference of u
+   ! dt/h between both faces. Values that differ from 0 or 1 only by rounding become 0 or 1.
    subroutine sweep(g, u, courant, cc, e, flux, c)
       type(grid), intent(in) :: g
       real(dp), intent(in) :: u(1 - ghosts:, 1 - ghosts:, 1 - ghosts:), cc(1 - ghosts:, 1 - ghosts:, 1 - ghosts:)

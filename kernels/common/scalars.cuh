@@ -59,7 +59,7 @@ __device__ inline bool vanished(const Standing &s, double square) {
 }
 
 // Computes the tested norm: from <r, r>, or from rho = <r, M^-1 r> for the preconditioned norm.
-__device__ inline Code take_norm(Standing &s, double rho) {
+__device__ inline Code set_norm(Standing &s, double rho) {
     if (vanished(s, rho)) rho = 0.0;
     s.norm = sqrt(s.preconditioned ? rho : s.norm2);
     return s.preconditioned && !(rho >= 0.0 && is_finite(rho)) ? RHO_NEGATIVE : RUNNING;
@@ -72,7 +72,7 @@ __device__ inline Code check_convergence(const Standing &s) {
 }
 
 // Updates rho = <r, M^-1 r> and computes beta = rho / rho_old.
-__device__ inline Code take_rho(Standing &s, double rho) {
+__device__ inline Code set_rho(Standing &s, double rho) {
     if (vanished(s, rho)) return SPENT;
     if (!(rho > 0.0 && is_finite(rho))) return RHO_BAD;
     s.beta = rho / s.rho;
@@ -81,7 +81,7 @@ __device__ inline Code take_rho(Standing &s, double rho) {
 }
 
 // Ends an iteration: stores sigma = <p, A p> and computes alpha = rho / sigma of the next iteration.
-__device__ inline Code take_sigma(Standing &s, double sigma) {
+__device__ inline Code set_sigma(Standing &s, double sigma) {
     s.sigma = sigma;
     s.alpha = s.rho / sigma;
     if (vanished(s, sigma)) return SIGMA_VANISHED;
@@ -98,18 +98,18 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
         return;
     }
     s.iterations += 1;
-    Code code = take_norm(s, rho);
+    Code code = set_norm(s, rho);
     if (ring) ring[s.ring_used] = {s.norm, s.alpha, s.beta};
     s.ring_used += 1;
     s.sum = rho;
     if (code == RUNNING) code = s.met ? MET : check_convergence(s);
-    if (code == RUNNING) code = take_rho(s, rho);
+    if (code == RUNNING) code = set_rho(s, rho);
     if (code != RUNNING) s.code = code;
 }
 
 // Ends an iteration after the backward half of the cycle, which computes sigma = <p, A p>.
 __device__ inline void end_of_iteration(Standing &s, double sigma, int how) {
-    const Code code = take_sigma(s, sigma);
+    const Code code = set_sigma(s, sigma);
     s.direction = s.parity;
     if (how == LOOP) {
         if (code != RUNNING) s.code = code;

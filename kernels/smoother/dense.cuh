@@ -1,17 +1,18 @@
 // Dense inverses of blocks of 8^3 cells: the product of a 512 x 512 and a 512 x COLUMNS matrix on the tensor cores.
 // Persistent thread blocks process groups of COLUMNS blocks one after the other.
 //
-// Roles: eight warps multiply, two per quarter of a multiprocessor; each has 64 rows of the result in registers. Four
-// helper warps compute right-hand sides, load the inverse, and write results. One step consists of eight columns of the
-// inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory holds STAGES steps.
+// Roles of the warps: eight warps multiply, two per quarter of a multiprocessor. Each of them has 64 rows of the result
+// in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step consists of
+// eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory contains the
+// data of STAGES steps.
 //
-// The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half, and both receive the
-// whole. L2 thus delivers the inverse once per 64 columns, 16 flops per byte. The helpers load the operands of
+// The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half for both. The inverse
+// is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of
 // right-hand sides several steps ahead, because some of the loads have a long latency.
 //
-// Of the 64 results of a multiplying thread, LATER remain in shared memory and are written during the next group. The
-// others are written immediately. There is no barrier of the whole thread block: barriers in shared memory signal which
-// data are available and which have been read.
+// Of the 64 results of a multiplying thread, LATER results remain in shared memory and are written during the next
+// group. The others are written immediately. There is no barrier of the whole thread block. Instead, barriers in shared
+// memory signal which data are available and which have been read.
 //
 // The result is the new u itself, so that u need not be read when the result is written. The right-hand side omits A_b
 // u_b:
@@ -23,8 +24,8 @@
 // right-hand-side values per column.
 //
 // `relax_any`, which reads the inverse once per block, is used if the device has less than DENSE_BYTES
-// (src/cuda/launch/smoother.rs) of shared memory. It is also used if the code was compiled for an architecture
-// before 9.0.
+// (src/cuda/launch/smoother.rs) of shared memory. It is also used if the code was compiled for an architecture before
+// 9.0.
 namespace blocks {
 
 constexpr int COLUMNS = 32, WARPS = 8, HELPERS = 4, DENSE_THREADS = (WARPS + HELPERS) * 32, TILES = 32 / WARPS;
@@ -32,8 +33,8 @@ constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8
               CLUSTER = 2;
 // Sizes in shared memory, in values: the steps, and the results that are written later.
 constexpr int PLACES = STAGES * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
-// AT_ONCE: results per step that a helper writes for each of two threads. PAUSE: steps of the next group before the
-// first write, because the multiplying warps finish their results during these steps.
+// AT_ONCE: number of results per step that a helper writes for each of two threads. PAUSE: number of steps of the next
+// group before a helper writes the first results. During these steps, the multiplying warps still store their results.
 constexpr int AT_ONCE = 4, PAUSE = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
@@ -174,7 +175,7 @@ struct Pipeline {
         asm volatile("st.shared.f64 [%0], %1;" ::"r"(memory + place * BYTES + 8 * (STEP + at)), "d"(r) : "memory");
     }
 
-    // Reads two adjacent values of a step; the inverse is stored first.
+    // Reads two adjacent values of a step. The values of the inverse are stored before the right-hand sides.
     __device__ __forceinline__ void load(unsigned, int place, int at, double &first, double &second) const {
         asm volatile("ld.shared.v2.f64 {%0, %1}, [%2];"
             : "=d"(first), "=d"(second)
@@ -223,9 +224,9 @@ template <int POINTS, bool ONE> struct RightHandSide {
     __device__ __forceinline__ double end(
         const RelaxArgs &a, const volatile double (*weights)[2], int i, int j, int k) const {
         if (POINTS == 7 && ONE) {
-            double r = v[0] - (i == 0 ? a.legs[12] : a.legs[14]) * v[1];
-            if (j == 0 || j == 7) r -= (j == 0 ? a.legs[10] : a.legs[16]) * v[2];
-            if (k == 0 || k == 7) r -= (k == 0 ? a.legs[4] : a.legs[22]) * v[3];
+            double r = v[0] - (i == 0 ? a.entries[12] : a.entries[14]) * v[1];
+            if (j == 0 || j == 7) r -= (j == 0 ? a.entries[10] : a.entries[16]) * v[2];
+            if (k == 0 || k == 7) r -= (k == 0 ? a.entries[4] : a.entries[22]) * v[3];
             return r;
         }
         constexpr int ORDER[7] = {13, 12, 14, 10, 16, 4, 22};
@@ -258,8 +259,8 @@ struct Line {
 template <int POINTS, bool ONE> __device__ __forceinline__ void help(const RelaxArgs &a, const Pipeline &pipeline,
     const double *results, Column (*columns)[COLUMNS], double (*weights)[2], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32 - WARPS, cell = lane & 7;
-    // All helper warps write the same values.
-    if (lane < 27) weights[lane][0] = -a.omega * a.legs[lane], weights[lane][1] = (1.0 - a.omega) * a.legs[lane];
+    // All helper warps write the same values, so no synchronization is needed.
+    if (lane < 27) weights[lane][0] = -a.omega * a.entries[lane], weights[lane][1] = (1.0 - a.omega) * a.entries[lane];
     __syncwarp();
     // Results of two multiplying threads.
     double *out = nullptr;
@@ -286,7 +287,8 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
         Column *const group = columns[round % 3];
         // All helper warps compute all columns and write the same values.
         {
-            // Indices beyond the last block repeat the last block, so that the loops need no bounds check.
+            // For indices beyond the last block, the last block is computed again, so that the loops need no bounds
+            // check.
             const BlockItem &item = a.items[min((round * gridDim.x + blockIdx.x) * COLUMNS + lane, a.count - 1)];
             const BlockPatch &patch = a.patches[item.patch];
             const int64_t stride = patch.nx + 2, plane = stride * (patch.ny + 2),
@@ -335,7 +337,7 @@ __device__ __forceinline__ void multiply(
     const RelaxArgs &a, const Pipeline &pipeline, double *results, Column (*columns)[COLUMNS], unsigned rounds) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, g = lane >> 2, t = lane & 3;
     double sum[TILES][COLUMNS / 8][4], left[2][4], right[COLUMNS / 8][2];
-    // Always zero, which the compiler cannot deduce.
+    // `zero` is always 0, but the compiler cannot deduce this.
     const unsigned zero = rounds >> 31;
     auto load_left = [&](int s, int m) {
 #pragma unroll
@@ -406,7 +408,7 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *me
     Pipeline::meet();
 }
 #else
-// Placeholder; the kernel is never launched on these architectures (`allow_dense`).
+// The kernel is empty, because it is never launched on these architectures (`allow_dense`).
 #define RRB_CLUSTER
 #endif
 

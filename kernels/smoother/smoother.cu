@@ -1,7 +1,7 @@
 // Block relaxation on patches: u_b <- u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches. The blocks
 // are relaxed by colours, all at once, or in lexicographic order (Rodriguez et al., algorithms 1 to 3). A_b^-1 = D S
-// Lambda^-1 S^-1 D^-1 (src/smoother/block_inverse.rs) is three sine transforms, a scaling and three transforms. Other
-// stencils use a dense inverse.
+// Lambda^-1 S^-1 D^-1 (src/smoother/block_inverse.rs) is applied as three sine transforms, a scaling and three further
+// sine transforms. Other stencils use a dense inverse.
 //
 // Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at
 // most 8 x 8 x 8 cells: one block of 8^3 cells, or as many smaller blocks of one shape as fit. The smaller blocks are
@@ -18,27 +18,28 @@
 // patch): stage 0 of chunk c, stage 1 of chunk c - lag, ... An item of stage s waits until all lower stages of the
 // previous, own and next chunk are complete. `progress` counts these items over all launches. u and f of a chunk are
 // therefore read from memory once, and from the L2 cache for the later colours. A chunk may lack a stage (patches of
-// one block along an axis), so waiting for the previous stage alone would not suffice. Thread blocks start in the order
-// of their numbers, an assumption that CUB's scans share. An item waits only for items with lower numbers, so a
-// deadlock cannot occur.
+// one block along an axis), so waiting for the previous stage alone would not suffice. The kernel assumes that thread
+// blocks start in the order of their numbers, as the scans of CUB do. An item waits only for items with lower numbers,
+// so a deadlock cannot occur.
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep, whole tiles at the edge of a
-// patch write their faces to a buffer (`leave`). The adjacent tiles read the buffer in the next sweep (`around`). Two
-// buffers of faces alternate. Each tile is relaxed once per sweep, so the faces are the values that an exchange before
-// the next sweep would copy. The last sweep also writes the faces that it reads to the ghost cells. A launch begins
-// while the previous one ends (`let_next_begin`).
+// patch write their faces to a buffer (`leave`). The adjacent tiles read this buffer in the next sweep (`around`). Two
+// such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer contains the values that an
+// exchange before the next sweep would copy. The last sweep also writes the faces that it reads to the ghost cells. A
+// launch begins while the previous one ends (`let_next_begin`).
 //
-// Bytes per cell and sweep: f read, u read and written, 24 from memory. Through L2, with 8^3 blocks: 37, because rows
-// of u occupy 96 bytes of sectors and faces are read twice. Faces between patches: 16 per value. A separate buffer for
-// the west and east faces of all tiles (512 contiguous bytes instead of 64 sectors) was slower: the data between the
-// colours must stay in L2.
+// Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
+// 8^3 blocks is 37 bytes, because a row of u occupies sectors of 96 bytes and faces are read twice. Faces between
+// patches need 16 bytes per value. A separate buffer for the west and east faces of all tiles (512 contiguous bytes
+// instead of 64 sectors) was slower: the data between the colours must stay in L2.
 //
 // Races: an item reads its own cells, cells of blocks of other colours, and ghost cells. Blocks of one colour are not
 // adjacent. The writes of an earlier stage are released by `advance`, after a barrier of the thread block, and acquired
 // by `wait`, before a barrier. An item of a later stage waits for this item, so it cannot overwrite cells that this
 // item reads. Block Jacobi reads one array and writes the other. Faces between patches are read from one buffer and
-// written to the other, each value by one thread. The asynchronous (chaotic) method waits for its own chunk only.
-// Across chunks it reads current memory contents, by relaxed loads and stores of eight bytes.
+// written to the other, each value by one thread. An item of the asynchronous (chaotic) method waits only for items of
+// its own chunk. It reads values of other chunks as they are in memory at that moment. These loads and stores are
+// relaxed atomic accesses of eight bytes.
 #include "../common/device.cuh"
 #include "work.cuh"
 #include "transforms.cuh"
@@ -121,7 +122,7 @@ struct LookArgs {
     int which;
     double *sums; // sums of (scale r)^2, one per region
     unsigned long long *bad;
-    double legs[27];
+    double entries[27];
     double scale;
 };
 
@@ -219,7 +220,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_insp
     for (int z = region.z; z < min(region.z + 8, patch.nz); ++z) {
         const int64_t cell = z * f_plane + int64_t(y) * patch.nx + x;
         const double u = patch.u[a.which][(z + 1) * plane + (y + 1) * row + x + 1], f = __ldg(patch.f + cell);
-        // The difference of NaN or infinity and itself is NaN.
+        // For NaN and infinity, u - u is NaN.
         if (!(u - u == 0.0)) atomicMin(a.bad, static_cast<unsigned long long>(region.number + cell));
         if (!(f - f == 0.0)) atomicMin(a.bad, static_cast<unsigned long long>(region.number + cells + cell));
     }
@@ -239,7 +240,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
             const int64_t cell = z * f_plane + int64_t(y) * patch.nx + x;
             double r = __ldg(patch.f + cell);
             for (int q = 0; q < 27; ++q) {
-                if (a.legs[q] != 0.0) r -= a.legs[q] * c[(q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1];
+                if (a.entries[q] != 0.0) r -= a.entries[q] * c[(q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1];
             }
             if (patch.r) patch.r[cell] = r;
             const double scaled = a.scale * r;

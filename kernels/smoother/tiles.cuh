@@ -61,7 +61,8 @@ __device__ __forceinline__ int64_t face_of(unsigned faces, int side) {
     return int64_t(FACE) * ((faces >> FIRST_FACE) + bits(faces & ((1u << side) - 1)));
 }
 
-// One value of each of the six faces around a tile of 8^3 cells, at (y, z), (x, z) or (x, y) = (s, t).
+// One value of each of the six faces around a tile of 8^3 cells. Its position in the face is (y, z), (x, z) or (x, y) =
+// (s, t), for faces in x, y or z.
 struct Around {
     double west, east, south, north, bottom, top;
 };
@@ -151,19 +152,19 @@ __device__ __forceinline__ void relax_cube(
         halo[EAST + threadIdx.x] = u.east;
         halo[SOUTH + threadIdx.x] = u.south;
         halo[NORTH + threadIdx.x] = u.north;
-        v[0] -= a.legs[4] * u.bottom;
-        v[7] -= a.legs[22] * u.top;
+        v[0] -= a.entries[4] * u.bottom;
+        v[7] -= a.entries[22] * u.top;
     }
     __syncthreads();
     if (s == 0 || s == 7) {
-        const double *face = halo + (s == 0 ? 0 : EAST) + t, leg = s == 0 ? a.legs[12] : a.legs[14];
+        const double *face = halo + (s == 0 ? 0 : EAST) + t, entry = s == 0 ? a.entries[12] : a.entries[14];
 #pragma unroll
-        for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
+        for (int k = 0; k < 8; ++k) v[k] -= entry * face[k * 8];
     }
     if (t == 0 || t == 7) {
-        const double *face = halo + (t == 0 ? SOUTH : NORTH) + s, leg = t == 0 ? a.legs[10] : a.legs[16];
+        const double *face = halo + (t == 0 ? SOUTH : NORTH) + s, entry = t == 0 ? a.entries[10] : a.entries[16];
 #pragma unroll
-        for (int k = 0; k < 8; ++k) v[k] -= leg * face[k * 8];
+        for (int k = 0; k < 8; ++k) v[k] -= entry * face[k * 8];
     }
     const auto cell = [](int k) { return k * 64 + threadIdx.x; };
     // Lines along z at (x, y) = (s, t), along x at (y, z) = (s, t), and along y at (x, z) = (s, t).
@@ -175,8 +176,8 @@ __device__ __forceinline__ void relax_cube(
     turn(tile, v, z, x);
     transform8(v);
     turn(tile, v, x, y);
-    // Transform along y, scaling, and inverse transform along y. Lambda is computed, because every `wait` invalidates
-    // the L1 cache. Reading it from a table would add one eighth to the traffic from L2.
+    // Transform along y, scaling, and inverse transform along y. Lambda is computed and not read from a table, because
+    // every `wait` invalidates the L1 cache. Reading a table would increase the traffic from L2 by one eighth.
     transform8(v);
     const double lambda = a.eigenvalues[s] + a.eigenvalues[16 + t];
 #pragma unroll
@@ -202,7 +203,7 @@ __device__ __forceinline__ void relax_cube(
     leave(a, item, partners, v, 255);
 }
 
-// Cells of an item along one direction, in units of cells.
+// Cells of an item along one direction.
 struct Axis {
     int length, cells, pitch;
     __device__ __forceinline__ Axis(int length, int count, bool strided)
@@ -288,17 +289,18 @@ __device__ __forceinline__ void relax_any(const RelaxArgs &a, const BlockItem &i
         own[k] = load(c);
         double r = __ldg(f + z.at(k) * f_plane);
         if (POINTS == 7) {
-            r -= a.legs[13] * own[k];
-            r -= a.legs[12] * load(c - 1);
-            r -= a.legs[14] * load(c + 1);
-            r -= a.legs[10] * load(c - row);
-            r -= a.legs[16] * load(c + row);
-            r -= a.legs[4] * load(c - plane);
-            r -= a.legs[22] * load(c + plane);
+            r -= a.entries[13] * own[k];
+            r -= a.entries[12] * load(c - 1);
+            r -= a.entries[14] * load(c + 1);
+            r -= a.entries[10] * load(c - row);
+            r -= a.entries[16] * load(c + row);
+            r -= a.entries[4] * load(c - plane);
+            r -= a.entries[22] * load(c + plane);
         } else {
 #pragma unroll
             for (int q = 0; q < 27; ++q)
-                r -= a.legs[q] * (q == 13 ? own[k] : load(c + (q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1));
+                r -= a.entries[q] *
+                     (q == 13 ? own[k] : load(c + (q / 9 - 1) * plane + (q / 3 % 3 - 1) * row + q % 3 - 1));
         }
         v[k] = r;
     }
@@ -381,13 +383,13 @@ __device__ __forceinline__ void relax_tile(
 #pragma unroll
     for (int k = 0; k < 8; ++k) {
         double r = v[k];
-        r -= a.legs[13] * line[k + 1];
-        r -= a.legs[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
-        r -= a.legs[14] * (s == 7 ? halo[EAST + k * 8 + t] : tile[place(s + 1, t, k)]);
-        r -= a.legs[10] * (t == 0 ? halo[SOUTH + k * 8 + s] : tile[place(s, t - 1, k)]);
-        r -= a.legs[16] * (t == 7 ? halo[NORTH + k * 8 + s] : tile[place(s, t + 1, k)]);
-        r -= a.legs[4] * line[k];
-        r -= a.legs[22] * line[k + 2];
+        r -= a.entries[13] * line[k + 1];
+        r -= a.entries[12] * (s == 0 ? halo[k * 8 + t] : tile[place(s - 1, t, k)]);
+        r -= a.entries[14] * (s == 7 ? halo[EAST + k * 8 + t] : tile[place(s + 1, t, k)]);
+        r -= a.entries[10] * (t == 0 ? halo[SOUTH + k * 8 + s] : tile[place(s, t - 1, k)]);
+        r -= a.entries[16] * (t == 7 ? halo[NORTH + k * 8 + s] : tile[place(s, t + 1, k)]);
+        r -= a.entries[4] * line[k];
+        r -= a.entries[22] * line[k + 2];
         v[k] = active >> k & 1 ? r : 0.0;
     }
     __syncthreads();

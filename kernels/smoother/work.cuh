@@ -25,7 +25,7 @@ struct BlockItem {
         faces; // sides adjacent to a tile of another patch; ADVANCES; from bit 7 on, the first face's number
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
-// SIDES: bits of the sides west, east, south, north, bottom, top. ADVANCES: the item counts in `progress`.
+// SIDES: bits of the sides west, east, south, north, bottom, top. ADVANCES: the item increments `progress`.
 constexpr unsigned SIDES = 63, ADVANCES = 64, FIRST_FACE = 7;
 
 // Tables of a block shape, at index ((lz-1)*8 + ly-1)*8 + lx-1; NULL if the shape does not use a table.
@@ -51,14 +51,14 @@ struct RelaxArgs {
     int from, to;           // indices of the arrays that are read and written
     int own_chunk;          // wait for items of the own chunk only
     double omega;
-    double legs[27];        // stencil entries at (c+1)*9 + (b+1)*3 + a+1
+    double entries[27];        // stencil entries at (c+1)*9 + (b+1)*3 + a+1
     unsigned count;         // number of items
     double eigenvalues[24]; // of 8^3 blocks with a 7-point stencil: Lambda = x[p] + y[q] + z[r]
     double weight;          // product of the factors 2 / (b + 1) of three inverse transforms
     int points, dense;      // 7 or 27; whether the inverses are dense
-    // Faces between tiles of different patches, 64 values each. `arrived`: written by the previous sweep, read instead
-    // of ghost cells. `leaving`: written for the next sweep. Both may be NULL. `partners`: number of each adjacent
-    // face.
+    // Faces between tiles of different patches, 64 values each. `arrived`: the previous sweep has written these faces,
+    // and this sweep reads them instead of ghost cells. `leaving`: this sweep writes these faces for the next sweep.
+    // Both may be NULL. `partners`: for each face, the number of the adjacent face.
     const double *arrived;
     double *leaving;
     const int *partners;
@@ -79,8 +79,8 @@ __device__ __forceinline__ void wait_for_previous() {}
 #else
 __device__ __forceinline__ int bits(unsigned v) { return __popc(v); }
 // If the launch allows it (`Stream::launch`), a kernel starts when all thread blocks of the previous kernel have
-// started or ended. Its thread blocks use the resources of thread blocks that end. After wait_for_previous(), the
-// previous kernel's results are visible, and the data that it read may be overwritten.
+// started or ended. Its thread blocks use resources that thread blocks of the previous kernel have released. After
+// wait_for_previous(), the previous kernel's results are visible, and the data that it read may be overwritten.
 __device__ __forceinline__ void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
@@ -117,8 +117,9 @@ __device__ __forceinline__ double reciprocal(double x) {
 }
 #endif
 
-// Waits until all lower stages of the previous, own and next chunk are complete. An item that counts does so after the
-// lower stages of its chunk, so the count of a chunk shows which stages are complete.
+// Waits until all lower stages of the previous, own and next chunk are complete. An item increments the count of its
+// chunk only after the lower stages of this chunk are complete. The count of a chunk therefore shows which stages are
+// complete.
 __device__ __forceinline__ void wait(const RelaxArgs &a, const BlockItem &item) {
     if (item.wait < 0) return;
     if (threadIdx.x < 3 && (!a.own_chunk || threadIdx.x == 1)) {

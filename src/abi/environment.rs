@@ -1,12 +1,13 @@
 //! Settings from the process environment: thread counts, `RRBSOLVER_OPTIONS`, and warnings about invalid values.
 
 use crate::base::cores::cores_now;
-use crate::base::isa::{ISA_VARIABLE, complaint};
+use crate::base::isa::{ISA_VARIABLE, ignored_isa};
 use crate::error::{Result, formatted, push};
 use std::ffi::CStr;
 use std::fmt;
 
-/// Variables with the number of threads for `threads = 0`. The first variable with a valid value decides.
+/// Environment variables that set the number of threads if the option `threads` is 0. The first variable with a valid
+/// value decides.
 const THREAD_VARIABLES: [&CStr; 3] = [c"RRBSOLVER_NUM_THREADS", c"SLURM_CPUS_PER_TASK", c"OMP_NUM_THREADS"];
 
 /// Passes the value of a variable to `read`. Unlike `std::env::var`, this function allocates no memory.
@@ -14,7 +15,7 @@ fn with<T>(name: &CStr, read: impl FnOnce(&CStr) -> T) -> Option<T> {
     // SAFETY: the name is NUL-terminated. As with every use of getenv, the host program must not change its environment
     // concurrently.
     let value = unsafe { libc::getenv(name.as_ptr()) };
-    // SAFETY: not NULL, hence a NUL-terminated string.
+    // SAFETY: the pointer is not NULL, so it points to a NUL-terminated string.
     if value.is_null() { None } else { Some(read(unsafe { CStr::from_ptr(value) })) }
 }
 
@@ -45,7 +46,7 @@ pub fn options() -> Result<Option<String>> {
     with_text(OPTIONS_VARIABLE, |text| formatted(text, "the value of RRBSOLVER_OPTIONS")).transpose()
 }
 
-/// Name of the memory of warnings, in error messages.
+/// Name of the allocation in error messages.
 const WARNINGS: &str = "warnings about environment variables";
 
 /// Appends a warning.
@@ -53,9 +54,9 @@ pub fn warn(warnings: &mut Vec<String>, text: fmt::Arguments) -> Result<()> {
     push(warnings, formatted(text, WARNINGS)?, WARNINGS)
 }
 
-/// Returns warnings about ignored values of all variables. Wrong entries inside `RRBSOLVER_OPTIONS` are reported
-/// elsewhere.
-pub fn complaints() -> Result<Vec<String>> {
+/// Returns warnings about ignored values of all variables. `Base::changed` reports wrong entries inside
+/// `RRBSOLVER_OPTIONS`.
+pub fn all_warnings() -> Result<Vec<String>> {
     let mut warnings = Vec::new();
     let mut warn = |text: fmt::Arguments| warn(&mut warnings, text);
     for name in [OPTIONS_VARIABLE, ISA_VARIABLE, THREAD_VARIABLES[0]] {
@@ -70,7 +71,7 @@ pub fn complaints() -> Result<Vec<String>> {
                 return Ok(());
             }
             if name == ISA_VARIABLE
-                && let Some(reason) = complaint(text)
+                && let Some(reason) = ignored_isa(text)
             {
                 warn(format_args!("{shown}: {reason}"))?;
             }

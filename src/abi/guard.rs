@@ -1,4 +1,4 @@
-//! Frame of the entry points: it catches panics, and stores the message of a call that does not return `RRB_OK`.
+//! Wrapper of all entry points. It catches panics, and stores the message of a call that does not return `RRB_OK`.
 
 use crate::abi::line::Line;
 use crate::base::file::LONGEST_PATH;
@@ -9,14 +9,15 @@ use std::fmt::{Display, Write as _};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::sync::{Once, OnceLock};
 
-/// Size of a message in bytes: two file names and a description.
+/// Size of the message buffer in bytes: enough for two paths and a description.
 const LONGEST: usize = 2 * LONGEST_PATH + 1024;
 
 thread_local! {
-    /// The last message, unless it has an index. A fixed buffer, because the first use of a thread-local value with a
-    /// destructor allocates memory and ends the process on failure.
+    /// The last message, unless it contains an index. The buffer has a fixed size, because the first use of a
+    /// thread-local value with a destructor allocates memory and ends the process on failure.
     static MESSAGE: RefCell<Line<LONGEST>> = const { RefCell::new(Line::new()) };
-    /// The error of the last message if it has an index, whose base depends on the reader.
+    /// The last error, if its message contains an index. The reader of the message selects the base of the index (0 or
+    /// 1).
     static LAST_ERROR: RefCell<Option<Error>> = const { RefCell::new(None) };
     static INSIDE: Cell<bool> = const { Cell::new(false) };
     static PANIC_PLACE: RefCell<Option<String>> = const { RefCell::new(None) };
@@ -47,12 +48,12 @@ pub fn entry_ok(body: impl FnOnce() -> Result<()>) -> i32 {
     entry(|| body().map(|()| RRB_OK))
 }
 
-/// Runs a callback of the host in the host's floating-point mode. A panic in it becomes an error.
+/// Runs a callback of the host in the host's floating-point mode. A panic in the callback becomes an error.
 pub fn callback<T>(body: impl FnOnce() -> T) -> Result<T> {
     quietly(|| Ok(as_the_host(body)))
 }
 
-/// Runs `body`. A panic in it prints nothing and becomes an error.
+/// Runs `body`. A panic in `body` prints nothing and becomes an error.
 ///
 /// Not inlined, so that the compiler cannot move arithmetic of the body across changes of the floating-point mode.
 #[inline(never)]
@@ -80,7 +81,8 @@ pub fn note(message: impl Display) {
     });
 }
 
-/// Passes the message of this thread's last call that did not return `RRB_OK` to `read`.
+/// Calls `read` with the message of this thread's last call that did not return `RRB_OK`. Indices in the message count
+/// from `base`.
 pub fn last_error<T>(base: i64, read: impl FnOnce(&str) -> T) -> T {
     let _own = Own::new();
     MESSAGE.with_borrow(|message| match message.text() {
@@ -102,9 +104,9 @@ fn install_hook() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let _ = PREVIOUS.set(std::panic::take_hook());
-        // The closure captures nothing, so its box needs no allocation, whose failure could not be reported.
+        // The closure captures nothing, so its box allocates no memory. A failed allocation could not be reported here.
         std::panic::set_hook(Box::new(|information| {
-            // Worker threads of the library are marked, because `INSIDE` is set only on the calling thread.
+            // `INSIDE` is set only on the calling thread. `is_team_thread` identifies the other threads of the library.
             if INSIDE.get() || crate::base::team::is_team_thread() {
                 PANIC_PLACE.with(|p| *p.borrow_mut() = information.location().map(ToString::to_string));
             } else if let Some(previous) = PREVIOUS.get() {

@@ -1,4 +1,4 @@
-//! The handle of all families, and the frame of the entry points.
+//! The handle of all families, and functions that run the body of an entry point on a handle.
 //!
 //! A handle holds the options (those of the environment take precedence), log, monitor, history, stream, times and
 //! results. It also records which call must come first, and the process that created it.
@@ -63,13 +63,13 @@ pub struct Base<C> {
     seconds_setup: f64,
     seconds_solve: f64,
     /// Whether warnings about the environment have been logged.
-    complained: bool,
+    warned: bool,
     /// Whether couplings that point out of the grid have been logged.
     pub outward_seen: bool,
     process: u32,
 }
 
-/// Capacity of the residual history of a family without `max_iter`, reserved when a monitor is set.
+/// Capacity of the residual history of `smoother_`, which has no `max_iter`. Reserved when a monitor is set.
 const HISTORY: usize = 100_000;
 
 /// New options that are not yet in effect.
@@ -77,7 +77,7 @@ struct Changed {
     options: Options,
     /// The new log, if its target has changed.
     log: Option<Log>,
-    complaints: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl<F: Family> Handle<F> {
@@ -97,7 +97,7 @@ impl<F: Family> Handle<F> {
             stale: Some(Stale::New),
             seconds_setup: 0.0,
             seconds_solve: 0.0,
-            complained: false,
+            warned: false,
             outward_seen: false,
             process: std::process::id(),
         };
@@ -158,19 +158,19 @@ impl<C: Core> Base<C> {
 
     /// Returns the options after `change`, with `RRBSOLVER_OPTIONS` applied last so that it takes precedence.
     ///
-    /// The options of the program are checked, and their log is opened. The handle adopts the result only after
-    /// everything that the new options need was created.
+    /// Checks the options that the program has set, and opens their log. `take` adopts the new options after all
+    /// allocations that they need have succeeded.
     fn changed(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<Changed> {
         let mut next = self.options.clone();
         change(&mut next)?;
         self.shape.check_layout(&next)?;
         let mut log = self.open_log(&next)?;
-        let mut complaints = environment::complaints()?;
+        let mut warnings = environment::all_warnings()?;
         if let Some(text) = environment::options()? {
             let own = next.clone();
             let mut complain = |e: Error| match e {
                 Error::NoMemory(_) => Err(e),
-                e => environment::warn(&mut complaints, format_args!("RRBSOLVER_OPTIONS: {e}")),
+                e => environment::warn(&mut warnings, format_args!("RRBSOLVER_OPTIONS: {e}")),
             };
             next.set_text_leniently(&text, &mut complain)?;
             if next.log() != own.log() {
@@ -183,7 +183,7 @@ impl<C: Core> Base<C> {
                 }
             }
         }
-        Ok(Changed { options: next, log, complaints })
+        Ok(Changed { options: next, log, warnings })
     }
 
     /// Adopts the options and their log, and logs the warnings.
@@ -192,10 +192,10 @@ impl<C: Core> Base<C> {
         if let Some(log) = changed.log {
             self.log = log;
         }
-        // Once per handle, although the environment is read at every change.
-        if !std::mem::replace(&mut self.complained, true) {
-            for complaint in changed.complaints {
-                self.log.line(0, format_args!("{complaint}"));
+        // The environment is read at every change of an option, but its warnings are logged once per handle.
+        if !std::mem::replace(&mut self.warned, true) {
+            for warning in changed.warnings {
+                self.log.line(0, format_args!("{warning}"));
             }
         }
     }
@@ -228,24 +228,24 @@ impl<C: Core> Base<C> {
     pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
         let fresh = self.stale.is_none();
         if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {
-            // set_patches may select another device, so the stream cannot be used before that call.
+            // The stream cannot be used before `smoother_set_patches`, which may select another device.
             core.engine_mut().use_stream(if fresh { stream as usize } else { 0 })?;
         }
         self.stream = stream;
         Ok(())
     }
 
-    /// Returns an error if the core does not match the options.
+    /// Returns an error if the core does not exist, or does not match the options.
     pub fn check_fresh(&self) -> Result<()> {
         self.stale.map_or(Ok(()), |stale| Err(messages::stale(self.family, stale)))
     }
 
-    /// Begins a call that creates a core. Until it succeeds, the handle has no valid core.
+    /// Begins a call that creates a core. The handle has no valid core until that call succeeds.
     pub fn begin_setup(&mut self) {
         self.stale = Some(Stale::Failed);
     }
 
-    /// Marks the core as stale, because the caller set `what`, which takes effect at the next setup.
+    /// Marks the core as stale: the caller has set `what`, which takes effect at the next setup.
     pub fn given(&mut self, what: &'static str) {
         self.stale.get_or_insert(Stale::Given(what));
     }
@@ -270,7 +270,7 @@ impl<C: Core> Base<C> {
         environment::threads(self.options.int(opt::THREADS) as usize)
     }
 
-    /// Returns the machine on which the core works.
+    /// Returns the resources that the core uses.
     pub fn machine(&self) -> Machine {
         self.core.as_ref().map_or(Machine::HOST, Core::machine)
     }
@@ -420,7 +420,7 @@ pub unsafe fn get<F: Family, T>(h: *const F, value: *mut T, of: impl FnOnce(&Han
 /// `out` must be NULL or point to a pointer.
 pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<Handle<F>>) -> rrb_status {
     entry_ok(|| {
-        // A collective `make` must run before any return, because the other ranks wait for it.
+        // `make` runs before any return: if it is collective, the other ranks wait for it.
         let made = make();
         if out.is_null() {
             return Err(Error::Null("out".into()));

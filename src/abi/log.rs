@@ -21,9 +21,9 @@ type LogFunction = unsafe extern "C-unwind" fn(*mut c_void, i32, *const c_char);
 
 /// The library-wide callback with its user pointer, and the number of its running calls.
 ///
-/// All access is under a lock that a child process can acquire after a fork even if a thread of the parent held it. The
-/// child then finds a complete sink, because a sink is written aside and selected by a single store. The child resets
-/// the counts of running calls.
+/// All accesses hold a lock. After a fork, the child process can acquire this lock even if a thread of the parent held
+/// it during the fork. The child then finds a complete sink, because `choose` writes the sink that is not in use and
+/// then selects it by a single store. The child resets the counts of running calls.
 struct Shared {
     /// Process of the thread that holds the lock; 0 if the lock is free.
     holder: AtomicU32,
@@ -64,7 +64,7 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Polling interval of a waiting `rrbsolver_set_log`. A condition variable would not survive a fork.
+/// Polling interval of `rrbsolver_set_log`. It polls, because a condition variable would not survive a fork.
 const NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 impl Shared {
@@ -96,7 +96,7 @@ impl Shared {
         self.chosen.store(next, Release);
     }
 
-    /// Returns the count of running calls that began in `generation`, one of the latest two.
+    /// Returns the count of running calls that began in `generation`, which must be one of the latest two.
     fn running_of(&self, generation: usize) -> &AtomicUsize {
         &self.running[generation % 2]
     }
@@ -111,12 +111,14 @@ impl Shared {
         })
     }
 
-    /// Returns whether no call that began before `generation` is running. A later generation begins only after this.
+    /// Returns whether all calls that began before `generation` have ended. This is also true if a later generation has
+    /// begun, because it begins only after these calls have ended.
     fn ended_before(&self, generation: usize) -> bool {
         self.generation.load(Relaxed) != generation || self.running_of(generation.wrapping_sub(1)).load(Relaxed) == 0
     }
 
-    /// Returns the sink, if any, and the generation in which its call is counted from now on.
+    /// Begins a call: counts it as running in the current generation. Returns the callback, its user pointer, and the
+    /// generation, or `None` without a callback.
     fn begin(&self) -> Option<(LogFunction, *mut c_void, usize)> {
         let sink = &self.sinks[self.chosen.load(Acquire)];
         let callback = sink.callback.load(Relaxed);
@@ -133,7 +135,8 @@ impl Shared {
 
 /// Replaces the library-wide callback, and waits until no thread is inside the previous callback.
 ///
-/// Inside a call of the callback, the wait would not end. Such a call replaces the callback without waiting.
+/// If the callback itself calls this function, the wait would not end. Such a call replaces the callback without
+/// waiting.
 pub fn set_callback(callback: rrb_log_fn, user: *mut c_void) {
     if INSIDE.get() {
         return SHARED.locked(|shared| shared.choose(callback, user));
@@ -192,7 +195,7 @@ impl Log {
     /// Writes one line. Errors of the target are ignored, because they must not fail a solve.
     pub fn line(&mut self, level: i32, text: fmt::Arguments) {
         let mut line = Line::new();
-        // Truncated to the buffer.
+        // A line longer than the buffer is truncated.
         let _ = line.write_fmt(text);
         match self {
             Self::Callback => call(level, &line),
@@ -208,7 +211,7 @@ impl Log {
 }
 
 fn call(level: i32, line: &Line) {
-    // A log line of a call inside the callback would call the callback recursively.
+    // The callback has called the library. Its log lines are dropped, because they would call the callback recursively.
     if INSIDE.get() {
         return;
     }
@@ -221,7 +224,7 @@ fn call(level: i32, line: &Line) {
     // is NUL-terminated, because `Line` never fills its last byte.
     let _ = callback(|| unsafe { function(user, level, line.bytes.as_ptr().cast()) });
     INSIDE.set(false);
-    // After a fork inside the callback, only the parent counts this call.
+    // If the callback has forked, only the parent process counts this call.
     if process == std::process::id() {
         SHARED.locked(|shared| shared.running_of(generation).fetch_sub(1, Relaxed));
     }

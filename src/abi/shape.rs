@@ -17,7 +17,7 @@ pub struct Shape {
     dimensions: usize,
 }
 
-/// Largest number of nodes, because node numbers have 32 bits.
+/// Largest number of nodes. Node numbers have 32 bits.
 const MOST_NODES: i128 = u32::MAX as i128;
 
 /// Layout of an array.
@@ -90,7 +90,7 @@ impl Shape {
         }
     }
 
-    /// Checks that rows and planes do not overlap with the leading dimensions of the options.
+    /// Checks the leading dimensions in the options: rows and planes must not overlap.
     pub fn check_layout(&self, asked: &Options) -> Result<()> {
         let Cells { nx, ny, .. } = self.arrays;
         let ld = asked.int(opt::LEADING_DIMENSION);

@@ -1,7 +1,7 @@
 //! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. Among
 //! the entry points, only this module uses device memory functions of the CUDA driver.
 
-pub use crate::cuda::driver::{HANDLE, Handed, Opened, Plain, Primary, Rows};
+pub use crate::cuda::driver::{ExportedMemory, HANDLE, Opened, Plain, Primary, Rows};
 
 use crate::cuda::driver::{Space, device_count, is_open_to_others, space_of};
 use crate::error::{Error, Name, Result};
@@ -9,7 +9,7 @@ use crate::options::{Devices, Memory};
 
 /// Returns whether an array resides on the handle's device `device` or on one of the devices `others`.
 ///
-/// The option `memory` states where the caller's arrays are. An array outside the allowed memory spaces is an error.
+/// The option `memory` states which memory spaces are allowed. An array in another memory space is an error.
 pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memory: Memory) -> Result<bool> {
     let several = others.ordinals().nth(1).is_some();
     let own = || if several { format!("devices {others}") } else { format!("device {device}") };
@@ -28,13 +28,13 @@ pub fn on_device(name: Name, address: usize, device: i64, others: Devices, memor
         }
         // Without a device, the call that creates the core reports the error.
         Space::Host if memory == Memory::Auto || device_count() == 0 => Ok(false),
-        Space::Host => Err(elsewhere(name, Space::Host, format!("on {} (memory=device)", own()))),
-        space => Err(elsewhere(name, space, format!("on {} or on the host", own()))),
+        Space::Host => Err(wrong_space(name, Space::Host, format!("on {} (memory=device)", own()))),
+        space => Err(wrong_space(name, space, format!("on {} or on the host", own()))),
     }
 }
 
-/// Returns the ordinal of the device that stores an array; none for host memory. The option `memory` must be true for
-/// the array. For systems that another process solves on devices.
+/// Returns the ordinal of the device that stores an array, or `None` for host memory. Returns an error if the option
+/// `memory` does not allow this memory. Used for systems that another process solves on devices.
 pub fn ordinal_of(name: &'static str, address: usize, memory: Memory) -> Result<Option<i32>> {
     if memory == Memory::Host {
         return Ok(None);
@@ -42,20 +42,20 @@ pub fn ordinal_of(name: &'static str, address: usize, memory: Memory) -> Result<
     match space_of(address)? {
         Space::Device(ordinal) => Ok(Some(ordinal)),
         Space::Host if memory == Memory::Auto => Ok(None),
-        Space::Host => Err(elsewhere(name.into(), Space::Host, "on a device (memory=device)".to_owned())),
+        Space::Host => Err(wrong_space(name.into(), Space::Host, "on a device (memory=device)".to_owned())),
     }
 }
 
-/// Checks that an array is in host memory. For arrays to which the option `memory` does not apply.
+/// Checks that an array is in host memory. Used for arrays to which the option `memory` does not apply.
 pub fn check_on_host(name: impl Into<Name>, address: usize) -> Result<()> {
     match space_of(address)? {
         Space::Host => Ok(()),
-        space => Err(elsewhere(name.into(), space, "on the host".to_owned())),
+        space => Err(wrong_space(name.into(), space, "on the host".to_owned())),
     }
 }
 
 /// Creates the error for an array in a memory space that is not allowed.
-pub fn elsewhere(name: Name, space: Space, allowed: String) -> Error {
+pub fn wrong_space(name: Name, space: Space, allowed: String) -> Error {
     let place = match space {
         Space::Device(ordinal) => format!("an array on device {ordinal}"),
         Space::Host => "an array on the host".to_owned(),
@@ -71,7 +71,7 @@ pub fn check_array<T>(name: impl Into<Name>, array: *const T) -> Result<()> {
     if array.is_aligned() { Ok(()) } else { Err(Error::Alignment(name.into(), align_of::<T>())) }
 }
 
-/// Returns a list of the caller, checked as by `check_array`; empty for none.
+/// Returns a list of the caller after `check_array`, or an empty list for `None`.
 ///
 /// # Safety
 /// The list must be NULL or hold `count` values for the duration of the call.

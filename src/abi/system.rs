@@ -14,7 +14,7 @@ use crate::options::{self, Memory, Options, opt};
 use crate::report::{Nobody, Observer, Outcome};
 use crate::stencil::outward::Outward;
 
-/// An array that is read.
+/// Location of an array that is read.
 pub enum Located<'a> {
     Host(&'a [f64]),
     /// Address on the handle's device.
@@ -45,8 +45,8 @@ impl<C: Core> Base<C> {
         self.shape.layout(&self.options)
     }
 
-    /// Checks an array that is read, and returns it as host or device memory. `machine` is where the core works or will
-    /// work.
+    /// Checks an array that is read, and returns it as host or device memory. `machine` is the machine of the core, or
+    /// of the core that the call will create.
     ///
     /// # Safety
     /// The array must be NULL or hold `layout.len` values for the duration of the call.
@@ -110,8 +110,8 @@ impl<C: Core> Base<C> {
         Ok(if there { array as u64 } else { 0 })
     }
 
-    /// Runs a function of the core with `run`. Only a solve is observed, sets the results for time and outcome, and may
-    /// end without convergence.
+    /// Runs a function of the core with `run`. Only `Function::Solve` reports to the observer, sets the results for
+    /// time and outcome, and may end without convergence.
     pub fn work(
         &mut self,
         what: Function,
@@ -123,8 +123,8 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// Creates a core from the previous one. Rejects or reports couplings that point out of the grid, as the option
-    /// `check_input` selects.
+    /// Creates a core from the previous one. The option `check_input` selects whether couplings that point out of the
+    /// grid are an error or a log line.
     pub fn factorize(
         &mut self,
         make: impl FnOnce(Option<C>, &Options, usize) -> Result<C>,
@@ -154,7 +154,7 @@ fn check_pair(input: Input, output: Output, len: usize) -> Result<()> {
 }
 
 impl<F: Solving> Handle<F> {
-    /// Solves, or applies M^-1 or A.
+    /// Computes the function `what`: a solve, or a product with M^-1 or A.
     ///
     /// # Safety
     /// The arrays must be NULL or hold the values of the handle's layout.

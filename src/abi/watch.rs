@@ -21,8 +21,8 @@ pub struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Returns whether a callback stops the call. A callback that panicked also stops it, and `what` begins the error
-    /// message.
+    /// Returns whether the return value `answer` of a callback stops the call. A panic of the callback also stops the
+    /// call; its error message begins with `what`.
     pub fn answer(&mut self, what: std::fmt::Arguments, answer: Result<i32>) -> bool {
         match answer {
             Ok(stop) => stop != 0,

@@ -1,6 +1,6 @@
 //! Number of cores for this process, without heap allocation. `std::thread::available_parallelism` allocates memory and
-//! aborts the process if the allocation fails. There are two differences: a mask may have more than 1024 cores, and
-//! mount points of control groups other than the usual ones are not searched.
+//! aborts the process if the allocation fails. There are two other differences: here, a mask may have more than 1024
+//! cores, and control groups are found only at the usual mount points.
 
 use crate::base::file::{LONGEST_PATH, open};
 use std::ffi::CStr;
@@ -25,7 +25,7 @@ pub fn cores_once() -> usize {
 /// Returns the number of cores in the affinity mask.
 fn cores_in_mask() -> usize {
     let mut mask = [0_u64; 512];
-    // SAFETY: the mask has the size passed, and a mask of the system is an array of integers.
+    // SAFETY: the call writes at most the size passed, which is the size of the mask.
     let failure = unsafe { libc::sched_getaffinity(0, size_of_val(&mask), mask.as_mut_ptr().cast()) };
     if failure == 0 {
         return mask.iter().map(|word| word.count_ones() as usize).sum();
@@ -105,8 +105,8 @@ fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    /// On the machine of the tests. The standard library does not see the quota of the root group if the path of the
-    /// process exists only on the host.
+    /// Compares with the standard library, which misses the quota of the root group if the path of the process exists
+    /// only on the host.
     #[test]
     fn not_more_than_the_standard_library_counts() {
         let counted = cores_now();

@@ -1,11 +1,11 @@
 //! Compressed sparse rows (csr; Saad 2003, section 3.4).
 
 use super::index::Index;
-use crate::base::memory::check_there;
+use crate::base::memory::check_available;
 use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Result, collected, zeroed};
 
-/// Allocations named in error messages.
+/// Names of allocations in error messages.
 pub const ROW_POINTERS: &str = "row pointers";
 const COLUMN_POINTERS: &str = "column pointers";
 const TRANSPOSED: &str = "a transposed matrix";
@@ -61,14 +61,14 @@ impl<I: Index> Csr<I> {
 
     /// Returns A^T, stored by rows.
     pub fn transposed(&self, workers: &mut Workers) -> Result<Self> {
-        check_there((self.cols as u128 + 1) * size_of::<usize>() as u128, COLUMN_POINTERS)?;
+        check_available((self.cols as u128 + 1) * size_of::<usize>() as u128, COLUMN_POINTERS)?;
         let mut ptr = zeroed(self.cols + 1, COLUMN_POINTERS)?;
         for j in &self.col {
             ptr[j.at() + 1] += 1;
         }
         accumulate(&mut ptr);
         let (mut col, mut val) = (zeroed(self.col.len(), TRANSPOSED)?, zeroed(self.val.len(), TRANSPOSED)?);
-        // Each piece scans all rows, so there are no more pieces than threads.
+        // Each piece of work scans all rows, so more pieces than threads would only add work.
         let threads = workers.threads(size_of_val(&*col) + size_of_val(&*val));
         let cut = cut_lanes(&ptr, threads).map(|lanes| (ptr[lanes.start]..ptr[lanes.end], lanes));
         let cut = collected(cut, TRANSPOSED)?;
@@ -82,8 +82,9 @@ impl<I: Index> Csr<I> {
         Ok(Self { cols: self.rows(), ptr, col, val })
     }
 
-    /// Writes rows and values of the columns from `lane` on. `next` holds the start of each column and, on return, its
-    /// end. `first` is the start of the first column.
+    /// Writes the row indices and values of columns `lane` to `lane` + `next.len()` - 1 of A to `row` and `val`. `next`
+    /// contains the index of the first entry of each column and, on return, the index after its last entry. `first` is
+    /// the index of the first entry of column `lane`.
     fn fill_columns(&self, lane: usize, next: &mut [usize], first: usize, row: &mut [I], val: &mut [f64]) {
         for i in 0..self.rows() {
             let (col, values) = self.slices(i);
@@ -107,14 +108,14 @@ impl<I: Index> Csr<I> {
     }
 }
 
-/// Turns the row lengths, each stored one position after its row, into row pointers.
+/// Converts row lengths to row pointers in place. The length of row i is stored at index i + 1.
 pub fn accumulate(ptr: &mut [usize]) {
     for k in 1..ptr.len() {
         ptr[k] += ptr[k - 1];
     }
 }
 
-/// Turns the ends of the rows into row pointers again.
+/// Converts the ends of the rows, stored at the index of the row, back to row pointers.
 pub fn restart(ptr: &mut [usize]) {
     let rows = ptr.len() - 1;
     ptr.copy_within(..rows, 1);

@@ -1,4 +1,4 @@
-//! Functions that the backends of all families have: memory, threads, copies, streams.
+//! Functions that the backends of all families implement: memory, threads, copies, streams.
 
 use crate::error::Result;
 
@@ -14,7 +14,7 @@ pub trait Engine {
     fn seconds_transfer(&self) -> f64 {
         0.0
     }
-    /// Uses the caller's stream from now on; 0: a stream of the backend.
+    /// Uses the caller's stream from now on, or a stream of the backend if `stream` is 0.
     fn use_stream(&mut self, _stream: usize) -> Result<()> {
         Ok(())
     }

@@ -11,15 +11,15 @@ use std::os::unix::ffi::OsStrExt as _;
 /// Maximum length of a path in bytes, including its NUL.
 pub const LONGEST_PATH: usize = libc::PATH_MAX as usize;
 
-/// Text of an I/O error, as its own `Display` writes it. `Display` of `std::io::Error` allocates memory for the
-/// system's text; this type does not.
+/// ErasedFunction of an I/O error, as its own `Display` writes it. `Display` of `std::io::Error` allocates memory for
+/// the system's text; this type does not.
 pub struct Reason<'a>(pub &'a Error);
 
 impl fmt::Display for Reason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(code) = self.0.raw_os_error() else { return fmt::Display::fmt(self.0, f) };
         let mut buffer = [0u8; 128];
-        // SAFETY: the buffer has the length passed. A text that does not fit is truncated, or missing.
+        // SAFETY: the buffer has the length passed. A text that does not fit is truncated or omitted.
         unsafe { libc::strerror_r(code, buffer.as_mut_ptr().cast(), buffer.len()) };
         let text = CStr::from_bytes_until_nul(&buffer).unwrap_or_default();
         write!(f, "{} (os error {code})", OsStr::from_bytes(text.to_bytes()).display())
@@ -51,7 +51,7 @@ fn opened(path: &CStr, flags: libc::c_int, mode: libc::c_uint) -> Result<File> {
         // SAFETY: the path ends with NUL and outlives the call.
         let descriptor = unsafe { libc::open(path.as_ptr(), flags | libc::O_CLOEXEC, mode) };
         if descriptor >= 0 {
-            // SAFETY: a new descriptor, which has no other owner.
+            // SAFETY: the descriptor is new, so it has no other owner.
             return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) }.into());
         }
         let error = Error::last_os_error();
@@ -66,7 +66,7 @@ pub fn mode(path: &CStr) -> Result<u32> {
     let mut status = std::mem::MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the path ends with NUL, and `status` has the size of the result.
     checked(unsafe { libc::stat(path.as_ptr(), status.as_mut_ptr()) })?;
-    // SAFETY: initialized by the call, which succeeded.
+    // SAFETY: the call succeeded, so it has initialized `status`.
     Ok(unsafe { status.assume_init() }.st_mode)
 }
 

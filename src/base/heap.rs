@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 /// Allocates a box. On failure, returns [`NoMemory`](crate::error::Error::NoMemory) with the purpose `what`.
 pub fn boxed<T>(value: T, what: &'static str) -> Result<Box<T>> {
-    // Moved only once: the value may be larger than the free part of a small stack.
+    // The value is moved only once, because a copy may not fit on a small stack.
     let mut one = Vec::new();
     reserve(&mut one, 1, what)?;
     one.push(value);
@@ -28,7 +28,7 @@ struct Inner<T> {
     value: T,
 }
 
-// SAFETY: owners share the value by reference, and the last owner drops it on its own thread.
+// SAFETY: owners only share references to the value. The last owner drops it, on any thread.
 unsafe impl<T: Send + Sync> Send for Counted<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Sync for Counted<T> {}
@@ -56,8 +56,8 @@ impl<T> Deref for Counted<T> {
 
 impl<T> Clone for Counted<T> {
     fn clone(&self) -> Self {
-        // Relaxed suffices: passing an owner to another thread needs its own synchronization. The count cannot
-        // overflow, since so many owners would not fit into memory.
+        // Relaxed ordering suffices, because passing an owner to another thread synchronizes anyway. The count cannot
+        // overflow: 2^64 owners do not fit into memory.
         self.inner().owners.fetch_add(1, Ordering::Relaxed);
         Self { inner: self.inner }
     }
@@ -68,7 +68,7 @@ impl<T> Drop for Counted<T> {
         if self.inner().owners.fetch_sub(1, Ordering::Release) == 1 {
             // All accesses by other owners happen before the value is dropped.
             fence(Ordering::Acquire);
-            // SAFETY: made by `boxed`; the count shows that this was the last owner.
+            // SAFETY: `boxed` allocated the memory, and the count shows that this was the last owner.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
         }
     }

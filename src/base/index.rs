@@ -2,15 +2,15 @@
 
 /// Index type of a stored matrix: 32 bits if there are fewer than 2^31 rows and columns, otherwise 64 bits.
 pub trait Index: Copy + Default + Ord + std::fmt::Debug + Send + Sync + 'static {
-    /// Converts an index, which must fit.
-    fn of(place: usize) -> Self;
+    /// Converts an index that is in the range of this type.
+    fn of(index: usize) -> Self;
     /// Returns the index as `usize`.
     fn at(self) -> usize;
 }
 
 impl Index for u32 {
-    fn of(place: usize) -> Self {
-        place as Self
+    fn of(index: usize) -> Self {
+        index as Self
     }
 
     fn at(self) -> usize {
@@ -19,8 +19,8 @@ impl Index for u32 {
 }
 
 impl Index for u64 {
-    fn of(place: usize) -> Self {
-        place as Self
+    fn of(index: usize) -> Self {
+        index as Self
     }
 
     fn at(self) -> usize {
@@ -55,9 +55,9 @@ impl Indices<'_> {
         }
     }
 
-    /// Returns a hint for an error message about index `k`, if the integers seem to have another width than
-    /// `index_bytes` says. This is so if one integer of each pair of 4-byte integers is zero, or if an 8-byte integer
-    /// does not fit 4 bytes.
+    /// Returns a hint for an error message about index `k` if the integers seem to have another width than the option
+    /// `index_bytes` states. With 4 bytes, this is the case if every second integer is zero. With 8 bytes, this is the
+    /// case if the integer exceeds 4 bytes.
     pub fn width_hint(&self, k: usize) -> &'static str {
         match self {
             Self::Narrow(indices) => {

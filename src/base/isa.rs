@@ -31,9 +31,9 @@ pub fn isa() -> Isa {
     *ISA.get_or_init(|| choose(std::env::var(ISA_VARIABLE.to_str().unwrap_or_default()).ok().as_deref()))
 }
 
-fn choose(wanted: Option<&str>) -> Isa {
+fn choose(requested: Option<&str>) -> Isa {
     let best = best();
-    named(wanted.unwrap_or_default()).filter(|isa| *isa <= best).unwrap_or(best)
+    named(requested.unwrap_or_default()).filter(|isa| *isa <= best).unwrap_or(best)
 }
 
 fn named(name: &str) -> Option<Isa> {
@@ -41,26 +41,26 @@ fn named(name: &str) -> Option<Isa> {
 }
 
 /// Returns the reason why a value of `RRBSOLVER_ISA` is ignored, if it is.
-pub fn complaint(wanted: &str) -> Option<Complaint<'_>> {
-    let known = named(wanted);
-    known.is_none_or(|isa| isa > best()).then_some(Complaint { wanted, known: known.is_some() })
+pub fn ignored_isa(requested: &str) -> Option<IgnoredIsa<'_>> {
+    let known = named(requested);
+    known.is_none_or(|isa| isa > best()).then_some(IgnoredIsa { requested, known: known.is_some() })
 }
 
 /// Warning about an ignored instruction set. Formatting its text allocates no memory.
 #[derive(Debug, PartialEq)]
-pub struct Complaint<'a> {
-    wanted: &'a str,
+pub struct IgnoredIsa<'a> {
+    requested: &'a str,
     known: bool,
 }
 
-impl fmt::Display for Complaint<'_> {
+impl fmt::Display for IgnoredIsa<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { wanted, known } = self;
+        let Self { requested, known } = self;
         let best = NAMES.iter().find(|n| n.1 == best()).map_or("portable", |n| n.0);
         if *known {
-            write!(f, "this machine does not support {wanted}; {best} is used")
+            write!(f, "this machine does not support {requested}; {best} is used")
         } else {
-            write!(f, "unknown instruction set '{wanted}', must be avx512, avx2 or portable; {best} is used")
+            write!(f, "unknown instruction set '{requested}', must be avx512, avx2 or portable; {best} is used")
         }
     }
 }
@@ -110,7 +110,7 @@ macro_rules! for_each_isa {
                 fn avx2 $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
                     text $(::<$($f),+>)? ($($argument),*)
                 }
-                // Not inlined into callers, where tests/machine_code.rs would not find this function.
+                // Not inlined, so that tests/machine_code.rs finds this function.
                 #[inline(never)]
                 #[allow(clippy::too_many_arguments)]
                 fn portable $(<$($f: $bound),+>)? ($($argument: $type),*) $(-> $result)? {
@@ -143,8 +143,8 @@ mod tests {
         assert_eq!(choose(Some("portable")), Isa::Portable);
         assert_eq!(choose(None), best());
         assert_eq!(choose(Some("nonsense")), best());
-        assert!(complaint("nonsense").is_some_and(|warning| warning.to_string().contains("'nonsense'")));
-        assert_eq!(complaint("portable"), None);
+        assert!(ignored_isa("nonsense").is_some_and(|warning| warning.to_string().contains("'nonsense'")));
+        assert_eq!(ignored_isa("portable"), None);
         if best() == Isa::Avx512 {
             assert_eq!(choose(Some("avx2")), Isa::Avx2);
         }

@@ -24,7 +24,7 @@ pub trait Lanes: Copy {
     /// a b
     fn mul(self, b: Self) -> Self;
     /// a b + c; rounded once if the instruction set is AVX-512, otherwise twice. The last bit therefore depends on the
-    /// instruction set. (Some machines have 256-bit vectors but no fused operations.)
+    /// instruction set. With AVX2 the operation is not fused, because some of these machines have no fused operations.
     #[inline(always)]
     fn mul_add(self, b: Self, c: Self) -> Self {
         self.mul(b).add(c)

@@ -13,7 +13,7 @@ pub struct Machine {
     pub threads: usize,
     /// CUDA ordinal of the device, or of the first one of several devices; -1 without a device.
     pub device: i64,
-    /// Devices that share the grids; none if one device stores all grids.
+    /// Devices among which the grids are divided; none if one device stores all grids.
     pub devices: Devices,
 }
 
@@ -52,7 +52,7 @@ pub trait Core {
     fn engine(&self) -> &dyn Engine;
     /// Returns the backend for changes.
     fn engine_mut(&mut self) -> &mut dyn Engine;
-    /// Returns the bytes in host memory that the backend does not count.
+    /// Returns the bytes in host memory that `Engine::bytes` does not include.
     fn own_bytes(&self) -> usize {
         0
     }
@@ -62,7 +62,7 @@ pub trait Core {
     }
     /// Returns the result with this key, or 0 if the family has no such result. All integer results fit into a double.
     fn result(&self, key: i32) -> f64;
-    /// Applies changed options that take effect at once.
+    /// Applies those changed options that need no new factorization.
     fn prepare(&mut self, _options: &Options) -> Result<()> {
         Ok(())
     }

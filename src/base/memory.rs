@@ -48,8 +48,9 @@ enum Block {
 impl Memory {
     /// Allocates `bytes` zeros.
     pub fn zeroed(bytes: u128) -> Result<Self> {
-        // Arrays start in different cache sets. Kernels read the same row of about twenty arrays at once, and large
-        // blocks would otherwise all start at the same offset within a page.
+        // Each array starts in another cache set. Kernels read the same row of about twenty arrays at once. Without
+        // these offsets, all large blocks would start at the beginning of a page, and the rows would compete for the
+        // same cache sets.
         static MADE: AtomicUsize = AtomicUsize::new(0);
         let no_memory = || Error::NoMemory(Refused { bytes, what: "the solver's arrays" });
         let wanted = usize::try_from(bytes).ok().filter(|&b| b <= isize::MAX as usize / 2).ok_or_else(no_memory)?;
@@ -135,9 +136,9 @@ impl Drop for Block {
     }
 }
 
-/// Fails if a large array exceeds the available memory. The system overcommits memory, and ends a process that writes
-/// to pages it cannot provide.
-pub fn check_there(bytes: u128, what: &'static str) -> Result<()> {
+/// Returns an error if a large array exceeds the available memory. Linux overcommits memory: the allocation itself
+/// would succeed, but the system ends a process that writes to pages without memory.
+pub fn check_available(bytes: u128, what: &'static str) -> Result<()> {
     const LARGE: u128 = 1 << 30;
     if bytes > LARGE && left().is_some_and(|left| bytes > left.into()) {
         return Err(Error::NoMemory(Refused { bytes, what }));
@@ -173,7 +174,7 @@ fn are_lines<T>(values: &[T]) -> bool {
     (values.as_ptr() as usize).is_multiple_of(LINE) && size_of_val(values).is_multiple_of(LINE)
 }
 
-/// Copies source to target, with non-temporal stores if possible. Call [`copies_are_done`] before other threads read
+/// Copies source to target, with non-temporal stores if possible. Call [`fence_copies`] before other threads read
 /// the target.
 pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
@@ -190,7 +191,7 @@ pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
 }
 
 /// Orders the non-temporal stores of this thread before its subsequent stores.
-pub fn copies_are_done() {
+pub fn fence_copies() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86_64 has SSE.
     unsafe {
@@ -239,7 +240,7 @@ mod tests {
             // SAFETY: 200 doubles, or the first 200 floats of this memory, which only this test uses.
             let wide = unsafe { std::slice::from_raw_parts_mut(memory.data().cast::<f64>(), 200) };
             copy_past_caches(&mut wide[start..start + len], &source[..len]);
-            copies_are_done();
+            fence_copies();
             assert_eq!(wide[start..start + len], source[..len]);
             assert!(wide[..start].iter().chain(&wide[start + len..]).all(|&v| v == 0.0));
         }
@@ -247,10 +248,10 @@ mod tests {
 
     #[test]
     fn too_much_is_an_error() {
-        assert!(check_there(1 << 20, "a test").is_ok());
+        assert!(check_available(1 << 20, "a test").is_ok());
         if cfg!(target_os = "linux") {
             assert!(left().is_some_and(|bytes| bytes > 1 << 20));
-            let error = check_there(1 << 60, "a test").unwrap_err().to_string();
+            let error = check_available(1 << 60, "a test").unwrap_err().to_string();
             assert_eq!(error, "failed to allocate 1152921504606846976 bytes for a test");
         }
         assert!(Memory::zeroed(1 << 62).is_err());

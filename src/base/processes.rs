@@ -1,6 +1,6 @@
 //! Identification of the processes of a host, and memory shared by several of these processes.
 
-use super::memory::check_there;
+use super::memory::check_available;
 use crate::error::{Error, Refused, Result};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub fn own_number() -> u64 {
     static NUMBER: OnceLock<u64> = OnceLock::new();
     let drawn = *NUMBER.get_or_init(|| RandomState::new().build_hasher().finish());
-    // After a fork, the child inherits the drawn number, so the process id is mixed in.
+    // The process id distinguishes a forked child, which inherits the random number.
     drawn ^ u64::from(std::process::id()).rotate_left(32)
 }
 
@@ -21,12 +21,12 @@ pub fn host_number() -> u64 {
     hasher.finish()
 }
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const ROWS: &str = "rows of all ranks";
 
 /// Address of a shared memory block for other processes of the host.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct SharedAddress {
     pub process: u64,
     pub file: u64,
     /// Signature that is stored at the start of the block.
@@ -60,24 +60,24 @@ impl Mapped {
     pub fn new(values: usize) -> Result<Self> {
         use std::os::fd::{AsRawFd, FromRawFd};
         let bytes = Self::bytes_of(values)?;
-        check_there(bytes as u128, ROWS)?;
-        // Beyond the limit for file sizes, the system would end the process (SIGXFSZ).
+        check_available(bytes as u128, ROWS)?;
+        // A block larger than the limit for file sizes would end the process (SIGXFSZ).
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: the pointer outlives the call.
         let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
         if !known || limit.rlim_cur < bytes as u64 {
             return Err(Error::Io(format!("shared memory: {bytes} bytes exceed the limit of file sizes")));
         }
-        // Called by number: older C libraries have no wrapper for memfd_create.
-        // SAFETY: the name is a string that ends with zero and outlives the call.
+        // The system call is made by its number, because older C libraries have no wrapper for memfd_create. SAFETY:
+        // the name is a string that ends with zero and outlives the call.
         let file = unsafe { libc::syscall(libc::SYS_memfd_create, c"rrbsolver".as_ptr(), libc::MFD_CLOEXEC) };
         if file < 0 {
             return Err(unavailable("memfd_create", &std::io::Error::last_os_error()));
         }
         // SAFETY: a new descriptor, which has no other owner.
         let file = unsafe { std::fs::File::from_raw_fd(file as i32) };
-        // Reserves the pages now: with overcommitted memory, a later write would end the process.
-        // SAFETY: the descriptor is open; the call uses no memory of this process.
+        // Reserves the pages now. Otherwise, a later write to a page without memory would end the process. SAFETY: the
+        // descriptor is open; the call uses no memory of this process.
         let taken = unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as i64) };
         if taken != 0 {
             return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
@@ -89,9 +89,9 @@ impl Mapped {
     }
 
     /// Maps the memory block of another process.
-    pub fn open(told: &Told, values: usize) -> Result<Self> {
+    pub fn open(address: &SharedAddress, values: usize) -> Result<Self> {
         use std::os::unix::fs::FileExt;
-        let path = format!("/proc/{}/fd/{}", told.process, told.file);
+        let path = format!("/proc/{}/fd/{}", address.process, address.file);
         let opened = std::fs::OpenOptions::new().read(true).write(true).open(&path);
         let file = opened.map_err(|error| unavailable(&path, &error))?;
         // In another PID namespace, the path may name any file. The signature is therefore checked before the file is
@@ -99,7 +99,7 @@ impl Mapped {
         let mut sign = [0; 8];
         let read = file.read_exact_at(&mut sign, 0).and_then(|()| file.metadata());
         let bytes = read.map_err(|error| unavailable(&path, &error))?.len();
-        if u64::from_le_bytes(sign) != told.sign.to_le() || bytes != Self::bytes_of(values)? as u64 {
+        if u64::from_le_bytes(sign) != address.sign.to_le() || bytes != Self::bytes_of(values)? as u64 {
             return Err(Error::Io(format!("shared memory: {path} is not a file of this library")));
         }
         Self::map(file, values)
@@ -124,9 +124,9 @@ impl Mapped {
     }
 
     /// Returns the address by which other processes open the memory.
-    pub fn told(&self) -> Told {
+    pub fn address(&self) -> SharedAddress {
         use std::os::fd::AsRawFd;
-        Told { process: std::process::id().into(), file: self.file.as_raw_fd() as u64, sign: own_number() }
+        SharedAddress { process: std::process::id().into(), file: self.file.as_raw_fd() as u64, sign: own_number() }
     }
 }
 
@@ -138,13 +138,13 @@ impl Mapped {
     }
 
     /// Unsupported on this system.
-    pub fn open(_: &Told, _: usize) -> Result<Self> {
+    pub fn open(_: &SharedAddress, _: usize) -> Result<Self> {
         Self::new(0)
     }
 
     /// Unsupported on this system.
-    pub fn told(&self) -> Told {
-        Told { process: 0, file: 0, sign: 0 }
+    pub fn address(&self) -> SharedAddress {
+        SharedAddress { process: 0, file: 0, sign: 0 }
     }
 }
 
@@ -186,21 +186,21 @@ mod tests {
     #[test]
     fn memory_of_several() {
         let first = Mapped::new(1000).unwrap();
-        let told = first.told();
-        let second = Mapped::open(&told, 1000).unwrap();
+        let address = first.address();
+        let second = Mapped::open(&address, 1000).unwrap();
         // SAFETY: only this test uses the mappings, one after the other.
         unsafe {
             assert!(first.slice(0, 1000).iter().all(|&v| v == 0.0));
             second.slice_mut(990, 10).fill(3.0);
             assert_eq!(first.slice(989, 3), [0.0, 3.0, 3.0]);
         }
-        for wrong in [Told { sign: told.sign ^ 1, ..told }, Told { file: 1 << 20, ..told }] {
+        for wrong in [SharedAddress { sign: address.sign ^ 1, ..address }, SharedAddress { file: 1 << 20, ..address }] {
             assert!(matches!(Mapped::open(&wrong, 1000), Err(Error::Io(_))));
         }
-        assert!(Mapped::open(&told, 999).is_err() && Mapped::new(usize::MAX / 4).is_err());
+        assert!(Mapped::open(&address, 999).is_err() && Mapped::new(usize::MAX / 4).is_err());
         drop(first);
         // SAFETY: as above.
         assert_eq!(unsafe { second.slice(999, 1) }, [3.0]);
-        assert!(host_number() != 0 && own_number() == told.sign);
+        assert!(host_number() != 0 && own_number() == address.sign);
     }
 }

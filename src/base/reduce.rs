@@ -60,9 +60,9 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
     add_lanes(&lanes) + tail
 }
 
-/// Adds the lanes pairwise by halves. Not inlined: the pairs would make the compiler keep all lanes in vectors of two
-/// values. Each halving writes a new array: in place, the compiler would load across the vectors just stored and wait
-/// for these stores.
+/// Adds the lanes pairwise by halves. This function is not inlined, because the compiler would then keep all lanes of
+/// the caller in vectors of two values. Each halving writes a new array. In place, a load would overlap two preceding
+/// stores and wait for both.
 #[inline(never)]
 fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
     fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {
@@ -75,7 +75,7 @@ fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
 }
 
 /// Returns sum_i a_i by recursive halving (pairwise summation; Higham, Accuracy and Stability of Numerical Algorithms,
-/// chapter 4). The rounding error grows as log n; the shape depends on the length only.
+/// chapter 4). The rounding error grows as log n. The order of the additions depends only on the length.
 pub fn pairwise(a: &[f64]) -> f64 {
     match a.len() {
         0..=64 => sum(a),
@@ -101,25 +101,25 @@ pub fn largest(a: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Partial results of the other ranks.
-pub trait Elsewhere: Send + Sync {
+pub trait OtherRanks: Send + Sync {
     /// Fills in the entries of the other ranks. Each array in `numbers` covers all ranks; the caller has set the
     /// entries of this rank.
     fn fill(&self, numbers: &mut [&mut [f64]]);
 
-    /// Fills in entries of which only sums are used. On all ranks alike, the first entry of a rank may hold the sum of
-    /// all entries of this rank; its other entries are then zero.
+    /// Fills in the entries of the other ranks if only sums of entries are used. The first entry of a rank may then
+    /// contain the sum of all its entries, and its other entries are zero. All ranks receive the same entries.
     fn fill_sums(&self, numbers: &mut [&mut [f64]]);
 }
 
-/// Workspace for the partial results of a reduction: up to `most` numbers per row, or per other unit that has one owner
-/// thread.
-pub struct Noted {
+/// Workspace for the partial results of a reduction: up to `most` numbers per row. Instead of rows, any units with one
+/// owner thread each may be used.
+pub struct Partials {
     /// Two buffers, used alternately: a reduction may be written while the previous one is still read.
     values: [Shared; 2],
     rows: usize,
 }
 
-impl Noted {
+impl Partials {
     /// Allocates a workspace for `most` numbers per row.
     pub fn new(rows: usize, most: usize) -> Result<Self> {
         Ok(Self { values: [Shared::zeroed(most * rows)?, Shared::zeroed(most * rows)?], rows })
@@ -145,7 +145,7 @@ impl Noted {
     /// Begins reduction number `turn` over the first `rows` rows. The caller guarantees a barrier between two
     /// reductions whose numbers have the same parity.
     pub fn reduce<const N: usize>(&self, turn: usize, rows: usize) -> Reduce<'_, N> {
-        Reduce { values: &self.values[turn % 2], room: self.rows, rows, elsewhere: None }
+        Reduce { values: &self.values[turn % 2], room: self.rows, rows, other_ranks: None }
     }
 }
 
@@ -157,7 +157,7 @@ pub struct Reduce<'a, const N: usize> {
     values: &'a Shared,
     room: usize,
     rows: usize,
-    elsewhere: Option<&'a dyn Elsewhere>,
+    other_ranks: Option<&'a dyn OtherRanks>,
 }
 
 impl<'a, const N: usize> Reduce<'a, N> {
@@ -170,32 +170,32 @@ impl<'a, const N: usize> Reduce<'a, N> {
     }
 
     /// Includes the partial results of other ranks.
-    pub fn over(self, elsewhere: Option<&'a dyn Elsewhere>) -> Self {
-        Self { elsewhere, ..self }
+    pub fn over(self, other_ranks: Option<&'a dyn OtherRanks>) -> Self {
+        Self { other_ranks, ..self }
     }
 
     /// Returns all partial results, one slice per number. If `me` is `None`, the caller has already passed a barrier,
     /// or only one thread runs.
     pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
-        self.filled(me, |elsewhere, numbers| elsewhere.fill(numbers))
+        self.filled(me, |other_ranks, numbers| other_ranks.fill(numbers))
     }
 
-    /// Returns partial results of which only sums are used: sums over all rows, or over subsets that contain each
-    /// rank's contiguous range completely or not at all.
+    /// Returns the partial results for callers that use only sums: over all rows, or over subsets that contain the rows
+    /// of a rank completely or not at all.
     pub fn summands(&self, me: Option<Me>) -> [&'a [f64]; N] {
-        self.filled(me, |elsewhere, numbers| elsewhere.fill_sums(numbers))
+        self.filled(me, |other_ranks, numbers| other_ranks.fill_sums(numbers))
     }
 
-    fn filled(&self, me: Option<Me>, fill: fn(&dyn Elsewhere, &mut [&mut [f64]])) -> [&'a [f64]; N] {
+    fn filled(&self, me: Option<Me>, fill: fn(&dyn OtherRanks, &mut [&mut [f64]])) -> [&'a [f64]; N] {
         if let Some(me) = me {
             me.barrier();
         }
-        if let Some(elsewhere) = self.elsewhere {
+        if let Some(other_ranks) = self.other_ranks {
             if me.is_none_or(|me| me.index == 0) {
                 // SAFETY: all partial results are stored and the other threads wait at the barrier below; or only one
                 // thread runs.
                 let of = |k: usize| unsafe { self.values.slice_mut(k * self.room, self.rows) };
-                fill(elsewhere, &mut std::array::from_fn::<_, N, _>(of));
+                fill(other_ranks, &mut std::array::from_fn::<_, N, _>(of));
             }
             if let Some(me) = me {
                 me.barrier();

@@ -37,7 +37,7 @@ impl<T: Number> Shared<T> {
         Ok(Self { memory: Counted::new(memory, "the solver's arrays")?, len, holds: PhantomData })
     }
 
-    /// Returns the same values as numbers of another type of this size; `None` where sizes differ.
+    /// Returns the same memory as numbers of type `U`, or `None` if `U` has another size.
     pub fn of_type<U: Number>(&self) -> Option<Shared<U>> {
         let same = size_of::<T>() == size_of::<U>();
         same.then(|| Shared { memory: self.memory.clone(), len: self.len, holds: PhantomData })

@@ -14,25 +14,25 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 thread_local! {
-    static IS_MEMBER: Cell<bool> = const { Cell::new(false) };
+    static IS_TEAM_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns whether the calling thread was created by a team.
 pub fn is_team_thread() -> bool {
-    IS_MEMBER.get()
+    IS_TEAM_THREAD.get()
 }
 
 /// Yields the core of this thread to other ready threads.
-pub fn give_way() {
+pub fn yield_core() {
     std::thread::yield_now();
 }
 
-/// Polls before a waiting thread yields its core: about 10 microseconds, longer than threads typically differ in a
-/// step.
+/// Number of polls before a waiting thread yields its core. They take about 10 microseconds, longer than the usual time
+/// between the first and the last arrival at a barrier.
 const POLLS: usize = 400;
 /// Time for which a thread polls and yields before it sleeps. Longer than the serial work of one thread in an iteration
 /// (small grids, the exact factorization), since waking a thread takes 50 microseconds. Shorter than a time slice.
-const PATIENCE: Duration = Duration::from_micros(500);
+const POLLING_TIME: Duration = Duration::from_micros(500);
 
 /// Polling state of one wait.
 struct Polls {
@@ -48,9 +48,9 @@ impl Polls {
             self.done += 1;
             std::hint::spin_loop();
         } else if self.may_spin {
-            give_way();
+            yield_core();
             let now = Instant::now();
-            self.may_spin = now < *self.until.get_or_insert(now + PATIENCE);
+            self.may_spin = now < *self.until.get_or_insert(now + POLLING_TIME);
         }
         self.may_spin
     }
@@ -88,7 +88,7 @@ impl Me<'_> {
                 resume_unwind(Box::new(Abandoned));
             }
             if !polls.again() {
-                give_way();
+                yield_core();
             }
         }
     }
@@ -98,7 +98,7 @@ impl Me<'_> {
         Self { index: 0, members: 1, ..*self }
     }
 
-    /// Returns this thread's part of 0..n: contiguous, and equal for equal n.
+    /// Returns this thread's part of 0..n, a contiguous range that depends only on n.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
         share(n, self.index, self.members)
     }
@@ -109,7 +109,7 @@ pub fn share(n: usize, member: usize, members: usize) -> std::ops::Range<usize> 
     n * member / members..n * (member + 1) / members
 }
 
-/// Synchronization points of a thread within a stage.
+/// Points of a stage that a thread signals to its neighbours. A stage is a pass over the rows of the thread.
 #[derive(Clone, Copy)]
 pub enum Point {
     /// The first row of the thread is done.
@@ -167,14 +167,15 @@ impl Barrier {
     }
 
     fn release(&self, round: usize) {
-        // Under the lock, so that no thread falls asleep between its check of the round and the notification.
+        // The round changes under the lock, so that no thread falls asleep between its check of the round and the
+        // notification.
         let guard = lock(&self.asleep);
         self.round.store(round, Ordering::Release);
         drop(guard);
         self.wake.notify_all();
     }
 
-    fn break_up(&self) {
+    fn abandon(&self) {
         let guard = lock(&self.asleep);
         self.broken.store(true, Ordering::Release);
         drop(guard);
@@ -186,23 +187,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Function that the threads other than 0 run, with its lifetime erased; see [`Team::run`].
+/// Pointer to the function that the threads other than 0 run. Its lifetime is erased; see [`Team::run`].
 #[derive(Clone, Copy)]
-struct Text(*const (dyn Fn(Me) + Sync));
+struct ErasedFunction(*const (dyn Fn(Me) + Sync));
 
 // SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while threads use it.
-unsafe impl Send for Text {}
+unsafe impl Send for ErasedFunction {}
 
 /// State for which the threads wait between runs.
-struct Order {
+struct RunRequest {
     number: usize,
-    text: Option<Text>,
+    function: Option<ErasedFunction>,
     end: bool,
 }
 
 struct Shared {
     barrier: Barrier,
-    order: Mutex<Order>,
+    request: Mutex<RunRequest>,
     given: Condvar,
     /// Number of threads other than 0 that have not finished the current run.
     running: AtomicUsize,
@@ -212,12 +213,12 @@ struct Shared {
 }
 
 impl Shared {
-    fn order(&self) -> MutexGuard<'_, Order> {
-        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    fn request(&self) -> MutexGuard<'_, RunRequest> {
+        self.request.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Allocations named in error messages.
+/// Names of allocations in error messages.
 const THREADS: &str = "a thread team";
 const PIECES: &str = "work of a thread team";
 
@@ -241,7 +242,7 @@ impl Team {
                 asleep: Mutex::new(()),
                 wake: Condvar::new(),
             },
-            order: Mutex::new(Order { number: 0, text: None, end: false }),
+            request: Mutex::new(RunRequest { number: 0, function: None, end: false }),
             given: Condvar::new(),
             running: AtomicUsize::new(0),
             finished: Condvar::new(),
@@ -250,7 +251,7 @@ impl Team {
         let mut team = Self { shared: Counted::new(shared, THREADS)?, threads: Vec::new() };
         reserve(&mut team.threads, members, THREADS)?;
         for index in 1..members {
-            team.threads.push(Thread::start(&team.shared, index, members, follow)?);
+            team.threads.push(Thread::start(&team.shared, index, members, thread_main)?);
         }
         // A thread allocates memory as it starts, which must not happen within a solve. Wait until all threads run.
         team.run(|_| {}, |_| ())?;
@@ -285,25 +286,25 @@ impl Team {
         }
         let me = Me { index: 0, members: self.members(), barrier: &shared.barrier };
         if me.members > 1 {
-            let text: *const (dyn Fn(Me) + Sync + '_) = &raw const others;
+            let function: *const (dyn Fn(Me) + Sync + '_) = &raw const others;
             // SAFETY: only the lifetime changes. Threads use the function only until they have decremented `running`,
             // and this function neither returns nor unwinds before that count is zero.
-            let text = Text(unsafe {
-                std::mem::transmute::<*const (dyn Fn(Me) + Sync + '_), *const (dyn Fn(Me) + Sync + 'static)>(text)
+            let function = ErasedFunction(unsafe {
+                std::mem::transmute::<*const (dyn Fn(Me) + Sync + '_), *const (dyn Fn(Me) + Sync + 'static)>(function)
             });
             for post in shared.barrier.posts.iter().flat_map(|p| &p.0) {
                 post.store(0, Ordering::Relaxed);
             }
             shared.running.store(me.members - 1, Ordering::Release);
-            let mut order = shared.order();
-            order.number += 1;
-            order.text = Some(text);
-            drop(order);
+            let mut request = shared.request();
+            request.number += 1;
+            request.function = Some(function);
+            drop(request);
             shared.given.notify_all();
         }
         let result = catch_unwind(AssertUnwindSafe(|| own(me)));
         if result.is_err() {
-            shared.barrier.break_up();
+            shared.barrier.abandon();
         }
         shared.wait_until_finished();
         match result {
@@ -349,7 +350,7 @@ impl Team {
 
 impl Drop for Team {
     fn drop(&mut self) {
-        self.shared.order().end = true;
+        self.shared.request().end = true;
         self.shared.given.notify_all();
         self.threads.clear();
     }
@@ -362,9 +363,9 @@ impl Shared {
             if polls.again() {
                 continue;
             }
-            let order = self.order();
+            let request = self.request();
             if self.running.load(Ordering::Acquire) > 0 {
-                drop(self.finished.wait(order).unwrap_or_else(PoisonError::into_inner));
+                drop(self.finished.wait(request).unwrap_or_else(PoisonError::into_inner));
             }
         }
     }
@@ -379,35 +380,35 @@ impl Shared {
 }
 
 /// Main loop of a thread of the team: waits for a run, and executes it.
-fn follow(shared: &Shared, index: usize) {
-    IS_MEMBER.set(true);
+fn thread_main(shared: &Shared, index: usize) {
+    IS_TEAM_THREAD.set(true);
     crate::base::traps::on_own_thread();
     let me = Me { index, members: shared.barrier.members, barrier: &shared.barrier };
     let mut done = 0;
     loop {
-        let mut order = shared.order();
-        while order.number == done && !order.end {
-            order = shared.given.wait(order).unwrap_or_else(PoisonError::into_inner);
+        let mut request = shared.request();
+        while request.number == done && !request.end {
+            request = shared.given.wait(request).unwrap_or_else(PoisonError::into_inner);
         }
-        if order.end {
+        if request.end {
             return;
         }
-        done = order.number;
-        let text = order.text;
-        drop(order);
-        if let Some(Text(text)) = text {
+        done = request.number;
+        let function = request.function;
+        drop(request);
+        if let Some(ErasedFunction(function)) = function {
             // SAFETY: `Team::run` keeps the closure alive until this thread decrements `running` below.
-            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*text)(me) }));
+            let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*function)(me) }));
             if let Err(payload) = result {
                 if !payload.is::<Abandoned>() {
                     *shared.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(payload);
                 }
-                shared.barrier.break_up();
+                shared.barrier.abandon();
             }
         }
         if shared.running.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // Under the lock, so that thread 0 does not fall asleep between its check and the notification.
-            drop(shared.order());
+            // The lock is taken once, so that thread 0 does not fall asleep between its check and the notification.
+            drop(shared.request());
             shared.finished.notify_all();
         }
     }

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 
 /// Stack size of a thread in bytes, as in `std::thread`.
 const STACK: usize = 2 << 20;
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const THREAD: &str = "a thread";
 
 /// A running thread. Dropping the handle waits for the end of the thread.

@@ -78,7 +78,7 @@ thread_local! {
     static HOST: Cell<Option<State>> = const { Cell::new(None) };
 }
 
-/// Guard: while it lives, this thread has the library's state. Its drop restores mode and flags of the host.
+/// Guard that sets the library's state on this thread. Dropping it restores mode and flags of the host.
 pub struct Own {
     outer: Option<State>,
 }
@@ -100,8 +100,8 @@ impl Drop for Own {
     }
 }
 
-/// Runs host code within a library call, in the host's state. Flags and mode that `code` leaves are saved and restored
-/// at the end of the call.
+/// Runs host code within a library call, in the host's state. The flags and mode that `code` leaves become the host's
+/// state, which is restored at the end of the library call.
 pub fn as_the_host<T>(code: impl FnOnce() -> T) -> T {
     /// Restores the library's state, also if `code` unwinds.
     struct Inside;

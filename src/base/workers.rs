@@ -5,14 +5,14 @@ use crate::base::team::{Team, share};
 use crate::error::{Result, collected, push};
 use std::ops::Range;
 
-/// Pieces per thread. More than one balances the load at the end.
+/// Pieces per thread. With more than one, a thread that finishes early takes over pieces of slower threads.
 const PIECES_OF_A_THREAD: usize = 4;
 /// Minimum work in bytes for which threads are started. Starting a thread takes as long as reading about 20 kB of text,
 /// or moving about 200 kB.
 const WORTH_A_TEAM: usize = 1 << 20;
 /// Minimum number of values per part of a lane; see [`across`].
 const LEAST_ACROSS: usize = 1024;
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const PIECES: &str = "pieces of work";
 
 /// Maximum number of threads, and the thread team once it is started.
@@ -35,7 +35,7 @@ impl Workers {
         Self { threads: Threads::Known(threads), worth: WORTH_A_TEAM, team: None }
     }
 
-    /// Uses as many threads as `ask` returns; calls `ask` only if there is enough work for several threads.
+    /// Uses at most `ask()` threads. Calls `ask` only if there is enough work for several threads.
     pub fn asked(ask: fn() -> usize) -> Self {
         Self { threads: Threads::Asked(ask), worth: WORTH_A_TEAM, team: None }
     }
@@ -70,8 +70,8 @@ impl Workers {
         }
     }
 
-    /// Returns the number of pieces for `n` positions that are divided across all lanes. Each part of a lane costs
-    /// memory, so every part has at least 1024 values.
+    /// Returns the number of pieces into which [`across`] divides lanes of `n` values. Each part of a lane costs
+    /// memory, so every part has at least `LEAST_ACROSS` values.
     pub fn pieces_across(&self, n: usize, bytes: usize) -> usize {
         self.pieces(bytes).min(n / LEAST_ACROSS).max(1)
     }
@@ -131,8 +131,8 @@ impl<'a, T> Parts<'a, T> {
 /// A range of positions, and the slice of each lane in this range.
 pub type Across<'a, T> = (Range<usize>, Vec<&'a mut [T]>);
 
-/// Divides each lane of an array along `cuts`. The array consists of consecutive lanes of `len` values. The ranges in
-/// `cuts` must be contiguous and ascending.
+/// Divides each lane of an array into the ranges `cuts`. A lane is `len` consecutive values of the array. The ranges
+/// must be contiguous and ascending.
 pub fn across<T>(array: &mut [T], len: usize, cuts: impl Iterator<Item = Range<usize>>) -> Result<Vec<Across<'_, T>>> {
     let mut lanes = collected(array.chunks_mut(len.max(1)).map(Parts), PIECES)?;
     let mut all = Vec::new();

@@ -10,7 +10,7 @@ use crate::report::Observer;
 use crate::stencil::cells::Cells;
 use std::time::Instant;
 
-/// Purpose of the allocations, for error messages.
+/// Name of the allocations in error messages.
 const PLANES: &str = "a list of planes";
 
 /// State of one call.
@@ -26,20 +26,21 @@ pub struct Call<'a> {
     pub(super) of: Cells,
     pub(super) copies: &'a mut Copies,
     pub(super) watch: &'a Watch,
-    /// Whether copies to the device were started whose time has not been read yet.
+    /// Whether this call has started copies to the device whose time has not been read yet.
     pub(super) sent: bool,
     pub(super) seconds_transfer: &'a mut f64,
 }
 
-/// Returns the layout of the caller's device array if `device` is nonzero, else of the staged copy at `staged`.
-/// A staged copy has contiguous rows and planes.
+/// Returns the address and the layout of an array on the device: of the caller's array at `device`, or, if `device` is
+/// 0, of its staged copy at `staged`. A staged copy has contiguous rows and planes.
 pub fn place(device: u64, staged: Address, of: Cells, (ld, plane): (usize, usize)) -> CellArray {
     let (values, ld, plane) = if device != 0 { (device, ld, plane) } else { (staged, of.nx, of.plane()) };
     CellArray { values, ld: ld as i64, plane: plane as i64 }
 }
 
-/// Returns how an array is copied: values per copy, rows per copy, and the distance between copies on the device in
-/// bytes. An array with contiguous planes needs one copy; any other array needs one copy per plane.
+/// Returns how an array is copied: values per copy on the host, rows per copy, and bytes on the device from the start
+/// of a copy to the start of the next one. An array with contiguous planes needs one copy; any other array needs one
+/// copy per plane.
 fn planes(of: Cells, (ld, plane): (usize, usize), len: usize) -> (usize, usize, usize) {
     if of.nz == 1 || plane == of.ny * ld { (len, of.rows(), 0) } else { (plane, of.ny, 8 * of.plane()) }
 }
@@ -100,9 +101,9 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Returns what a kernel found in the caller's arrays: largest magnitudes and the first non-finite entry. `s` must
-    /// have been fetched after that kernel. The kernel stores the complement of (2 row + array) nx + i for a non-finite
-    /// entry; array 0 is the input, array 1 the initial guess.
+    /// Returns the largest magnitudes and the first non-finite entry of the caller's arrays, which a kernel has stored
+    /// in `s`. The host must have fetched `s` after that kernel. For a non-finite entry, the kernel stores the bitwise
+    /// complement of (2 row + array) nx + i, where array is 0 for the input and 1 for the initial guess.
     pub fn inputs(&mut self, s: &Scalars) -> Result<Inputs> {
         if std::mem::take(&mut self.sent) {
             *self.seconds_transfer += self.watch.seconds()?;
@@ -130,7 +131,7 @@ impl Call<'_> {
     }
 }
 
-/// A call whose step functions cannot return an error: it stores the first error, and later steps do nothing.
+/// A call with step functions that cannot return an error. The call stores the first error, and later steps do nothing.
 pub trait Attempts {
     /// Returns the first error, if any.
     fn failed(&mut self) -> &mut Option<Error>;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// Iterations between two checks of a monitor that may stop the solve.
 pub const MONITOR_LAG: i64 = 32;
 
-/// Ring entries that are always copied with the scalars. Further entries are copied only if the loop has written them.
+/// Number of ring entries that are always copied with the scalars. The other entries are copied only if the loop has
+/// written them.
 const FIRST_FETCH: usize = 64;
 
 /// Returns whether `RRBSOLVER_CUDA_GRAPH=off` is set. The host then launches each kernel, for tools that do not support
@@ -24,7 +25,7 @@ pub fn without_graphs() -> bool {
     std::env::var_os("RRBSOLVER_CUDA_GRAPH").is_some_and(|value| value == "off")
 }
 
-/// The scalars of a solve on the device, and their page-locked host copy. Dereferences to the host copy.
+/// The scalars of a solve on the device, and their page-locked host copy. `Deref` gives the host copy.
 pub struct SharedScalars {
     /// Device address of the scalars.
     pub at: Address,
@@ -145,7 +146,7 @@ pub trait Looped {
     /// Returns the scalars, the stream and the observer.
     fn parts(&mut self) -> (&mut SharedScalars, &Stream, &mut dyn Observer);
 
-    /// Returns the recorded loop to launch and the stream, or none if the host launches the iterations.
+    /// Returns the recorded loop and the stream on which to launch it, or `None` if the host launches the iterations.
     fn graph(&self) -> Option<(&Loop, &Stream)>;
 
     /// Launches one iteration. It computes the next p, q, rho = <r, M^-1 r> and sigma = <p, A p>, or ends the loop.
@@ -167,7 +168,7 @@ pub trait Looped {
         Ok(false)
     }
 
-    /// Queues the kernels that usually follow the loop.
+    /// Queues the kernels that usually run after the loop, without waiting for its end.
     fn follow(&mut self, _test: &Test) -> Result<()> {
         Ok(())
     }
@@ -217,7 +218,7 @@ pub fn run(of: &mut impl Looped, at: &mut State) -> Result<Code> {
         of.follow(&at.test)?;
         let (scalars, stream, observer) = of.parts();
         scalars.fetch_steps(stream)?;
-        tell(scalars, observer, at);
+        report_iterations(scalars, observer, at);
         let paused = scalars.code == Code::Paused as i32;
         if paused && !at.stopped {
             if of.is_slow(at) {
@@ -226,7 +227,7 @@ pub fn run(of: &mut impl Looped, at: &mut State) -> Result<Code> {
             continue;
         }
         of.end(at, paused);
-        return ending(of.parts().0, at);
+        return end_code(of.parts().0, at);
     }
 }
 
@@ -247,7 +248,7 @@ pub fn has_limits(s: &Scalars, at: &State) -> bool {
 }
 
 /// Notifies the observer of the iterations in the ring.
-fn tell(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
+fn report_iterations(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
     let used = s.ring_used as usize;
     at.norm = s.norm;
     for (k, step) in s.ring[..used].iter().enumerate() {
@@ -265,8 +266,8 @@ fn tell(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
     }
 }
 
-/// Returns the reason for which the loop ended.
-fn ending(s: &Scalars, at: &mut State) -> Result<Code> {
+/// Returns the code with which the loop ended, and stores the scalars of a breakdown in `at`.
+fn end_code(s: &Scalars, at: &mut State) -> Result<Code> {
     (at.rho, at.sigma) = (s.sum, s.sigma);
     let code = Code::OF_DEVICE.into_iter().find(|code| *code != Code::Running && *code as i32 == s.code);
     code.ok_or_else(|| Error::Internal(format!("the loop on the device ended with code {}", s.code)))

@@ -1,4 +1,4 @@
-//! What the methods share on a device.
+//! Services that all methods share on a device.
 //!
 //! - `driver`: calls of the CUDA driver.
 //! - `launch`: launches of the kernels in kernels/, which are compiled ahead of time into the library.

@@ -5,11 +5,12 @@ use super::driver::GRANULE;
 use super::launch::{Address, Geometry, PARTS};
 use crate::error::{Result, push};
 
-/// Assigns consecutive addresses. With base 0 it only measures the size of the allocation.
+/// Assigns consecutive addresses to arrays. With base 0, the plan only measures the size of the allocation.
 pub struct Plan {
     pub base: Address,
     pub used: usize,
-    /// Offsets in bytes at which the memory of another device begins, and the index of that device; in ascending order.
+    /// Offsets in bytes at which the memory of another device begins, with the index of that device, in ascending
+    /// order.
     owners: Vec<(usize, usize)>,
 }
 
@@ -18,8 +19,7 @@ pub struct Plan {
 pub struct Rows {
     /// Values from one plane to the next.
     pub plane: usize,
-    /// Index of the first value in a plane that belongs to each device after the first; unused if one device owns all
-    /// rows.
+    /// For each device after the first, the index of its first value in a plane. Not used if one device owns all rows.
     starts: [usize; PARTS],
     /// Number of devices after the first that own rows.
     others: usize,
@@ -103,7 +103,7 @@ impl Plan {
             for (device, start) in rows.starts[..rows.others].iter().enumerate() {
                 push(&mut self.owners, (first + start * size, device + 1), "parts of planes")?;
             }
-            // The rest of this granule holds no row of this plane.
+            // This plane has no rows in the rest of this granule.
             push(&mut self.owners, ((first + rows.plane * size) / GRANULE * GRANULE, 0), "parts of planes")?;
         }
         let address = self.bytes(count * rows.plane * size);

@@ -1,5 +1,5 @@
-//! What a handle of any family owns of a device: the device itself, the stream, the copies of host arrays, and the
-//! arrays of a call.
+//! Device resources of a handle of any family: the device, its stream, and the copies of host arrays. Creates the
+//! [`Call`]s of the handle.
 
 use super::call::{Call, place};
 use super::driver::{Device, Entered, Module, Share, Stream, Watch};
@@ -17,7 +17,7 @@ pub struct Session {
     own: Stream,
     /// Number of the caller's stream, or 0 if the caller has set none.
     number: usize,
-    /// The caller's stream; none after a reset of the device.
+    /// The caller's stream; `None` after a reset of the device.
     caller: Option<Stream>,
     copies: Copies,
     /// Measures the time of copies to the device.
@@ -37,7 +37,7 @@ impl Session {
         Self::open_all(&[ordinal], family, threads)
     }
 
-    /// Opens several devices. The first device owns everything that is not divided.
+    /// Opens several devices. The first device owns all memory that is not divided among the devices.
     pub fn open_all(ordinals: &[i64], family: &'static Module, threads: usize) -> Result<Self> {
         let mut others = Vec::new();
         reserve(&mut others, ordinals.len(), "devices")?;
@@ -70,7 +70,8 @@ impl Session {
         self.device.was_reset() || self.others.iter().any(|device| device.was_reset())
     }
 
-    /// Returns a new session on the same devices if the program has reset one of them; all data there are lost.
+    /// Returns a new session on the same devices if the program has reset one of them. The reset has freed all memory
+    /// of that device.
     pub fn after_reset(&self) -> Result<Option<Self>> {
         if !self.was_reset() {
             return Ok(None);

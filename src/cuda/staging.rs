@@ -3,30 +3,30 @@
 //! copies other buffers. Arrays that the caller has page-locked are copied directly by the device.
 
 use super::driver::{Device, Event, Locked, Stream, is_page_locked};
-use crate::base::memory::{copies_are_done, copy_past_caches};
-use crate::base::team::{Me, Team, give_way};
+use crate::base::memory::{copy_past_caches, fence_copies};
+use crate::base::team::{Me, Team, yield_core};
 use crate::error::{Result, push};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Values that a thread copies at a time: 128 kB, about 10 us. Twice as many make copies 2 to 24 % slower
-/// (docs/benchmarks/gpu.md).
+/// Number of values that a thread copies at a time: 128 kB, which takes about 10 us. With twice this number, copies are
+/// 2 to 24 % slower (docs/benchmarks/gpu.md).
 const PIECE: usize = 16 * 1024;
-/// Values of one device copy at most: 4 MB, so that its launch of some microseconds is small in comparison.
+/// Largest number of values of one device copy: 4 MB, so that its launch takes only a small part of its time.
 const CHUNK: usize = 32 * PIECE;
-/// Values of the first and last device copies, for which the device or the host waits.
+/// Number of values of the first or the last device copies, for which the device or the host waits.
 const SHORT: usize = 2 * PIECE;
-/// Page-locked buffers. On an H200, three buffers make copies 5 % slower.
+/// Number of page-locked buffers. With three buffers, copies are 5 % slower on an H200.
 const BUFFERS: usize = 6;
-/// Copying threads at most, measured on 16 cores. Eight threads copy 1.7 times as fast as the bus, and four 10 % slower
-/// than the bus. Twelve threads slow each other down.
-const MOST_MEMBERS: usize = 8;
+/// Largest number of copying threads, measured on 16 cores. Eight threads copy 1.7 times as fast as the bus, and four
+/// threads 10 % slower than the bus. Twelve threads slow one another down.
+const MOST_COPYING_THREADS: usize = 8;
 /// Values per cache line.
 const LINE: usize = 8;
-/// Below this number of values, the calling thread copies alone: waking another thread takes longer.
+/// Below this number of values, the calling thread copies alone, because waking another thread would take longer.
 const WORTH_A_TEAM: usize = 6 * PIECE;
-/// Polls before a waiting thread yields its core.
+/// Number of polls before a waiting thread yields its core.
 const SPINS: usize = 1000;
 
 /// Rows of a host array, and the address of their contiguous copy on the device.
@@ -178,7 +178,7 @@ impl Copies {
         }
         match &mut self.carrier {
             Some(carrier) => carrier.run(stream, jobs, to_device),
-            // Without page-locked memory or threads the driver copies, at lower bandwidth.
+            // If page-locked memory or threads are not available, the driver copies, at lower bandwidth.
             None => jobs.iter().filter(|job| !job.locked).try_for_each(|job| job.copy_directly(stream, to_device)),
         }
     }
@@ -192,7 +192,7 @@ struct Run<'a> {
     to_device: bool,
     /// Number of pieces of all chunks.
     pieces: usize,
-    /// Number of pieces that were assigned to threads.
+    /// Number of pieces that have been assigned to threads.
     next: AtomicUsize,
     /// Number of chunks whose pieces may be copied.
     open: AtomicUsize,
@@ -227,18 +227,18 @@ impl Run<'_> {
             // buffer.
             let (from, to) =
                 unsafe { (std::slice::from_raw_parts(from, len), std::slice::from_raw_parts_mut(to, len)) };
-            // The device reads data in a core's cache slowly, so stores bypass the caches. Copies of b and x are thus 4
-            // % faster at 2047 x 2047, and 25 % faster at 1023 x 1023.
+            // Stores bypass the caches, because the device reads data in the cache of a core slowly. This makes copies
+            // of b and x 4 % faster for 2047 x 2047 nodes, and 25 % faster for 1023 x 1023 nodes.
             let past = if self.to_device { len - len % LINE } else { 0 };
             copy_past_caches(&mut to[..past], &from[..past]);
             to[past..].copy_from_slice(&from[past..]);
         });
-        copies_are_done();
+        fence_copies();
         self.done[chunk % BUFFERS].fetch_add(1, Ordering::Release);
     }
 
     /// Copies pieces until none is left; run by all threads except the calling thread.
-    fn follow(&self) {
+    fn copy_pieces(&self) {
         let mut chunk = 0;
         loop {
             let piece = self.next.fetch_add(1, Ordering::Relaxed);
@@ -252,14 +252,14 @@ impl Run<'_> {
                     return;
                 }
                 spins += 1;
-                if spins < SPINS { std::hint::spin_loop() } else { give_way() }
+                if spins < SPINS { std::hint::spin_loop() } else { yield_core() }
             }
             self.copy(piece, chunk);
         }
     }
 
     /// Copies one piece if the next one belongs to an open chunk.
-    fn help(&self, chunk: &mut usize) {
+    fn copy_next_piece(&self, chunk: &mut usize) {
         let piece = self.next.load(Ordering::Relaxed);
         if piece < self.pieces {
             let of = self.chunk_of(piece, *chunk);
@@ -293,12 +293,12 @@ impl Run<'_> {
                 unsafe { stream.send_locked(to, self.buffers[sent % BUFFERS], chunk.count)? };
                 copied[sent % BUFFERS].note(stream)?;
                 sent += 1;
-            } else if open < self.chunks.len() && sent + BUFFERS > open && copied[open % BUFFERS].has_come()? {
+            } else if open < self.chunks.len() && sent + BUFFERS > open && copied[open % BUFFERS].is_complete()? {
                 self.done[open % BUFFERS].store(0, Ordering::Relaxed);
                 self.open_one_more();
                 open += 1;
             } else {
-                self.help(&mut near);
+                self.copy_next_piece(&mut near);
             }
         }
         Ok(())
@@ -318,11 +318,11 @@ impl Run<'_> {
                 asked += 1;
             } else if emptied < open && self.is_done(emptied) {
                 emptied += 1;
-            } else if open < asked && copied[open % BUFFERS].has_come()? {
+            } else if open < asked && copied[open % BUFFERS].is_complete()? {
                 self.open_one_more();
                 open += 1;
             } else {
-                self.help(&mut near);
+                self.copy_next_piece(&mut near);
             }
         }
         Ok(())
@@ -340,7 +340,7 @@ impl Carrier {
             buffers: [buffer()?, buffer()?, buffer()?, buffer()?, buffer()?, buffer()?],
             copied: [event()?, event()?, event()?, event()?, event()?, event()?],
             chunks: Vec::new(),
-            team: Team::new(threads.clamp(1, MOST_MEMBERS))?,
+            team: Team::new(threads.clamp(1, MOST_COPYING_THREADS))?,
         })
     }
 
@@ -350,7 +350,7 @@ impl Carrier {
 
     /// Copies the jobs with the thread team, or with the calling thread alone if they are small.
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
-        self.cut(jobs, to_device)?;
+        self.divide_into_chunks(jobs, to_device)?;
         for event in &self.copied {
             // The previous run's device copies have finished.
             event.wait()?;
@@ -375,12 +375,12 @@ impl Carrier {
         if jobs.iter().map(Job::staged).sum::<usize>() < WORTH_A_TEAM {
             return own();
         }
-        team.run(|_: Me| run.follow(), |_| own())?
+        team.run(|_: Me| run.copy_pieces(), |_| own())?
     }
 
     /// Divides jobs into chunks. To the device, the first chunks are short because the device waits for them. From the
     /// device, the last chunks are short because the host waits for them.
-    fn cut(&mut self, jobs: &[Job], to_device: bool) -> Result<()> {
+    fn divide_into_chunks(&mut self, jobs: &[Job], to_device: bool) -> Result<()> {
         self.chunks.clear();
         let all: usize = jobs.iter().map(Job::staged).sum();
         let (mut past, mut first_piece) = (0, 0);

@@ -1,5 +1,5 @@
 //! Transfer of arrays from the boxes of the ranks to rows of the whole grid, and back. A rank computes rows [start,
-//! end) with all their columns. Grid points that are in no box become land in the rows: a positive center, no
+//! end) with all their columns. In the rows, grid points outside all boxes become land: they have a positive center, no
 //! couplings, and zeros in vectors.
 
 use crate::base::heap::Counted;
@@ -75,8 +75,8 @@ impl Boxes {
                 rows[0][here..][gap.clone()].fill(center);
                 let below = here.checked_sub(nx);
                 let west = (gap.start > 0).then(|| gap.start - 1);
-                // Array, start of the row in the array, and columns of the nodes whose coupling in this array leads
-                // into the gap.
+                // Array (1: east, and so on), start of its row j or j - 1, and columns whose coupling in this array
+                // connects to a node of the gap.
                 let into = [
                     (1, Some(here), west.map_or(0..0, |west| west..gap.start)),
                     (2, below, gap.clone()),
@@ -103,27 +103,27 @@ impl Boxes {
 
 /// Caller's input array for one of its boxes.
 #[derive(Clone, Copy)]
-pub struct Given<'a> {
+pub struct BoxInput<'a> {
     pub values: &'a [f64],
     /// Leading dimension, in values.
     pub ld: usize,
 }
 
-impl<'a> Given<'a> {
+impl<'a> BoxInput<'a> {
     fn row(&self, row: usize, nx: usize) -> &'a [f64] {
         &self.values[row * self.ld..][..nx]
     }
 }
 
 /// Caller's output array for one of its boxes.
-pub struct Taken<'a> {
+pub struct BoxOutput<'a> {
     pub values: &'a mut [f64],
     pub ld: usize,
 }
 
 /// Rows of all ranks.
 pub struct Slabs {
-    /// For each rank, the rows that it stores and the rows that it computes.
+    /// For each rank, the range of rows that it stores and the range that it computes.
     rows: Vec<[Range<usize>; 2]>,
 }
 
@@ -146,7 +146,8 @@ impl Slabs {
         Ok(Self { rows: collected((0..strips.ranks()).map(of), BOXES)? })
     }
 
-    /// Returns the rows that rank `from` computes and sends to rank `to`; none if `to` itself computes all of `rows`.
+    /// Returns those of `rows` that rank `from` computes and sends to rank `to`. The range is empty if `to` itself
+    /// computes all of `rows`.
     fn given(&self, from: usize, to: usize, rows: Range<usize>) -> Range<usize> {
         let [own, other] = [to, from].map(|rank| &self.rows[rank][1]);
         if rows.start >= own.start && rows.end <= own.end {
@@ -157,8 +158,9 @@ impl Slabs {
     }
 }
 
-/// Communication plans: several arrays from boxes to rows, and one array from rows to boxes.
-pub struct Spread {
+/// Communication plans of the transfers: some transfer several arrays from boxes to rows, one transfers an array from
+/// rows to boxes.
+pub struct BoxTransfer {
     boxes: Counted<Boxes>,
     slabs: Counted<Slabs>,
     rank: usize,
@@ -167,7 +169,7 @@ pub struct Spread {
     parts: Vec<[Part; 2]>,
 }
 
-impl Spread {
+impl BoxTransfer {
     /// Creates one plan to rows for each number of arrays in `counts`, and the plan to boxes.
     pub fn new(comm: &Counted<Comm>, boxes: &Counted<Boxes>, slabs: &Counted<Slabs>, counts: &[usize]) -> Result<Self> {
         let rank = comm.rank();
@@ -225,7 +227,7 @@ impl Spread {
 
     /// Transfers the values of all boxes to the rows of this rank, with plan `k`. For each array, `given` contains one
     /// entry per box of this rank. Nodes that are in no box keep their values.
-    pub fn bring_rows(&mut self, k: usize, given: &[Vec<Given>], rows: &mut [&mut [f64]]) -> Result<()> {
+    pub fn to_rows(&mut self, k: usize, given: &[Vec<BoxInput>], rows: &mut [&mut [f64]]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let arrays = given.len();
         let plan = &mut self.to_rows[k];
@@ -270,7 +272,7 @@ impl Spread {
     }
 
     /// Transfers the computed rows to the boxes of this rank.
-    pub fn bring_boxes(&mut self, rows: &[f64], taken: &mut [Taken]) -> Result<()> {
+    pub fn to_boxes(&mut self, rows: &[f64], taken: &mut [BoxOutput]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let nx = boxes.grid.nx;
         let place = |b: &GridBox, j: usize| {
@@ -315,10 +317,10 @@ impl Spread {
 }
 
 /// Allocates zeroed rows for `arrays` arrays.
-pub fn rows_of(spread: &Spread, arrays: usize) -> Result<Vec<Vec<f64>>> {
+pub fn rows_of(transfer: &BoxTransfer, arrays: usize) -> Result<Vec<Vec<f64>>> {
     let mut rows = Vec::new();
     for _ in 0..arrays {
-        push(&mut rows, zeroed(spread.len(), "rows of the whole grid")?, BOXES)?;
+        push(&mut rows, zeroed(transfer.len(), "rows of the whole grid")?, BOXES)?;
     }
     Ok(rows)
 }

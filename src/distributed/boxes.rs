@@ -4,7 +4,7 @@ use crate::error::{Error, Result, collected};
 use crate::stencil::levels::Grid;
 use std::ops::Range;
 
-/// Nodes with lower <= index < upper in x and y.
+/// Box of the nodes with lower <= index < upper in x and y.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GridBox {
     pub lower: [usize; 2],

@@ -16,7 +16,7 @@ pub mod vtable;
 
 use crate::base::heap::Counted;
 use crate::base::shared::Shared;
-use crate::base::team::give_way;
+use crate::base::team::yield_core;
 use crate::error::{Error, Result, collected};
 use core::ffi::c_void;
 use std::cell::Cell;
@@ -27,22 +27,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use vtable::{rrbsolver_comm, rrbsolver_message};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const MESSAGES: &str = "messages between ranks";
 
 /// Communicator: this rank of a domain, and the host program's table of functions.
 pub struct Comm {
     table: rrbsolver_comm,
     /// Error message, set once the communicator has failed.
-    lost: OnceLock<String>,
+    failure: OnceLock<String>,
     /// Maximum time in nanoseconds to wait for other ranks; 0 means no limit.
     timeout: AtomicU64,
     messages: AtomicU64,
     bytes: AtomicU64,
 }
 
-// SAFETY: only the thread that called the library calls the table's functions, one at a time. This holds since plans
-// need `&mut`, and are created while the handle is borrowed mutably.
+// SAFETY: only the thread that called the library calls the table's functions, one at a time. The borrow checker
+// ensures this: plans are used through `&mut`, and are created while the handle is borrowed mutably.
 unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}
@@ -77,7 +77,7 @@ impl Comm {
         }
         let comm = Self {
             table: *table,
-            lost: OnceLock::new(),
+            failure: OnceLock::new(),
             timeout: AtomicU64::new(0),
             messages: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -108,23 +108,23 @@ impl Comm {
 
     /// Fails with the original reason if the communicator has failed.
     pub fn check(&self) -> Result<()> {
-        self.lost.get().map_or(Ok(()), |sentence| Err(lost(sentence)))
+        self.failure.get().map_or(Ok(()), |message| Err(failure(message)))
     }
 
-    fn lose(&self, sentence: String) -> Error {
-        lost(self.lost.get_or_init(|| sentence))
+    fn fail(&self, message: String) -> Error {
+        failure(self.failure.get_or_init(|| message))
     }
 
-    fn answered(&self, what: &str, code: i32) -> Result<()> {
+    fn check_code(&self, what: &str, code: i32) -> Result<()> {
         if code == 0 {
             return Ok(());
         }
-        Err(self.lose(format!("{what} of the communicator returned {code} on rank {}", self.rank())))
+        Err(self.fail(format!("{what} of the communicator returned {code} on rank {}", self.rank())))
     }
 }
 
-fn lost(sentence: &str) -> Error {
-    Error::Communication(format!("{sentence}; destroy the handle"))
+fn failure(message: &str) -> Error {
+    Error::Communication(format!("{message}; destroy the handle"))
 }
 
 /// A communication plan of the host program.
@@ -132,9 +132,9 @@ struct Plan {
     comm: Counted<Comm>,
     /// NULL if there is nothing to communicate.
     plan: *mut c_void,
-    /// Number of messages and bytes per start.
+    /// Numbers of messages and bytes that this rank sends per start.
     sent: [u64; 2],
-    under_way: Cell<bool>,
+    in_progress: Cell<bool>,
 }
 
 // SAFETY: as for `Comm`.
@@ -152,13 +152,13 @@ impl Plan {
     ) -> Result<Self> {
         comm.check()?;
         let mut plan = null_mut();
-        comm.answered(what, make(&comm.table, &raw mut plan))?;
-        Ok(Self { comm: comm.clone(), plan, sent, under_way: Cell::new(false) })
+        comm.check_code(what, make(&comm.table, &raw mut plan))?;
+        Ok(Self { comm: comm.clone(), plan, sent, in_progress: Cell::new(false) })
     }
 
     /// Returns a plan without communication.
     fn idle(comm: &Counted<Comm>) -> Self {
-        Self { comm: comm.clone(), plan: null_mut(), sent: [0, 0], under_way: Cell::new(false) }
+        Self { comm: comm.clone(), plan: null_mut(), sent: [0, 0], in_progress: Cell::new(false) }
     }
 
     fn start(&mut self) -> Result<()> {
@@ -169,16 +169,16 @@ impl Plan {
         }
         let start = comm.table.start.expect("checked when the table was passed");
         // SAFETY: a plan of this table; the caller of the library guarantees the behaviour of its functions.
-        comm.answered("start", unsafe { start(comm.table.context, self.plan, null_mut()) })?;
+        comm.check_code("start", unsafe { start(comm.table.context, self.plan, null_mut()) })?;
         comm.messages.fetch_add(self.sent[0], Ordering::Relaxed);
         comm.bytes.fetch_add(self.sent[1], Ordering::Relaxed);
-        self.under_way.set(true);
+        self.in_progress.set(true);
         Ok(())
     }
 
     /// Waits until the plan is complete. Fails after the timeout.
     fn wait(&mut self) -> Result<()> {
-        if !self.under_way.get() {
+        if !self.in_progress.get() {
             return Ok(());
         }
         let comm = &*self.comm;
@@ -188,9 +188,9 @@ impl Plan {
         loop {
             let mut done = 0;
             // SAFETY: as in `start`; `done` outlives the call.
-            comm.answered("test", unsafe { test(comm.table.context, self.plan, &raw mut done) })?;
+            comm.check_code("test", unsafe { test(comm.table.context, self.plan, &raw mut done) })?;
             if done != 0 {
-                self.under_way.set(false);
+                self.in_progress.set(false);
                 return Ok(());
             }
             polls += 1;
@@ -198,10 +198,10 @@ impl Plan {
                 std::hint::spin_loop();
                 continue;
             }
-            give_way();
+            yield_core();
             let waited = since.get_or_insert_with(Instant::now).elapsed();
             if !timeout.is_zero() && waited > timeout {
-                return Err(comm.lose(format!(
+                return Err(comm.fail(format!(
                     "rank {} has waited {:.1} s for other ranks (comm_timeout): one of them is missing, or makes \
                      another call",
                     comm.rank(),
@@ -299,15 +299,15 @@ impl Exchange {
 
     /// Returns the send buffer.
     pub fn outgoing(&mut self) -> &mut [f64] {
-        debug_assert!(!self.plan.under_way.get());
+        debug_assert!(!self.plan.in_progress.get());
         let values = self.buffers.of(SEND);
-        // SAFETY: borrowed mutably, and no communication is in progress.
+        // SAFETY: `self` is borrowed mutably, and no communication is in progress.
         unsafe { values.slice_mut(0, values.len()) }
     }
 
     /// Returns the receive buffer.
     pub fn received(&self) -> &[f64] {
-        debug_assert!(!self.plan.under_way.get());
+        debug_assert!(!self.plan.in_progress.get());
         let values = self.buffers.of(RECEIVE);
         // SAFETY: no communication is in progress.
         unsafe { values.slice(0, values.len()) }
@@ -351,7 +351,7 @@ impl Gather {
     pub fn run(&mut self, own: impl FnOnce(&mut [f64])) -> Result<&[f64]> {
         self.plan.comm.check()?;
         let (send, receive) = (self.buffers.of(SEND), self.buffers.of(RECEIVE));
-        // SAFETY: borrowed mutably, and no communication is in progress.
+        // SAFETY: `self` is borrowed mutably, and no communication is in progress.
         own(unsafe { send.slice_mut(0, send.len()) });
         self.plan.start()?;
         self.plan.wait()?;
@@ -383,7 +383,7 @@ impl Largest {
     pub fn run(&mut self, own: &[f64]) -> Result<&[f64]> {
         self.plan.comm.check()?;
         let values = self.buffers.of(SEND);
-        // SAFETY: borrowed mutably, and no communication is in progress.
+        // SAFETY: `self` is borrowed mutably, and no communication is in progress.
         unsafe { values.slice_mut(0, values.len()) }.copy_from_slice(own);
         self.plan.start()?;
         self.plan.wait()?;

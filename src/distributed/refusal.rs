@@ -4,13 +4,13 @@ use super::{Comm, Gather};
 use crate::base::heap::Counted;
 use crate::error::{Error, Place, Result, collected};
 
-/// Length of a message in 8-byte words. The head stores: whether a matrix index exists, level, column, row, and the
-/// numbers of text bytes before and after the index. Up to 1024 bytes of text follow.
+/// Length of a message in 8-byte words. The first `HEAD` words store whether a matrix index exists, its level, column
+/// and row, and the numbers of text bytes before and after the index. Up to 1024 bytes of text follow.
 const WORDS: usize = HEAD + 128;
 const HEAD: usize = 6;
 
-/// Returns the error of `rank`, whose status all ranks know, on every rank. `mine` is the error of this rank, if any.
-/// Collective.
+/// Returns the error of rank `rank` on every rank. All ranks already know its status. `mine` is the error of this rank,
+/// if any. Collective.
 pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Error>) -> Result<Error> {
     let this = comm.rank();
     let mut gather = Gather::new(comm, &collected((0..comm.size()).map(|_| WORDS), "error messages of ranks")?)?;
@@ -26,13 +26,13 @@ pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Err
 /// Returns the parts of a message, without the rank number.
 fn message(error: &Error) -> (String, Option<Place>, String) {
     match error {
-        Error::Elsewhere { before, place, after, .. } => (before.clone(), *place, after.clone()),
-        own => own.told(),
+        Error::OtherRanks { before, place, after, .. } => (before.clone(), *place, after.clone()),
+        own => own.parts(),
     }
 }
 
 fn put(error: &Error, to: &mut [f64]) {
-    let (mut before, place, mut after) = error.told();
+    let (mut before, place, mut after) = error.parts();
     let room = 8 * (WORDS - HEAD) / 2;
     for text in [&mut before, &mut after] {
         let end = (0..=room.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
@@ -55,5 +55,5 @@ fn from_words(words: &[f64], rank: usize, status: i32) -> Error {
     let bytes: Vec<u8> = words[HEAD..].iter().flat_map(|word| word.to_bits().to_le_bytes()).collect();
     let text = |start: usize, len: usize| String::from_utf8_lossy(&bytes[start..start + len]).into_owned();
     let place = (there > 0).then(|| Place::node(level, i, j));
-    Error::Elsewhere { rank, status, before: text(0, before), place, after: text(before, after) }
+    Error::OtherRanks { rank, status, before: text(0, before), place, after: text(before, after) }
 }

@@ -1,13 +1,13 @@
 //! Row arrays of a distributed grid. Normally, each rank stores its own rows, and messages transfer them. A solve that
-//! is gathered on rank 0 uses arrays in shared memory if all ranks are processes of one host. In these arrays, each
-//! rank reads and writes its own boxes.
+//! is gathered on rank 0 uses arrays in shared memory if all ranks are processes of one host. Each rank reads and
+//! writes its own boxes in these arrays.
 
 use super::{Comm, Gather, Largest};
 use crate::base::heap::Counted;
-use crate::base::processes::{Mapped, Told, host_number};
+use crate::base::processes::{Mapped, SharedAddress, host_number};
 use crate::error::{Result, collected};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const ROWS: &str = "rows of all ranks";
 
 /// Row arrays of a rank, or of all ranks.
@@ -15,66 +15,73 @@ pub enum Rows {
     /// Arrays of this rank.
     Own(Vec<Vec<f64>>),
     /// Arrays of all ranks in shared memory. The ranks access them between two collective calls.
-    OfAll(OfAll),
+    SharedRows(SharedRows),
 }
 
-/// Arrays of `len` values each in shared memory, from value `start` on. Only rank 0 (`works`) computes with them.
+/// Arrays of `len` values each in shared memory, from value `start` on. `computes` is true on rank 0, the only rank
+/// that computes with the arrays.
 #[derive(Clone)]
-pub struct OfAll {
+pub struct SharedRows {
     memory: Counted<Mapped>,
     start: usize,
     len: usize,
     arrays: usize,
-    works: bool,
+    computes: bool,
 }
 
 /// Maximum number of arrays: the matrix of a 9-point stencil.
 pub const MOST_ARRAYS: usize = 5;
 
-/// Number of words by which the other ranks find the shared memory of rank 0: host, process, file descriptor,
-/// signature.
+/// Number of 8-byte words that identify the shared memory of rank 0: host, process, file descriptor, signature.
 const WORDS: usize = 4;
 
-/// Creates the communication plan of [`of_all`].
+/// Creates the communication plan of [`shared_rows`].
 pub fn search(comm: &Counted<Comm>) -> Result<Gather> {
     Gather::new(comm, &collected((0..comm.size()).map(|rank| if rank == 0 { WORDS } else { 0 }), ROWS)?)
 }
 
 /// Allocates shared memory for `arrays[0] + arrays[1]` arrays of `len` values, as two groups. Returns `None` on all
-/// ranks unless all ranks can map the memory, that is, run on one host. Collective: all ranks return the same variant.
-pub fn of_all(
+/// ranks unless all ranks run on one host and can map the memory. Collective.
+pub fn shared_rows(
     comm: &Comm,
     gather: &mut Gather,
     agree: &mut Largest,
     arrays: [usize; 2],
     len: usize,
-) -> Result<Option<[OfAll; 2]>> {
+) -> Result<Option<[SharedRows; 2]>> {
     let first = comm.rank() == 0;
     let values = len.saturating_mul(arrays[0] + arrays[1]);
     let own = if first { Mapped::new(values).ok() } else { None };
-    let told = own.as_ref().map_or([0; 3], |own| {
-        let Told { process, file, sign } = own.told();
+    let address = own.as_ref().map_or([0; 3], |own| {
+        let SharedAddress { process, file, sign } = own.address();
         [process, file, sign]
     });
     let words = gather.run(|to| {
         if first {
             let host = if own.is_some() { host_number() } else { 0 };
-            to.iter_mut().zip([host, told[0], told[1], told[2]]).for_each(|(to, word)| *to = f64::from_bits(word));
+            to.iter_mut()
+                .zip([host, address[0], address[1], address[2]])
+                .for_each(|(to, word)| *to = f64::from_bits(word));
         }
     })?;
     let [host, process, file, sign] = std::array::from_fn(|k| words[k].to_bits());
     let is_here = host != 0 && host == host_number();
     let memory = match own {
         Some(own) => Some(own).filter(|_| is_here),
-        None if is_here => Mapped::open(&Told { process, file, sign }, values).ok(),
+        None if is_here => Mapped::open(&SharedAddress { process, file, sign }, values).ok(),
         None => None,
     };
     let memory = memory.and_then(|memory| Counted::new(memory, ROWS).ok());
     if agree.run(&[f64::from(u8::from(memory.is_none())), 0.0])?[0] > 0.0 {
         return Ok(None);
     }
-    let part =
-        |memory: &Counted<Mapped>, start, arrays| OfAll { memory: memory.clone(), start, len, arrays, works: first };
+    let part = |memory: &Counted<Mapped>, start, arrays| SharedRows {
+        memory: memory.clone(),
+        start,
+        len,
+        arrays,
+        computes: first,
+    };
     Ok(memory.map(|memory| [part(&memory, 0, arrays[0]), part(&memory, arrays[0] * len, arrays[1])]))
 }
 
@@ -86,7 +93,9 @@ impl Rows {
         match self {
             Self::Own(arrays) => &arrays[k],
             // SAFETY: other ranks write only between two collective calls, and this rank holds no slice then.
-            Self::OfAll(of_all) => unsafe { of_all.memory.slice(of_all.start + k * of_all.len, of_all.own_len()) },
+            Self::SharedRows(shared_rows) => unsafe {
+                shared_rows.memory.slice(shared_rows.start + k * shared_rows.len, shared_rows.own_len())
+            },
         }
     }
 
@@ -96,9 +105,11 @@ impl Rows {
         match self {
             Self::Own(arrays) => all.iter_mut().zip(arrays).for_each(|(to, rows)| *to = rows),
             // SAFETY: the arrays are disjoint; otherwise as in `array`.
-            Self::OfAll(of_all) => all.iter_mut().take(of_all.arrays).enumerate().for_each(|(k, to)| unsafe {
-                *to = of_all.memory.slice_mut(of_all.start + k * of_all.len, of_all.own_len());
-            }),
+            Self::SharedRows(shared_rows) => {
+                all.iter_mut().take(shared_rows.arrays).enumerate().for_each(|(k, to)| unsafe {
+                    *to = shared_rows.memory.slice_mut(shared_rows.start + k * shared_rows.len, shared_rows.own_len());
+                })
+            }
         }
         all
     }
@@ -106,14 +117,14 @@ impl Rows {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Own(arrays) => arrays.iter().map(|rows| 8 * rows.capacity()).sum(),
-            Self::OfAll(of_all) => 8 * of_all.arrays * of_all.own_len(),
+            Self::SharedRows(shared_rows) => 8 * shared_rows.arrays * shared_rows.own_len(),
         }
     }
 }
 
-impl OfAll {
+impl SharedRows {
     fn own_len(&self) -> usize {
-        if self.works { self.len } else { 0 }
+        if self.computes { self.len } else { 0 }
     }
 
     /// Writes values of a box of this rank into array k, from index `at` on.

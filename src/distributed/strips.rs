@@ -1,6 +1,6 @@
-//! Strips of rows, one per rank: the distribution of the first grids of the levels. A strip has all columns, so that
-//! one rank computes the sum over a row. A strip begins at a multiple of 2^depth rows. Its rows of the next grid are
-//! therefore those of its own kept nodes.
+//! Distribution of the first grids among the ranks: every rank has a strip of consecutive rows. A strip has all
+//! columns, so that one rank computes the sum over a row. A strip begins at a multiple of 2^depth rows. The nodes of
+//! the next grid are therefore on the rank that has them in the present grid.
 
 use crate::error::{Result, collected};
 use crate::stencil::levels::Grid;
@@ -8,8 +8,8 @@ use std::ops::Range;
 
 /// Number of nodes below which every rank stores a grid as a whole, because messages would cost more than the work.
 const WORTH_MESSAGES: usize = 4096;
-/// Minimum number of rows J per rank on the coarsest shared grid. A rank then needs values of its direct neighbours
-/// only.
+/// Minimum number of rows J of 2 x 2 groups per rank on the coarsest shared grid. With fewer rows, a rank would need
+/// values of more ranks than its two neighbours.
 const LEAST_ROWS: usize = 4;
 
 /// Distribution of the rows of the first grids among the ranks.
@@ -25,7 +25,7 @@ pub struct Strips {
 impl Strips {
     /// Distributes at most `deepest` grids over `ranks` ranks. Returns `None` if no grid is large enough to be shared.
     pub fn new(grid: Grid, ranks: usize, deepest: usize) -> Result<Option<Self>> {
-        // A grid of one row cannot be divided, and its layout shifts the rows (`Layout::shift_y`).
+        // A grid of one row cannot be divided. In addition, its layout shifts the rows (`Layout::shift_y`).
         let shared = grid.chain().take(deepest).take_while(|g| g.nodes() >= WORTH_MESSAGES && g.ny > 1);
         let most = shared.count();
         let strips_of = |depth: usize| (grid.ny >> depth) / LEAST_ROWS / 2;

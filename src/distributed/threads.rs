@@ -6,7 +6,7 @@ use core::ffi::c_void;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Sender, receiver and tag.
+/// Identification of a message: sender, receiver and tag.
 type Way = (i32, i32, i32);
 
 /// Messages and collective contributions in transit.

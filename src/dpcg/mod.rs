@@ -18,7 +18,7 @@ use crate::deflation::regions::RegionCount;
 use crate::dpcg::backend::DpcgBackend;
 use crate::dpcg::survey::Survey;
 use crate::error::{Place, Result};
-use crate::krylov::solve::{Control, Function, Places, Seen};
+use crate::krylov::solve::{Control, Function, Locations, MatrixProperties};
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{Choice, Options, info, opt};
 use crate::report::{Observer, Outcome};
@@ -137,7 +137,7 @@ impl Dpcg {
     ) -> Result<Outcome> {
         let started = Instant::now();
         let places = CellPlaces { cells: self.cells, singular: &self.singular };
-        let seen = Seen { center_max: self.center_max, singular: self.singular.len(), places: &places };
+        let seen = MatrixProperties { center_max: self.center_max, singular: self.singular.len(), places: &places };
         let control = Control::new(options, seen, false, true, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| what.run(s, &control));
         if what == Function::Solve {
@@ -201,7 +201,7 @@ struct CellPlaces<'a> {
     singular: &'a [usize],
 }
 
-impl Places for CellPlaces<'_> {
+impl Locations for CellPlaces<'_> {
     fn node(&self, i: usize, row: usize) -> Place {
         place(self.cells, i, row)
     }

@@ -8,7 +8,9 @@ use crate::dpcg::backend::{PUBLISHED_COARSEST, RESOLVING_COARSEST, Setup};
 use crate::dpcg::survey::{MANY, Survey};
 use crate::error::{Error, Result};
 use crate::krylov::solve::check_all_singular;
-use crate::options::limits::{DPCG_DEVICE_CELLS, FAR_APART, INVERTED, INVERTED_ON_DEVICE, MANY_HIDDEN, THIN};
+use crate::options::limits::{
+    DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, LARGE_CONTRAST, MANY_UNRESOLVED, THIN_CELLS,
+};
 use crate::options::{
     AutoReason, Backend, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner,
     opt,
@@ -324,8 +326,8 @@ fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
 /// grids. In addition, there must be too many groups for deflation at high contrast, or the cells must be flat. On flat
 /// cells, coarse grids connect the liquid around hidden bubbles even with deflation.
 fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
-    let left_alone = survey.strong > MANY && survey.contrast <= FAR_APART;
-    survey.hidden >= MANY_HIDDEN && (left_alone || is_flat(cells, survey.coarsened))
+    let left_alone = survey.strong > MANY && survey.contrast <= LARGE_CONTRAST;
+    survey.hidden >= MANY_UNRESOLVED && (left_alone || is_flat(cells, survey.coarsened))
 }
 
 fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coarsening, AutoReason) {
@@ -350,10 +352,10 @@ fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: b
     if !(2..=MANY).contains(&survey.strong) {
         return (Deflation::None, AutoReason::Plain);
     }
-    if survey.contrast <= FAR_APART {
+    if survey.contrast <= LARGE_CONTRAST {
         return (Deflation::Levelset, AutoReason::Contrast);
     }
-    if survey.thinnest < THIN {
+    if survey.thinnest < THIN_CELLS {
         return (Deflation::Levelset, AutoReason::Thin);
     }
     let deflation = if coarsening == Coarsening::Cell { Deflation::Levelset } else { Deflation::None };

@@ -1,15 +1,16 @@
-//! Matrices of files that list the values of all positions.
+//! Matrices of files that list the values of all positions (row, column).
 
 use crate::base::csr::{Csr, ROW_POINTERS};
 use crate::base::index::Index;
-use crate::base::memory::check_there;
+use crate::base::memory::check_available;
 use crate::error::{Result, reserve};
 use crate::sparse::assemble::Assembled;
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 pub const ARRAY: &str = "an array of a file";
 
-/// Builds the matrix with the `count` positions for which `has` is true; zeros are stored.
+/// Builds the matrix whose entries are the `count` positions for which `has` is true. A zero value is stored as an
+/// entry.
 pub fn of_array<I: Index>(
     rows: usize,
     cols: usize,
@@ -18,7 +19,7 @@ pub fn of_array<I: Index>(
     value: impl Fn(usize, usize) -> f64,
 ) -> Result<Assembled<I>> {
     let mut csr = Csr { cols, ptr: Vec::new(), col: Vec::new(), val: Vec::new() };
-    check_there((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
+    check_available((rows as u128 + 1) * size_of::<usize>() as u128, ROW_POINTERS)?;
     reserve(&mut csr.ptr, rows + 1, ROW_POINTERS)?;
     reserve(&mut csr.col, count, ARRAY)?;
     reserve(&mut csr.val, count, ARRAY)?;

@@ -24,7 +24,7 @@ pub fn read_fault(error: std::io::Error) -> Error {
     io_fault("read", error)
 }
 
-/// Returns the error of a file that cannot be read or written. If the system lacks memory, the error is about memory of
+/// Returns the error of a file that cannot be read or written. If the system lacks memory, returns `Error::NoMemory` of
 /// unknown size.
 pub fn io_fault(what: &str, error: std::io::Error) -> Error {
     if error.kind() == std::io::ErrorKind::OutOfMemory {

@@ -65,7 +65,7 @@ struct Reader<'a> {
     column: usize,
     scale: i32,
     fields: Vec<Field>,
-    /// Failed allocation, which ends the parsing.
+    /// Error of a failed allocation. It ends the parsing.
     refused: Option<Error>,
 }
 
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
         if self.text.first() == Some(&b'.') {
             self.skip();
             decimals = self.number()?? as i32;
-            // Exponent width, which reading ignores.
+            // The exponent width has no effect on reading.
             if kind != b'I' && self.text.first() == Some(&b'E') && self.text.get(1).is_some_and(u8::is_ascii_digit) {
                 self.skip();
                 self.number()??;

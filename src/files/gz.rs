@@ -9,9 +9,9 @@ use libz_rs_sys::{
 };
 use std::ffi::CStr;
 
-/// The largest window, 2^15 bytes; adding 16 selects gzip instead of zlib.
+/// Window of 2^15 bytes, the largest one. Adding 16 selects the gzip format instead of the zlib format.
 const WINDOW_BITS: i32 = 15 + 16;
-/// Memory for the compression state, from 1 to 9: zlib's default.
+/// Memory for the compression state, on zlib's scale from 1 to 9. This is zlib's default.
 const MEMORY_LEVEL: i32 = 8;
 /// zlib does not report the size of the failed allocation, so the size is 0.
 const STATE: Refused = Refused { bytes: 0, what: "the state of a gz file" };
@@ -30,7 +30,7 @@ pub struct Step {
 
 /// Decompressor of a file with one or several gzip members.
 pub struct Unpacker {
-    /// On the heap, since zlib requires a constant address.
+    /// Boxed, because zlib requires a constant address.
     stream: Box<z_stream>,
 }
 
@@ -44,7 +44,7 @@ impl Unpacker {
         Ok(Self { stream })
     }
 
-    /// Decompresses as much of `input` as fits into `output`, or returns what is wrong with the data.
+    /// Decompresses as much of `input` as fits into `output`. Returns zlib's message if the data are invalid.
     pub fn step(&mut self, input: &[u8], output: &mut [u8]) -> std::result::Result<Step, &'static str> {
         let (step, code) = run(&mut self.stream, input, output, |stream| {
             // SAFETY: initialized by `new`; `run` has set input and output.
@@ -74,7 +74,7 @@ impl Drop for Unpacker {
 
 /// Compressor of a file, as one gzip member.
 pub struct Packer {
-    /// On the heap, since zlib requires a constant address.
+    /// Boxed, because zlib requires a constant address.
     stream: Box<z_stream>,
 }
 
@@ -102,8 +102,8 @@ impl Packer {
     /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
     pub fn step(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Step {
         let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
-        // A call without input or output room makes no progress, which is no error here. All other errors would be
-        // wrong calls.
+        // A call without input or without room for output makes no progress. This code is ignored. All other error
+        // codes mean a wrong call.
         run(&mut self.stream, input, output, |stream| {
             // SAFETY: initialized by `new`; `run` has set input and output.
             unsafe { deflate(stream, flush) }
@@ -165,7 +165,7 @@ mod tests {
         for (room, at_once) in [(1 << 16, 1 << 16), (1, 7), (3000, 1)] {
             let packed = packed(&text, room);
             let (mut unpacker, mut back, mut output) = (Unpacker::new().unwrap(), Vec::new(), vec![0; room]);
-            // Twice, as two members of one file.
+            // The packed data form two members of one file.
             for _ in 0..2 {
                 let mut rest = &packed[..];
                 loop {

@@ -41,13 +41,14 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
         return Err(at(line, format_args!("a symmetric matrix is square, got {rows} x {cols}")));
     }
     let announced = if banner.coordinate { counts[2].into() } else { banner.values(rows, cols) };
-    // An entry takes at least a row, a blank, a column and a line end; a value, at least a digit and a line end.
+    // Smallest number of bytes per entry: a row, a blank, a column and a line end for a pattern. A value adds a blank
+    // and a digit. The line of an array has at least a digit and a line end.
     let shortest = match (banner.coordinate, banner.field) {
         (true, Field::Pattern) => 4,
         (true, _) => 6,
         (false, _) => 2,
     };
-    // The last line may have no line end.
+    // The 1 accounts for a last line without a line end.
     if announced > (lines.left() as u128 + 1) / shortest {
         let left = lines.left();
         return Err(at(
@@ -147,7 +148,7 @@ struct Read<'a> {
     announced: usize,
 }
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const PIECES: &str = "pieces of a file";
 
 impl Read<'_> {
@@ -180,9 +181,9 @@ impl Read<'_> {
         Ok(pieces)
     }
 
-    /// Calls `take` with the words and the line number of each entry. `part` returns the destination of the next
-    /// entries of a piece; `take` receives this destination and the entry's index in it. The number of entries must be
-    /// as announced.
+    /// Calls `take` with the words and the line number of each entry. For each piece of the file, `part` returns the
+    /// destination of its entries. `take` receives this destination and the entry's index in it. Returns an error if
+    /// the number of entries is not as announced.
     fn each<T: Send>(
         &self,
         workers: &mut Workers,

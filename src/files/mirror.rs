@@ -1,10 +1,10 @@
-//! Builds the matrix from the entries of a file. If the file stores one triangle, the other one is added.
+//! Builds the matrix from the entries of a file. If the file stores one triangle, the other triangle is added.
 
 use super::fault::{at, status_at};
 use crate::base::index::Index;
 use crate::base::workers::Workers;
 use crate::error::{RRB_ERR_NOT_FINITE, Result, reserve};
-use crate::sparse::assemble::{Assembled, Triplets, Unfit};
+use crate::sparse::assemble::{Assembled, AssemblyError, Triplets};
 
 /// Symmetry of a file, which determines the triangle that is not stored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub enum Symmetry {
     Skew,
 }
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const TRIANGLE: &str = "entries of a triangle";
 
 /// Builds the matrix of these entries; `line_of` returns the line of an entry.
@@ -41,36 +41,37 @@ pub fn matrix<I: Index>(
     }
     match entries.matrix(rows, cols, mirrored, workers) {
         Ok(csr) => Ok(Assembled::of_csr(csr)),
-        Err(Unfit::Sum { last, place: [i, j], sum }) => {
+        Err(AssemblyError::Sum { last, place: [i, j], sum }) => {
             let (i, j) = (i + 1, j + 1);
             let reason = format_args!("values given at ({i}, {j}) add up to {sum}; all entries must be finite");
             Err(status_at(RRB_ERR_NOT_FINITE, line_of(last), reason))
         }
-        Err(Unfit::Library(error)) => Err(error),
+        Err(AssemblyError::Library(error)) => Err(error),
     }
 }
 
 /// Returns the first entry whose mirror image is stored before it, if any. A file may store either triangle.
 fn in_both_triangles<I: Index>(entries: &Triplets<I>) -> Result<Option<usize>> {
-    let mut beside = 0;
+    let mut off_diagonal = 0;
     let mut both = [false; 2];
     for (i, j) in entries.rows.iter().zip(&entries.cols).filter(|(i, j)| i != j) {
-        beside += 1;
+        off_diagonal += 1;
         both[usize::from(i < j)] = true;
     }
-    if both == [true; 2] { given_twice(entries, beside) } else { Ok(None) }
+    if both == [true; 2] { given_twice(entries, off_diagonal) } else { Ok(None) }
 }
 
-/// Returns the first entry whose mirror image is stored before it; `beside` is the number of off-diagonal entries.
-fn given_twice<I: Index>(entries: &Triplets<I>, beside: usize) -> Result<Option<usize>> {
+/// Returns the first entry whose mirror image is stored before it. `off_diagonal` is the number of off-diagonal
+/// entries.
+fn given_twice<I: Index>(entries: &Triplets<I>, off_diagonal: usize) -> Result<Option<usize>> {
     let place = |k: usize| {
         let (i, j) = (entries.rows[k], entries.cols[k]);
         (i.max(j), i.min(j))
     };
     let mut order = Vec::new();
-    reserve(&mut order, beside, TRIANGLE)?;
+    reserve(&mut order, off_diagonal, TRIANGLE)?;
     order.extend((0..entries.values.len()).filter(|&k| entries.rows[k] != entries.cols[k]));
-    // Entry numbers are distinct, so this order equals that of a stable sort.
+    // The comparison includes the entry number k, so an unstable sort gives the order of a stable one.
     order.sort_unstable_by_key(|&k| (place(k), k));
     let of_one_place = order.chunk_by(|&a, &b| place(a) == place(b));
     let twice = of_one_place.filter_map(|all| all.iter().find(|&&k| entries.rows[k] != entries.rows[all[0]]));

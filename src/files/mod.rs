@@ -34,7 +34,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use write::WriteError;
 
-/// Formats a path for an error message; of a path that is too long, only the end.
+/// Formats a path for an error message. Only the end of a long path is shown.
 fn shown(path: &CStr) -> impl Display {
     let path = path.to_bytes();
     OsStr::from_bytes(&path[path.len().saturating_sub(file::LONGEST_PATH)..]).display()
@@ -71,10 +71,10 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
 }
 
 /// Writes a matrix, compressed with gzip if the name ends with .gz. The file is replaced when the new one is complete;
-/// until then, and after an error, an existing file is unchanged.
+/// Until then, and after an error, an existing file is unchanged.
 pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
     let fault = |error: io::Error| about(path, io_fault("written", error));
-    // A pipe or a device cannot be replaced by another file.
+    // A pipe or a device is written directly, because another file cannot replace it.
     if file::mode(path).is_ok_and(|mode| !file::is_ordinary(mode)) {
         return into(matrix, file::open_to_write(path).map_err(fault)?, path, format);
     }
@@ -92,7 +92,8 @@ struct Partial {
     file: Option<File>,
 }
 
-/// Maximum number of names that are tried. A name may belong to a killed process or to another thread.
+/// Maximum number of names that are tried for the incomplete file. A file of a killed process or of another thread may
+/// already have a name.
 const NAMES: usize = 100;
 /// Maximum number of bytes appended to a name, including NUL.
 const ENDING: usize = 64;
@@ -101,7 +102,8 @@ impl Partial {
     fn begin(path: &CStr) -> Result<Self> {
         const NAME: &str = "the name of a file";
         let mut buffer = zeroed(file::LONGEST_PATH, NAME)?;
-        // Symbolic links are followed, so that they persist. A name that cannot be resolved belongs to a new file.
+        // Symbolic links are resolved, so that their target is replaced and the links remain. A name that cannot be
+        // resolved is the name of a new file.
         let target = match file::resolved(path, &mut buffer) {
             Ok(target) => target,
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {

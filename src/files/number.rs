@@ -49,8 +49,8 @@ pub fn real_number(word: &[u8]) -> Option<f64> {
     text.parse().ok().or_else(|| Scaled::split(word)?.value())
 }
 
-/// Parses a Fortran field. Without a point, the last `decimals` digits are the fraction; without an exponent, the
-/// number is divided by 10^`scale`. Blanks are ignored, and a blank field is 0.
+/// Parses a Fortran field. If the field has no point, its last `decimals` digits are the fraction. If it has no
+/// exponent, the number is divided by 10^`scale`. Blanks are ignored, and a blank field is 0.
 pub fn field_number(field: &[u8], decimals: i32, scale: i32) -> Option<f64> {
     let field = field.trim_ascii();
     if field.is_empty() {

@@ -6,7 +6,7 @@ use crate::error::{Result, reserve, zeroed};
 use std::fs::File;
 use std::io::{self, Write};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const BUFFER: &str = "the buffer of a file";
 
 /// Buffered output. All memory is allocated by `new`.

@@ -101,7 +101,7 @@ fn a_team_reads_what_one_thread_reads() {
     }
 }
 
-/// Cards: several threads read pointers, rows, values and right-hand sides.
+/// Several threads read the cards of pointers, rows, values and right-hand sides.
 #[test]
 fn a_team_reads_cards_as_one_thread_does() {
     let text = lines("coordinate real general").join("\n");
@@ -139,7 +139,8 @@ fn a_team_reads_cards_as_one_thread_does() {
     assert!(same_for_any_threads(short).starts_with(&format!("line {}: the file ends ", short.len())));
 }
 
-/// An upper triangle in which entries and their mirror images, taken alternately, are in ascending order.
+/// The file stores an upper triangle. The sequence entry, mirror image, entry, mirror image, ... has ascending
+/// positions.
 #[test]
 fn mirrors_that_ascend() {
     let bits = |values: [f64; 3]| values.map(f64::to_bits);

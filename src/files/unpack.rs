@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 /// Signature of gzip files (RFC 1952, section 2.3.1).
 const GZ: [u8; 2] = [0x1f, 0x8b];
-/// Bytes per read. Such buffers are on the heap, for callers with small stacks.
+/// Bytes per read. Buffers of this size are on the heap, because a caller may have a small stack.
 pub const PIECE: usize = 1 << 16;
 const TEXT: &str = "the text of a file";
 
@@ -25,7 +25,7 @@ pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if status.is_dir() {
         return Err(whole(RRB_ERR_IO, "is a folder; give a file in it"));
     }
-    // One byte more than the file size, so that the end of the file is detected without another allocation.
+    // The buffer has one byte more than the file, so that the end of the file is detected without another allocation.
     let expected = if is_ordinary(status.mode()) { usize::try_from(status.len()).unwrap_or(0) } else { 0 };
     let (mut text, mut len) = (Vec::new(), 0);
     let first = PIECE.min(expected).max(GZ.len());
@@ -58,7 +58,7 @@ pub fn text(path: &CStr) -> Result<Vec<u8>> {
 fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
     let missing = more.saturating_sub(text.len() - len);
     if missing > 0 {
-        // The vector at least doubles its capacity.
+        // `try_reserve` at least doubles the capacity of the vector.
         let bytes = text.len() as u128 + missing as u128;
         text.try_reserve(missing).map_err(|_| Error::NoMemory(Refused { bytes, what: TEXT }))?;
         text.resize(text.capacity(), 0);

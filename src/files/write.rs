@@ -38,7 +38,8 @@ fn write_rows<I: Index>(a: &Csr<I>, format: FileFormat, to: &mut dyn Write) -> W
     match format {
         FileFormat::Mtx => Ok(market(a, symmetric, to)?),
         FileFormat::Hb | FileFormat::Rb => {
-            // By columns: for a symmetric matrix, the upper triangle by rows is the lower triangle by columns.
+            // The files store columns. For a symmetric matrix, no transpose is needed: the upper triangle by rows is
+            // the lower triangle by columns.
             let transposed = if symmetric { None } else { Some(a.transposed(&mut Workers::alone())?) };
             let by_columns = transposed.as_ref().unwrap_or(a);
             Ok(Cards::of(by_columns, symmetric)?.write(format, to)?)
@@ -73,8 +74,8 @@ fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
     Ok(line)
 }
 
-/// Returns the fewest digits that are read back as the same double, with a point: without one, the field's format would
-/// insert it.
+/// Returns the fewest digits that are read back as the same double. The text contains a point, because the format of
+/// the field would insert one otherwise.
 fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{value:E}").map_err(io::Error::other)?;

@@ -50,67 +50,69 @@ pub enum Next {
 pub const MOST_RESTARTS: usize = 3;
 /// Another restart is allowed if the last restart reduced the norm to at most this fraction. At the rounding level, a
 /// restart reproduces the previous residual.
-pub const WORTH: f64 = 0.5;
+pub const RESTART_REDUCTION: f64 = 0.5;
 
 /// Relative decrease of <r, r> or r'M^-1 r that triggers a residual replacement in single precision. The next iteration
 /// then replaces r by b - A x (docs/theory/rrb.md, conjugate gradients in single precision).
 ///
 /// - <r, r> is compared with its largest value since the last replacement, because rounding is relative to this value.
 /// - r'M^-1 r is compared with its value at the last replacement. On a nearly singular system, r'M^-1 r falls at once,
-///   together with the constant component of r. Rounding of the large S1 p has then left another constant in r, which
-///   <r, r> does not show.
-pub(super) const FALLEN: f64 = 1e-8;
+///   together with the constant component of r. The rounding errors of A p are then large and add another constant to
+///   r, which <r, r> does not show.
+pub(super) const REPLACEMENT_DECREASE: f64 = 1e-8;
 /// Largest number of iterations between two residual replacements. Rounding errors accumulate even if <r, r> does not
 /// decrease.
-pub(super) const EVERY: usize = 40;
-/// If threshold^2 >= `NEAR` times the largest <r, r>, a decrease of <r, r> triggers no replacement. Rounding then stays
-/// a small part of the residual until convergence. An occasional failed confirmation costs less than the replacements.
-pub(super) const NEAR: f64 = 1e-12;
+pub(super) const REPLACEMENT_INTERVAL: usize = 40;
+/// If threshold^2 >= `NEAR_THRESHOLD` times the largest <r, r>, a decrease of <r, r> triggers no replacement. Rounding
+/// then stays a small part of the residual until convergence. An occasional failed confirmation costs less than the
+/// replacements.
+pub(super) const NEAR_THRESHOLD: f64 = 1e-12;
 /// The residual has drifted if the recurred and the recomputed <r, r> differ by more than this factor. Rounding is then
 /// about one third of the residual, since sqrt(0.1) = 0.32, and p is no longer useful.
-pub(super) const OFF: f64 = 1.1;
+pub(super) const DRIFT: f64 = 1.1;
 /// The residual has also drifted if r'M^-1 r exceeds its value before the replacement by this factor.
-pub(super) const GROWN: f64 = 2.0;
+pub(super) const RHO_DRIFT: f64 = 2.0;
 /// After drift, CG continues with p = z if <r, r> is at most this fraction of its value at the last replacement.
 /// Otherwise CG restarts.
-pub(super) const GAINED: f64 = 0.25;
-/// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges and `TURNED` is not
-/// tested.
-pub(super) const HARDLY_LESS: f64 = 0.25;
+pub(super) const SUFFICIENT_DECREASE: f64 = 0.25;
+/// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges and
+/// `UNPREDICTED_GROWTH` is not tested.
+pub(super) const FAST_DECREASE: f64 = 0.25;
 /// CG continues with p = z if r'M^-1 r exceeds the value predicted by the previous beta by this factor. Most of r is
 /// then rounding error, to which p is not conjugate. Further steps along p may diverge.
-pub(super) const TURNED: f64 = 8.0;
+pub(super) const UNPREDICTED_GROWTH: f64 = 8.0;
 /// CG continues with p = z if <r, r> exceeds its value at the previous replacement by this factor.
-pub(super) const LED_AWAY: f64 = 100.0;
+pub(super) const EXCESSIVE_GROWTH: f64 = 100.0;
 
 /// Number of iterations without a lower residual after which the residual stagnates. Applies only to preconditioners
 /// that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or four iterations per
 /// decimal digit. At contrasts of 1e6, the first twenty iterations may not reduce the residual. At the rounding level,
 /// the recurred residual may stay just above the threshold, and grow after 50 or more iterations.
-pub(super) const LONG: usize = 40;
+pub(super) const STAGNATION_ITERATIONS: usize = 40;
 /// A residual counts as lower if its norm is at most this fraction of the smallest norm so far.
-pub(super) const LOWER: f64 = 0.7;
+pub(super) const LOWER_NORM: f64 = 0.7;
 /// Largest norm at which a residual stagnates, relative to the reference. Above this limit, the 2-norm may be constant
 /// while the energy norm of the error decreases.
-pub(super) const NEAR_ROUNDING: f64 = 1e-4;
+pub(super) const STAGNATION_NORM: f64 = 1e-4;
 
 /// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. An
 /// indefinite matrix causes a nonpositive square before the residual has decreased by five digits. On a singular
 /// system, rounding also leaves a constant in r, which P M^-1 P maps to zero.
 pub(super) const NEGLIGIBLE: f64 = 1e-10;
-/// A nonpositive p'Ap is attributed to rounding if |p'Ap| <= `ROUNDINGS` epsilon |p|'|A||p|. A is then nearly singular.
-pub(super) const ROUNDINGS: f64 = 64.0;
+/// A nonpositive p'Ap is attributed to rounding if |p'Ap| <= `ROUNDING_FACTOR` epsilon |p|'|A||p|. A is then nearly
+/// singular.
+pub(super) const ROUNDING_FACTOR: f64 = 64.0;
 
 /// Result of a residual replacement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Replaced {
-    /// The recurred and the recomputed <r, r> differ by more than the factor [`OFF`].
-    pub(super) off: bool,
-    /// <r, r> has fallen by the factor [`GAINED`] since the last replacement.
-    pub(super) gained: bool,
-    /// <r, r> has grown by more than the factor [`LED_AWAY`] since the last replacement. False if r was not replaced
-    /// since the start.
-    pub(super) led_away: bool,
+    /// The recurred and the recomputed <r, r> differ by more than the factor [`DRIFT`].
+    pub(super) drifted: bool,
+    /// <r, r> has fallen by the factor [`SUFFICIENT_DECREASE`] since the last replacement.
+    pub(super) decreased: bool,
+    /// <r, r> has grown by more than the factor [`EXCESSIVE_GROWTH`] since the last replacement. False if r was not
+    /// replaced since the start.
+    pub(super) grown: bool,
 }
 
 /// Returns whether `square` is positive and finite. Squares of a definite matrix satisfy this condition.
@@ -136,7 +138,7 @@ impl State {
             Code::Changed => Next::Change,
             Code::Met if self.recurred && self.test.confirms => Next::Restart,
             Code::Spent | Code::SigmaVanished if self.recurred => Next::Restart,
-            // The last iteration has no norm and was not reported to the observer.
+            // An iteration with a negative rho has no norm and is not reported. The error names the iteration before.
             Code::RhoNegative => breakdown(SQUARE, self.rho, self.iterations.saturating_sub(1)),
             Code::RhoBad => breakdown(SQUARE, self.rho, self.iterations),
             Code::SigmaBad => breakdown(ENERGY, self.sigma, self.iterations + 1),
@@ -158,31 +160,31 @@ impl State {
 
     /// Resets the restart statistics of the run.
     pub(super) fn begin_run(&mut self) {
-        (self.restarts_of_run, self.offered, self.missed) = (0, 0, f64::INFINITY);
+        (self.restarts_of_run, self.last_passed, self.previous_restart_norm) = (0, 0, f64::INFINITY);
     }
 
     /// Counts a restart and records the norm at the previous restart of the run. The first residual of a run does not
     /// count, since no recurred residual has converged before.
     pub(super) fn count_restart(&mut self) {
-        self.missed = if self.restarts_of_run > 0 { self.start.norm } else { f64::INFINITY };
+        self.previous_restart_norm = if self.restarts_of_run > 0 { self.start.norm } else { f64::INFINITY };
         self.restarts_of_run += 1;
         self.restarts += 1;
     }
 
     /// Returns whether PCG may start from the current residual. NaN passes, so that the steps report a breakdown.
     pub(super) fn may_start(&self) -> bool {
-        let fruitless = self.norm > WORTH * self.missed;
+        let fruitless = self.norm > RESTART_REDUCTION * self.previous_restart_norm;
         self.restarts <= MOST_RESTARTS && !fruitless
     }
 
-    /// Returns whether x of this restart is passed to the caller. Below the rounding level, a restart may increase the
-    /// residual. The caller already has the first x of the run.
-    pub(super) fn offers(&mut self) -> bool {
-        let offers = self.restarts_of_run > self.offered && self.norm < self.kept;
-        if offers {
-            self.offered = self.restarts_of_run;
+    /// Returns whether `Caller::keep` receives the x of this restart. A restart at the rounding level may increase the
+    /// residual, so x must have a smaller norm than the stored iterate. The caller already has the first x of the run.
+    pub(super) fn passes_iterate(&mut self) -> bool {
+        let passes_iterate = self.restarts_of_run > self.last_passed && self.norm < self.stored_norm;
+        if passes_iterate {
+            self.last_passed = self.restarts_of_run;
         }
-        offers
+        passes_iterate
     }
 
     /// Tests r = b - A x in the 2-norm, which does not require M^-1 r.
@@ -199,7 +201,8 @@ impl State {
     /// Tests a start with rho = <r, M^-1 r>. `rounding`: rounding explains the sign of rho.
     pub(super) fn test_start(&mut self, rho: f64, rounding: bool) -> Code {
         let test = &self.test;
-        // M is definite. On a singular system, the residual of a guess may consist only of rounding errors.
+        // M is definite, so rho <= 0 is a rounding error: on a singular system, the residual of a guess may consist
+        // only of rounding errors.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
         let spent = self.norm <= test.rounding || constant || rounding;
         self.rho = rho;
@@ -222,17 +225,18 @@ impl State {
         }
     }
 
-    /// Records the start of PCG: the first norm, and r as recomputed.
+    /// Records the norm and <r, r> at a start of PCG, for later comparisons. At a start, r is b - A x, not a recurred
+    /// residual.
     pub(super) fn begin(&mut self) {
         let Self { iterations, norm, norm2, rho, .. } = *self;
         self.start = Mark { iterations, norm };
-        self.least = self.start;
+        self.smallest = self.start;
         self.exact = Exact { iterations, norm2, rho, peak: norm2 };
         self.beta = 0.0;
     }
 
     /// Computes the tested norm: sqrt(<r, r>), or sqrt(rho) with rho = <r, M^-1 r> in the preconditioned norm.
-    pub(super) fn take_norm(&mut self, rho: f64) -> Code {
+    pub(super) fn set_norm(&mut self, rho: f64) -> Code {
         let preconditioned = self.test.norm == Norm::Preconditioned;
         let rho = if self.vanished(rho) { 0.0 } else { rho };
         self.norm = if preconditioned { rho } else { self.norm2 }.sqrt();
@@ -268,7 +272,7 @@ impl State {
     }
 
     /// Stores rho = <r, M^-1 r> and beta(rho, previous rho).
-    pub(super) fn take_rho(&mut self, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
+    pub(super) fn set_rho(&mut self, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
         if self.vanished(rho) {
             return Code::Spent;
         }
@@ -281,7 +285,7 @@ impl State {
     }
 
     /// Stores sigma = <p, A p> and alpha = rho / sigma of the next iteration.
-    pub(super) fn take_sigma(&mut self, sigma: f64) -> Code {
+    pub(super) fn set_sigma(&mut self, sigma: f64) -> Code {
         self.sigma = sigma;
         self.alpha = self.rho / sigma;
         if self.vanished(sigma) {
@@ -298,13 +302,14 @@ impl State {
         square <= 0.0 && self.norm2.sqrt() <= self.test.vanishing
     }
 
-    /// Returns whether the next iteration replaces r by b - A x if CG runs in single precision. See `FALLEN`,
-    /// `EVERY` and `NEAR`.
+    /// Returns whether the next iteration replaces r by b - A x if CG runs in single precision. See
+    /// `REPLACEMENT_DECREASE`, `REPLACEMENT_INTERVAL` and `NEAR_THRESHOLD`.
     pub(super) fn is_replacement_due(&self) -> bool {
         let Test { norm, threshold, .. } = self.test;
-        let low_peak = if norm == Norm::True2 { threshold * threshold / NEAR } else { 0.0 };
-        let fell = self.exact.peak > low_peak && self.norm2 <= FALLEN * self.exact.peak;
-        fell || self.rho <= FALLEN * self.exact.rho || self.iterations >= self.exact.iterations + EVERY
+        let low_peak = if norm == Norm::True2 { threshold * threshold / NEAR_THRESHOLD } else { 0.0 };
+        let fell = self.exact.peak > low_peak && self.norm2 <= REPLACEMENT_DECREASE * self.exact.peak;
+        fell || self.rho <= REPLACEMENT_DECREASE * self.exact.rho
+            || self.iterations >= self.exact.iterations + REPLACEMENT_INTERVAL
     }
 
     /// Records a residual replacement. `norm2` is <r, r> of r = b - A x; `recurred` is <r, r> of the recurred residual.
@@ -314,27 +319,30 @@ impl State {
         self.exact = Exact { iterations: self.iterations, norm2, rho: f64::INFINITY, peak: norm2 };
         self.alpha = 0.0;
         Replaced {
-            off: norm2 > OFF * recurred || OFF * norm2 < recurred,
-            gained: norm2 <= GAINED * last.norm2,
-            led_away: last.iterations > self.start.iterations && norm2 > LED_AWAY * last.norm2,
+            drifted: norm2 > DRIFT * recurred || DRIFT * norm2 < recurred,
+            decreased: norm2 <= SUFFICIENT_DECREASE * last.norm2,
+            grown: last.iterations > self.start.iterations && norm2 > EXCESSIVE_GROWTH * last.norm2,
         }
     }
 
     /// Returns whether the direction after a replacement is p = z + beta p (`true`) or p = z (`false`). Returns `None`
     /// if PCG must restart: the residual has drifted and has not decreased. `rho` is r'M^-1 r of the recomputed r.
     pub(super) fn stays_conjugate(&self, replaced: Replaced, rho: f64) -> Option<bool> {
-        let drifted = replaced.off || rho > GROWN * self.rho;
+        let drifted = replaced.drifted || rho > RHO_DRIFT * self.rho;
         // If beta = 0, the last direction was p = z, and beta predicts nothing.
-        let turned = self.beta > 0.0 && rho > HARDLY_LESS * self.rho && rho > TURNED * self.beta * self.rho;
-        (!drifted || replaced.gained).then_some(!(drifted || replaced.led_away || turned))
+        let turned =
+            self.beta > 0.0 && rho > FAST_DECREASE * self.rho && rho > UNPREDICTED_GROWTH * self.beta * self.rho;
+        (!drifted || replaced.decreased).then_some(!(drifted || replaced.grown || turned))
     }
 
-    /// Returns whether the residual stagnates near the rounding level. See `LONG`, `LOWER` and `NEAR_ROUNDING`.
-    pub(super) fn stands_still(&mut self) -> bool {
-        if self.norm <= LOWER * self.least.norm {
-            self.least = Mark { iterations: self.iterations, norm: self.norm };
+    /// Returns whether the residual stagnates near the rounding level. See `STAGNATION_ITERATIONS`, `LOWER_NORM` and
+    /// `STAGNATION_NORM`.
+    pub(super) fn stagnates(&mut self) -> bool {
+        if self.norm <= LOWER_NORM * self.smallest.norm {
+            self.smallest = Mark { iterations: self.iterations, norm: self.norm };
         }
-        self.iterations >= self.least.iterations + LONG && self.least.norm <= NEAR_ROUNDING * self.test.reference
+        self.iterations >= self.smallest.iterations + STAGNATION_ITERATIONS
+            && self.smallest.norm <= STAGNATION_NORM * self.test.reference
     }
 
     /// Returns whether a nonpositive `square` is attributed to rounding without further computation. This is the case
@@ -420,7 +428,7 @@ mod tests {
     /// The device functions return bitwise the results of the host functions.
     #[test]
     #[ignore = "needs an emulated device"]
-    fn a_device_decides_alike() {
+    fn device_and_host_decide_identically() {
         let device = emulated().expect("an emulated device (tests/emulator)");
         let mut numbers = Numbers(1);
         for case in 0..100_000 {
@@ -463,15 +471,15 @@ mod tests {
             unsafe { device(&mut its, rho, norm2, sigma) };
             at.iterations += 1;
             at.norm2 = norm2;
-            let mut code = at.take_norm(rho);
+            let mut code = at.set_norm(rho);
             if code == Code::Running {
                 code = at.check_convergence();
             }
             if code == Code::Running {
-                code = at.take_rho(rho, |rho, rho_old| rho / rho_old);
+                code = at.set_rho(rho, |rho, rho_old| rho / rho_old);
             }
             if code == Code::Running {
-                code = at.take_sigma(sigma);
+                code = at.set_sigma(sigma);
             }
             // The sign and the payload of a NaN are not compared.
             let bits = |v: f64| if v.is_nan() { u64::MAX } else { v.to_bits() };

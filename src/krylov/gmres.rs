@@ -16,7 +16,7 @@ pub const fn gmres_vectors(restart: usize) -> usize {
 
 /// Scalars of GMRES, one instance per thread. The caller allocates all instances before the threads start. No single
 /// thread can then fail to allocate memory while the other threads continue.
-pub struct GmresRoom {
+pub struct GmresScalars {
     restart: usize,
     /// R of the QR factorization of the Hessenberg matrix H. Column j begins at j (restart + 1). The last column is
     /// a column of H until it is rotated.
@@ -31,7 +31,7 @@ pub struct GmresRoom {
     terms: Vec<(f64, VectorId)>,
 }
 
-impl GmresRoom {
+impl GmresScalars {
     /// Allocates the scalars for cycles of `restart` iterations (at least 1).
     ///
     /// # Errors
@@ -110,11 +110,11 @@ fn v(k: usize) -> VectorId {
 ///
 /// Cost of iteration j: one product with A, one application of M^-1, and j + 1 inner products in each of two passes.
 /// Returns `Stagnated` if R is singular.
-pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoom) -> Result<StopReason> {
+pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut GmresScalars) -> Result<StopReason> {
     loop {
-        let (columns, end) = cycle(s, at, room);
-        room.back_substitute(columns);
-        advance(s, columns, room);
+        let (columns, end) = cycle(s, at, scalars);
+        scalars.back_substitute(columns);
+        advance(s, columns, scalars);
         let norm = s.residual(Iterate::X).sqrt();
         if let Some(end) = end {
             return Ok(end);
@@ -127,21 +127,25 @@ pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut Gmre
 }
 
 /// Runs one cycle. Returns the number of computed columns of R, and the stop reason if the run ends.
-fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoom) -> (usize, Option<StopReason>) {
-    let z = v(room.restart + 1);
-    room.g[0] = at.norm;
+fn cycle<S: KrylovSteps + ?Sized>(
+    s: &mut S,
+    at: &mut State,
+    scalars: &mut GmresScalars,
+) -> (usize, Option<StopReason>) {
+    let z = v(scalars.restart + 1);
+    scalars.g[0] = at.norm;
     s.combine(v(0), 0.0, &[(1.0 / at.norm, VectorId::R)]);
-    for j in 0..room.restart {
+    for j in 0..scalars.restart {
         let from = if s.is_unpreconditioned() { v(j) } else { z };
         if from == z {
             s.precondition_vector(v(j), z);
         }
         s.product(from, v(j + 1));
-        let norm = orthogonalize(s, j, room);
-        if !room.rotate(j) {
+        let norm = orthogonalize(s, j, scalars);
+        if !scalars.rotate(j) {
             return (j, Some(StopReason::Stagnated));
         }
-        if let Some(end) = at.observe(s, room.g[j + 1].abs()) {
+        if let Some(end) = at.observe(s, scalars.g[j + 1].abs()) {
             return (j + 1, Some(end));
         }
         if norm == 0.0 {
@@ -149,41 +153,41 @@ fn cycle<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut GmresRoo
         }
         s.combine(v(j + 1), 1.0 / norm, &[]);
     }
-    (room.restart, None)
+    (scalars.restart, None)
 }
 
 /// Orthogonalizes v_j+1 against v_0 .. v_j by two passes of classical Gram-Schmidt. The second pass makes the vectors
 /// orthogonal up to rounding. Stores column j of H and returns its last entry, norm(v_j+1).
-fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, room: &mut GmresRoom) -> f64 {
-    room.column(j).fill(0.0);
-    room.ids.clear();
-    room.ids.extend((0..=j).map(v));
+fn orthogonalize<S: KrylovSteps + ?Sized>(s: &mut S, j: usize, scalars: &mut GmresScalars) -> f64 {
+    scalars.column(j).fill(0.0);
+    scalars.ids.clear();
+    scalars.ids.extend((0..=j).map(v));
     let mut norm2 = 0.0;
     for _ in 0..2 {
-        s.inners(v(j + 1), &room.ids, &mut room.products[..=j]);
-        room.terms.clear();
+        s.inners(v(j + 1), &scalars.ids, &mut scalars.products[..=j]);
+        scalars.terms.clear();
         for i in 0..=j {
-            let product = room.products[i];
-            room.column(j)[i] += product;
-            room.terms.push((-product, v(i)));
+            let product = scalars.products[i];
+            scalars.column(j)[i] += product;
+            scalars.terms.push((-product, v(i)));
         }
-        norm2 = s.combine_norm2(v(j + 1), 1.0, &room.terms);
+        norm2 = s.combine_norm2(v(j + 1), 1.0, &scalars.terms);
     }
-    room.column(j)[j + 1] = norm2.sqrt();
+    scalars.column(j)[j + 1] = norm2.sqrt();
     norm2.sqrt()
 }
 
 /// Computes x = x + M^-1 V y. May overwrite r.
-fn advance<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, room: &GmresRoom) {
+fn advance<S: KrylovSteps + ?Sized>(s: &mut S, columns: usize, scalars: &GmresScalars) {
     if columns == 0 {
         return;
     }
     if s.is_unpreconditioned() {
-        s.combine(VectorId::X, 1.0, &room.terms);
+        s.combine(VectorId::X, 1.0, &scalars.terms);
         return;
     }
-    let z = v(room.restart + 1);
-    s.combine(VectorId::R, 0.0, &room.terms);
+    let z = v(scalars.restart + 1);
+    s.combine(VectorId::R, 0.0, &scalars.terms);
     s.precondition_vector(VectorId::R, z);
     s.combine(VectorId::X, 1.0, &[(1.0, z)]);
 }

@@ -23,7 +23,7 @@ pub const fn idr_vectors(shadow: usize) -> usize {
 }
 
 /// Scalars of IDR(s), one instance per thread. As in GMRES, the caller allocates all instances before threads start.
-pub struct IdrRoom {
+pub struct IdrScalars {
     shadow: usize,
     /// Lower triangular matrix m_ij = <p_i, g_j>, stored at index i s + j.
     m: Vec<f64>,
@@ -35,7 +35,7 @@ pub struct IdrRoom {
     terms: Vec<(f64, VectorId)>,
 }
 
-impl IdrRoom {
+impl IdrScalars {
     /// Allocates the scalars for s = `shadow` (at least 1).
     ///
     /// # Errors
@@ -111,32 +111,32 @@ impl IdrRoom {
 /// the norm of r, unless `KAPPA` increases omega.
 ///
 /// Each product with A counts as one iteration. Returns `Stagnated` if m_kk, <t, t> or omega is zero or not finite.
-pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut IdrRoom) -> Result<StopReason> {
-    room.fit(s.rows());
-    let n = room.shadow;
-    if !prepare(s, room) {
+pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut IdrScalars) -> Result<StopReason> {
+    scalars.fit(s.rows());
+    let n = scalars.shadow;
+    if !prepare(s, scalars) {
         return Ok(StopReason::Stagnated);
     }
     let mut omega = 1.0;
     loop {
-        s.inners(VectorId::R, &room.ids, &mut room.f);
+        s.inners(VectorId::R, &scalars.ids, &mut scalars.f);
         for k in 0..n {
-            next_direction(s, room, k, omega);
-            let pivot = room.m[k * n + k];
+            next_direction(s, scalars, k, omega);
+            let pivot = scalars.m[k * n + k];
             if !divides(pivot) {
                 return Ok(StopReason::Stagnated);
             }
-            let beta = room.f[k] / pivot;
-            s.combine(VectorId::X, 1.0, &[(beta, room.u(k))]);
-            let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-beta, room.g(k))]);
+            let beta = scalars.f[k] / pivot;
+            s.combine(VectorId::X, 1.0, &[(beta, scalars.u(k))]);
+            let norm2 = s.combine_norm2(VectorId::R, 1.0, &[(-beta, scalars.g(k))]);
             if let Some(reason) = at.observe(s, norm2.sqrt()) {
                 return Ok(reason);
             }
             for i in k + 1..n {
-                room.f[i] -= beta * room.m[i * n + k];
+                scalars.f[i] -= beta * scalars.m[i * n + k];
             }
         }
-        match reduce_dimension(s, room, at.norm) {
+        match reduce_dimension(s, scalars, at.norm) {
             Some((least, norm2)) => {
                 omega = least;
                 if let Some(reason) = at.observe(s, norm2.sqrt()) {
@@ -150,19 +150,19 @@ pub fn idr<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, room: &mut IdrRoo
 
 /// Sets P to orthonormal random vectors, G = U = 0 and M = I. Returns false if the random vectors are linearly
 /// dependent.
-fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
-    let n = room.shadow;
-    room.m.fill(0.0);
+fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars) -> bool {
+    let n = scalars.shadow;
+    scalars.m.fill(0.0);
     for k in 0..n {
-        let p = room.p(k);
+        let p = scalars.p(k);
         let drawn_before = (k as u64).wrapping_mul(s.rows() as u64);
         s.fill_random(p, SEED.wrapping_add(drawn_before.wrapping_mul(DRAW)));
         let drawn = s.inner(p, p);
         let mut norm2 = drawn;
         for _ in 0..2 {
             for i in 0..k {
-                let product = s.inner(room.p(i), p);
-                norm2 = s.combine_norm2(p, 1.0, &[(-product, room.p(i))]);
+                let product = s.inner(scalars.p(i), p);
+                norm2 = s.combine_norm2(p, 1.0, &[(-product, scalars.p(i))]);
             }
         }
         // For a linearly dependent vector, only rounding errors remain: about 1e-32 of the squared norm.
@@ -170,47 +170,47 @@ fn prepare<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom) -> bool {
             return false;
         }
         s.combine(p, norm2.sqrt().recip(), &[]);
-        s.combine(room.g(k), 0.0, &[]);
-        s.combine(room.u(k), 0.0, &[]);
-        room.m[k * n + k] = 1.0;
+        s.combine(scalars.g(k), 0.0, &[]);
+        s.combine(scalars.u(k), 0.0, &[]);
+        scalars.m[k * n + k] = 1.0;
     }
     true
 }
 
 /// Computes u_k, g_k = A u_k and column k of M.
-fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, room: &mut IdrRoom, k: usize, omega: f64) {
-    let n = room.shadow;
-    let (g, u, v, t) = (room.g(k), room.u(k), room.v(), room.t());
-    room.solve(k);
-    room.take_terms(k, -1.0, IdrRoom::g);
-    room.terms.push((1.0, VectorId::R));
-    s.combine(t, 0.0, &room.terms);
+fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, k: usize, omega: f64) {
+    let n = scalars.shadow;
+    let (g, u, v, t) = (scalars.g(k), scalars.u(k), scalars.v(), scalars.t());
+    scalars.solve(k);
+    scalars.take_terms(k, -1.0, IdrScalars::g);
+    scalars.terms.push((1.0, VectorId::R));
+    s.combine(t, 0.0, &scalars.terms);
     let z = if s.is_unpreconditioned() { t } else { v };
     if z == v {
         s.precondition_vector(t, v);
     }
-    room.take_terms(k + 1, 1.0, IdrRoom::u);
-    room.terms.push((omega, z));
-    s.combine(u, room.c[k], &room.terms);
+    scalars.take_terms(k + 1, 1.0, IdrScalars::u);
+    scalars.terms.push((omega, z));
+    s.combine(u, scalars.c[k], &scalars.terms);
     s.product(u, g);
     // The vectors g_i are subtracted one after another, as published. Computing all inner products in one pass differs
     // only by rounding. With M = D, the single pass needed 111 iterations instead of 108 on blocks3_24 of the golden
     // table.
     for i in 0..k {
-        let alpha = s.inner(room.p(i), g) / room.m[i * n + i];
-        s.combine(g, 1.0, &[(-alpha, room.g(i))]);
-        s.combine(u, 1.0, &[(-alpha, room.u(i))]);
+        let alpha = s.inner(scalars.p(i), g) / scalars.m[i * n + i];
+        s.combine(g, 1.0, &[(-alpha, scalars.g(i))]);
+        s.combine(u, 1.0, &[(-alpha, scalars.u(i))]);
     }
-    s.inners(g, &room.ids[k..], &mut room.c[k..]);
+    s.inners(g, &scalars.ids[k..], &mut scalars.c[k..]);
     for i in k..n {
-        room.m[i * n + k] = room.c[i];
+        scalars.m[i * n + k] = scalars.c[i];
     }
 }
 
 /// Computes r = r - omega A B^-1 r and x = x + omega B^-1 r with the preconditioner B. Returns omega and <r, r>, or
 /// `None` if omega or <t, t> is zero or not finite.
-fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, room: &IdrRoom, norm: f64) -> Option<(f64, f64)> {
-    let (v, t) = (room.v(), room.t());
+fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &IdrScalars, norm: f64) -> Option<(f64, f64)> {
+    let (v, t) = (scalars.v(), scalars.t());
     let z = if s.is_unpreconditioned() { VectorId::R } else { v };
     if z == v {
         s.precondition_vector(VectorId::R, v);

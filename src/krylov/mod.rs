@@ -27,12 +27,12 @@ pub mod vectors;
 mod vectors_tests;
 
 pub use crate::krylov::state::{State, Test};
-pub use decisions::{MOST_RESTARTS, Next, WORTH, done_before};
+pub use decisions::{MOST_RESTARTS, Next, RESTART_REDUCTION, done_before};
 pub use {
     bicg::{BICG_VECTORS, bicg},
     bicgstab::{BICGSTAB_VECTORS, bicgstab},
-    gmres::{GmresRoom, gmres, gmres_vectors},
-    idr::{IdrRoom, idr, idr_vectors},
+    gmres::{GmresScalars, gmres, gmres_vectors},
+    idr::{IdrScalars, idr, idr_vectors},
     minres::{MINRES_VECTORS, minres},
     steepest_descent::{STEEPEST_DESCENT_VECTORS, steepest_descent},
     sweeps::{SWEEPS_VECTORS, sweeps},
@@ -43,7 +43,7 @@ use crate::krylov::pcg::{Another, Beta, ENERGY, PcgSteps, SQUARE, center_residua
 use crate::krylov::state::Code;
 use crate::krylov::vectors::{Iterate, KrylovSteps, VectorId};
 use crate::report::{Event, StopReason};
-use decisions::ROUNDINGS;
+use decisions::ROUNDING_FACTOR;
 
 pub use crate::options::Norm;
 
@@ -136,10 +136,10 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
         if code != Code::Running {
             return code;
         }
-        if !at.offers() {
+        if !at.passes_iterate() {
             break;
         }
-        at.kept = caller.keep(s, at.kept, at.norm).unwrap_or(at.kept);
+        at.stored_norm = caller.keep(s, at.stored_norm, at.norm).unwrap_or(at.stored_norm);
         // `keep` may shift x by a constant and overwrite r. r must be the residual of the stored x.
         at.norm2 = s.residual(Iterate::X);
     }
@@ -153,7 +153,7 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
 /// Runs the loop on the backend until it ends. Returns `Running` if the backend has no loop of its own.
 fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let Some(code) = s.iterate(at) else { return Code::Running };
-    // Only the backend knows <r, r> after its loop.
+    // The backend does not return <r, r> of its last iteration.
     (at.recurred, at.norm2) = (true, f64::INFINITY);
     match code {
         Code::Paused if !at.stopped && changes_preconditioner(s, at) => Code::Changed,
@@ -187,7 +187,7 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let mut rho = 0.0;
     let code = check(s, at, &mut rho);
     if !matches!(code, Code::Running | Code::RhoNegative | Code::Diverged) && !replaces {
-        s.combine(VectorId::X, 1.0, &[(at.alpha, VectorId::P)]); // which `ascend` would have done
+        s.combine(VectorId::X, 1.0, &[(at.alpha, VectorId::P)]); // `ascend`, which updates x, does not run
     }
     if code != Code::Running {
         return code;
@@ -196,7 +196,7 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
         return Code::Spent;
     };
     let beta = |rho, rho_old| if conjugate { beta(s, alpha, rho, rho_old) } else { 0.0 };
-    if at.take_rho(rho, beta) != Code::Running {
+    if at.set_rho(rho, beta) != Code::Running {
         at.rho = rho;
         return Code::RhoBad;
     }
@@ -218,7 +218,7 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
             *rho = 0.0;
         }
     }
-    if at.take_norm(*rho) != Code::Running {
+    if at.set_norm(*rho) != Code::Running {
         at.rho = *rho;
         return Code::RhoNegative;
     }
@@ -234,14 +234,14 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
         Code::Spent
     } else if changes_preconditioner(s, at) {
         Code::Changed
-    } else if at.stands_still() && s.properties().contracts_quickly {
+    } else if at.stagnates() && s.properties().contracts_quickly {
         Code::Spent
     } else {
         Code::Running
     }
 }
 
-/// Returns beta of the next direction, where r is the residual of `descend`. `alpha` is the step length of this r.
+/// Returns beta of the next direction, where r is the residual that `descend` computed with the step length `alpha`.
 fn beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> f64 {
     let fixed = rho / rho_old;
     let limit = match s.properties().beta {
@@ -256,7 +256,7 @@ fn beta<S: PcgSteps + ?Sized>(s: &mut S, alpha: f64, rho: f64, rho_old: f64) -> 
 /// Computes the next direction p, q = A p and sigma = <p, q>. `step` is (alpha, beta); `None` selects p = z.
 fn ascend<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, step: Option<(f64, f64)>) -> Code {
     let sigma = s.ascend(step);
-    match at.take_sigma(sigma) {
+    match at.set_sigma(sigma) {
         Code::Running => Code::Running,
         _ if is_rounding(s, at, ENERGY, sigma) => Code::SigmaVanished,
         _ => Code::SigmaBad,
@@ -288,7 +288,7 @@ fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, squa
     }
     // p is scaled by sqrt(max(center) / |p'Ap|), so that no square overflows or underflows.
     let factor = test.center_max.sqrt() / (-square).sqrt();
-    square == 0.0 || 2.0 * direction_norm2(s, factor) * ROUNDINGS * f64::EPSILON >= 1.0
+    square == 0.0 || 2.0 * direction_norm2(s, factor) * ROUNDING_FACTOR * f64::EPSILON >= 1.0
 }
 
 /// Recomputes r = b - A x and returns its tested norm.

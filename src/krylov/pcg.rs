@@ -12,8 +12,8 @@ pub trait PcgSteps: VectorSteps {
         Properties::default()
     }
     /// Computes z = P M^-1 P r; returns rho = <r, z>. P subtracts the means over singular components; if nothing is
-    /// singular, P = I. Rounding moves r out of the range of A. Without P, the replaced last pivots would turn this
-    /// error into large local values of z.
+    /// singular, P = I. Rounding errors move r out of the range of A. The last pivot of a singular component is zero up
+    /// to rounding and is replaced. Without P, this pivot would turn the errors of r into large local values of z.
     fn precondition(&mut self) -> f64;
     /// Computes q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
@@ -66,7 +66,8 @@ pub struct Properties {
     pub eliminates: bool,
     /// CG runs on a deflated system, and `SolveSteps::back_substitute` adds the deflated part of x.
     pub deflates: bool,
-    /// CG runs in single precision. The residual is then replaced whenever it has fallen by several digits.
+    /// CG runs in single precision. The recurred residual is then replaced by b - A x whenever it has fallen by several
+    /// digits.
     pub single: bool,
     /// M reduces the error quickly for all coefficients. A small residual that stagnates for many iterations is then
     /// attributed to rounding.
@@ -113,14 +114,14 @@ pub enum Means {
 /// Preconditioner that replaces M.
 #[derive(Clone, Copy)]
 pub enum Another<'a> {
-    /// A preconditioner with which the estimated remaining work is smaller. The state has the 2-norm. The steps notify
-    /// the observer. The caller recomputes r.
+    /// A preconditioner with which the estimated remaining work is smaller. The norm in the state must be the 2-norm.
+    /// The steps notify the observer, and the caller recomputes r.
     Cheaper(&'a State),
     /// The V-cycle instead of a recursive cycle until the next factorization, if the cycle was selected automatically.
     Definite,
     /// A fixed symmetric matrix, if M depends on r and the backend has a fixed variant.
     Linear,
-    /// The second preconditioner, which is intended for use after a breakdown.
+    /// The preconditioner for the method that continues after a breakdown.
     Second,
 }
 

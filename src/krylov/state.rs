@@ -67,7 +67,7 @@ pub struct State {
     /// Last start of PCG.
     pub start: Mark,
     /// Iteration with the smallest residual since the start. Updated only after a decrease by a fixed factor.
-    pub least: Mark,
+    pub smallest: Mark,
     /// Last residual that was computed as b - A x.
     pub exact: Exact,
     /// Number of restarts in the solve.
@@ -75,11 +75,11 @@ pub struct State {
     /// Number of restarts in this run.
     pub restarts_of_run: usize,
     /// Tested norm at the start before the last restart; infinite if this start did not follow a restart.
-    pub missed: f64,
+    pub previous_restart_norm: f64,
     /// Norm of the iterate that the caller has stored; infinite if there is none.
-    pub kept: f64,
+    pub stored_norm: f64,
     /// Number of the last restart whose x was passed to the caller. Each x is passed at most once.
-    pub offered: usize,
+    pub last_passed: usize,
 }
 
 /// An iteration and its tested norm.
@@ -167,19 +167,19 @@ impl State {
             stopped: false,
             recurred: false,
             start,
-            least: start,
+            smallest: start,
             exact: Exact { iterations, norm2, rho: 0.0, peak: norm2 },
             restarts: 0,
             restarts_of_run: 0,
-            missed: infinite,
-            kept: infinite,
-            offered: 0,
+            previous_restart_norm: infinite,
+            stored_norm: infinite,
+            last_passed: 0,
         }
     }
 
     /// Returns the state of another run of the same solve.
     pub fn again(&self, norm2: f64, iterations: usize) -> Self {
-        Self { restarts: self.restarts, kept: self.kept, ..Self::new(self.test, norm2, iterations) }
+        Self { restarts: self.restarts, stored_norm: self.stored_norm, ..Self::new(self.test, norm2, iterations) }
     }
 
     /// Returns the number of iterations since the last start.

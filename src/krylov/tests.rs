@@ -120,7 +120,7 @@ impl Line {
         let mut at = State::new(*test, self.residual(Iterate::X), 0);
         let reason = pcg(self, &mut at, &mut offered)?;
         let end = End { reason, iterations: at.iterations, norm: at.norm };
-        Ok(Solved { end, best: at.kept, offered: offered.0, restarts: at.restarts })
+        Ok(Solved { end, best: at.stored_norm, offered: offered.0, restarts: at.restarts })
     }
 
     fn solve_to(&mut self, rel_tol: f64) -> Solved {
@@ -227,7 +227,7 @@ fn close(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn a_loop_without_error_needs_no_policy() {
+fn exact_updates_need_one_confirmation() {
     let mut line = Line::easy(0.0);
     let solved = line.solve_to(1e-10);
     assert_eq!(solved.end.reason, StopReason::Converged);
@@ -238,7 +238,7 @@ fn a_loop_without_error_needs_no_policy() {
 }
 
 #[test]
-fn restarts_take_away_what_the_recurrence_lost() {
+fn restarts_remove_errors_of_the_recurred_residual() {
     let mut line = Line::easy(1e-3);
     let solved = line.solve_to(1e-8);
     assert_eq!(solved.end.reason, StopReason::Converged);
@@ -255,7 +255,7 @@ fn restarts_are_few() {
     assert!(close(solved.end.norm, line.true_norm()));
 }
 
-/// Every restart reduces the residual only to 60 %, so `WORTH` ends the solve. Otherwise, PCG would restart
+/// Every restart reduces the residual only to 60 %, so `RESTART_REDUCTION` ends the solve. Otherwise, PCG would restart
 /// `MOST_RESTARTS` times.
 #[test]
 fn restarts_end_where_they_gain_little() {
@@ -264,15 +264,15 @@ fn restarts_end_where_they_gain_little() {
     assert_eq!((solved.end.reason, solved.restarts), (StopReason::Stagnated, 2));
 }
 
-/// The recurred residual stagnates above the threshold. Without `stands_still`, PCG would iterate up to `max_iter`.
+/// The recurred residual stagnates above the threshold. Without `stagnates`, PCG would iterate up to `max_iter`.
 #[test]
-fn a_residual_that_stands_still_is_recomputed() {
+fn a_stagnating_residual_is_recomputed() {
     for contracts in [false, true] {
         let mut line = Line { noise: 1e-5, contracts, ..Line::easy(0.0) };
         let solved = line.solve_to(1e-10);
         if contracts {
             assert_eq!(solved.end.reason, StopReason::Stagnated);
-            assert!(solved.end.iterations < 4 * (LONG + 30), "{}", solved.end.iterations);
+            assert!(solved.end.iterations < 4 * (STAGNATION_ITERATIONS + 30), "{}", solved.end.iterations);
             assert!(close(solved.end.norm, line.true_norm()));
         } else {
             assert_eq!((solved.end.reason, solved.restarts), (StopReason::MaxIter, 0));
@@ -285,7 +285,7 @@ fn restarts_of_several_runs_count_together() {
     let mut at = State { norm: 1.0, ..somewhere() };
     for run in 0..=MOST_RESTARTS {
         at = at.again(1.0, 0);
-        assert!(at.may_start(), "a run has missed nothing when it begins");
+        assert!(at.may_start(), "a run has previous_restart_norm nothing when it begins");
         at.begin();
         at.count_restart();
         at.norm = 0.9;
@@ -329,7 +329,7 @@ fn every_better_iterate_is_offered_once() {
 }
 
 #[test]
-fn what_is_told_is_confirmed() {
+fn reported_convergence_is_confirmed() {
     let (error, rel_tol) = (0.05, 1e-3);
     for norm in [Norm::True2, Norm::Preconditioned] {
         let mut line = Line::easy(error);
@@ -339,7 +339,7 @@ fn what_is_told_is_confirmed() {
         let unit = if norm == Norm::True2 { 1.0 } else { 0.5 };
         assert_eq!((end.iterations, end.reason), (4, StopReason::MaxIter));
         assert!(close(end.norm, unit * line.true_norm()), "{norm:?}: {:e} {:e}", end.norm, line.true_norm());
-        assert!(!close(end.norm, line.history[3] * test.reference), "{norm:?}: it was off");
+        assert!(!close(end.norm, line.history[3] * test.reference), "{norm:?}: it was drifted");
     }
 
     let mut line = Line::easy(error);
@@ -414,20 +414,20 @@ fn codes_lead_to_the_same_next_step_in_every_state() {
 fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
     let at = started(somewhere());
     assert!(!at.is_replacement_due());
-    let fallen = 0.9 * FALLEN;
+    let fallen = 0.9 * REPLACEMENT_DECREASE;
     assert!(State { norm2: fallen, ..at }.is_replacement_due(), "the norm has fallen");
     assert!(State { rho: fallen, ..at }.is_replacement_due(), "r'M^-1 r has fallen");
-    assert!(!State { iterations: 6 + EVERY, ..at }.is_replacement_due());
-    assert!(State { iterations: 7 + EVERY, ..at }.is_replacement_due(), "many iterations");
+    assert!(!State { iterations: 6 + REPLACEMENT_INTERVAL, ..at }.is_replacement_due());
+    assert!(State { iterations: 7 + REPLACEMENT_INTERVAL, ..at }.is_replacement_due(), "many iterations");
     // CG converges before rounding errors matter.
-    let near = State { test: Test { threshold: 1.1 * NEAR.sqrt(), ..at.test }, ..at };
+    let near = State { test: Test { threshold: 1.1 * NEAR_THRESHOLD.sqrt(), ..at.test }, ..at };
     assert!(!State { norm2: fallen, ..near }.is_replacement_due());
     assert!(State { rho: fallen, ..near }.is_replacement_due(), "of r'M^-1 r that says nothing");
 }
 
 /// The decrease of <r, r> is relative to its largest value since the last replacement.
 #[test]
-fn residual_replacement_looks_at_the_largest() {
+fn decrease_is_relative_to_the_largest_residual() {
     let mut line = Line { single: true, ..Line::easy(0.0) };
     line.residual(Iterate::X);
     line.precondition();
@@ -438,7 +438,7 @@ fn residual_replacement_looks_at_the_largest() {
     assert!(line.replaced == 0 && at.norm2 > 1e6, "{:e}", at.norm2);
     assert!(State { norm2: 1e-3, rho: 1.0, ..at }.is_replacement_due());
     // After a replacement, the largest value is <r, r> of the recomputed residual. x includes the update.
-    at.iterations += EVERY;
+    at.iterations += REPLACEMENT_INTERVAL;
     iterate(&mut line, &mut at);
     assert_eq!(line.replaced, 1);
     let exact = at.exact;
@@ -451,26 +451,26 @@ fn residual_replacement_looks_at_the_largest() {
 fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
     let mut at = State { norm2: before, beta, ..started(State { norm2: before, ..somewhere() }) };
     let replaced = at.replace(1.0, norm2);
-    assert!(!replaced.led_away && at.alpha == 0.0);
+    assert!(!replaced.grown && at.alpha == 0.0);
     at.stays_conjugate(replaced, rho)
 }
 
 #[test]
-fn drift_makes_a_new_direction_or_a_restart() {
-    let (far, near) = (1.01 * OFF, 0.99 * OFF);
-    let before = 2.0 / GAINED;
+fn drift_resets_the_direction_or_restarts() {
+    let (far, near) = (1.01 * DRIFT, 0.99 * DRIFT);
+    let before = 2.0 / SUFFICIENT_DECREASE;
     assert_eq!(direction(near, before, 0.1, 0.5), Some(true));
     assert_eq!(direction(1.0 / near, before, 0.1, 0.5), Some(true));
     assert_eq!(direction(far, before, 0.1, 0.5), Some(false));
     assert_eq!(direction(1.0 / far, before, 0.1, 0.5), Some(false));
-    assert_eq!(direction(1.0, before, 1.01 * GROWN, 0.5), Some(false));
-    assert_eq!(direction(far, 1.0, 0.1, 0.5), None, "nothing was gained");
-    assert_eq!(direction(1.0, 1.0, 1.01 * GROWN, 0.5), None);
+    assert_eq!(direction(1.0, before, 1.01 * RHO_DRIFT, 0.5), Some(false));
+    assert_eq!(direction(far, 1.0, 0.1, 0.5), None, "nothing was decreased");
+    assert_eq!(direction(1.0, 1.0, 1.01 * RHO_DRIFT, 0.5), None);
 }
 
 #[test]
-fn turns_make_a_new_direction() {
-    let (rho, beta) = (1.01 * HARDLY_LESS, 0.99 * HARDLY_LESS / TURNED);
+fn unpredicted_growth_resets_the_direction() {
+    let (rho, beta) = (1.01 * FAST_DECREASE, 0.99 * FAST_DECREASE / UNPREDICTED_GROWTH);
     assert_eq!(direction(1.0, 1.0, rho, beta), Some(false));
     assert_eq!(direction(1.0, 1.0, 0.98 * rho, beta), Some(true), "it has fallen");
     assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta has told");
@@ -479,13 +479,13 @@ fn turns_make_a_new_direction() {
     // <r, r> is much larger than at the previous replacement, which must not be the start.
     let mut at = started(State { norm2: 1e-6, ..somewhere() });
     at.iterations = 8;
-    assert!(!at.replace(1.0, 1.0).led_away, "from the start itself");
+    assert!(!at.replace(1.0, 1.0).grown, "from the start itself");
     at.iterations = 9;
-    assert!(!at.replace(1.0, 1.0).led_away);
-    let away = at.replace(1.01 * LED_AWAY, 1.01 * LED_AWAY);
-    assert!(away.led_away);
-    let (off, gained) = (false, false);
-    assert_eq!(somewhere().stays_conjugate(Replaced { off, gained, ..away }, 0.1), Some(false));
+    assert!(!at.replace(1.0, 1.0).grown);
+    let away = at.replace(1.01 * EXCESSIVE_GROWTH, 1.01 * EXCESSIVE_GROWTH);
+    assert!(away.grown);
+    let (drifted, decreased) = (false, false);
+    assert_eq!(somewhere().stays_conjugate(Replaced { drifted, decreased, ..away }, 0.1), Some(false));
 }
 
 #[test]
@@ -514,7 +514,7 @@ fn squares_that_are_rounding_are_no_breakdown() {
     // The terms of p'Ap are about 1 / epsilon times larger than p'Ap.
     line.v[P].fill(1.0);
     let terms = 2.0 * test.center_max * 30.0;
-    let energy = |part: f64| -part * terms * ROUNDINGS * f64::EPSILON;
+    let energy = |part: f64| -part * terms * ROUNDING_FACTOR * f64::EPSILON;
     let large = State { largest_rho: 1e-30, ..at };
     assert!(is_rounding(&mut line, &large, ENERGY, energy(0.9)));
     assert!(!is_rounding(&mut line, &large, ENERGY, energy(1.1)));
@@ -534,7 +534,7 @@ fn an_indefinite_matrix_is_a_breakdown() {
 /// A breakdown names the last iteration that was reported to the observer. With the preconditioned norm, the iteration
 /// with a nonpositive r'M^-1 r has no residual norm and is not reported.
 #[test]
-fn a_breakdown_names_an_iteration_that_was_told() {
+fn a_breakdown_names_a_reported_iteration() {
     for norm in [Norm::True2, Norm::Preconditioned] {
         let mut line = Line { definite_for: 5, ..Line::new(30, |_| 4.0) };
         let test = Test { norm, definite: false, ..line.test(1e-10) };

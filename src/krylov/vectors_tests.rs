@@ -3,8 +3,8 @@
 
 use super::bicg::bicg;
 use super::bicgstab::bicgstab;
-use super::gmres::{GmresRoom, gmres, gmres_vectors};
-use super::idr::{IdrRoom, idr, idr_vectors};
+use super::gmres::{GmresScalars, gmres, gmres_vectors};
+use super::idr::{IdrScalars, idr, idr_vectors};
 use super::minres::minres;
 use super::steepest_descent::steepest_descent;
 use super::sweeps::sweeps;
@@ -34,19 +34,20 @@ fn unit(state: u64) -> f64 {
     (splitmix(state) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Returns the 5-point matrix on n x n points, x fastest. `legs` are center, east, west, north and south.
-fn five_points(n: usize, legs: [f64; 5]) -> Vec<Vec<(usize, f64)>> {
+/// Returns the 5-point matrix on n x n points, x fastest. `entries` are the values for center, east, west, north and
+/// south.
+fn five_points(n: usize, entries: [f64; 5]) -> Vec<Vec<(usize, f64)>> {
     let row = |p: usize| {
         let (i, j) = (p % n, p / n);
-        let [center, east, west, north, south] = legs;
-        let there = [
+        let [center, east, west, north, south] = entries;
+        let neighbours = [
             (j > 0, p.wrapping_sub(n), south),
             (i > 0, p.wrapping_sub(1), west),
             (true, p, center),
             (i + 1 < n, p + 1, east),
             (j + 1 < n, p + n, north),
         ];
-        there.iter().filter(|leg| leg.0).map(|leg| (leg.1, leg.2)).collect()
+        neighbours.iter().filter(|entry| entry.0).map(|entry| (entry.1, entry.2)).collect()
     };
     (0..n * n).map(row).collect()
 }
@@ -247,8 +248,8 @@ fn run(s: &mut System, method: &str) -> Result<End> {
         "bicgstab" => bicgstab(s, &mut at),
         "minres" => minres(s, &mut at),
         "steepest_descent" => steepest_descent(s, &mut at),
-        "gmres" => gmres(s, &mut at, &mut GmresRoom::new(30)?),
-        "idr" => idr(s, &mut at, &mut IdrRoom::new(4)?),
+        "gmres" => gmres(s, &mut at, &mut GmresScalars::new(30)?),
+        "idr" => idr(s, &mut at, &mut IdrScalars::new(4)?),
         _ => sweeps(s, &mut at),
     }?;
     Ok(End { reason, iterations: at.iterations })
@@ -286,7 +287,7 @@ fn same(count: usize) -> Counts {
 }
 
 #[test]
-fn poisson_takes_the_golden_counts() {
+fn poisson_has_the_golden_counts() {
     let expected = [
         ("bicg", same(104)),
         ("minres", same(102)),
@@ -299,7 +300,7 @@ fn poisson_takes_the_golden_counts() {
 }
 
 #[test]
-fn convection_takes_the_golden_counts() {
+fn convection_has_the_golden_counts() {
     let expected = [("bicg", [(111, 113); 2]), ("bicgstab", same(83)), ("gmres", same(284)), ("idr", same(129))];
     compare("convdiff2d_50_p0.5_q0.25", &convection(0.5, 0.25), &expected);
     let expected = [("bicgstab", [(193, 197); 2]), ("gmres", same(275)), ("idr", [(134, 136); 2])];
@@ -308,7 +309,7 @@ fn convection_takes_the_golden_counts() {
 }
 
 #[test]
-fn random_matrices_take_the_golden_counts() {
+fn random_matrices_have_the_golden_counts() {
     let pair = |none, jacobi| [(none, none), (jacobi, jacobi)];
     let expected = [("bicg", pair(20, 16)), ("bicgstab", pair(9, 8)), ("gmres", pair(17, 14)), ("idr", pair(20, 15))];
     compare("random_dominant_2000_8", &random_dominant(2000, 8, false), &expected);
@@ -323,7 +324,7 @@ fn random_matrices_take_the_golden_counts() {
 }
 
 #[test]
-fn blocks_take_the_golden_counts() {
+fn blocks_have_the_golden_counts() {
     let expected = [
         ("minres", [(95, 95), (89, 89)]),
         ("bicg", [(96, 97), (90, 90)]),

@@ -12,45 +12,49 @@ pub mod limits {
     /// `backend` of `dpcg_`: smallest number of cells for which a device is used.
     pub const DPCG_DEVICE_CELLS: usize = 20_000;
 
-    /// `precision` and `cycle` of `rrb_`: number of nodes below which M in f64 fits into a second-level cache.
+    /// `precision` and `cycle` of `rrb_`: number of nodes below which M in f64 fits into the second-level cache of a
+    /// core.
     ///
     /// The V-cycle is then 5 to 30 % faster than other cycles, and takes half their setup time because no condition
     /// numbers are estimated.
     pub const SMALL_GRID: usize = 16_384;
     /// `precision` of `rrb_`: largest ratio of two centers for which bf16 is used.
     ///
-    /// Above it, variable coefficients need more iterations (53 instead of 39 at 1e7). At 1e12, f32 sweeps overflow.
-    pub const SHORT_CONTRAST: f64 = 1e6;
-    /// `precision` of `rrb_`: limit `SHORT_CONTRAST` for singular systems, where rounding makes M indefinite sooner.
-    pub const SHORT_CONTRAST_SINGULAR: f64 = 1e4;
+    /// Above this ratio, variable coefficients need more iterations (53 instead of 39 at 1e7). At 1e12, f32 sweeps
+    /// overflow.
+    pub const BF16_CONTRAST: f64 = 1e6;
+    /// `precision` of `rrb_`: the limit that replaces `BF16_CONTRAST` for singular systems. There, rounding makes M
+    /// indefinite at smaller contrasts.
+    pub const BF16_CONTRAST_SINGULAR: f64 = 1e4;
 
     /// `cycle` of `rrb_`: largest condition number of M_k^-1 A_k for which AMLI recursion pays.
     ///
-    /// Above it (strong anisotropy, coefficients that vary from node to node), two inner iterations do not contract
-    /// enough.
+    /// Above this number (strong anisotropy, coefficients that vary from node to node), two inner iterations reduce the
+    /// error too little.
     pub const AMLI_CONDITION: f64 = 6.0;
-    /// `cycle` of `rrb_`: smallest condition number of the first recursion for which AMLI recursion pays. Below it
-    /// (strongly dominant diagonals), one application of M_k is accurate enough.
+    /// `cycle` of `rrb_`: smallest condition number of the first recursion for which AMLI recursion pays. Below this
+    /// number (strongly dominant diagonals), one application of M_k is accurate enough.
     pub const AMLI_LEAST_CONDITION: f64 = 1.6;
-    /// `cycle` of `rrb_`: largest condition number for AMLI if it hardly grows from the deeper grids to the first grid.
+    /// `cycle` of `rrb_`: largest condition number for which AMLI recursion pays if this number hardly grows from the
+    /// deeper grids to the first grid.
     ///
-    /// A few isolated eigenvalues of coefficient jumps (checkerboards, walls) then dominate the number, and CG
-    /// eliminates these. Iterations with V and AMLI on a device, 2047 x 2047 nodes: checkerboard 96 and 33, walls 190
-    /// and 67, lognormal field 121 and 58.
+    /// The condition number then comes from a few isolated eigenvalues, which coefficient jumps (checkerboards, walls)
+    /// cause and which CG eliminates. Iterations with V and AMLI on a device, 2047 x 2047 nodes: checkerboard 96 and
+    /// 33, walls 190 and 67, lognormal field 121 and 58.
     pub const AMLI_JUMP_CONDITION: f64 = 200.0;
     /// `cycle` of `rrb_`: largest ratio of the first condition number to the largest deeper one, for the rule of
     /// `AMLI_JUMP_CONDITION`.
     ///
-    /// Anisotropy and white noise double the first number, and each recursion then costs iterations. Iterations with V
-    /// and AMLI: anisotropy 100: 85 and 130; white noise: 81 and 118.
+    /// With anisotropy or white noise, the first number is twice the deeper ones, and each recursion increases the
+    /// number of iterations. Iterations with V and AMLI: anisotropy 100: 85 and 130; white noise: 81 and 118.
     pub const AMLI_GROWTH: f64 = 1.25;
     /// `cycle` of `rrb_`: smallest number of nodes on the CPU for the rule of `AMLI_JUMP_CONDITION`. On smaller grids,
     /// the coarsest system of the V-cycle resolves the jumps.
     pub const AMLI_JUMP_NODES: usize = 1 << 19;
     /// `cycle` of `rrb_`: number of iterations after which a solve on the CPU may switch to aggregation.
     pub const SWITCH_ITERATIONS: usize = 16;
-    /// `cycle` of `rrb_`: number of iterations after which a solve on a device may first switch to aggregation. The
-    /// next checks follow each time the number of iterations has doubled.
+    /// `cycle` of `rrb_`: number of iterations after which a solve on a device may first switch to aggregation. After
+    /// that, the solve checks again each time the number of iterations has doubled.
     pub const SWITCH_ITERATIONS_ON_DEVICE: i64 = 32;
 
     /// `null_space=auto`: a row sum is zero if its magnitude is at most this fraction of the center.
@@ -58,25 +62,25 @@ pub mod limits {
     /// `null_space=constant`: a row sum is zero if its magnitude is at most this fraction of the center.
     pub const ASSERTED_ZERO_ROW_SUM: f64 = 1e-6;
 
-    /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least 1 / SEMI of those of the
+    /// `coarsening` of `dpcg_`: a direction is coarsened if its couplings are at least 1 / `SEMI` times those of the
     /// strongest direction.
     pub const SEMI: f64 = 3.0;
     /// `deflation` of `dpcg_`: a coupling is strong if it exceeds this multiple of the smallest coupling of its
-    /// direction. The smallest coupling belongs to the heavy phase.
+    /// direction. In a two-phase flow, the smallest coupling belongs to the heavier phase.
     pub const STRONG: f64 = 30.0;
     /// `deflation` of `dpcg_`: largest number of components of strong couplings that is deflated. With more components,
     /// E costs more time than it saves.
     pub const MANY_COMPONENTS: usize = 1000;
     /// `deflation` of `dpcg_`: largest ratio of the smallest to the largest coupling of a direction for which
     /// components are deflated. At such contrasts, multigrid alone needs more iterations.
-    pub const FAR_APART: f64 = 1e-4;
+    pub const LARGE_CONTRAST: f64 = 1e-4;
     /// `deflation` of `dpcg_`: thickness in cells below which coarse grids may not resolve a component.
-    pub const THIN: usize = 4;
+    pub const THIN_CELLS: usize = 4;
     /// `preconditioner` of `dpcg_`: number of unresolved components from which amg is faster than multigrid.
     ///
-    /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations of twice the cost, and a
-    /// setup that costs 30 iterations.
-    pub const MANY_HIDDEN: usize = 12;
+    /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations of twice the cost, and
+    /// its setup costs as much as 30 iterations.
+    pub const MANY_UNRESOLVED: usize = 12;
     /// `coarse_solver` of `dpcg_`: largest number of deflation vectors for which E is inverted on the CPU. A product
     /// with the inverse then reads at most 8 MB.
     pub const INVERTED: usize = 1024;
@@ -86,11 +90,14 @@ pub mod limits {
 
     /// `block_solver` of `smoother_`: largest condition number of the scaling D for which sine transforms are used.
     ///
-    /// The relative error is about 2e-16 max(l/u, u/l)^((b-1)/2); the limit 300 keeps it below 1e-13.
+    /// D makes a one-dimensional operator of a block symmetric. With b cells per side and couplings l and u to the two
+    /// neighbours, its condition number is max(l/u, u/l)^((b-1)/2). The relative error is about 2e-16 times this
+    /// number, so the limit 300 keeps it below 1e-13.
     pub const MOST_SCALING: f64 = 300.0;
     /// `block_solver` of `smoother_`: largest condition number of the scaling D for which sine transforms are
-    /// permitted. Four of sixteen digits are then lost. The limit also keeps all d^i and 1/d^i of a block finite.
-    pub const INSISTED_SCALING: f64 = 1e4;
+    /// permitted. At this limit, four of the sixteen digits are inaccurate. The limit also keeps all entries of D and
+    /// D^-1 finite.
+    pub const PERMITTED_SCALING: f64 = 1e4;
 
     /// `preconditioner` of `sparse_`: number of rows from which amg is used.
     ///
@@ -102,17 +109,17 @@ pub mod limits {
 }
 
 use limits::{
-    AMG_ROWS, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES, AMLI_LEAST_CONDITION,
-    DPCG_DEVICE_CELLS, FAR_APART, INVERTED, INVERTED_ON_DEVICE, MANY_COMPONENTS, MANY_HIDDEN, MOST_DIAGONALS,
-    MOST_SCALING, RRB_DEVICE_NODES, SEMI, SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID, STRONG,
-    SWITCH_ITERATIONS, SWITCH_ITERATIONS_ON_DEVICE, THIN, ZERO_ROW_SUM,
+    AMG_ROWS, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES, AMLI_LEAST_CONDITION, BF16_CONTRAST,
+    BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, LARGE_CONTRAST, MANY_COMPONENTS,
+    MANY_UNRESOLVED, MOST_DIAGONALS, MOST_SCALING, RRB_DEVICE_NODES, SEMI, SMALL_GRID, STRONG, SWITCH_ITERATIONS,
+    SWITCH_ITERATIONS_ON_DEVICE, THIN_CELLS, ZERO_ROW_SUM,
 };
 
 /// What `auto` selects for an option of a family.
 pub struct AutoRule {
     /// Key of the option.
     pub key: i32,
-    /// Family of the rule; none for a rule of all families with this option.
+    /// Family of the rule; `None` for a rule of all families with this option.
     pub family: Option<Family>,
     /// Possible choices, each with its condition. The first condition that holds decides.
     pub choices: Vec<(&'static str, String)>,
@@ -234,8 +241,8 @@ fn rrb() -> [AutoRule; 4] {
                 ("f32", "the cycle is aggregation"),
                 ("f64", &format!("nx * ny < {}", grouped(SMALL_GRID))),
                 ("f64", "`lumping` or `relaxation` does not have its default value"),
-                ("f64", &format!("the ratio of the largest to the smallest center is above {SHORT_CONTRAST:e}")),
-                ("f64", &format!("there is a singular component, and this ratio is above {SHORT_CONTRAST_SINGULAR:e}")),
+                ("f64", &format!("the ratio of the largest to the smallest center is above {BF16_CONTRAST:e}")),
+                ("f64", &format!("there is a singular component, and this ratio is above {BF16_CONTRAST_SINGULAR:e}")),
                 ("bf16", "the solver does not run on the CPU"),
                 ("bf16", "the stencil has 9 points, a coupling is positive, or there is a singular component"),
                 ("bf16", "`grids` is 1, `norm` is not `true2`, or `cycle` is not `auto`"),
@@ -266,7 +273,7 @@ fn dpcg_preconditioner() -> AutoRule {
         &[
             ("multigrid", "the caller set labels, or `deflation` is neither `auto` nor `none`"),
             ("multigrid", "`coarsening` or `sweeps` does not have its default value, or `backend` is `reference`"),
-            ("multigrid", &format!("there are fewer than {MANY_HIDDEN} unresolved components (see the notes)")),
+            ("multigrid", &format!("there are fewer than {MANY_UNRESOLVED} unresolved components (see the notes)")),
             ("amg", "cells are flat (see the notes)"),
             ("amg", "components are not deflated (see the notes)"),
             ("multigrid", OTHERWISE),
@@ -283,7 +290,7 @@ fn dpcg_preconditioner() -> AutoRule {
             ),
             &format!(
                 "Components are not deflated if there are more than {} components of strong couplings and the contrast \
-                 is at most {FAR_APART:e}. The contrast is the ratio of the smallest to the largest coupling of a \
+                 is at most {LARGE_CONTRAST:e}. The contrast is the ratio of the smallest to the largest coupling of a \
                  direction.",
                 grouped(MANY_COMPONENTS)
             ),
@@ -333,10 +340,13 @@ fn dpcg() -> [AutoRule; 6] {
                         grouped(MANY_COMPONENTS)
                     ),
                 ),
-                ("levelset", &format!("the preconditioner is multigrid, and the contrast is at most {FAR_APART:e}")),
                 (
                     "levelset",
-                    &format!("the preconditioner is multigrid, and a component is less than {THIN} cells across"),
+                    &format!("the preconditioner is multigrid, and the contrast is at most {LARGE_CONTRAST:e}"),
+                ),
+                (
+                    "levelset",
+                    &format!("the preconditioner is multigrid, and a component is less than {THIN_CELLS} cells across"),
                 ),
                 ("levelset", "the preconditioner is multigrid, and the coarsening is `cell`"),
                 ("none", "the preconditioner is multigrid"),

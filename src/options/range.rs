@@ -1,5 +1,5 @@
-//! Allowed ranges of options in words. `Display` allocates no memory, so that a message can be formatted without
-//! memory.
+//! Allowed ranges of options in words. `Display` allocates no memory, so that error messages can be formatted when
+//! memory is exhausted.
 
 use super::table::{Kind, OptionEntry};
 use crate::error::{Error, List, MESSAGE, formatted};

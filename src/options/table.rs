@@ -74,12 +74,12 @@ impl Family {
         if self == Self::Smoother { "set_patches" } else { "factorize" }
     }
 
-    /// Returns the unit of progress that a monitor is notified of.
+    /// Returns the name of the step after which a monitor is called.
     pub fn step(self) -> &'static str {
         if self == Self::Smoother { "sweep" } else { "iteration" }
     }
 
-    /// Returns what the family does instead, for errors about common options and results that it lacks.
+    /// Returns what the family does instead. For errors about common options and results that the family lacks.
     fn instead(self) -> &'static str {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",
@@ -118,11 +118,11 @@ impl Family {
 /// Returns `doc`, and lists the exceptions: families that lack a common key, or further families of a family's key.
 fn meaning(key: i32, what: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
     let home = Family::home(key);
-    let told = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);
-    let told: Vec<_> = ALL.iter().filter(told).map(|f| f.prefix()).collect();
-    let list = told.join(" and ");
+    let others = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);
+    let others: Vec<_> = ALL.iter().filter(others).map(|f| f.prefix()).collect();
+    let list = others.join(" and ");
     let word = if home.is_none() { "not" } else { "also" };
-    match (told.is_empty(), doc.ends_with('.')) {
+    match (others.is_empty(), doc.ends_with('.')) {
         (true, _) => doc.to_owned(),
         (false, false) => format!("{doc} ({word} in {list})"),
         (false, true) => format!("{doc} This {what} is {word} available in {list}."),
@@ -135,7 +135,7 @@ pub enum Effect {
     /// At the next `factorize` (`smoother_set_patches`). Until then, `solve` (`smoother_apply`) returns
     /// `RRB_ERR_STATE`.
     Factorize,
-    /// As `Factorize`, but products use the new value at their next call.
+    /// As `Factorize`, except that products use the new value at their next call.
     Product,
     /// Immediately.
     Now,
@@ -280,7 +280,7 @@ const fn real(default: f64, min: f64, max: f64, open: bool) -> Kind {
 
 const SWITCH_OFF: Kind = int(0, 0, 1);
 
-/// Returns a choice from the first `count` names, for families that support only these.
+/// Returns the kind of an option whose choices are the first `count` names only.
 const fn first(names: &'static [(&'static str, i64)], count: usize) -> Kind {
     Kind::Choice(names.split_at(count).0)
 }
@@ -639,7 +639,7 @@ pub static ARGUMENTS: &[ArgumentEntry] = &[
 mod tests {
     use super::*;
 
-    /// The description of an option that two families have, with different ranges, names both families.
+    /// Two families have an option with different ranges. Its description names both families.
     #[test]
     fn an_option_of_two_families_names_both() {
         const STEPS: OptionEntry = OptionEntry {

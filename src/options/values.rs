@@ -160,7 +160,8 @@ impl Options {
         Ok(())
     }
 
-    /// Returns the index of a key for reading. The hint in the error message may name a result.
+    /// Returns the index of the option `key`, its table entry and its allowed values. If the key belongs to a result of
+    /// another family, or is close to the key of a result, the error message names that result.
     fn readable(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
         self.position(key).map_err(|error| {
             if OPTIONS.iter().any(|o| o.key == key) {
@@ -208,8 +209,8 @@ impl Options {
         Ok(())
     }
 
-    /// Applies the valid entries of `RRBSOLVER_OPTIONS` that this family has. Passes an error for each wrong entry to
-    /// `complain`, whose own error ends the call.
+    /// Applies the valid entries of `RRBSOLVER_OPTIONS` that this family has. Calls `complain` with an error for each
+    /// wrong entry. An error that `complain` returns ends the call.
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(Error) -> Result<()>) -> Result<()> {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
@@ -250,7 +251,7 @@ impl Options {
                 Err(_) => Err(range_error(o, kind, format_args!("'{value}'"))),
             },
             Kind::Real { .. } => match value.parse::<f64>() {
-                // The error message shows the text of the caller, because 1e-400 would be shown as 0.
+                // The error message contains the caller's text, because the parsed value of 1e-400 is 0.
                 Ok(v) if underflows(value, v) => Err(real_error(o, kind, value, true)),
                 Ok(v) => self.set_real(o.key, v).map_err(|_| real_error(o, kind, value, !ordinary(v))),
                 Err(_) => Err(range_error(o, kind, format_args!("'{value}'"))),
@@ -331,8 +332,8 @@ fn refusal(message: fmt::Arguments) -> Error {
     formatted(message, MESSAGE).map_or_else(|error| error, Error::Option)
 }
 
-/// Returns whether a value is zero or normal. No caller intends other values as a tolerance: the bits of a Fortran
-/// real(4), read as a double, are a subnormal number.
+/// Returns whether a value is zero or normal. A subnormal value is not intended: it results if the bits of a Fortran
+/// real(4) are read as a double.
 fn ordinary(value: f64) -> bool {
     value == 0.0 || value.is_normal()
 }
@@ -343,8 +344,8 @@ fn underflows(text: &str, value: f64) -> bool {
     value == 0.0 && mantissa.contains(|c| ('1'..='9').contains(&c))
 }
 
-/// Returns the range error for a real value that the caller wrote as `text`. With `strange`, the message asks whether
-/// the value has double precision.
+/// Returns the range error for a real value that the caller wrote as `text`. If the value is not zero or normal
+/// (`strange`), the message asks whether it has double precision.
 fn real_error(o: &OptionEntry, kind: Kind, text: impl fmt::Display, strange: bool) -> Error {
     let question = if strange { ": is it double precision?" } else { "" };
     range_error(o, kind, format_args!("{text}{question}"))
@@ -361,7 +362,7 @@ const COMPARED: usize = 40;
 /// Returns the edit distance with insertions, deletions, substitutions and swaps of neighbours (optimal string
 /// alignment).
 fn edit_distance(a: &str, b: &str) -> usize {
-    // Row i holds the distances of the first i characters of a; three rows are kept.
+    // Row i contains the distances of the first i characters of a. Only three rows are stored.
     let mut rows = [[0; COMPARED + 1]; 3];
     rows[0] = std::array::from_fn(|j| j);
     let mut before = None;
@@ -508,7 +509,7 @@ mod tests {
         assert!(o.set_text("solver=gs eps=2").is_err());
         assert_eq!(o.choice::<Solver>(opt::SOLVER), Solver::Sor);
         assert!(Options::new(Family::Rrb).set_text("it_max=3").is_err());
-        // A preconditioner that only grids have.
+        // This preconditioner exists only for grids.
         let sentence = o.set_text("preconditioner=multigrid").unwrap_err().to_string();
         assert!(
             sentence.starts_with("preconditioner must be one of auto, none, jacobi, neumann, ic0, amg"),
@@ -519,17 +520,17 @@ mod tests {
     #[test]
     fn lenient_text_keeps_what_is_right() {
         let mut o = Options::new(Family::Rrb);
-        let mut complaints = Vec::new();
+        let mut errors = Vec::new();
         let mut complain = |e: Error| {
-            complaints.push(e.to_string());
+            errors.push(e.to_string());
             Ok(())
         };
         o.set_text_leniently("max_iter=7 nonsense rel_tol=2", &mut complain).unwrap();
         assert_eq!(o.int(opt::MAX_ITER), 7);
-        // Only the program itself can know the layout of its arrays.
+        // `RRBSOLVER_OPTIONS` cannot set the layout of arrays, which only the program knows.
         let mut o = Options::new(Family::Dpcg);
         o.set_text_leniently("leading_plane=100 levels=3 order=4", &mut complain).unwrap();
         assert_eq!((o.int(opt::LEADING_PLANE), o.int(opt::ORDER)), (0, 4));
-        assert_eq!(complaints.len(), 3, "{complaints:?}");
+        assert_eq!(errors.len(), 3, "{errors:?}");
     }
 }

@@ -82,7 +82,7 @@ impl Domain {
     }
 
     /// Returns the first error of all ranks, in the order of levels, and of nodes within a level. The rank with this
-    /// error returns it; the other ranks return [`Error::Elsewhere`]. Collective.
+    /// error returns it; the other ranks return [`Error::OtherRanks`]. Collective.
     pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
         self.first_of(own).unwrap_or_else(Some)
     }
@@ -105,7 +105,7 @@ impl Domain {
         let first = failures.min_by_key(|(rank, words)| (order(words), *rank));
         Ok(first.map(|(rank, words)| match own {
             Some(error) if rank == self.comm.rank() => error,
-            _ => Error::elsewhere(rank, words[0] as i32),
+            _ => Error::on_other_rank(rank, words[0] as i32),
         }))
     }
 

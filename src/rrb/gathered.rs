@@ -154,7 +154,7 @@ impl RootSolve {
                 final_residual: words[4],
                 reference: words[5],
             }),
-            status => Err(Error::elsewhere(FIRST, status)),
+            status => Err(Error::on_other_rank(FIRST, status)),
         }
     }
 

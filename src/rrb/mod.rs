@@ -24,7 +24,7 @@ use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
 use crate::error::{Error, Place, RRB_ERR_COMMUNICATION, RRB_ERR_MATRIX, Result};
 use crate::krylov::done_before;
-use crate::krylov::solve::{Control, Function, Places, Seen};
+use crate::krylov::solve::{Control, Function, Locations, MatrixProperties};
 use crate::krylov::solve_steps::{Arrays, Program, SolveSteps};
 use crate::options::{self, Choice, Options, Precision, info, opt};
 use crate::report::{Event, Observer, Outcome, StopReason};
@@ -512,12 +512,12 @@ impl Core for Rrb {
     }
 }
 
-fn seen(inspection: &Inspection) -> Seen<'_> {
+fn seen(inspection: &Inspection) -> MatrixProperties<'_> {
     let Inspection { components, findings, .. } = inspection;
-    Seen { center_max: findings.center_max, singular: components.singular(), places: components }
+    MatrixProperties { center_max: findings.center_max, singular: components.singular(), places: components }
 }
 
-impl Places for Components {
+impl Locations for Components {
     fn node(&self, i: usize, row: usize) -> Place {
         Place::node(0, i, row)
     }

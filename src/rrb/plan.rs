@@ -5,7 +5,7 @@ use crate::base::machine::Machine;
 use crate::base::number::power_of_two_below;
 use crate::error::{Error, Result};
 use crate::krylov::solve::check_all_singular;
-use crate::options::limits::{AMLI_JUMP_NODES, RRB_DEVICE_NODES, SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID};
+use crate::options::limits::{AMLI_JUMP_NODES, BF16_CONTRAST, BF16_CONTRAST_SINGULAR, RRB_DEVICE_NODES, SMALL_GRID};
 use crate::options::{self, NullSpace, Options, Precision, opt};
 use crate::rrb::backend::{Aggregation, InspectionSetup, Lumping, Prediction, RrbBackend, Setup, bytes_of_aggregation};
 use crate::rrb::recursion::{Cycle, Kind};
@@ -271,7 +271,7 @@ fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singul
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,
         Precision::Auto => {
             let plain = is_default_lumping(options) && grid.nodes() >= SMALL_GRID;
-            let contrast = if singular { SHORT_CONTRAST_SINGULAR } else { SHORT_CONTRAST };
+            let contrast = if singular { BF16_CONTRAST_SINGULAR } else { BF16_CONTRAST };
             if plain && high <= contrast * low { Storage::Bf16 } else { Storage::F64 }
         }
     }

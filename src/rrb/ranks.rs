@@ -6,11 +6,11 @@ pub use crate::rrb::gathered::FIRST;
 
 use super::{Rrb, grids_to_share};
 use crate::base::heap::Counted;
-use crate::distributed::box_transfer::{Boxes, Given, NAMES, Slabs, Spread, Taken, rows_of};
+use crate::distributed::box_transfer::{BoxInput, BoxOutput, BoxTransfer, Boxes, NAMES, Slabs, rows_of};
 use crate::distributed::boxes::{GridBox, first_overlap};
 use crate::distributed::refusal::of_rank;
 use crate::distributed::rows;
-use crate::distributed::rows::{OfAll, Rows};
+use crate::distributed::rows::{Rows, SharedRows};
 use crate::distributed::strips::Strips;
 use crate::distributed::vtable::rrbsolver_comm;
 use crate::distributed::{Comm, Gather, Largest};
@@ -70,7 +70,7 @@ pub struct Ranks {
     calls: u64,
     /// Number of the handle. It is equal on all ranks, and differs from the numbers of other handles.
     number: f64,
-    spread: Option<Spread>,
+    spread: Option<BoxTransfer>,
     /// Distribution of the rows of the first grids among the ranks. `None` if every rank, or only rank 0, stores the
     /// whole system.
     domain: Option<Domain>,
@@ -90,7 +90,7 @@ pub struct Ranks {
     before: [u64; 2],
 }
 
-/// Indices of the plans of a [`Spread`].
+/// Indices of the plans of a [`BoxTransfer`].
 const MATRIX: usize = 0;
 const BOTH: usize = 1;
 const INPUT: usize = 2;
@@ -182,7 +182,7 @@ impl Ranks {
     }
 
     pub fn bytes(&self) -> usize {
-        self.matrix.bytes() + self.vectors.bytes() + self.spread.as_ref().map_or(0, Spread::bytes)
+        self.matrix.bytes() + self.vectors.bytes() + self.spread.as_ref().map_or(0, BoxTransfer::bytes)
     }
 
     /// Returns the communicator and the boxes of all ranks.
@@ -250,7 +250,7 @@ impl Ranks {
 
     /// Returns the error of a failed call, on all ranks. The first rank with this status has the message.
     fn common_error(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
-        let mine = own.filter(|error| error.status() == status && !matches!(error, Error::Elsewhere { .. }));
+        let mine = own.filter(|error| error.status() == status && !matches!(error, Error::OtherRanks { .. }));
         let this = self.comm.rank();
         let candidate = if mine.is_some() { -(this as f64) } else { f64::NEG_INFINITY };
         let first = self.closing.run(&[candidate, 0.0])?[0];
@@ -318,7 +318,7 @@ impl Ranks {
     }
 
     fn plan_messages(&mut self, slabs: Slabs, arrays: usize) -> Result<()> {
-        let spread = Spread::new(&self.comm, &self.boxes, &Counted::new(slabs, BOXES)?, &[arrays, 2, 1])?;
+        let spread = BoxTransfer::new(&self.comm, &self.boxes, &Counted::new(slabs, BOXES)?, &[arrays, 2, 1])?;
         if !self.is_alone() {
             self.vectors = Rows::Own(rows_of(&spread, 2)?);
             self.matrix = Rows::Own(rows_of(&spread, arrays)?);
@@ -337,10 +337,10 @@ impl Ranks {
         let found = if is_alone {
             None
         } else {
-            rows::of_all(&self.comm, search, &mut self.closing, [arrays, 2], grid.nodes())?
+            rows::shared_rows(&self.comm, search, &mut self.closing, [arrays, 2], grid.nodes())?
         };
         if let Some([matrix, vectors]) = found {
-            (self.matrix, self.vectors) = (Rows::OfAll(matrix), Rows::OfAll(vectors));
+            (self.matrix, self.vectors) = (Rows::SharedRows(matrix), Rows::SharedRows(vectors));
         } else {
             let planned = Slabs::first(grid, self.comm.size()).and_then(|slabs| self.plan_messages(slabs, arrays));
             let planned = self.close(planned);
@@ -390,10 +390,10 @@ impl Ranks {
 
     /// Transfers the matrix from the boxes of all ranks to the rows that each rank stores. `given` contains center,
     /// east, north and, with 9 points, both corner arrays.
-    pub fn spread_matrix(&mut self, given: &[Vec<Given>]) -> Result<()> {
+    pub fn spread_matrix(&mut self, given: &[Vec<BoxInput>]) -> Result<()> {
         match (&mut self.spread, &mut self.matrix) {
-            (Some(spread), rows) => spread.bring_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
-            (None, Rows::OfAll(rows)) => copy_to_shared(&self.boxes, self.comm.rank(), given, rows),
+            (Some(spread), rows) => spread.to_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
+            (None, Rows::SharedRows(rows)) => copy_to_shared(&self.boxes, self.comm.rank(), given, rows),
             _ => return Err(no_spread()),
         }
         // Nodes outside all boxes (land) receive the smallest positive center of all ranks, so that the range of the
@@ -413,7 +413,7 @@ impl Ranks {
     /// Calls `work`, which factorizes the rows that this rank received. A single rank passes the caller's arrays.
     pub fn factorize(
         &self,
-        values: &[Vec<Given>],
+        values: &[Vec<BoxInput>],
         work: impl FnOnce(&StencilView, Option<&Domain>) -> Result<()>,
     ) -> Result<()> {
         let (grid, first, alone) = (self.boxes.grid, self.rows().start, self.is_alone());
@@ -432,7 +432,7 @@ impl Ranks {
         &mut self,
         what: Function,
         input_name: &'static str,
-        lists: Result<(Vec<Given>, Vec<Taken>)>,
+        lists: Result<(Vec<BoxInput>, Vec<BoxOutput>)>,
         work: impl FnOnce(Role, Arrays, Option<&StencilView>) -> Result<T>,
     ) -> Result<T> {
         let (alone, grid) = (self.is_alone(), self.boxes.grid);
@@ -471,11 +471,11 @@ impl Ranks {
 
     /// Transfers the input of all boxes to rows; with `guess`, also the output. Returns an error on all ranks if `own`
     /// is an error on any rank.
-    fn spread_vectors(&mut self, own: Result<(&[Given], &[Taken])>, guess: bool) -> Result<()> {
+    fn spread_vectors(&mut self, own: Result<(&[BoxInput], &[BoxOutput])>, guess: bool) -> Result<()> {
         let given = own.and_then(|(input, output)| {
             let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
             if guess {
-                let output = output.iter().map(|taken| Given { values: taken.values, ld: taken.ld });
+                let output = output.iter().map(|taken| BoxInput { values: taken.values, ld: taken.ld });
                 push(&mut given, collected(output, BOXES)?, BOXES)?;
             }
             Ok(given)
@@ -483,8 +483,8 @@ impl Ranks {
         let given = self.close(given)?;
         let plan = if guess { BOTH } else { INPUT };
         match (&mut self.spread, &mut self.vectors) {
-            (Some(spread), rows) => spread.bring_rows(plan, &given, &mut rows.arrays_mut()[..given.len()]),
-            (None, Rows::OfAll(rows)) => {
+            (Some(spread), rows) => spread.to_rows(plan, &given, &mut rows.arrays_mut()[..given.len()]),
+            (None, Rows::SharedRows(rows)) => {
                 copy_to_shared(&self.boxes, self.comm.rank(), &given, rows);
                 // Waits until all ranks have written their values.
                 self.close(Ok(()))
@@ -494,10 +494,10 @@ impl Ranks {
     }
 
     /// Transfers the output from rows to all boxes. Must be called after `close`.
-    fn collect(&mut self, output: &mut [Taken]) -> Result<()> {
+    fn collect(&mut self, output: &mut [BoxOutput]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
-            (Some(spread), rows) => spread.bring_boxes(rows.array(1), output),
-            (None, Rows::OfAll(rows)) => {
+            (Some(spread), rows) => spread.to_boxes(rows.array(1), output),
+            (None, Rows::SharedRows(rows)) => {
                 for (b, taken) in self.boxes.of(self.comm.rank()).iter().zip(output) {
                     let nx = b.columns().len();
                     for (j, at) in self.boxes.rows_of(b) {
@@ -513,7 +513,7 @@ impl Ranks {
 
 /// Copies the values of the boxes of this rank to rows in shared memory. For each array, `given` contains one entry per
 /// box.
-fn copy_to_shared(boxes: &Boxes, rank: usize, given: &[Vec<Given>], rows: &OfAll) {
+fn copy_to_shared(boxes: &Boxes, rank: usize, given: &[Vec<BoxInput>], rows: &SharedRows) {
     for (k, array) in given.iter().enumerate() {
         for (b, given) in boxes.of(rank).iter().zip(array) {
             let nx = b.columns().len();

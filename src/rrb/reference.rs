@@ -243,7 +243,7 @@ impl RrbBackend for Reference {
         let shared = &*vectors;
         let result =
             team.run(|_| (), |me| program(&mut Member::new(shared, &mut *state, me, &caller, Some(observer))))?;
-        if Outcome::went_astray(&result) {
+        if Outcome::may_leave_infinities(&result) {
             // Products multiply ring values by zero. Since 0 * inf is NaN, an infinity would spread in the next run.
             state.levels.clear_vectors();
             vectors.clear();

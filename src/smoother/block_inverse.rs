@@ -1,59 +1,67 @@
 //! Constant 7- and 27-point stencils in three dimensions, and the exact inverses of their diagonal blocks
 //! (docs/theory/smoother.md, "Exact block inverses").
 //!
-//! A_b is the matrix of a block of bx x by x bz cells: the stencil without the entries that leave the block. Suppose
-//! that a diagonal scaling d_x^i d_y^j d_z^k makes the stencil even in x, y and z. Then the scaled A_b is a polynomial
-//! in the commuting matrices tridiag(1, 0, 1) of the three directions, so that
+//! A_b is the matrix of a block of bx x by x bz cells: the stencil without the entries that connect cells of the block
+//! to cells outside. Suppose that a diagonal scaling d_x^i d_y^j d_z^k makes the stencil even in x, y and z. Then the
+//! scaled A_b is a polynomial in the commuting matrices tridiag(1, 0, 1) of the three directions, so that
 //!
 //! A_b = D S Lambda S^-1 D^-1,   S = sine transforms,   S_pq = sin(p q pi / (b + 1)),   S^-1 = 2 / (b + 1) S,
 //! Lambda = sum over a, b, c in {0, 1} of t(a, b, c) (2 cos p pi/(bx+1))^a (2 cos q pi/(by+1))^b (2 cos r pi/(bz+1))^c
 //!
-//! where t is the scaled stencil. A Kronecker sum of tridiagonal matrices (l, ., u) with l u > 0 has the scaling d =
+//! where t is the scaled stencil and (p, q, r) = 1 .. (bx, by, bz) are the indices of the diagonal entries of Lambda. A
+//! Kronecker sum of tridiagonal matrices with subdiagonal l and superdiagonal u, where l u > 0, has the scaling d =
 //! sqrt(l / u). Stencils of finite elements and of the Mehrstellen scheme have d = 1. All other stencils use a dense
 //! inverse.
 
 use crate::error::{Error, Result, collected, zeroed};
 
-/// Stencil entries by offset: `legs[(c+1)*9 + (b+1)*3 + a+1]` is the coefficient of u at (i + a, j + b, k + c).
+/// Stencil entries by offset: `entries[(c+1)*9 + (b+1)*3 + a+1]` is the coefficient of u at (i + a, j + b, k + c).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stencil {
     /// All 27 entries; entries outside the stencil are zero.
-    pub legs: [f64; 27],
+    pub entries: [f64; 27],
     /// Number of points, 7 or 27.
     pub points: usize,
 }
 
 /// Returns the index of the entry at offset (a, b, c).
-pub const fn leg(a: i64, b: i64, c: i64) -> usize {
+pub const fn entry_index(a: i64, b: i64, c: i64) -> usize {
     ((c + 1) * 9 + (b + 1) * 3 + a + 1) as usize
 }
 
 /// Indices of the entries of a 7-point stencil in the order of the API: center, west, east, south, north, bottom, top.
-pub const SEVEN: [usize; 7] =
-    [leg(0, 0, 0), leg(-1, 0, 0), leg(1, 0, 0), leg(0, -1, 0), leg(0, 1, 0), leg(0, 0, -1), leg(0, 0, 1)];
+pub const SEVEN: [usize; 7] = [
+    entry_index(0, 0, 0),
+    entry_index(-1, 0, 0),
+    entry_index(1, 0, 0),
+    entry_index(0, -1, 0),
+    entry_index(0, 1, 0),
+    entry_index(0, 0, -1),
+    entry_index(0, 0, 1),
+];
 
 impl Stencil {
     /// Creates a stencil from 7 values (center, west, east, south, north, bottom, top) or 27 values (the cube, x
     /// fastest).
     pub fn new(values: &[f64]) -> Self {
-        let mut legs = [0.0; 27];
+        let mut entries = [0.0; 27];
         if values.len() == 7 {
             for (&place, &v) in SEVEN.iter().zip(values) {
-                legs[place] = v;
+                entries[place] = v;
             }
         } else {
-            legs.copy_from_slice(values);
+            entries.copy_from_slice(values);
         }
-        Self { legs, points: values.len() }
+        Self { entries, points: values.len() }
     }
 
     /// Returns the entry of A between a cell and the cell at offset (a, b, c).
     pub fn at(&self, a: i64, b: i64, c: i64) -> f64 {
-        self.legs[leg(a, b, c)]
+        self.entries[entry_index(a, b, c)]
     }
 
     fn norm1(&self) -> f64 {
-        self.legs.iter().map(|v| v.abs()).sum()
+        self.entries.iter().map(|v| v.abs()).sum()
     }
 }
 
@@ -69,9 +77,9 @@ const SINGULAR: f64 = 1e-13;
 /// dense inverse has a similar relative error.
 const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
-pub use crate::options::limits::{INSISTED_SCALING, MOST_SCALING};
+pub use crate::options::limits::{MOST_SCALING, PERMITTED_SCALING};
 
-/// Form of a stencil that sine transforms diagonalize.
+/// A stencil in the form that sine transforms diagonalize: the diagonal scaling and the scaled even stencil.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Separable {
     /// Scaling factors d_x, d_y, d_z.
@@ -82,14 +90,15 @@ pub struct Separable {
 }
 
 impl Separable {
-    /// Computes the form of `stencil`, if there is one. Mirror entries that differ by rounding are replaced by their
-    /// mean.
+    /// Computes the form of `stencil`, or returns `None` if the stencil has no such form. Mirror entries that differ by
+    /// rounding are replaced by their mean.
     pub fn of(stencil: &Stencil) -> Option<Self> {
         let pair = |a: i64, b: i64, c: i64| (stencil.at(-a, -b, -c), stencil.at(a, b, c));
         let rounding = ROUNDING * stencil.norm1();
         let mut scaling = [1.0f64; 3];
         for (d, (lower, upper)) in [pair(1, 0, 0), pair(0, 1, 0), pair(0, 0, 1)].into_iter().enumerate() {
-            // With 7 points, any two opposite entries of the same sign have a scaling.
+            // With 7 points, a scaling exists for any two opposite entries of the same sign. 27 points need a scaling
+            // only if the entries differ by more than rounding.
             if lower == upper || (stencil.points == 27 && (lower - upper).abs() <= rounding) {
                 continue;
             }
@@ -109,12 +118,12 @@ impl Separable {
                 let sign = |bit: usize| 1 - 2 * (s >> bit & 1) as i64;
                 (sign(0) * a, sign(1) * b, sign(2) * c)
             });
-            // The factor may overflow at an offset without an entry, so zero entries are not multiplied by it.
+            // Zero entries are not multiplied by the factor, which may overflow at their offset.
             let scaled = images.map(|(x, y, z)| match stencil.at(x, y, z) {
                 0.0 => 0.0,
                 v => v * factor(x, y, z),
             });
-            // The mean is taken by pairs, so that the mean of equal values is exact.
+            // The mean is computed pair by pair, so that the mean of equal values is exact.
             let mean = |s: [f64; 2]| s[0] + 0.5 * (s[1] - s[0]);
             let [p, q, r, s] = [0, 2, 4, 6].map(|k| mean([scaled[k], scaled[k + 1]]));
             *t = mean([mean([p, q]), mean([r, s])]);
@@ -166,7 +175,7 @@ impl Separable {
         }
         let [bx, by, bz] = shape;
         let (mut before, mut after) = (zeroed(bx * by * bz, "scalings")?, zeroed(bx * by * bz, "scalings")?);
-        // The powers are counted from the middle of the block, so that their range is smallest.
+        // Exponents are zero in the middle of the block, so that the range of the powers is smallest.
         let power = |d: usize, i: usize, b: usize| self.scaling[d].powf(i as f64 - (b - 1) as f64 / 2.0);
         for k in 0..bz {
             for j in 0..by {
@@ -228,7 +237,8 @@ fn block_matrix(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
 pub fn dense_inverse(stencil: &Stencil, shape: Shape) -> Result<Vec<f64>> {
     let n: usize = shape.iter().product();
     let mut a = block_matrix(stencil, shape)?;
-    // Gauss-Jordan elimination in place with row exchanges, which are column exchanges of the inverse.
+    // Gauss-Jordan elimination in place with row exchanges. A row exchange of the matrix is a column exchange of its
+    // inverse.
     let mut exchanged = collected(0..n, "a block")?;
     for p in 0..n {
         let pivot_row = (p..n).max_by(|&r, &s| a[r * n + p].abs().total_cmp(&a[s * n + p].abs())).unwrap_or(p);
@@ -338,16 +348,18 @@ mod tests {
         assert!(Separable::of(&Stencil::new(&[4.0, -2.0, 0.0, -1.0, -1.0, -1.0, -1.0])).is_none());
         assert!(Separable::of(&Stencil::new(&[4.0, -2.0, 0.5, -1.0, -1.0, -1.0, -1.0])).is_none());
         let mut mixed = fe27();
-        mixed.legs[leg(1, 1, 0)] += 0.1;
-        mixed.legs[leg(-1, -1, 0)] += 0.1;
+        mixed.entries[entry_index(1, 1, 0)] += 0.1;
+        mixed.entries[entry_index(-1, -1, 0)] += 0.1;
         assert!(Separable::of(&mixed).is_none());
-        // A difference of a thousand rounding errors is a property of the stencil.
+        // Mirror entries that differ by a thousand rounding errors are not averaged: the stencil is not even.
         let mut skew = fe27();
-        skew.legs[leg(1, 1, 1)] *= 1.0 + 1e-11;
+        skew.entries[entry_index(1, 1, 1)] *= 1.0 + 1e-11;
         assert!(Separable::of(&skew).is_none());
         // With strong convection the scaling exists, but is ill-conditioned.
         let strong = Separable::of(&Stencil::new(&[6.0, -1.99, -0.01, -1.0, -1.0, -1.0, -1.0])).unwrap();
-        assert!(strong.scaling_condition([8; 3]) > INSISTED_SCALING && strong.scaling_condition([2; 3]) < MOST_SCALING);
+        assert!(
+            strong.scaling_condition([8; 3]) > PERMITTED_SCALING && strong.scaling_condition([2; 3]) < MOST_SCALING
+        );
         // A stencil whose even part overflows has no form.
         let mut wild = [0.0; 27];
         (wild[13], wild[26]) = (1e151, -1e-5);
@@ -364,11 +376,11 @@ mod tests {
     #[test]
     fn rounding_of_a_stencil_is_not_asymmetry() {
         let mut face = fe27();
-        face.legs[leg(1, 0, 0)] = 1e-17;
+        face.entries[entry_index(1, 0, 0)] = 1e-17;
         let mut signs = fe27();
-        (signs.legs[leg(1, 0, 0)], signs.legs[leg(-1, 0, 0)]) = (3e-17, -1e-17);
+        (signs.entries[entry_index(1, 0, 0)], signs.entries[entry_index(-1, 0, 0)]) = (3e-17, -1e-17);
         let mut corner = fe27();
-        corner.legs[leg(-1, 1, 1)] *= 1.0 + 1e-14;
+        corner.entries[entry_index(-1, 1, 1)] *= 1.0 + 1e-14;
         for stencil in [face, signs, corner] {
             let form = Separable::of(&stencil).expect("diagonalizable");
             assert_eq!(form.scaling, [1.0; 3]);

@@ -24,7 +24,7 @@ use crate::base::heap::Counted;
 use crate::base::machine::{Core, Machine};
 use crate::error::{Error, Place, RRB_ERR_UNSUPPORTED, Result, push};
 use crate::options::{self, Backend, BlockSolver, Choice, Memory, Options, Remainder, Transfer, info, opt};
-use crate::smoother::block_inverse::{INSISTED_SCALING, MOST_SCALING, Separable, Shape, Stencil, dense_inverse};
+use crate::smoother::block_inverse::{MOST_SCALING, PERMITTED_SCALING, Separable, Shape, Stencil, dense_inverse};
 use crate::smoother::patches::{Cut, Patch, PatchList};
 use crate::smoother::steps::{
     Blocks, Inverse, Kept, Method, Parallel, PatchArrays, SmootherBackend, SmootherSteps, Swept, Watcher, Work,
@@ -59,7 +59,7 @@ pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
             watch(s, work, &mut done);
         }
     }
-    s.settle();
+    s.store_result();
     done
 }
 
@@ -67,20 +67,22 @@ pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
 fn watch(s: &mut dyn SmootherSteps, work: &Work, done: &mut Swept) {
     s.exchange();
     done.stopped = s.fill(BEFORE_SWEEPS);
-    done.residual = norm(s);
+    done.residual_norm = norm(s);
     if done.sweeps == 0 {
-        done.initial_residual = done.residual;
+        done.initial_norm = done.residual_norm;
     }
-    done.overflow = overflows(done.residual, work);
+    done.overflow = overflows(done.residual_norm, work);
     if !done.overflow {
-        done.stopped |= s.show(done.sweeps, relative(done.residual, done.initial_residual));
+        done.stopped |= s.report_residual(done.sweeps, relative(done.residual_norm, done.initial_norm));
     }
 }
 
-/// Below this norm, 2^-480, the norm is recomputed with scaled residuals. Above it, underflow of squares is harmless:
-/// 2^40 of them change the sum by at most 2^-1035, which is below the rounding error of a sum of 2^-960.
+/// Below this norm, 2^-480, the norm is recomputed with scaled residuals. Above this norm, underflow of squares is
+/// harmless: 2^40 squares that underflow change the sum by at most 2^-1035, which is below the rounding error of a sum
+/// of 2^-960.
 const SMALL_NORM: f64 = f64::from_bits((1023 - 480) << 52);
-/// Scale for small norms, 2^600. Residuals down to 2^-1074, the smallest number, then have squares in the normal range.
+/// Scale for small norms, 2^600. Squares of residuals are then in the normal range, even for the smallest positive
+/// number, 2^-1074.
 const SCALE_UP: f64 = f64::from_bits((1023 + 600) << 52);
 /// Scale for large norms, 2^-600. The sum of 2^40 squares of residuals up to 2^1024 then does not overflow.
 const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
@@ -88,7 +90,7 @@ const SCALE_DOWN: f64 = 1.0 / SCALE_UP;
 /// Computes ||f - A u||_2 without overflow or underflow. If the squares are in the normal range, one pass suffices, and
 /// the result is bitwise identical to the unscaled norm.
 fn norm(s: &mut dyn SmootherSteps) -> f64 {
-    let plain = s.residual(1.0);
+    let plain = s.residual_norm(1.0);
     let scale = if plain < SMALL_NORM {
         SCALE_UP
     } else if plain == f64::INFINITY {
@@ -96,7 +98,7 @@ fn norm(s: &mut dyn SmootherSteps) -> f64 {
     } else {
         return plain;
     };
-    s.residual(scale) / scale
+    s.residual_norm(scale) / scale
 }
 
 /// Returns whether a norm is unusable: infinite, or NaN although the input was checked. If the input is not checked,
@@ -123,11 +125,11 @@ pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
 pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     s.exchange();
     let stopped = s.fill(BEFORE_SWEEPS);
-    let residual = norm(s);
-    let overflow = overflows(residual, work);
+    let residual_norm = norm(s);
+    let overflow = overflows(residual_norm, work);
     // The input is searched for NaN and infinity only after an overflow, so finite input needs no additional pass.
     let bad = if overflow && work.check_input { s.bad_cell() } else { None };
-    Swept { stopped, residual, bad, overflow, ..Swept::default() }
+    Swept { stopped, residual_norm, bad, overflow, ..Swept::default() }
 }
 
 /// Default relaxation factor of block Jacobi, from Rodriguez et al.
@@ -136,16 +138,16 @@ const JACOBI_OMEGA: f64 = 0.8;
 /// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
 pub type MakeBlockBackend = fn(Machine) -> Result<Box<dyn SmootherBackend>>;
 
-/// Parameters of a backend and its inverses; other values require a new backend.
+/// Parameters for which a backend and its inverses were made. Other values require a new backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Made {
+struct BackendParameters {
     machine: Machine,
     diagonal: bool,
 }
 
 /// Selects the backend for the given numbers of threads and devices. `auto` selects a device only if the option
-/// `memory` states that the patches are in device memory. For patches in host memory, the copies cost more than a few
-/// sweeps, and the number of sweeps is not known in advance.
+/// `memory` states that the patches are in device memory. For patches in host memory, the copies would take longer than
+/// a few sweeps, and the number of sweeps is not known here.
 pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
     Machine::new(options, threads, devices, options.is(opt::MEMORY, Memory::Device))
 }
@@ -153,11 +155,11 @@ pub fn machine(options: &Options, threads: usize, devices: i32) -> Machine {
 /// A list of patches with the data for their relaxation.
 pub struct Smoother {
     backend: Box<dyn SmootherBackend>,
-    made_for: Made,
+    made_for: BackendParameters,
     stencil: Stencil,
     block: Shape,
     form: Option<Separable>,
-    /// First patch with truncated blocks: in the plain cut, and in the staggered cut.
+    /// For the plain and for the staggered cut, the first patch that truncates blocks.
     remainders: [Option<usize>; 2],
     overlap: bool,
     /// The inverses of the staggered cut have been computed.
@@ -180,7 +182,7 @@ impl Smoother {
         check_memory(options, machine)?;
         let form = Separable::of(stencil);
         let diagonal = machine.backend != Backend::Reference && choose_diagonal(options, form.as_ref(), block)?;
-        let made_for = Made { machine, diagonal };
+        let made_for = BackendParameters { machine, diagonal };
         // A backend for another machine is dropped before the new one is created, which frees its memory.
         let mut smoother = match previous.filter(|smoother| smoother.made_for == made_for) {
             Some(smoother) => smoother,
@@ -267,7 +269,7 @@ impl Smoother {
             return Err(Error::not_finite(bad.name, bad.value, Place::cell(bad.patch, cell)));
         }
         if done.overflow {
-            let (norm, sweeps) = (done.residual, done.sweeps);
+            let (norm, sweeps) = (done.residual_norm, done.sweeps);
             return Err(Error::Overflow(format!(
                 "the norm of the residual after {sweeps} sweeps is {norm}: its values are too large for double \
                  precision (scale the input down), or ghost cells are not finite"
@@ -424,12 +426,12 @@ fn choose_diagonal(options: &Options, form: Option<&Separable>, block: Shape) ->
         )),
         wanted => {
             let condition = form.map_or(f64::INFINITY, |f| f.scaling_condition(block));
-            if wanted == BlockSolver::FastDiagonalization && condition >= INSISTED_SCALING {
+            if wanted == BlockSolver::FastDiagonalization && condition >= PERMITTED_SCALING {
                 let [x, y, z] = block;
                 return Err(Error::Unsupported(format!(
                     "block_solver = fast_diagonalization: the scaling that makes this stencil symmetric has the \
                      condition number {condition:.0e} on blocks of {x} x {y} x {z} cells, which must be below \
-                     {INSISTED_SCALING:e}; use auto or dense, or smaller blocks"
+                     {PERMITTED_SCALING:e}; use auto or dense, or smaller blocks"
                 )));
             }
             Ok(wanted == BlockSolver::FastDiagonalization || condition < MOST_SCALING)

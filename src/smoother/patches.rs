@@ -32,7 +32,7 @@ impl Patch {
     }
 
     /// Returns the index in `u` of the cell with the global index `cell`, which is in the patch or its ghost layer.
-    pub fn place(&self, cell: [i64; 3]) -> usize {
+    pub fn index_of(&self, cell: [i64; 3]) -> usize {
         let (row, plane) = self.strides();
         let at = |d: usize| (cell[d] - self.lower[d] + 1) as usize;
         at(2) * plane + at(1) * row + at(0)
@@ -163,8 +163,9 @@ pub struct PatchList {
 }
 
 impl PatchList {
-    /// Checks that no two patches overlap, and computes the ghost copy plan. The patches are sorted along the axis with
-    /// the most distinct lower bounds. Only patches whose intervals along this axis touch are compared.
+    /// Checks that no two patches overlap, and computes the ghost copy plan. To avoid a comparison of all pairs, the
+    /// patches are sorted along the axis with the most distinct lower bounds, and only patches whose intervals along
+    /// this axis touch are compared.
     pub fn new(patches: Vec<Patch>) -> Result<Self> {
         let mut cells_before: Vec<usize> = zeroed(patches.len() + 1, PATCHES)?;
         for (p, patch) in patches.iter().enumerate() {
@@ -174,7 +175,7 @@ impl PatchList {
         reserve(&mut places, patches.len(), PATCHES)?;
         let mut distinct = |d: usize| distinct(&mut places, patches.iter().map(|p| p.lower[d]));
         let axis = (0..3).max_by_key(|&d| distinct(d)).unwrap_or(0);
-        // An unstable sort needs no memory; its result is unique, because the keys here and below are distinct.
+        // An unstable sort allocates no memory. Its result is unique, because the keys here and below are distinct.
         let mut order = collected(0..patches.len(), PATCHES)?;
         order.sort_unstable_by_key(|&p| (patches[p].lower[axis], p));
 

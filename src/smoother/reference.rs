@@ -57,7 +57,7 @@ impl SmootherBackend for Reference {
         program: SmootherProgram,
     ) -> Result<Swept> {
         let blocks = self.blocks.as_ref().ok_or_else(|| Error::Internal("there are no patches".to_owned()))?;
-        let mut one = One { blocks, inverses: &self.inverses, new: &mut self.new, arrays, watcher };
+        let mut one = ReferenceCall { blocks, inverses: &self.inverses, new: &mut self.new, arrays, watcher };
         Ok(program(&mut one, work))
     }
 }
@@ -70,7 +70,7 @@ impl Engine for Reference {
 }
 
 /// State of one call on one thread.
-struct One<'a> {
+struct ReferenceCall<'a> {
     blocks: &'a Blocks,
     inverses: &'a [(Shape, Vec<f64>)],
     new: &'a mut [f64],
@@ -81,7 +81,7 @@ struct One<'a> {
 /// Computes (A u)[p] = sum_q s_q u[p + offset_q], in the order of the stencil entries.
 fn apply(stencil: &Stencil, u: &[f64], p: usize, (row, plane): (usize, usize)) -> f64 {
     let mut sum = 0.0;
-    for (q, &value) in stencil.legs.iter().enumerate() {
+    for (q, &value) in stencil.entries.iter().enumerate() {
         if value != 0.0 {
             sum += value * u[p + q / 9 * plane + q / 3 % 3 * row + q % 3 - plane - row - 1];
         }
@@ -123,7 +123,7 @@ struct Change {
     cells: usize,
 }
 
-impl One<'_> {
+impl ReferenceCall<'_> {
     /// Computes u_b + omega A_b^-1 (f - A u)_b for one block.
     fn change(&self, p: usize, block: &Block, omega: f64) -> Change {
         let patch = &self.blocks.list.patches[p];
@@ -158,7 +158,7 @@ impl One<'_> {
     }
 }
 
-impl SmootherSteps for One<'_> {
+impl SmootherSteps for ReferenceCall<'_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
         for p in self.patches() {
             let patch = &self.blocks.list.patches[p];
@@ -186,8 +186,8 @@ impl SmootherSteps for One<'_> {
                 for j in 0..copy.cells.size[1] as i64 {
                     for i in 0..copy.cells.size[0] as i64 {
                         let cell = [x + i, y + j, z + k];
-                        let value = self.arrays.u(copy.from)[from.place(cell)];
-                        self.arrays.u_mut(copy.to)[to.place(cell)] = value;
+                        let value = self.arrays.u(copy.from)[from.index_of(cell)];
+                        self.arrays.u_mut(copy.to)[to.index_of(cell)] = value;
                     }
                 }
             }
@@ -244,7 +244,7 @@ impl SmootherSteps for One<'_> {
         }
     }
 
-    fn residual(&mut self, scale: f64) -> f64 {
+    fn residual_norm(&mut self, scale: f64) -> f64 {
         let mut sum = 0.0;
         for p in self.patches() {
             let patch = &self.blocks.list.patches[p];
@@ -266,9 +266,9 @@ impl SmootherSteps for One<'_> {
         self.watcher.watched()
     }
 
-    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.watcher.show(sweep, relative_residual)
+    fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
+        self.watcher.report_residual(sweep, relative_residual)
     }
 
-    fn settle(&mut self) {}
+    fn store_result(&mut self) {}
 }

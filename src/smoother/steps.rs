@@ -19,7 +19,7 @@ pub enum Inverse {
     },
 }
 
-/// Values of u that a block reads, and the order of the blocks.
+/// Relaxation method. It determines which values of u a block reads, and the order of the blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// All blocks read the values from before the sweep.
@@ -55,7 +55,7 @@ pub struct Work {
     pub sweeps: usize,
     /// Cuts of the even and of the odd sweeps.
     pub cuts: [Cut; 2],
-    /// Reverses the order of the colours, or with the chaotic method the order of the blocks of a patch.
+    /// Reverses the order of the colours. With the chaotic method, reverses the order of the blocks of a patch.
     pub reverse: bool,
     /// Division of the work among the threads.
     pub parallel: Parallel,
@@ -65,8 +65,8 @@ pub struct Work {
     pub overlap_copies: bool,
 }
 
-/// Returns the number of colours, such that blocks of one colour are not coupled: 2 with 7-point and 8 with 27-point
-/// stencils.
+/// Returns the number of colours for which blocks of the same colour are not coupled: 2 with 7-point stencils and 8
+/// with 27-point stencils.
 pub fn colours(stencil: &Stencil) -> usize {
     if stencil.points == 7 { 2 } else { 8 }
 }
@@ -115,13 +115,13 @@ pub trait SmootherSteps {
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool);
     /// Returns ||scale (f - A u)||_2 over all patches, without protection against overflow and underflow;
     /// `smoother::norm` selects `scale`. Stores the unscaled residual if the caller passed arrays for it.
-    fn residual(&mut self, scale: f64) -> f64;
+    fn residual_norm(&mut self, scale: f64) -> f64;
     /// Returns whether a monitor requests the residuals.
     fn watched(&self) -> bool;
     /// Calls the monitor; returns true if the monitor requests a stop.
-    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool;
+    fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
     /// Copies the result to the caller's arrays.
-    fn settle(&mut self);
+    fn store_result(&mut self);
 }
 
 /// Result of one call.
@@ -133,12 +133,12 @@ pub struct Swept {
     pub stopped: bool,
     /// Input that is not finite, if any; no sweep was executed.
     pub bad: Option<BadCell>,
-    /// A norm was infinite, or NaN although the input is checked. The norm is stored in `residual`.
+    /// A norm was infinite, or NaN although the input is checked. The norm is stored in `residual_norm`.
     pub overflow: bool,
     /// Norm of the last residual, or 0 if no residual was computed.
-    pub residual: f64,
+    pub residual_norm: f64,
     /// Norm of the first residual, or 0 if no residual was computed.
-    pub initial_residual: f64,
+    pub initial_norm: f64,
 }
 
 /// The caller's arrays of one call, by patch.
@@ -186,7 +186,7 @@ pub trait Watcher {
     /// Returns whether there is a monitor.
     fn watched(&self) -> bool;
     /// Passes a residual to the monitor; returns true if the monitor requests a stop.
-    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool;
+    fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool;
 }
 
 /// Program of one call, which every thread of the team runs.

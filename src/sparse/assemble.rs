@@ -1,20 +1,20 @@
-//! Assembly: from entries in any order to rows with ascending columns. Duplicates are added in the caller's order, and
-//! explicit zeros are stored.
+//! Assembly of a matrix: converts entries in any order to rows with ascending columns. Duplicates are added in the
+//! caller's order, and explicit zeros are stored.
 
 use crate::base::csr::{Csr, ROW_POINTERS, accumulate, restart};
 use crate::base::index::Index;
-use crate::base::memory::check_there;
+use crate::base::memory::check_available;
 use crate::base::workers::{Parts, Workers, cut_lanes};
 use crate::error::{Error, Place, RRB_ERR_NOT_FINITE, Result, reserve, zeroed};
 
-/// Allocations named in error messages.
-const PLACES: &str = "indices of entries";
+/// Names of allocations in error messages.
+const INDICES: &str = "indices of entries";
 const VALUES: &str = "values of a matrix";
 
-/// A matrix, and the positions of the caller's values in it.
+/// A matrix, and the position of each of the caller's values in the matrix.
 pub struct Assembled<I> {
     pub csr: Csr<I>,
-    /// Entry of each of the caller's values; `None` if they are in the order of the entries.
+    /// For each of the caller's values, the index of its entry. `None` if the values are in the order of the entries.
     slots: Option<Vec<usize>>,
     /// Number of the caller's values.
     pub given: usize,
@@ -25,11 +25,11 @@ pub trait Visit: Fn(&mut dyn FnMut(usize, usize)) {}
 impl<F: Fn(&mut dyn FnMut(usize, usize))> Visit for F {}
 
 impl<I: Index> Assembled<I> {
-    /// Builds the pattern of `given` entries, with zero values.
+    /// Builds the pattern of `given` entries, which `visit` lists. All values are zero.
     pub fn pattern(rows: usize, cols: usize, given: usize, visit: impl Visit, workers: &mut Workers) -> Result<Self> {
         let (mut ptr, ascending) = counted(rows, &visit)?;
         let mut col = Vec::new();
-        reserve(&mut col, given, PLACES)?;
+        reserve(&mut col, given, INDICES)?;
         let slots = if ascending {
             visit(&mut |_, j| col.push(I::of(j)));
             None
@@ -57,7 +57,7 @@ impl<I: Index> Assembled<I> {
             return Ok(());
         };
         let mut sums: Vec<f64> = zeroed(self.csr.val.len(), VALUES)?;
-        // The neutral element of addition is -0: -0 + v = v for every v, including -0.
+        // The sums start from -0, because -0 + v = v for every v, including -0.
         sums.fill(-0.0);
         for (&slot, value) in slots.iter().zip(values) {
             sums[slot] += value;
@@ -88,7 +88,7 @@ impl<I: Index> Assembled<I> {
 /// Returns the row pointers, and whether the entries strictly ascend by row and column.
 fn counted(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
     let pointers = rows.checked_add(1).ok_or_else(|| Error::Dimension("too many rows".to_owned()))?;
-    check_there(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
+    check_available(pointers as u128 * size_of::<usize>() as u128, ROW_POINTERS)?;
     let mut ptr: Vec<usize> = zeroed(pointers, ROW_POINTERS)?;
     let (mut last, mut ascending) = (None, true);
     visit(&mut |i, j| {
@@ -100,8 +100,8 @@ fn counted(rows: usize, visit: impl Visit) -> Result<(Vec<usize>, bool)> {
     Ok((ptr, ascending))
 }
 
-/// Sorts the entries of each row, and turns `ptr` into the row pointers without duplicates. Returns the position of
-/// each of the caller's entries.
+/// Sorts the entries of each row and merges duplicates. Converts `ptr` to the row pointers of the result. Returns the
+/// position of each of the caller's entries.
 fn sorted<I: Index>(
     ptr: &mut [usize],
     col: &mut Vec<I>,
@@ -109,8 +109,8 @@ fn sorted<I: Index>(
     visit: impl Visit,
     workers: &mut Workers,
 ) -> Result<Vec<usize>> {
-    // Column and number of each entry, in the caller's order.
-    let mut entries: Vec<(I, usize)> = zeroed(given, PLACES)?;
+    // Column and number of each entry. The entries are counted in the caller's order.
+    let mut entries: Vec<(I, usize)> = zeroed(given, INDICES)?;
     let mut number = 0;
     visit(&mut |i, j| {
         entries[ptr[i]] = (I::of(j), number);
@@ -118,7 +118,7 @@ fn sorted<I: Index>(
     });
     restart(ptr);
     sort_rows(ptr, &mut entries, workers)?;
-    let mut slots = zeroed(given, PLACES)?;
+    let mut slots = zeroed(given, INDICES)?;
     let mut start = 0;
     for i in 0..ptr.len() - 1 {
         let row = &entries[start..ptr[i + 1]];
@@ -137,7 +137,7 @@ fn sorted<I: Index>(
     Ok(slots)
 }
 
-/// Sorts columns and numbers in each row. Numbers are distinct, so the order equals that of a stable sort by columns.
+/// Sorts columns and numbers in each row. Numbers are distinct, so the result is that of a stable sort by columns.
 fn sort_rows<T: Ord + Send>(ptr: &[usize], entries: &mut [T], workers: &mut Workers) -> Result<()> {
     let cut = cut_lanes(ptr, workers.pieces(size_of_val(entries)));
     let mut left = Parts(entries);
@@ -178,7 +178,7 @@ impl<I: Index> Triplets<I> {
 
     /// Allocates `count` entries at (0, 0), to be overwritten.
     pub fn zeroed(count: usize) -> Result<Self> {
-        Ok(Self { rows: zeroed(count, PLACES)?, cols: zeroed(count, PLACES)?, values: zeroed(count, VALUES)? })
+        Ok(Self { rows: zeroed(count, INDICES)?, cols: zeroed(count, INDICES)?, values: zeroed(count, VALUES)? })
     }
 
     /// Returns a function that splits off consecutive parts of the requested numbers of entries.
@@ -193,8 +193,8 @@ impl<I: Index> Triplets<I> {
 
     /// Allocates capacity for `count` more entries.
     pub fn reserve(&mut self, count: usize) -> Result<()> {
-        reserve(&mut self.rows, count, PLACES)?;
-        reserve(&mut self.cols, count, PLACES)?;
+        reserve(&mut self.rows, count, INDICES)?;
+        reserve(&mut self.cols, count, INDICES)?;
         reserve(&mut self.values, count, VALUES)
     }
 
@@ -205,7 +205,7 @@ impl<I: Index> Triplets<I> {
         self.values.push(value);
     }
 
-    /// Builds the matrix of these entries; its values can be set again.
+    /// Builds the matrix of these entries. `Assembled::set_values` can later replace its values.
     pub fn assembled(&self, rows: usize, cols: usize, workers: &mut Workers) -> Result<Assembled<I>> {
         let visit = |see: &mut dyn FnMut(usize, usize)| {
             self.rows.iter().zip(&self.cols).for_each(|(i, j)| see(i.at(), j.at()));
@@ -224,8 +224,8 @@ impl<I: Index> Triplets<I> {
         cols: usize,
         mirrored: Option<f64>,
         workers: &mut Workers,
-    ) -> std::result::Result<Csr<I>, Unfit> {
-        // Entry numbers have one more bit, which marks mirror images.
+    ) -> std::result::Result<Csr<I>, AssemblyError> {
+        // Entry numbers have an additional bit, which marks mirror images.
         if self.values.len() < 1 << 31 {
             self.summed::<u32>(rows, cols, mirrored, workers)
         } else {
@@ -239,7 +239,7 @@ impl<I: Index> Triplets<I> {
         cols: usize,
         mirrored: Option<f64>,
         workers: &mut Workers,
-    ) -> std::result::Result<Csr<I>, Unfit> {
+    ) -> std::result::Result<Csr<I>, AssemblyError> {
         let Self { rows: of_row, cols: of_col, values } = self;
         let visit = |see: &mut dyn FnMut(usize, usize, usize)| {
             for (k, (i, j)) in of_row.iter().zip(&of_col).enumerate() {
@@ -253,7 +253,7 @@ impl<I: Index> Triplets<I> {
         if ascending && ptr[rows] == values.len() {
             return Ok(Csr { cols, ptr, col: of_col, val: values });
         }
-        let mut entries: Vec<(I, N)> = zeroed(ptr[rows], PLACES)?;
+        let mut entries: Vec<(I, N)> = zeroed(ptr[rows], INDICES)?;
         visit(&mut |i, j, number| {
             entries[ptr[i]] = (I::of(j), N::of(number));
             ptr[i] += 1;
@@ -266,7 +266,7 @@ impl<I: Index> Triplets<I> {
 }
 
 /// Reason why entries form no matrix.
-pub enum Unfit {
+pub enum AssemblyError {
     Library(Error),
     /// The duplicates at one position have no finite sum; `last` is the number of the last duplicate.
     Sum {
@@ -276,23 +276,23 @@ pub enum Unfit {
     },
 }
 
-impl From<Error> for Unfit {
+impl From<Error> for AssemblyError {
     fn from(error: Error) -> Self {
         Self::Library(error)
     }
 }
 
-/// Adds the entries at each position. `entries` is sorted; its numbers are 2 k for entry k, and 2 k + 1 for its mirror
-/// image.
+/// Adds the entries at each position. `entries` contains sorted pairs of column and number. The number is 2 k for entry
+/// k, and 2 k + 1 for its mirror image.
 fn sums<I: Index, N: Index>(
     cols: usize,
     mut ptr: Vec<usize>,
     entries: &[(I, N)],
     values: &[f64],
     mirrored: f64,
-) -> std::result::Result<Csr<I>, Unfit> {
+) -> std::result::Result<Csr<I>, AssemblyError> {
     let (mut col, mut val) = (Vec::new(), Vec::new());
-    reserve(&mut col, entries.len(), PLACES)?;
+    reserve(&mut col, entries.len(), INDICES)?;
     reserve(&mut val, entries.len(), VALUES)?;
     let factor = |number: N| if number.at().is_multiple_of(2) { 1.0 } else { mirrored };
     let mut start = 0;
@@ -305,9 +305,9 @@ fn sums<I: Index, N: Index>(
             let sum = place.iter().fold(-0.0, |sum, &(_, n)| sum + factor(n) * values[n.at() / 2]);
             let (j, last) = place[place.len() - 1];
             if !sum.is_finite() {
-                // The position as in the input.
+                // The position in the input: the position of a mirror image is exchanged.
                 let place = if last.at().is_multiple_of(2) { [i, j.at()] } else { [j.at(), i] };
-                return Err(Unfit::Sum { last: last.at() / 2, place, sum: factor(last) * sum });
+                return Err(AssemblyError::Sum { last: last.at() / 2, place, sum: factor(last) * sum });
             }
             col.push(j);
             val.push(sum);

@@ -12,7 +12,8 @@ use crate::sparse::{AnyCsr, Stored};
 #[derive(Clone, Copy)]
 pub struct Operator<'a> {
     pub a: &'a dyn Stored,
-    /// Separate copy of A'; A itself if A is symmetric. `None`: products with A' use the storage format of A.
+    /// Matrix for products with A': a copy of A', or A itself if A is symmetric. If `None`, these products use the
+    /// storage format of A.
     pub transposed: Option<&'a dyn Stored>,
 }
 
@@ -20,7 +21,7 @@ pub struct Operator<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preconditioning {
     pub kind: Preconditioner,
-    /// Jacobi divides by |a_ii|: M = |D| is positive definite for every A, as minres requires.
+    /// Jacobi uses M = |D| instead of M = D. |D| is positive definite for every A, as minres requires.
     pub absolute: bool,
     /// Relaxation factor of ssor, M^-1 = omega (2 - omega) (D + omega U)^-1 D (D + omega L)^-1 with A = L + D + U.
     pub omega: f64,
@@ -43,8 +44,8 @@ impl Preconditioning {
 
 /// Parameters of relaxation sweeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Relaxing {
-    /// All updates use the values from before the sweep, in any order: Jacobi.
+pub struct SweepParameters {
+    /// All updates use the values from before the sweep (Jacobi).
     pub simultaneous: bool,
     pub omega: f64,
     pub ordering: Ordering,
@@ -68,15 +69,15 @@ pub struct Setup<'a> {
     pub preconditioning: Preconditioning,
     /// Preconditioner for the method that continues after a breakdown of the first method.
     pub second: Preconditioning,
-    /// Parameters of a relaxation method, else `None`.
-    pub relaxing: Option<Relaxing>,
+    /// Parameters of the relaxation method; `None` for other methods.
+    pub sweep_parameters: Option<SweepParameters>,
     /// Maximum number of threads.
     pub threads: usize,
 }
 
 /// Result of [`SparseBackend::set_up`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Made {
+pub struct SetupResult {
     /// Shift that ic0 used.
     pub shift: f64,
     /// Row and value of the nonpositive pivot that required a shift.
@@ -92,15 +93,15 @@ pub struct Made {
 /// Backend with the vectors, the preconditioner and the thread team for one matrix.
 pub trait SparseBackend: Engine + Send {
     /// Computes M, allocates the vectors of the method, and creates the thread team.
-    fn set_up(&mut self, setup: &Setup) -> Result<Made>;
+    fn set_up(&mut self, setup: &Setup) -> Result<SetupResult>;
     /// Allocates `own` work vectors.
     fn reserve(&mut self, own: usize) -> Result<()>;
     /// Runs a method on all threads.
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Computes y = A x or y = A' x with at most `threads` threads.
     fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
-    /// Discards data that depends on the storage format of products; the format changes.
-    fn renew(&mut self);
-    /// Runs `own` and `other`; concurrently if a matrix with `rows` rows justifies a team of `threads` threads.
+    /// Discards the data that depends on the storage format of products. Called before the format changes.
+    fn discard_format_data(&mut self);
+    /// Runs `own` and `other`, concurrently if a matrix with `rows` rows is large enough for several threads.
     fn both(&mut self, rows: usize, threads: usize, own: &mut dyn FnMut(), other: &(dyn Fn() + Sync)) -> Result<()>;
 }

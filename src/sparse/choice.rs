@@ -1,7 +1,7 @@
-//! Selection of the storage format: the requested one, or the one whose product moves the fewest bytes
+//! Selection of the storage format: the requested format, or the format whose product moves the fewest bytes
 //! (docs/theory/sparse.md, "The format of a product").
 
-use super::formats::{Kind, SLICE, Shape, is_diagonal, may_take, offsets};
+use super::formats::{Kind, SLICE, Shape, is_diagonal, may_fit, offsets};
 use super::stored::Size;
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -12,7 +12,7 @@ use crate::options::{Choice, Format};
 
 /// Block sizes that `block_size=0` compares.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// Number of rows per window that `sigma=0` tries.
+/// Number of rows per sorting window that `sigma=0` compares with no sorting.
 const SIGMA: usize = 256;
 
 /// Requested format and parameters; 0 means automatic.
@@ -24,8 +24,8 @@ pub struct FormatRequest {
     pub block_size: usize,
     /// Maximum number of bytes for the arrays of a format.
     pub memory: u128,
-    /// Whether the format is used for products. If so, sell stores long rows separately, which its public arrays cannot
-    /// represent.
+    /// Whether the format is used for products. If so, sell stores long rows separately. The arrays of the public
+    /// interface cannot represent these rows.
     pub product: bool,
 }
 
@@ -49,9 +49,9 @@ impl FormatRequest {
         self.affordable((kind, kind.size(a, workers)?))
     }
 
-    /// Returns the format that moves the fewest bytes. Ties are resolved in favour of csr, then of the earlier
-    /// candidate. Formats whose size requires passes over the matrix are tried last, and only if they may beat the best
-    /// one so far.
+    /// Returns the format that moves the fewest bytes. Of formats with equal bytes, csr is preferred, then the earlier
+    /// candidate. Some formats require passes over the matrix to determine their size. These formats are tried last,
+    /// and only if they may need fewer bytes than the best format so far.
     fn fewest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         if is_diagonal(a) {
             return Ok((Kind::Diagonal, Kind::Diagonal.size(a, workers)?));
@@ -66,21 +66,21 @@ impl FormatRequest {
         }
         let asked = [self.block_size];
         for &b in if self.block_size > 0 { &asked[..] } else { &BLOCKS } {
-            if may_take(a, b, best.1.bytes())? {
+            if may_fit(a, b, best.1.bytes())? {
                 self.prefer((Kind::Bsr(b), Kind::Bsr(b).size(a, workers)?), &mut best);
             }
         }
         Ok(best)
     }
 
-    /// Replaces the best format if the other one moves fewer bytes and fits into the memory limit.
+    /// Replaces `best` by `other` if `other` moves fewer bytes and does not exceed the memory limit.
     fn prefer(&self, other: (Kind, Size), best: &mut (Kind, Size)) {
         if other.1.bytes() < best.1.bytes().min(self.memory + 1) {
             *best = other;
         }
     }
 
-    /// Returns bsr with the requested block size, or with the block size of the fewest bytes.
+    /// Returns bsr with the requested block size, or with the block size that needs the fewest bytes.
     fn blocks<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         let mut of = |b| Kind::Bsr(b).size(a, workers).map(|size| (Kind::Bsr(b), size));
         if self.block_size > 0 {
@@ -100,7 +100,7 @@ impl FormatRequest {
     fn slices<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         let slice = if self.slice > 0 { self.slice } else { SLICE };
         let mut of = |sigma| {
-            let kind = Kind::Sell(Shape { slice, sigma, apart: self.product });
+            let kind = Kind::Sell(Shape { slice, sigma, separate: self.product });
             kind.size(a, workers).map(|size| (kind, size))
         };
         if self.sigma > 0 {
@@ -110,7 +110,7 @@ impl FormatRequest {
         Ok(if sorted.1.bytes() < plain.1.bytes() { sorted } else { plain })
     }
 
-    /// Fails if the format exceeds the memory limit; csr is exempt.
+    /// Returns an error if a format other than csr exceeds the memory limit.
     fn affordable(&self, (kind, size): (Kind, Size)) -> Result<(Kind, Size)> {
         let (bytes, memory) = (size.bytes(), self.memory);
         if kind == Kind::Csr || bytes <= memory {

@@ -19,7 +19,7 @@ pub enum Order {
     Columns,
 }
 
-/// Index arrays of the caller; `order` defines the roles of `first` and `second`.
+/// Index arrays of the caller. `order` states what `first` and `second` contain.
 pub struct Entries<'a> {
     pub rows: usize,
     pub cols: usize,

@@ -5,14 +5,14 @@ use super::assemble::Triplets;
 use super::checks::{check_places, check_pointers, wrong};
 use super::given::{Entries, Order};
 use super::matrix::{Matrix, Width};
-use super::stored::Given;
+use super::stored::InputArrays;
 use crate::base::heap::boxed;
 use crate::base::index::{Index, Indices, is_narrow};
 use crate::base::workers::Workers;
 use crate::error::{Error, Place, Result, zeroed};
 use crate::options::{Choice, Format, MOST_BLOCK, MOST_SLICE};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const PERMUTATION: &str = "a check of a permutation";
 
 /// Validates the arrays of a format, and builds their matrix.
@@ -20,7 +20,7 @@ pub fn import(
     format: Format,
     rows: usize,
     cols: usize,
-    given: &Given,
+    given: &InputArrays,
     workers: &mut Workers,
 ) -> Result<Box<dyn Matrix>> {
     let arrays = Arrays { format, rows, cols, given };
@@ -45,7 +45,7 @@ struct Arrays<'a> {
     format: Format,
     rows: usize,
     cols: usize,
-    given: &'a Given<'a>,
+    given: &'a InputArrays<'a>,
 }
 
 impl Arrays<'_> {
@@ -67,7 +67,7 @@ impl Arrays<'_> {
 
     /// Checks the lengths of i0, i1 and i2.
     fn check_lengths(&self, must: [usize; 3]) -> Result<()> {
-        let Given { i0, i1, i2, values } = *self.given;
+        let InputArrays { i0, i1, i2, values } = *self.given;
         let got = [i0.len(), i1.len(), i2.len()];
         if got == must {
             return Ok(());
@@ -85,7 +85,7 @@ impl Arrays<'_> {
     }
 
     fn bsr<I: Index>(&self, to: &mut Sink<I>) -> Result<()> {
-        let Given { i0: ptr, i1: col, values, .. } = *self.given;
+        let InputArrays { i0: ptr, i1: col, values, .. } = *self.given;
         let blocks = col.len();
         let whole = |b: &usize| blocks * b * b == values.len() && self.rows.div_ceil(*b) + 1 == ptr.len();
         let Some(b) = (1..=MOST_BLOCK).find(whole) else {
@@ -111,7 +111,7 @@ impl Arrays<'_> {
     }
 
     fn dia<I: Index>(&self, to: &mut Sink<I>) -> Result<()> {
-        let Given { i0: offset, values, .. } = *self.given;
+        let InputArrays { i0: offset, values, .. } = *self.given;
         self.check_lengths([offset.len(), 0, 0])?;
         if offset.len().checked_mul(self.rows) != Some(values.len()) {
             return self.misfit(format!(
@@ -139,7 +139,7 @@ impl Arrays<'_> {
     }
 
     fn ell<I: Index>(&self, to: &mut Sink<I>) -> Result<()> {
-        let Given { i0: col, values, .. } = *self.given;
+        let InputArrays { i0: col, values, .. } = *self.given;
         self.check_lengths([values.len(), 0, 0])?;
         if values.len() != values.len() / self.rows.max(1) * self.rows {
             return self.misfit(format!("slots of {} rows each, got {} values", self.rows, values.len()));
@@ -152,7 +152,7 @@ impl Arrays<'_> {
     }
 
     fn sell<I: Index>(&self, to: &mut Sink<I>) -> Result<()> {
-        let Given { i0: perm, i1: offset, i2: col, values } = *self.given;
+        let InputArrays { i0: perm, i1: offset, i2: col, values } = *self.given;
         let slices = offset.len().saturating_sub(1);
         let slice = perm.len() / slices.max(1);
         let fits =
@@ -187,7 +187,7 @@ impl Arrays<'_> {
 
     /// Reads jagged diagonals of `lanes` rows or columns.
     fn jds(&self, lanes: usize, others: usize, mut take: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
-        let Given { i0: perm, i1: ptr, i2: other, values } = *self.given;
+        let InputArrays { i0: perm, i1: ptr, i2: other, values } = *self.given;
         self.check_lengths([lanes, ptr.len().max(1), values.len()])?;
         self.check_permutation(perm, lanes, false)?;
         check_pointers("i1", Indices::Wide(ptr), 0, values.len())?;
@@ -208,7 +208,7 @@ impl Arrays<'_> {
     }
 
     fn skyline<I: Index>(&self, to: &mut Sink<I>) -> Result<()> {
-        let Given { i0: lower, i1: upper, values, .. } = *self.given;
+        let InputArrays { i0: lower, i1: upper, values, .. } = *self.given;
         let n = self.rows;
         if n != self.cols {
             return self.misfit(format!("matrices must be square, got {n} x {}", self.cols));
@@ -255,7 +255,7 @@ impl Arrays<'_> {
         (0..count).try_for_each(|i| to.take_unless_zero(i, i, i))
     }
 
-    /// Checks that each lane occurs once. If `padded`, -1 may follow after all lanes.
+    /// Checks that each of the numbers 0..`lanes` occurs once. If `padded`, values of -1 may follow.
     fn check_permutation(&self, perm: &[i64], lanes: usize, padded: bool) -> Result<()> {
         let mut seen: Vec<bool> = zeroed(lanes, PERMUTATION)?;
         for (k, &lane) in perm.iter().enumerate() {

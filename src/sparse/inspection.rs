@@ -3,12 +3,12 @@
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
-use crate::base::memory::check_there;
+use crate::base::memory::check_available;
 use crate::base::workers::Workers;
 use crate::error::{Result, push, zeroed};
 use crate::options::{Dominance, Triangle};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const WHAT: &str = "an inspection of a matrix";
 
 /// Relative tolerance for the symmetry of entries; see `is_mirrored`.
@@ -32,7 +32,7 @@ pub struct Inspection {
     pub asymmetry: Option<Asymmetry>,
     /// A = A^T, bitwise.
     pub exactly_symmetric: bool,
-    /// First row, and first column, with zeros only.
+    /// First row, and first column, without nonzero entries.
     pub empty_row: Option<usize>,
     pub empty_column: Option<usize>,
     /// First row with a zero or missing diagonal entry, and first row with a nonpositive diagonal entry.
@@ -44,8 +44,8 @@ pub struct Inspection {
     /// Infinity norm of A: max_i sum_j |a_ij|.
     pub largest_sum: f64,
     pub rows: usize,
-    /// Number of nonzero off-diagonal entries, and number of negative ones among them.
-    pub beside: usize,
+    /// Number of nonzero off-diagonal entries, and the number of negative ones among them.
+    pub off_diagonal: usize,
     pub negative: usize,
 }
 
@@ -56,9 +56,9 @@ impl Inspection {
     }
 
     /// Returns whether more than half of the nonzero off-diagonal entries are negative. In discretizations of -div(k
-    /// grad u), all of them are negative on a grid, and two of three on tetrahedra.
+    /// grad u), all of these entries are negative on a grid, and two thirds of them on tetrahedra.
     pub fn is_mostly_negative(&self) -> bool {
-        2 * self.negative > self.beside
+        2 * self.negative > self.off_diagonal
     }
 
     /// Returns the triangles with nonzero off-diagonal entries.
@@ -75,7 +75,7 @@ impl<I: Index> Csr<I> {
     /// Computes the properties of a square matrix. Cost: two passes over the entries, and 9 bytes per row.
     pub fn inspect(&self) -> Result<Inspection> {
         let rows = self.rows();
-        check_there(rows as u128 * 9, WHAT)?;
+        check_available(rows as u128 * 9, WHAT)?;
         let (asymmetry, exactly_symmetric) = self.asymmetry()?;
         let mut seen = Inspection { asymmetry, exactly_symmetric, rows, ..Inspection::default() };
         let mut filled = zeroed(rows, WHAT)?;
@@ -86,7 +86,7 @@ impl<I: Index> Csr<I> {
                 filled[j] = true;
                 seen.below |= j < i;
                 seen.above |= j > i;
-                seen.beside += usize::from(i != j);
+                seen.off_diagonal += usize::from(i != j);
                 seen.negative += usize::from(i != j && a < 0.0);
                 if i == j {
                     diagonal = a;
@@ -107,8 +107,9 @@ impl<I: Index> Csr<I> {
     }
 
     /// Returns the first entry that differs from its mirror image by more than rounding, and whether A = A^T bitwise.
-    /// `next[j]` is the first entry of row j to the right of the diagonal that was not compared yet. Rows i are
-    /// processed in ascending order, so the entries a_ij with j < i meet the entries a_ji of each row j in their order.
+    /// `next[j]` is the first entry of row j to the right of the diagonal that has not been compared yet. Rows i are
+    /// processed in ascending order. The entries a_ij with j < i are therefore compared with the entries of each row j
+    /// in ascending order of i.
     fn asymmetry(&self) -> Result<(Option<Asymmetry>, bool)> {
         let mut next: Vec<usize> = zeroed(self.rows(), WHAT)?;
         let (mut first, mut exact): (Option<Asymmetry>, bool) = (None, true);
@@ -126,7 +127,7 @@ impl<I: Index> Csr<I> {
             let (mut k, end) = (self.ptr[i], self.ptr[i + 1]);
             while k < end && self.col[k].at() < i {
                 let j = self.col[k].at();
-                // Entries of row j before column i have no mirror image.
+                // The entries of row j before column i that have not been compared have no mirror image.
                 while next[j] < self.ptr[j + 1] && self.col[next[j]].at() < i {
                     compare(j, self.col[next[j]].at(), self.val[next[j]], 0.0);
                     next[j] += 1;
@@ -164,7 +165,8 @@ impl<I: Index> Csr<I> {
             for (j, a) in self.row(i) {
                 *(if i == j { &mut diagonal } else { &mut sum }) += a.abs();
             }
-            // Callers may have summed in another order; a difference within rounding counts as equality.
+            // The caller may have computed the diagonal by a sum in another order. A difference within rounding
+            // therefore counts as equality.
             let rounding = self.len(i) as f64 * f64::EPSILON * sum;
             if diagonal < sum - rounding {
                 return Ok(Dominance::None);

@@ -14,11 +14,11 @@ use crate::options::Dominance;
 
 /// Sizes of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Facts {
+pub struct MatrixSizes {
     pub rows: usize,
     pub cols: usize,
     pub nonzeros: usize,
-    /// Number of the caller's entries whose position occurred before.
+    /// Number of the caller's entries that repeat the position of an earlier entry.
     pub duplicates: usize,
     /// Number of values that `set_values` expects.
     pub given: usize,
@@ -50,7 +50,7 @@ impl Width for u64 {
 
 /// A matrix, independent of the width of its indices.
 pub trait Matrix: Sync {
-    fn facts(&self) -> Facts;
+    fn facts(&self) -> MatrixSizes;
     /// Returns the number of entries of the longest row.
     fn longest_row(&self) -> usize;
     fn empty_rows(&self) -> usize;
@@ -77,8 +77,8 @@ pub trait Matrix: Sync {
 }
 
 impl<I: Width> Matrix for Assembled<I> {
-    fn facts(&self) -> Facts {
-        Facts {
+    fn facts(&self) -> MatrixSizes {
+        MatrixSizes {
             rows: self.csr.rows(),
             cols: self.csr.cols,
             nonzeros: self.csr.val.len(),

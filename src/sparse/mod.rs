@@ -20,8 +20,8 @@ pub use formats::Kind;
 pub use given::{Entries, Order};
 pub use import::import;
 pub use inspection::{Asymmetry, Inspection};
-pub use matrix::{AnyCsr, Facts, Matrix};
-pub use stored::{Arrays, By, ByParts, Given, Places, Size, Stored};
+pub use matrix::{AnyCsr, Matrix, MatrixSizes};
+pub use stored::{Arrays, By, ByParts, IndexArray, InputArrays, Size, Stored};
 
 #[cfg(test)]
 mod tests;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 /// A matrix in a storage format.
 pub trait Stored: Send + Sync {
-    /// Returns how several threads compute y = A x, or y = A^T x.
+    /// Returns how y = A x, or y = A^T x, is divided among threads.
     fn by(&self, transposed: bool) -> By<'_>;
     /// Computes y = A x, or y = A^T x, on one thread.
     fn multiply_by(&self, transposed: bool, x: &[f64], y: &mut [f64]) {
@@ -22,18 +22,19 @@ pub trait Stored: Send + Sync {
     fn multiply(&self, x: &[f64], y: &mut [f64]) {
         self.multiply_by(false, x, y);
     }
-    /// Exports the arrays as docs/theory/sparse.md lists them; `to` has the lengths of the format's [`Size`].
+    /// Writes the arrays of the format, which docs/theory/sparse.md lists. The arrays `to` have the lengths of the
+    /// format's [`Size`].
     fn write(&self, to: &mut Arrays);
 }
 
 /// Division of a product among threads.
 #[derive(Clone, Copy)]
 pub enum By<'a> {
-    /// Each thread computes a range of y.
+    /// Each thread computes the values of a range of y.
     Rows(&'a dyn ByRows),
-    /// Each thread adds the contributions of a range of x.
+    /// Each thread computes the contributions of a range of x to y, and the contributions are then added.
     Parts(&'a dyn ByParts),
-    /// One thread computes A x, or A^T x.
+    /// One thread computes the product. The flag selects A^T x instead of A x.
     One(&'a dyn ByOne, bool),
 }
 
@@ -78,10 +79,10 @@ pub trait ByParts: Sync {
 }
 
 /// Returns the smallest range that contains all these indices.
-pub fn span<I: Index>(places: &[I]) -> Range<usize> {
-    let Some(first) = places.first() else { return 0..0 };
+pub fn span<I: Index>(indices: &[I]) -> Range<usize> {
+    let Some(first) = indices.first() else { return 0..0 };
     let ends = |(least, most): (I, I), &place: &I| (least.min(place), most.max(place));
-    let (least, most) = places.iter().fold((*first, *first), ends);
+    let (least, most) = indices.iter().fold((*first, *first), ends);
     least.at()..most.at() + 1
 }
 
@@ -93,68 +94,68 @@ pub fn joined(ranges: impl Iterator<Item = Range<usize>>) -> Range<usize> {
 
 /// Output arrays of the caller.
 pub struct Arrays<'a> {
-    pub i0: Places<'a>,
-    pub i1: Places<'a>,
-    pub i2: Places<'a>,
+    pub i0: IndexArray<'a>,
+    pub i1: IndexArray<'a>,
+    pub i2: IndexArray<'a>,
     pub values: &'a mut [f64],
 }
 
 /// An output array of indices.
-pub struct Places<'a>(pub &'a mut [i64]);
+pub struct IndexArray<'a>(pub &'a mut [i64]);
 
-impl Places<'_> {
-    pub fn put(&mut self, places: impl IntoIterator<Item = usize>) {
-        self.put_signed(places.into_iter().map(|place| place as i64));
+impl IndexArray<'_> {
+    pub fn put(&mut self, indices: impl IntoIterator<Item = usize>) {
+        self.put_signed(indices.into_iter().map(|place| place as i64));
     }
 
-    pub fn put_signed(&mut self, places: impl IntoIterator<Item = i64>) {
-        self.0.iter_mut().zip(places).for_each(|(to, place)| *to = place);
+    pub fn put_signed(&mut self, indices: impl IntoIterator<Item = i64>) {
+        self.0.iter_mut().zip(indices).for_each(|(to, place)| *to = place);
     }
 }
 
 /// Input arrays of the caller.
 #[derive(Clone, Copy)]
-pub struct Given<'a> {
+pub struct InputArrays<'a> {
     pub i0: &'a [i64],
     pub i1: &'a [i64],
     pub i2: &'a [i64],
     pub values: &'a [f64],
 }
 
-/// Size of the arrays of a format. 128-bit numbers, since padding can exceed 64 bits.
+/// Size of the arrays of a format. Its numbers have 128 bits, because padding can make them exceed 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Size {
     /// Length of each index array, and bytes per index in the library.
-    pub places: [(u128, u128); 3],
+    pub indices: [(u128, u128); 3],
     /// Number of values, including padding.
     pub values: u128,
     /// Number of values, and bytes, of rows that are stored separately.
-    pub apart: (u128, u128),
+    pub separate: (u128, u128),
 }
 
 impl Size {
     /// Creates a size from the (length, width) of the index arrays, in order, and the number of values.
-    pub fn new<const N: usize>(places: [(usize, usize); N], values: u128) -> Self {
+    pub fn new<const N: usize>(indices: [(usize, usize); N], values: u128) -> Self {
         let mut size = Self { values, ..Self::default() };
-        for (to, (len, width)) in size.places.iter_mut().zip(places) {
+        for (to, (len, width)) in size.indices.iter_mut().zip(indices) {
             *to = (len as u128, width as u128);
         }
         size
     }
 
     pub fn lengths(&self) -> [u128; 4] {
-        let [i0, i1, i2] = self.places.map(|(len, _)| len);
+        let [i0, i1, i2] = self.indices.map(|(len, _)| len);
         [i0, i1, i2, self.values]
     }
 
     /// Returns the number of values, including padding.
     pub fn stored(&self) -> u128 {
-        self.values + self.apart.0
+        self.values + self.separate.0
     }
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> u128 {
-        self.places.iter().map(|(len, width)| len * width).sum::<u128>() + 8 * self.values + self.apart.1
+        self.indices.iter().map(|(len, width)| len * width).sum::<u128>() + 8 * self.values + self.separate.1
     }
 }
 

@@ -3,7 +3,7 @@
 use super::assemble::Triplets;
 use super::formats::{Kind, Shape};
 use super::matrix::Width;
-use super::stored::{Arrays, Places};
+use super::stored::{Arrays, IndexArray};
 use super::{By, Matrix, Stored};
 use crate::base::workers::Workers;
 
@@ -14,15 +14,15 @@ const KINDS: [Kind; 12] = [
     Kind::Bsr(3),
     Kind::Dia,
     Kind::Ell,
-    Kind::Sell(Shape { slice: 4, sigma: 8, apart: false }),
-    Kind::Sell(Shape { slice: 8, sigma: 1, apart: false }),
-    Kind::Sell(Shape { slice: 8, sigma: 1, apart: true }),
+    Kind::Sell(Shape { slice: 4, sigma: 8, separate: false }),
+    Kind::Sell(Shape { slice: 8, sigma: 1, separate: false }),
+    Kind::Sell(Shape { slice: 8, sigma: 1, separate: true }),
     Kind::Jds,
     Kind::Tjds,
     Kind::Skyline,
 ];
 
-/// Returns both products and the exported arrays of a format. Sell with separate long rows exports none.
+/// Returns both products and the exported arrays of a format. Sell with separate long rows exports no arrays.
 fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64>; 3], Vec<f64>) {
     const N: usize = 130;
     let mut entries = Triplets::<I>::with_room(3 * N).unwrap();
@@ -42,13 +42,13 @@ fn all_of<I: Width>(kind: Kind, threads: usize) -> (Vec<f64>, Vec<f64>, [Vec<i64
     check_parts(stored, &x, &y, false);
     check_parts(stored, &x, &z, true);
     let lengths = size.lengths().map(|length| length as usize);
-    let mut places = [0, 1, 2].map(|k| vec![0; lengths[k]]);
+    let mut indices = [0, 1, 2].map(|k| vec![0; lengths[k]]);
     let mut values = vec![0.0; lengths[3]];
-    if !matches!(kind, Kind::Sell(Shape { apart: true, .. })) {
-        let [i0, i1, i2] = places.each_mut().map(|places| Places(places));
+    if !matches!(kind, Kind::Sell(Shape { separate: true, .. })) {
+        let [i0, i1, i2] = indices.each_mut().map(|indices| IndexArray(indices));
         stored.write(&mut Arrays { i0, i1, i2, values: &mut values });
     }
-    (y, z, places, values)
+    (y, z, indices, values)
 }
 
 /// Computes products in two parts, for every allowed split. Rows of A x must be bitwise identical to the whole product;
@@ -82,7 +82,7 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
     }
 }
 
-/// 131 terms of at most 130: each sum has fewer rounding errors than terms.
+/// A sum has 131 terms, each of magnitude at most 130. It has fewer rounding errors than terms.
 const SUM_ERROR: f64 = 131.0 * 131.0 * 130.0 * f64::EPSILON;
 
 #[test]
@@ -107,10 +107,11 @@ fn long_rows_pad_no_slice() {
     (0..1000).for_each(|i| entries.push(i, (3 * i) % 1000, 1.0));
     (0..1000).for_each(|j| entries.push(17, j, 2.0));
     let a = entries.assembled(1000, 1000, &mut Workers::alone()).unwrap().csr;
-    let of = |apart| Kind::Sell(Shape { slice: 8, sigma: 1, apart }).size(&a, &mut Workers::alone()).unwrap();
-    let (whole, apart) = (of(false), of(true));
+    let of = |separate| Kind::Sell(Shape { slice: 8, sigma: 1, separate }).size(&a, &mut Workers::alone()).unwrap();
+    let (whole, separate) = (of(false), of(true));
     assert_eq!(whole.values, 8 * 1000 + 8 * 124);
-    // The seven other rows of its slice have one entry each; the long row has 1000, one of which existed before.
-    assert_eq!((apart.values, apart.apart), (8 * 125, (1000, 4 + 8 + 1000 * 12)));
-    assert_eq!(apart.bytes(), 12 * 1000 + 8 * 126 + 12_012);
+    // The seven other rows of the slice have one entry each. The long row has 1000 entries, one of which existed
+    // before.
+    assert_eq!((separate.values, separate.separate), (8 * 125, (1000, 4 + 8 + 1000 * 12)));
+    assert_eq!(separate.bytes(), 12 * 1000 + 8 * 126 + 12_012);
 }

@@ -235,7 +235,7 @@ impl Inspection {
             let hint = all_negative.filter(|_| first.kind == 2 && all.iter().all(nowhere_else));
             let told = hint.or(error).filter(|_| rank == this);
             let status = [RRB_ERR_NOT_FINITE, RRB_ERR_MATRIX, RRB_ERR_MEMORY][first.kind as usize - 1];
-            return Err(told.unwrap_or_else(|| Error::elsewhere(rank, status)));
+            return Err(told.unwrap_or_else(|| Error::on_other_rank(rank, status)));
         }
         self.findings = Findings::default();
         let mut runs: Option<Runs> = None;

@@ -8,12 +8,13 @@ pub const SINGLE: f64 = 6e-8;
 
 /// Largest relative error of a reported ratio of norms, in addition to the rounding of r and of M^-1.
 ///
-/// That rounding is measured for each case in the precision in use (`Measured::error`). The sums of squares contribute
-/// half a unit per number, 4e-12 for 40,000 numbers. A V-cycle in double precision counts as exact, although its error
-/// reaches a few 1e-13 at contrasts of 1e12. The limit is 200 times larger, because all errors are estimates.
-pub const TOLD: f64 = 1e-9;
+/// `Measured::error` measures the rounding of r and of M^-1 for each case, in the precision in use. The sums of squares
+/// contribute half a unit in the last place per number, which is 4e-12 for 40,000 numbers. A V-cycle in double
+/// precision counts as exact, although its error reaches a few 1e-13 at contrasts of 1e12. The limit is more than 200
+/// times the error of the sums, because all errors are estimates.
+pub const REPORT_ERROR: f64 = 1e-9;
 
-/// A tested norm, without and with the constants of r that the projection P M^-1 P removes.
+/// A tested norm, without and with the contribution of the constants of r, which P M^-1 P maps to zero.
 #[derive(Clone, Copy, Debug)]
 pub struct Tested {
     pub without: Measured,
@@ -23,7 +24,7 @@ pub struct Tested {
 /// How to measure sqrt(r' M^-1 r).
 pub struct Applied<'a> {
     pub system: &'a System,
-    /// Computes z = M^-1 r with the handle's matrix; none if the call fails.
+    /// Computes z = M^-1 r with the handle's matrix; `None` if the call fails.
     pub apply: &'a dyn Fn(&[f64]) -> Option<Vec<f64>>,
     /// Whether M rounds r to single precision.
     pub short: bool,
@@ -35,7 +36,7 @@ impl Applied<'_> {
     /// Computes sqrt(r' M^-1 r) for an r whose entries have the errors `errors`.
     pub fn norm(&self, r: &[Twice], errors: &[f64]) -> Option<Measured> {
         let (value, sweeps) = self.root(r, 1.0)?;
-        // Rounding inside M^-1 becomes visible with another mantissa.
+        // A factor that changes the mantissas of r shows the rounding inside M^-1.
         let noise = 4.0 * (value - self.root(r, 1.37)?.0).abs();
         let square = 4.0 * self.unit * sweeps * sweeps;
         let rounded = square.sqrt().min(if value > 0.0 { square / value } else { f64::INFINITY });
@@ -46,7 +47,7 @@ impl Applied<'_> {
             let signed: Vec<Twice> = (0..r.len()).map(|p| Twice::from(sign(p) * of_r(p))).collect();
             largest = largest.max(self.root(&signed, 1.0)?.0);
         }
-        // A constant that rounding leaves in r affects only the norm with constants.
+        // Rounding adds a constant to r. This constant affects only the norm with constants.
         let sizes: Vec<Twice> = errors.iter().map(|&e| Twice::from(e)).collect();
         let constants = self.system.norm_of_means(&self.system.means(&sizes));
         Some(Measured { value, error: noise + rounded + 2.0 * largest + constants })

@@ -102,8 +102,8 @@ pub fn red_nodes(nx: usize, ny: usize) -> Vec<Vec<usize>> {
     levels
 }
 
-/// A red node that loses all its couplings keeps its center if lumping would leave less than this fraction of it.
-/// Otherwise the pivot in a channel one cell wide would consist only of its row sum.
+/// A red node whose couplings are all lumped keeps its center if lumping would reduce the center to less than this
+/// fraction. Otherwise the pivot in a channel one cell wide would consist only of its row sum.
 const ROW_SUM_WORTH: f64 = 0.1;
 
 /// Returns M = A - R after `levels` eliminations. Red-red entries (and black-black entries if `both`) are lumped with

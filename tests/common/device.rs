@@ -27,7 +27,7 @@ fn arguments() -> (Arguments, Vec<String>) {
 pub struct Case {
     pub name: String,
     pub needs_device: bool,
-    /// Whether an emulated device would need minutes.
+    /// Whether the test would take minutes on an emulated device.
     pub is_long: bool,
     pub body: Box<dyn FnOnce() + Send>,
 }
@@ -58,8 +58,8 @@ pub fn suite(backends: &'static [Backend], checks: &'static [Check]) -> Vec<Case
     checks.iter().flat_map(|&check| backends.iter().map(move |backend| case(backend, check))).collect()
 }
 
-/// Creates one test for each listed function, which runs on the host. The compiler reports a function that is not
-/// listed as dead code.
+/// Creates one test on the host for each listed function. If a function is not listed, the compiler reports it as dead
+/// code.
 macro_rules! on_host {
     ($($test:ident)*) => {
         vec![$(crate::device::Case {
@@ -100,9 +100,9 @@ impl Rows {
 pub fn run(devices: i32, tests: Vec<Case>) -> ! {
     let (arguments, names) = arguments();
     let has = |test: &str, name: &str| if arguments.exact { name == test } else { test.contains(name) };
-    // A misspelt name among several would silently run no test.
-    let nobodys: Vec<_> = names.iter().filter(|name| !tests.iter().any(|test| has(&test.name, name))).collect();
-    assert!(nobodys.is_empty(), "no test has a name with {nobodys:?}");
+    // The program ends with an error if a name matches no test, so that a misspelt name is noticed.
+    let unknown: Vec<_> = names.iter().filter(|name| !tests.iter().any(|test| has(&test.name, name))).collect();
+    assert!(unknown.is_empty(), "no test has a name with {unknown:?}");
     let required = std::env::var("RRBSOLVER_REQUIRE_DEVICE").is_ok_and(|value| value == "1");
     let trial = |Case { name, needs_device, is_long, body }: Case| {
         let missing = needs_device && devices == 0;
@@ -158,8 +158,8 @@ impl Drop for Queue {
     }
 }
 
-/// Defines `main` for the listed test functions, which all need a device. The compiler reports a function that is not
-/// listed as dead code.
+/// Defines `main` for the listed test functions, which all need a device. If a function is not listed, the compiler
+/// reports it as dead code.
 macro_rules! device_tests {
     ($devices:expr; $($test:ident)* $(; not on an emulated device: $($long:ident)*)?) => {
         fn main() {

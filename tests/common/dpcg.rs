@@ -168,7 +168,7 @@ impl Solver {
         outcome(unsafe { dpcg_set_int(self.handle, key, value) })
     }
 
-    /// Sets labels of the handle's shape; none removes the regions.
+    /// Sets labels, one per cell; `None` removes the regions.
     pub fn regions(&self, labels: Option<&[i32]>) -> Result<i32, Failure> {
         // SAFETY: a live handle; the callers pass arrays of the handle's shape.
         outcome(unsafe { dpcg_set_regions(self.handle, labels.map_or(null(), <[i32]>::as_ptr)) })

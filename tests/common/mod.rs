@@ -1,5 +1,4 @@
-//! Thin safe wrappers of the C interface, so that tests read like a caller's program. They check nothing that the
-//! library must check.
+//! Safe wrappers of the C interface for tests. They do not check arguments, because the library must check them.
 #![allow(dead_code, unused_imports)] // Each test program uses only a part of this module.
 
 pub mod applied;
@@ -24,7 +23,7 @@ use std::ffi::{CString, c_void};
 use std::process::{Command, Output};
 use std::ptr::{null, null_mut};
 
-/// Status numbers, repeated here on purpose: a changed number must fail a test.
+/// Status numbers, repeated here so that a changed number fails a test.
 pub mod status {
     pub const OK: i32 = 0;
     pub const NOT_CONVERGED: i32 = 1;
@@ -442,8 +441,8 @@ pub fn max_difference(a: &[f64], b: &[f64]) -> f64 {
 
 /// Returns the initial residual of CG for x = 0.
 ///
-/// With 9 points it is b. With 5 points it is b - A x for D_r x_r = b_r, x_b = 0, which is zero on red nodes and b1 on
-/// black nodes. The grid must have at least two rows and columns.
+/// With 9 points, this residual is b. With 5 points, it is b - A x for D_r x_r = b_r and x_b = 0. Its values are zero
+/// on red nodes and b1 on black nodes. The grid must have at least two rows and columns.
 pub fn right_side_of_cg(a: &Stencil, b: &[f64]) -> Vec<f64> {
     if a.corners.is_some() {
         return b.to_vec();
@@ -455,8 +454,9 @@ pub fn right_side_of_cg(a: &Stencil, b: &[f64]) -> Vec<f64> {
 
 /// Returns the tested norm of b - A x relative to that of b, in twice the working precision, and its tolerance.
 ///
-/// Rows that are summed from differences have errors of a few units of |b|, and the sums of squares a few more. In the
-/// preconditioned norm, M^-1 is that of the solver, whose sweeps round in f32; the tolerance is then 1 %.
+/// Rows that are summed from differences have rounding errors of a few units in the last place of |b|, and the sums of
+/// squares add a few more. The preconditioned norm uses M^-1 of the solver, whose sweeps round in f32. The tolerance is
+/// then 1 %.
 pub fn exact_norm(solver: &Solver, a: &Stencil, b: &[f64], x: &[f64], preconditioned: bool) -> (f64, f64) {
     let residual = a.exact_residual(b, x);
     if !preconditioned {

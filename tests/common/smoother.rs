@@ -89,12 +89,12 @@ pub fn check_scales(backend: &str) {
     };
     let run = |exponent: i32| {
         let (smoother, mut level, scale) = scaled(exponent);
-        let mut told: Vec<f64> = Vec::new();
+        let mut reported: Vec<f64> = Vec::new();
         // SAFETY: a live handle; the list outlives the calls.
-        outcome(unsafe { smoother_set_monitor(smoother.handle, Some(keep), (&raw mut told).cast()) }).unwrap();
+        outcome(unsafe { smoother_set_monitor(smoother.handle, Some(keep), (&raw mut reported).cast()) }).unwrap();
         let norm = smoother.norm(&mut level) / scale;
         smoother.apply(&mut level, 2).unwrap();
-        (norm, told, bits(&level))
+        (norm, reported, bits(&level))
     };
     let expected = run(0);
     assert!(expected.1.len() == 3 && expected.1[2] > 0.0, "{:?}", expected.1);
@@ -106,17 +106,17 @@ pub fn check_scales(backend: &str) {
     let (smoother, mut level, _) = scaled(0);
     level.u.iter_mut().chain(&mut level.f).flatten().for_each(|v| *v = 0.0);
     assert_eq!(smoother.norm(&mut level), 0.0);
-    // First the residuals are finite but their norm overflows, then the products overflow.
+    // With the first f, the residuals are finite but their norm overflows. Then the products overflow, too.
     level.f.iter_mut().flatten().for_each(|f| *f = 1.5e308);
     refused(smoother.try_norm(&mut level).unwrap_err());
     level.f.iter_mut().flatten().for_each(|f| *f = 1.0);
     level.u.iter_mut().flatten().for_each(|u| *u = 1e308);
     refused(smoother.try_norm(&mut level).unwrap_err());
-    let mut told: Vec<f64> = Vec::new();
+    let mut reported: Vec<f64> = Vec::new();
     // SAFETY: as above.
-    outcome(unsafe { smoother_set_monitor(smoother.handle, Some(keep), (&raw mut told).cast()) }).unwrap();
+    outcome(unsafe { smoother_set_monitor(smoother.handle, Some(keep), (&raw mut reported).cast()) }).unwrap();
     refused(smoother.apply(&mut level, 1).unwrap_err());
-    assert_eq!(told, []);
+    assert_eq!(reported, []);
     level.u[1][200] = f64::NAN;
     smoother.try_norm(&mut level).unwrap_err().expect(NOT_FINITE, &["u holds NaN", "patch 1"]);
 }

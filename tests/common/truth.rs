@@ -1,4 +1,4 @@
-//! Numbers of random cases, which the environment selects, and a loop over them on two threads.
+//! Random cases whose numbers environment variables select, and a loop over these cases on two threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

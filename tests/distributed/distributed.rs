@@ -65,9 +65,9 @@ fn late_messages_change_no_bit() {
                 (x, bits(&ranked.solver.history()))
             });
             let mut x = vec![0.0; a.len()];
-            for (rank, (part, told)) in parts.iter().enumerate() {
+            for (rank, (part, reported)) in parts.iter().enumerate() {
                 paste(&mut x, a.nx, boxes[rank][0], &part[0]);
-                assert!(*told == history, "{options}, {seed}");
+                assert!(*reported == history, "{options}, {seed}");
             }
             assert!(bits(&x) == bits(&expected), "{options}, {seed}");
         }
@@ -149,9 +149,9 @@ fn where_single_precision_stagnates() {
             let zero = vec![0.0; b.len()];
             ranked.factorize(&a).unwrap();
             let (before, first, after) = (precision(), solved(&zero), precision());
-            let told = ranked.solver.history();
-            assert_eq!(told.len(), first.1 + 1);
-            assert!(told[0] == 1.0 && told[first.1] <= 1e-6, "{} to {}", told[0], told[first.1]);
+            let reported = ranked.solver.history();
+            assert_eq!(reported.len(), first.1 + 1);
+            assert!(reported[0] == 1.0 && reported[first.1] <= 1e-6, "{} to {}", reported[0], reported[first.1]);
             ranked.factorize(&a).unwrap();
             let again = (precision(), solved(&zero));
             // The iteration limit is reached after the switch to bf16: the limit counts all iterations.
@@ -171,9 +171,10 @@ fn where_single_precision_stagnates() {
     }
 }
 
-/// As above, with an initial guess, the other norm and late messages, followed by solves and applications.
+/// Stagnation in single precision as above, with an initial guess, the other norm and late messages. Further solves and
+/// applications follow.
 #[test]
-fn what_comes_after_single_precision_has_stagnated() {
+fn solves_after_stagnation_in_single_precision() {
     let a = lakes(211, 150, 1e-6);
     let (b, other) = (random_rhs(a.len(), 9), random_rhs(a.len(), 4));
     let guess: Vec<f64> = random_rhs(a.len(), 5).iter().map(|x| 0.01 * x).collect();
@@ -188,13 +189,13 @@ fn what_comes_after_single_precision_has_stagnated() {
             assert_eq!(precision(), 4, "{options}");
             let first = ranked.solve(&b, &guess).unwrap();
             assert_eq!((first.0, precision()), (status::OK, 3), "{options}");
-            let told = bits(&ranked.solver.history());
-            assert_eq!(told.len(), ranked.solver.iterations() + 1, "{options}");
+            let reported = bits(&ranked.solver.history());
+            assert_eq!(reported.len(), ranked.solver.iterations() + 1, "{options}");
             let second = ranked.solve(&other, &vec![0.0; b.len()]).unwrap();
-            (told, [first.1, second.1, ranked.apply(&b).unwrap().1, ranked.multiply(&b).unwrap().1])
+            (reported, [first.1, second.1, ranked.apply(&b).unwrap().1, ranked.multiply(&b).unwrap().1])
         });
-        let told = parts[0].0.clone();
-        assert!(parts.iter().all(|part| part.0 == told), "{options}");
+        let reported = parts[0].0.clone();
+        assert!(parts.iter().all(|part| part.0 == reported), "{options}");
         let whole = |k: usize| {
             let mut x = vec![0.0; a.len()];
             for (rank, (_, parts)) in parts.iter().enumerate() {
@@ -202,7 +203,7 @@ fn what_comes_after_single_precision_has_stagnated() {
             }
             bits(&x)
         };
-        (told, [0, 1, 2, 3].map(whole))
+        (reported, [0, 1, 2, 3].map(whole))
     };
     for options in ["reference=initial", "norm=preconditioned rel_tol=1e-8", "max_iter=2000 rel_tol=1e-9"] {
         let one = sequence(&bricks(a.nx, a.ny, 1, 1), options, false);
@@ -211,7 +212,8 @@ fn what_comes_after_single_precision_has_stagnated() {
     }
 }
 
-/// Below the accuracy of double precision, a restart gains nothing, and the selected format must not change.
+/// With a tolerance below the accuracy of double precision, a change of the format has no advantage, so the format must
+/// not change.
 #[test]
 fn where_double_precision_stagnates() {
     let a = random_m_matrix(211, 150, false, 3);
@@ -259,9 +261,10 @@ fn messages_are_counted() {
     let (first, second, rows) = (152, 80, [[50, 25], [52, 26]]);
     for rank in 0..2 {
         let [messages, bytes] = [0, 1].map(|k| (many[rank][k] - few[rank][k]) / 5);
-        // b1 of the first grid, a round of the second grid, the grid of 75 x 50 points, rho and |r|^2, sigma.
+        // The five messages transfer values of b1 of the first grid, values of the second grid, the grid of 75 x 50
+        // points, rho with |r|^2, and sigma.
         assert_eq!(messages, 5, "rank {rank}");
-        // Four rows of the second grid go to the next rank, and three to the previous rank.
+        // A rank sends four rows of the second grid to the next rank, or three to the previous rank.
         let round = if rank == 0 { 4 } else { 3 };
         // Each rank computes half of the 50 rows of the third grid.
         let kept = 25;
@@ -381,7 +384,7 @@ fn apply_and_multiply_as_on_one() {
 
 /// If one rank has an error, all ranks return the same status and can continue together.
 #[test]
-fn refusals_are_everywhere() {
+fn errors_are_returned_on_all_ranks() {
     let (nx, ny) = (40, 30);
     let (a, boxes) = (poisson(nx, ny), bricks(nx, ny, 1, 3));
     let b = random_rhs(a.len(), 4);
@@ -398,7 +401,7 @@ fn refusals_are_everywhere() {
                 result.map_or_else(|failure| (failure.status, failure.sentence), |status| (status, String::new())),
             );
         };
-        // A solve before a factorization.
+        // The ranks solve before a factorization.
         note(ranked.solve(&b, &zero).map(|(status, _)| status));
         note(ranked.factorize(&negative));
         note(ranked.factorize(&a));
@@ -466,7 +469,8 @@ fn boxes_that_cannot_be() {
     none[1].expect(status::DIMENSION, &["nx must be"]);
 }
 
-/// Strips of 32 and 33 rows of a recursion grid of 127 x 130. Only the threads of one rank share the latter strip.
+/// The recursion grid of 127 x 130 nodes has strips of 32 and 33 rows. Only a rank with 33 rows divides its strip among
+/// threads.
 #[test]
 fn recursion_that_one_team_shares() {
     let a = random_m_matrix(511, 520, false, 5);

@@ -92,9 +92,9 @@ fn in_turn() {
     let boxes = bricks(150, 130, 1, 3);
     let (first, second) = (random_m_matrix(150, 130, false, 1), poisson(150, 130));
     let b = random_rhs(first.len(), 3);
-    let told = on_ranks(3, |rank, comm| {
+    let reported = on_ranks(3, |rank, comm| {
         let ranked = Ranked::try_new(150, 130, &boxes[rank], comm).unwrap();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (a, options) in
             [(&first, "backend=cuda"), (&second, "backend=cuda"), (&first, "backend=cpu"), (&first, "backend=cuda")]
         {
@@ -102,7 +102,7 @@ fn in_turn() {
             ranked.factorize(a).unwrap();
             assert_eq!(ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0, status::OK);
             let solver = &ranked.solver;
-            told.push((
+            reported.push((
                 solver.iterations(),
                 [key::INFO_LEVELS, key::INFO_CYCLE, key::INFO_PRECISION, key::INFO_BACKEND, key::INFO_STOP_REASON]
                     .map(|key| solver.int(key)),
@@ -111,11 +111,11 @@ fn in_turn() {
                 bits(&solver.history()),
             ));
         }
-        assert!(told[0] == told[3] && told[0] != told[1] && told[0] != told[2], "rank {rank}");
-        told
+        assert!(reported[0] == reported[3] && reported[0] != reported[1] && reported[0] != reported[2], "rank {rank}");
+        reported
     });
-    assert!(told.iter().all(|other| *other == told[0]));
-    assert_eq!(told[0].iter().map(|t| t.1[3]).collect::<Vec<_>>(), [2, 2, 1, 2]);
+    assert!(reported.iter().all(|other| *other == reported[0]));
+    assert_eq!(reported[0].iter().map(|t| t.1[3]).collect::<Vec<_>>(), [2, 2, 1, 2]);
 }
 
 /// A monitor on one rank stops all ranks in the same iteration, and all ranks receive the same numbers.
@@ -129,9 +129,9 @@ fn one_monitor_stops_all() {
     let b = random_rhs(a.len(), 4);
     // A solve on a device calls monitors every 32 iterations.
     let options = "backend=cuda rel_tol=1e-12 levels=2 precision=f64";
-    let listen = |solver: &Solver, told: &mut Vec<(i64, u64)>| {
+    let listen = |solver: &Solver, reported: &mut Vec<(i64, u64)>| {
         // SAFETY: a live handle, a function of the right signature, and a list that outlives it.
-        unsafe { common::rrb_set_monitor(solver.handle, Some(stop), std::ptr::from_mut(told).cast()) };
+        unsafe { common::rrb_set_monitor(solver.handle, Some(stop), std::ptr::from_mut(reported).cast()) };
     };
     let (mut told_one, one) = (Vec::new(), Solver::new(120, 90, options));
     listen(&one, &mut told_one);
@@ -141,23 +141,23 @@ fn one_monitor_stops_all() {
     let ended = on_ranks(3, |rank, comm| {
         let ranked = Ranked::try_new(120, 90, &boxes[rank], comm).unwrap();
         ranked.solver.options(options).unwrap();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         if rank > 0 {
-            listen(&ranked.solver, &mut told);
+            listen(&ranked.solver, &mut reported);
         }
         ranked.factorize(&a).unwrap();
         let result = ranked.solve(&b, &vec![0.0; b.len()]).unwrap().0;
         let ended = (result, ranked.solver.iterations(), bits(&ranked.solver.history()));
         drop(ranked);
-        (ended, told)
+        (ended, reported)
     });
-    for (rank, (ended, told)) in ended.iter().enumerate() {
+    for (rank, (ended, reported)) in ended.iter().enumerate() {
         assert!(*ended == expected, "rank {rank}: {} iterations", ended.1);
-        assert!(if rank == 0 { told.is_empty() } else { *told == told_one }, "rank {rank}: {told:?}");
+        assert!(if rank == 0 { reported.is_empty() } else { *reported == told_one }, "rank {rank}: {reported:?}");
     }
 }
 
-fn refusals_are_everywhere() {
+fn errors_are_returned_on_all_ranks() {
     let boxes = bricks(60, 50, 1, 3);
     let a = random_m_matrix(60, 50, false, 2);
     let b = random_rhs(a.len(), 4);
@@ -212,7 +212,7 @@ fn lost_ranks() {
             failure
         });
         assert!(results[failing].is_err(), "rank {failing} after {starts}");
-        // A rank that had received its last message may succeed.
+        // A rank succeeds if it had already received its last message.
         for failure in results.into_iter().filter_map(Result::err) {
             failure.expect(-60, &["destroy the handle"]);
         }
@@ -342,7 +342,7 @@ fn arrays_on_devices() {
 }
 
 const SLOW: &str = "backend=cuda max_iter=3000";
-const TOLD: [i32; 4] = [key::INFO_CYCLE, key::INFO_LEVELS, key::INFO_GRIDS, key::INFO_BACKEND];
+const REPORTED_KEYS: [i32; 4] = [key::INFO_CYCLE, key::INFO_LEVELS, key::INFO_GRIDS, key::INFO_BACKEND];
 
 /// A system for which `cycle=auto` switches to aggregation during a solve: all ranks report it.
 fn slow_systems() {
@@ -359,9 +359,9 @@ fn slow_systems() {
         let cycle = ranked.solver.int(key::INFO_CYCLE);
         ranked.solve(&b, &vec![0.0; b.len()]).unwrap();
         assert_ne!(cycle, ranked.solver.int(key::INFO_CYCLE), "rank {rank}: goes over in mid-solve");
-        TOLD.map(|key| ranked.solver.int(key))
+        REPORTED_KEYS.map(|key| ranked.solver.int(key))
     });
-    assert_eq!(cycles, [TOLD.map(|key| solver.int(key)); 2]);
+    assert_eq!(cycles, [REPORTED_KEYS.map(|key| solver.int(key)); 2]);
 }
 
 /// Several boxes per rank with padded rows, 9 points, and products: bitwise identical to one box.
@@ -448,7 +448,7 @@ fn a_stream_of_another_device() {
 /// The program resets the device of rank 0 between two factorizations. The memory of the old context must not be used
 /// again.
 fn a_device_that_was_reset() {
-    // In a process of its own, because handles of other tests use the same device.
+    // The test runs in a separate process, because handles of other tests use the same device.
     if devices() < 2 || child("a_device_that_was_reset", &[]).is_some() {
         return;
     }
@@ -498,7 +498,7 @@ fn by_messages() {
     if std::env::var_os(INSIDE).is_none() {
         let program = std::env::current_exe().expect("this program");
         let limited = "ulimit -f 0 && exec \"$0\" --exact by_messages";
-        // Shared memory of emulated devices would also hit the limit.
+        // The limit would also prevent the shared memory of emulated devices.
         let mut shell = std::process::Command::new("sh");
         let run = shell.args(["-c", limited]).arg(program).env(INSIDE, "1").env_remove("EMULATED_SHARED").output();
         let run = run.expect("a shell");
@@ -518,7 +518,7 @@ device::device_tests! { devices();
     applied_and_multiplied
     in_turn
     one_monitor_stops_all
-    refusals_are_everywhere
+    errors_are_returned_on_all_ranks
     lost_ranks
     arrays_on_devices
     boxes_on_devices

@@ -194,9 +194,9 @@ pub fn decompositions(nx: usize, ny: usize) -> Vec<(String, Vec<Vec<Box4>>)> {
 pub fn check_bits(name: &str, a: &Stencil, b: &[f64], options: &str) -> (Vec<u64>, Vec<u64>) {
     let mut first = None;
     for (boxes_name, boxes) in decompositions(a.nx, a.ny) {
-        let (found, told, status) = distributed(a, b, options, &boxes);
+        let (found, reported, status) = distributed(a, b, options, &boxes);
         assert!(status == status::OK, "{name}, {options}, {boxes_name}: {status}");
-        let found = (bits(&found), told);
+        let found = (bits(&found), reported);
         let expected = first.get_or_insert_with(|| found.clone());
         assert!(found.1 == expected.1, "{name}, {options}, {boxes_name}: history");
         assert!(found.0 == expected.0, "{name}, {options}, {boxes_name}: x");
@@ -217,7 +217,7 @@ pub fn check_bits_of_one(name: &str, a: &Stencil, b: &[f64], options: &str) {
 pub struct Late {
     inner: rrbsolver_comm,
     state: std::sync::atomic::AtomicU64,
-    /// Number of further starts that succeed; then `start` returns 7.
+    /// Number of further calls of `start` that succeed. Later calls return 7.
     left: std::sync::atomic::AtomicU64,
 }
 

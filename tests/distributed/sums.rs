@@ -4,8 +4,8 @@ use crate::common::problems::{self, golden, neumann_var, poisson, random_m_matri
 use crate::common::{Solver, bits, count_is_right, key};
 use crate::ranks::{Ranked, bricks, distributed, on_ranks};
 
-/// Sums of one value per rank are bitwise identical for any boxes of the same number of ranks. The history differs from
-/// that of sums by rows only by rounding, and fewer bytes are sent.
+/// Sums of one value per rank are bitwise identical for all boxes with the same number of ranks. The history differs
+/// from the history with sums by rows only by rounding, and fewer bytes are sent.
 #[test]
 fn sums_by_ranks() {
     let regular = random_m_matrix(211, 150, false, 3);
@@ -14,7 +14,7 @@ fn sums_by_ranks() {
     let of_closed = closed.multiply(&random_rhs(closed.len(), 5));
     let of_regular = random_rhs(regular.len(), 9);
     let of_nine = random_rhs(nine.len(), 2);
-    // Rounding of the vectors, some hundred times the rounding of one sum.
+    // Rounding errors of the vectors, which are some hundred times those of one sum.
     let (double, single) = (1e-13, 1e-5);
     for (name, a, b, options, rounded) in [
         ("f64", &regular, &of_regular, "precision=f64 cycle=v", double),
@@ -32,8 +32,8 @@ fn sums_by_ranks() {
             let mut fewer_boxes = bricks(a.nx, a.ny, ranks - 1, 1);
             fewer_boxes.push(vec![]);
             for boxes in [bricks(a.nx, a.ny, ranks, 1), bricks(a.nx, a.ny, 1, ranks), fewer_boxes] {
-                let (other, told, _) = distributed(a, b, &by_ranks, &boxes);
-                assert!(bits(&other) == bits(&x) && told == history, "{name}, {ranks} ranks");
+                let (other, reported, _) = distributed(a, b, &by_ranks, &boxes);
+                assert!(bits(&other) == bits(&x) && reported == history, "{name}, {ranks} ranks");
             }
             let counts = [history.len(), by_rows.len()];
             assert!(counts[0].abs_diff(counts[1]) <= 1, "{name}, {ranks} ranks: {counts:?}");

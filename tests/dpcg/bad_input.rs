@@ -11,10 +11,10 @@ pub type Check = fn(&str) -> Vec<Failure>;
 
 pub const CHECKS: [(&str, Check); 9] = [
     ("regions_before_factorize", regions_before_factorize),
-    ("labels_that_are_none", labels_that_are_none),
+    ("invalid_labels", invalid_labels),
     ("too_many_labels", too_many_labels),
     ("more_boxes_than_cells", more_boxes_than_cells),
-    ("rows_that_no_definite_matrix_has", rows_that_no_definite_matrix_has),
+    ("rows_of_indefinite_matrices", rows_of_indefinite_matrices),
     ("not_a_number_and_infinity", not_a_number_and_infinity),
     ("couplings_that_leave_the_box", couplings_that_leave_the_box),
     ("incompatible_right_hand_sides", incompatible_right_hand_sides),
@@ -29,11 +29,11 @@ fn cell([i, j, k]: [usize; 3]) -> usize {
     (k * SIZE[1] + j) * SIZE[0] + i
 }
 
-/// The failures so far.
+/// The failures that a check has observed so far.
 #[derive(Default)]
-struct Told(Vec<Failure>);
+struct Failures(Vec<Failure>);
 
-impl Told {
+impl Failures {
     #[track_caller]
     fn refused(&mut self, result: Result<i32, Failure>, status: i32, words: &[&str]) {
         let failure = result.expect_err("this was accepted");
@@ -60,7 +60,7 @@ pub fn assert_alive(solver: &Solver, a: &TwoPhase) {
 
 /// Setting or removing regions takes effect at the next factorize.
 pub fn regions_before_factorize(backend: &str) -> Vec<Failure> {
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let (solver, a) = good(&format!("{backend} preconditioner=jacobi deflation=levelset"));
     let b = a.rhs("rand");
     let mut x = vec![2.0; CELLS];
@@ -68,27 +68,27 @@ pub fn regions_before_factorize(backend: &str) -> Vec<Failure> {
     for given in [Some(&labels[..]), None] {
         solver.regions(given).unwrap();
         let words = "regions were set after the last dpcg_factorize: dpcg_factorize must come before";
-        told.refused(solver.solve(&b, &mut x), status::STATE, &[words]);
+        failures.refused(solver.solve(&b, &mut x), status::STATE, &[words]);
         assert!(x.iter().all(|&v| v == 2.0));
         assert_alive(&solver, &a);
     }
     // Without a matrix, the error message asks for dpcg_factorize.
     let solver = Solver::new(SIZE, backend);
     solver.regions(Some(&labels)).unwrap();
-    told.refused(solver.solve(&b, &mut x), status::STATE, &["dpcg_factorize must come before this call"]);
+    failures.refused(solver.solve(&b, &mut x), status::STATE, &["dpcg_factorize must come before this call"]);
     assert_alive(&solver, &a);
-    told.0
+    failures.0
 }
 
 /// Labels below -1 are errors. Gaps and the largest label are legal.
-pub fn labels_that_are_none(backend: &str) -> Vec<Failure> {
-    let mut told = Told::default();
+pub fn invalid_labels(backend: &str) -> Vec<Failure> {
+    let mut failures = Failures::default();
     let (solver, a) = good(&format!("{backend} preconditioner=jacobi deflation=levelset"));
     for (label, [i, j, k]) in [(-2, [0, 0, 0]), (i32::MIN, [7, 5, 6]), (-3, [3, 2, 4])] {
         let mut labels = vec![-1; CELLS];
         labels[cell([i, j, k])] = label;
         let sentence = format!("labels must be -1 (no region) or at least 0, got {label} at ({i}, {j}, {k})");
-        told.refused(solver.regions(Some(&labels)), status::ARGUMENT, &[&sentence]);
+        failures.refused(solver.regions(Some(&labels)), status::ARGUMENT, &[&sentence]);
         // The handle is unchanged.
         assert_eq!(solver.solve_from_zero(&a.rhs("rand")).1, status::OK);
     }
@@ -96,12 +96,12 @@ pub fn labels_that_are_none(backend: &str) -> Vec<Failure> {
     labels[..8].fill(i32::MAX);
     solver.regions(Some(&labels)).unwrap();
     assert_alive(&solver, &a);
-    told.0
+    failures.0
 }
 
 /// 65,536 labels, one per cell, are an error only if these labels are deflated.
 pub fn too_many_labels(backend: &str) -> Vec<Failure> {
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let a = TwoPhase::new("1", [64, 32, 32], 1e-3);
     let solver = Solver::new(a.size, backend);
     let labels: Vec<i32> = (0..a.cells() as i32).collect();
@@ -117,7 +117,7 @@ pub fn too_many_labels(backend: &str) -> Vec<Failure> {
         let sentence = format!(
             "{what} produce more than 65535 deflation regions, counted per connected component of the matrix: {advice}"
         );
-        told.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
+        failures.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
     }
     for deflation in ["none", "subdomain"] {
         solver.options(&format!("deflation={deflation} subdomains_x=2 subdomains_y=1 subdomains_z=1")).unwrap();
@@ -127,50 +127,50 @@ pub fn too_many_labels(backend: &str) -> Vec<Failure> {
     solver.options("preconditioner=multigrid deflation=auto").unwrap();
     solver.regions(None).unwrap();
     assert_alive(&solver, &a);
-    told.0
+    failures.0
 }
 
 /// More boxes than cells in a direction are an error for every deflation, so that the result does not depend on the
 /// choice of `auto`.
 pub fn more_boxes_than_cells(backend: &str) -> Vec<Failure> {
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let (solver, a) = good(backend);
     for kind in ["auto", "none", "subdomain", "levelset", "levelset_subdomain"] {
         for (d, n) in [("x", 8), ("y", 6), ("z", 7)] {
             let boxes = |n: usize| format!("deflation={kind} subdomains_{d}={n}");
             solver.options(&boxes(n + 1)).unwrap();
             let sentence = format!("subdomains_{d} must be from 1 to n{d} = {n}: each box needs a cell, got {}", n + 1);
-            told.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
+            failures.refused(solver.factorize(&a), status::ARGUMENT, &[&sentence]);
             let state = solver.solve(&a.rhs("rand"), &mut [0.0; CELLS]);
-            told.refused(state, status::STATE, &["dpcg_factorize", "failed"]);
+            failures.refused(state, status::STATE, &["dpcg_factorize", "failed"]);
             solver.options(&boxes(n)).unwrap();
             assert_alive(&solver, &a);
             solver.options(&boxes(0)).unwrap();
         }
     }
-    told.0
+    failures.0
 }
 
-/// A center that is not positive, and a program that stores -A and -b.
-pub fn rows_that_no_definite_matrix_has(backend: &str) -> Vec<Failure> {
-    let mut told = Told::default();
+/// One center that is not positive, and a program that passes -A and -b, are errors.
+pub fn rows_of_indefinite_matrices(backend: &str) -> Vec<Failure> {
+    let mut failures = Failures::default();
     let (solver, a) = good(backend);
     for (center, [i, j, k]) in [(0.0, [3, 2, 1]), (-0.0, [0, 0, 0]), (-4.0, [7, 5, 6]), (1e-310, [1, 4, 2])] {
         let mut bad = a.clone();
         bad.center[cell([i, j, k])] = center;
-        told.refused(solver.factorize(&bad), status::MATRIX, &["center", &format!("({i}, {j}, {k})")]);
+        failures.refused(solver.factorize(&bad), status::MATRIX, &["center", &format!("({i}, {j}, {k})")]);
     }
     let mut negative = a.clone();
     negative.center.iter_mut().chain(negative.forward.iter_mut().flatten()).for_each(|v| *v = -*v);
     let words = ["all centers are negative: does the array hold -A? If so, negate b too", "(0, 0, 0)"];
-    told.refused(solver.factorize(&negative), status::MATRIX, &words);
+    failures.refused(solver.factorize(&negative), status::MATRIX, &words);
     assert_alive(&solver, &a);
-    told.0
+    failures.0
 }
 
 /// The error message names the first nonfinite entry of any array in any call.
 pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let (solver, a) = good(backend);
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for (array, name) in ["center", "east", "north", "top"].into_iter().enumerate() {
@@ -179,7 +179,7 @@ pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
             let values = if array == 0 { &mut broken.center } else { &mut broken.forward[array - 1] };
             values[cell([i, j, k])] = bad;
             let sentence = format!("{name} holds {bad} at ({i}, {j}, {k}); all inputs must be finite");
-            told.refused(solver.factorize(&broken), status::NOT_FINITE, &[&sentence]);
+            failures.refused(solver.factorize(&broken), status::NOT_FINITE, &[&sentence]);
         }
         solver.factorize(&a).unwrap();
         let mut vector = random(CELLS, 1);
@@ -188,7 +188,7 @@ pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
         let fine = random(CELLS, 2);
         let mut not_finite = |name: &str, result| {
             let sentence = format!("{name} holds {bad} at (6, 1, 4); all inputs must be finite");
-            told.refused(result, status::NOT_FINITE, &[&sentence]);
+            failures.refused(result, status::NOT_FINITE, &[&sentence]);
         };
         let mut x = fine.clone();
         not_finite("b", solver.solve(&vector, &mut x));
@@ -208,12 +208,12 @@ pub fn not_a_number_and_infinity(backend: &str) -> Vec<Failure> {
         solver.options("check_input=1").unwrap();
     }
     assert_alive(&solver, &a);
-    told.0
+    failures.0
 }
 
 /// Couplings that point out of the box, as in a program with periodic boundaries.
 pub fn couplings_that_leave_the_box(backend: &str) -> Vec<Failure> {
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let a = TwoPhase::new("1", SIZE, 1e-3);
     let b = a.rhs("rand");
     let solver = Solver::new(SIZE, backend);
@@ -226,8 +226,8 @@ pub fn couplings_that_leave_the_box(backend: &str) -> Vec<Failure> {
             solver.options("check_input=2").unwrap();
             let name = ["east", "north", "top"][array];
             let words = [name, "periodic", &format!("({i}, {j}, {k})"), &format!("{value}")];
-            told.refused(factorize(), status::ARGUMENT, &words);
-            told.refused(solver.solve(&b, &mut [0.0; CELLS]), status::STATE, &["dpcg_factorize"]);
+            failures.refused(factorize(), status::ARGUMENT, &words);
+            failures.refused(solver.solve(&b, &mut [0.0; CELLS]), status::STATE, &["dpcg_factorize"]);
             for check in 0..=1 {
                 solver.options(&format!("check_input={check}")).unwrap();
                 factorize().unwrap();
@@ -237,19 +237,19 @@ pub fn couplings_that_leave_the_box(backend: &str) -> Vec<Failure> {
     }
     solver.options("check_input=2").unwrap();
     assert!(solver.factorize(&a).is_ok(), "NaN marks what is not set");
-    told.0
+    failures.0
 }
 
 /// A b that is incompatible on one of two tanks is an error if the option asks for the check; otherwise b is projected.
 pub fn incompatible_right_hand_sides(backend: &str) -> Vec<Failure> {
-    let mut told = Told::default();
+    let mut failures = Failures::default();
     let mut a = TwoPhase::new("1", SIZE, 1e-3);
     for c in (0..CELLS).filter(|c| c % 8 == 3) {
         let face = std::mem::take(&mut a.forward[0][c]);
         a.center[c] += face;
         a.center[c + 1] += face;
     }
-    // Exact sums, which do not depend on the order of the backends: each tank has 84 values of 1 and 84 of -1.
+    // Each tank has 84 values of 1 and 84 values of -1. Their sums are exact in any order of summation.
     let fits: Vec<f64> = (0..CELLS).map(|c| if c % 2 == 0 { 1.0 } else { -1.0 }).collect();
     let solver = Solver::of(&a, &format!("{backend} check_compatibility=1"));
     assert_eq!(solver.int(crate::common::key::INFO_SINGULAR_COMPONENTS), 2);
@@ -261,17 +261,17 @@ pub fn incompatible_right_hand_sides(backend: &str) -> Vec<Failure> {
         let sentence = format!(
             "b sums to 2e0 over the singular component of node {first}, more than 1e-10 times its sum of magnitudes 1.68e2; check_compatibility=0 projects b"
         );
-        told.refused(solver.solve(&b, &mut x), status::INCOMPATIBLE, &[&sentence]);
+        failures.refused(solver.solve(&b, &mut x), status::INCOMPATIBLE, &[&sentence]);
         assert!(x.iter().all(|&v| v == 3.0), "x is untouched");
         assert_eq!(solver.solve_from_zero(&fits).1, status::OK, "what fits is solved");
         solver.options("check_compatibility=0").unwrap();
         assert_eq!(solver.solve_from_zero(&b).1, status::OK, "projected");
         solver.options("check_compatibility=1").unwrap();
     }
-    told.0
+    failures.0
 }
 
-/// Only air: one phase of any density. Nothing is deflated, and labels without cells count as none.
+/// A box of air only has one phase. Nothing is deflated, and labels without cells have no effect.
 pub fn all_air(backend: &str) -> Vec<Failure> {
     for method in ["", "preconditioner=neumann deflation=levelset_subdomain", "deflation=levelset keep_all=1"] {
         let mut a = TwoPhase::new("0", SIZE, 1.0);

@@ -36,8 +36,8 @@ fn all_methods_solve() {
                     assert_eq!(result, status::OK, "{options}");
                     let residual = a.relative_residual(&b, &x);
                     assert!(residual <= 1.001e-8, "{options}: {residual:e}");
-                    let told = solver.real(common_key::INFO_FINAL_RESIDUAL);
-                    assert!((told - residual).abs() <= 1e-11, "{options}: {told:e}, is {residual:e}");
+                    let reported = solver.real(common_key::INFO_FINAL_RESIDUAL);
+                    assert!((reported - residual).abs() <= 1e-11, "{options}: {reported:e}, is {residual:e}");
                     assert_eq!(solver.int(key::INFO_PRECONDITIONER), number, "{options}");
                     assert_eq!(solver.int(common_key::INFO_COMPONENTS), 1);
                     assert_eq!(solver.int(common_key::INFO_SINGULAR_COMPONENTS), singular);
@@ -91,7 +91,7 @@ fn aggregation_solves() {
     );
 }
 
-/// Orders, numbers of boxes, coarse solvers and kept vectors: all variants solve the same system.
+/// All variants solve the same system: orders of the series, numbers of boxes, coarse solvers, and `keep_all`.
 #[test]
 fn variants_of_methods_solve() {
     let [a, _] = systems();
@@ -144,15 +144,15 @@ fn auto_chooses_by_the_matrix() {
             (choices(|key| solver.int(key)), solver.apply(&r))
         };
         for options in ["", "preconditioner=neumann"] {
-            let (told, z) = of(&format!("backend=reference {options}"));
+            let (reported, z) = of(&format!("backend=reference {options}"));
             if options.is_empty() {
-                assert_eq!(told[..3], expected);
+                assert_eq!(reported[..3], expected);
                 let once = of("backend=cpu sweeps=1").1;
                 assert!(max_difference(&z, &once) > 1e-2 * max_abs(&z), "one sweep is another cycle");
             }
             for threads in [1, 2, 3, 7] {
                 let (other, found) = of(&format!("backend=cpu threads={threads} {options}"));
-                assert_eq!(other, told, "{expected:?} {options} with {threads} threads");
+                assert_eq!(other, reported, "{expected:?} {options} with {threads} threads");
                 // Coarse grids are in single precision.
                 let off = max_difference(&found, &z) / max_abs(&z);
                 assert!(off <= 1e-3, "{expected:?} {options} with {threads} threads: {off:e}");
@@ -184,7 +184,7 @@ fn all_vectors_kept() {
             let ((dropped, some), (kept, all)) = (of(&a, 0), of(&a, 1));
             assert_eq!([some, all], [[found, found - 1], [found, found]], "{backend} {kind}");
             let counts = [dropped, kept].map(|solver| iterations_of(&solver, &b));
-            // The other E rounds differently.
+            // E with all vectors rounds differently.
             assert!((counts[0] - counts[1]).abs() <= 1, "{backend} {kind}: {counts:?}");
         }
         // For a regular matrix, no vector is dropped.
@@ -196,7 +196,7 @@ fn all_vectors_kept() {
     }
 }
 
-/// E by its inverse, by its factor and by an inner CG: the same method up to `coarse_tol`.
+/// The results with the inverse of E, with its factor and with an inner CG are equal up to `coarse_tol`.
 #[test]
 fn solvers_of_the_coarse_matrix() {
     let [a, _] = systems();
@@ -249,8 +249,9 @@ fn bubble(c: usize) -> i32 {
     if at.iter().all(|x| (x - 0.5).abs() < 0.125) { 8 } else { (0..3).map(|d| i32::from(at[d] > 0.5) << d).sum() }
 }
 
-/// Labels of the caller grow by one layer. With arithmetic faces, the liquid next to a bubble is coupled as strongly as
-/// the bubble. (In a cube of 64, 123 iterations instead of 229.)
+/// `dilation` extends labels of the caller by one layer. With arithmetic means on the faces, the liquid next to a
+/// bubble is coupled as strongly as the cells of the bubble. In a cube of 64^3 cells, this reduces 229 iterations to
+/// 123.
 #[test]
 fn labels_grow_by_a_layer() {
     let size = [32; 3];
@@ -292,7 +293,7 @@ fn precision_of_multigrid() {
         let [single, double] = ["f32", "f64"]
             .map(|precision| of(&format!("preconditioner=multigrid deflation=none precision={precision}")).apply(&r));
         let off = max_difference(&single, &double) / max_abs(&double);
-        // Rounding of f32 times the contrast.
+        // The bound is the rounding error of f32 times the contrast.
         assert!(off > 1e-9 && off < 1e-3, "{backend}: {off:e} off");
     }
 }
@@ -364,8 +365,8 @@ fn solves_without_iterations() {
             x = guess.clone();
             assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED));
             expect_not_converged(0, a.relative_residual(&b, &guess), "1e-8", ITERATION_LIMIT);
-            let (told, is) = (solver.real(common_key::INFO_FINAL_RESIDUAL), a.relative_residual(&b, &guess));
-            assert!((told / is - 1.0).abs() <= 1e-12);
+            let (reported, is) = (solver.real(common_key::INFO_FINAL_RESIDUAL), a.relative_residual(&b, &guess));
+            assert!((reported / is - 1.0).abs() <= 1e-12);
         }
     }
 }
@@ -522,15 +523,15 @@ fn one_phase() {
 }
 
 struct Watched {
-    told: Vec<f64>,
+    reported: Vec<f64>,
     stop_at: i64,
 }
 
 unsafe extern "C-unwind" fn watch(context: *mut c_void, iteration: i64, residual: f64) -> i32 {
     // SAFETY: the tests pass a `Watched` that outlives the calls.
     let watched = unsafe { &mut *context.cast::<Watched>() };
-    assert_eq!(iteration, watched.told.len() as i64);
-    watched.told.push(residual);
+    assert_eq!(iteration, watched.reported.len() as i64);
+    watched.reported.push(residual);
     i32::from(iteration == watched.stop_at)
 }
 
@@ -541,17 +542,17 @@ fn monitors() {
     let b = a.rhs("rand");
     for backend in BACKENDS {
         let solver = Solver::of(&a, &format!("{backend} preconditioner=neumann"));
-        let mut watched = Watched { told: Vec::new(), stop_at: -1 };
+        let mut watched = Watched { reported: Vec::new(), stop_at: -1 };
         // SAFETY: a live handle; the context outlives the solves.
         outcome(unsafe { dpcg_set_monitor(solver.handle, Some(watch), user(&mut watched)) }).unwrap();
         assert_eq!(solver.solve_from_zero(&b).1, status::OK);
-        assert_eq!(bits(&watched.told), bits(&solver.history()));
-        (watched.told, watched.stop_at) = (Vec::new(), 4);
+        assert_eq!(bits(&watched.reported), bits(&solver.history()));
+        (watched.reported, watched.stop_at) = (Vec::new(), 4);
         let mut x = vec![0.0; a.cells()];
         assert_eq!(solver.solve(&b, &mut x), Ok(status::STOPPED));
         assert_eq!(solver.int(common_key::INFO_ITERATIONS), 4);
-        let told = solver.real(common_key::INFO_FINAL_RESIDUAL);
-        assert!((told - a.relative_residual(&b, &x)).abs() <= 1e-10 && max_abs(&x) > 0.0);
+        let reported = solver.real(common_key::INFO_FINAL_RESIDUAL);
+        assert!((reported - a.relative_residual(&b, &x)).abs() <= 1e-10 && max_abs(&x) > 0.0);
         // SAFETY: a live handle.
         outcome(unsafe { dpcg_set_monitor(solver.handle, None, null_mut()) }).unwrap();
     }

@@ -75,7 +75,7 @@ fn compare_beginning(a: &TwoPhase, options: &str, off: f64) {
     let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
     assert_eq!(cuda.solve(&b, &mut x).unwrap(), reference.solve(&b, &mut expected).unwrap());
     assert_eq!([cuda.int(info::ITERATIONS), reference.int(info::ITERATIONS)], [ITERATIONS; 2]);
-    // Rounding, times the contrast and its growth in a few iterations.
+    // The tolerance is the rounding error times the contrast, times its growth in a few iterations.
     let error = max_difference(&x, &expected) / max_abs(&expected);
     assert!(error <= 1e-11, "x is {error:e} off");
 }
@@ -89,13 +89,13 @@ fn compare(a: &TwoPhase, options: &str, off: f64) {
     let [mut x, mut expected] = [vec![0.0; b.len()], vec![0.0; b.len()]];
     assert_eq!(cuda.solve(&b, &mut x).unwrap(), reference.solve(&b, &mut expected).unwrap());
     let [found, wanted] = [&cuda, &reference].map(|solver| solver.int(info::ITERATIONS));
-    // Fused products on the device round differently. CG that has lost orthogonality then needs 3 to 5 % more or fewer
-    // iterations after hundreds of iterations, and no single count is right.
+    // Fused multiply-adds on the device round differently. After hundreds of iterations, when CG has lost
+    // orthogonality, the counts therefore differ by 3 to 5 %.
     let allowed = if wanted <= 100 { 1 + wanted / 50 } else { 1 + wanted / 16 };
     assert!((found - wanted).abs() <= allowed, "{found} iterations instead of {wanted}");
     let residual = a.relative_residual(&b, &x);
     assert!(residual <= 1.001e-6, "residual {residual:e}");
-    // Starts from this solution at another scale.
+    // The next solve starts from this solution at another scale.
     let far: Vec<f64> = b.iter().map(|b| 1e-3 * b).collect();
     x.iter_mut().for_each(|x| *x *= 1e-3);
     cuda.solve(&far, &mut x).unwrap();
@@ -114,13 +114,13 @@ fn compare_all(wanted: impl Fn(&str) -> bool) {
             for (preconditioner, off) in PRECONDITIONERS.into_iter().filter(|(name, _)| wanted(name)) {
                 for (k, deflation) in DEFLATIONS.iter().enumerate() {
                     let small = size.contains(&1) || size[0] < 4;
-                    // Obstacles divide thin boxes, and b is then incompatible on the parts.
+                    // Obstacles divide thin boxes into parts, on which b is incompatible.
                     let left_out = match small {
                         true => k > 0 || set.contains("obs"),
                         false => set != "9" && k != 3,
                     };
                     let (large, multigrid) = (size == SIZES[0], preconditioner.contains("multigrid"));
-                    // Hundreds of iterations on the largest box check nothing more.
+                    // Solves with hundreds of iterations on the largest box would test nothing else.
                     if left_out || large && k < 3 && (emulated || !multigrid) {
                         continue;
                     }
@@ -194,7 +194,7 @@ fn compare_fused(a: &TwoPhase, options: &str) {
         (x, solver.int(info::ITERATIONS))
     });
     assert_eq!(counted, expected);
-    // Rounding, times the contrast and its growth in a few iterations.
+    // The tolerance is the rounding error times the contrast, times its growth in a few iterations.
     let off = max_difference(&fused, &textbook) / max_abs(&textbook).max(f64::MIN_POSITIVE);
     assert!(off <= 1e-11, "{off:e} off");
 }
@@ -216,7 +216,7 @@ fn some_directions() {
         for (d, step) in [1, nx, nx * ny].into_iter().enumerate() {
             for c in 0..a.cells() - step {
                 let more = (factors[d] - 1.0) * a.forward[d][c];
-                // None points out of the box.
+                // Entries that point out of the box are NaN and remain NaN.
                 if more.is_finite() {
                     a.forward[d][c] += more;
                     a.center[c] -= more;
@@ -287,9 +287,9 @@ fn deflation_of_every_kind() {
 }
 
 /// An array on the device.
-struct There(u64);
+struct DeviceArray(u64);
 
-impl There {
+impl DeviceArray {
     fn new(values: &[f64]) -> Self {
         let mut address = 0;
         in_context(|| {
@@ -316,7 +316,7 @@ impl There {
     }
 }
 
-impl Drop for There {
+impl Drop for DeviceArray {
     fn drop(&mut self) {
         // SAFETY: allocated in `new`.
         in_context(|| ok(unsafe { sys::cuMemFree_v2(self.0) }));
@@ -359,7 +359,7 @@ fn arrays_here_and_there() {
     for (ld, plane) in [(12, 120), (15, 150), (13, 137)] {
         let wide = |values: &[f64]| padded(values, size, ld, plane);
         let matrix = [&a.center, &a.forward[0], &a.forward[1], &a.forward[2]].map(|values| wide(values));
-        let there = matrix.each_ref().map(|values| There::new(values));
+        let there = matrix.each_ref().map(|values| DeviceArray::new(values));
         let solver = Solver::new(
             size,
             &format!("backend=cuda preconditioner=neumann leading_dimension={ld} leading_plane={plane}"),
@@ -370,7 +370,7 @@ fn arrays_here_and_there() {
             let at = |k: usize| if from_device { there[k].0 as *const f64 } else { matrix[k].as_ptr() };
             solver.factorize_at([at(0), at(1), at(2), at(3)]).unwrap();
             let (here, mut x) = (wide(&b), wide(&vec![0.0; b.len()]));
-            let (b_device, x_device) = (There::new(&here), There::new(&x));
+            let (b_device, x_device) = (DeviceArray::new(&here), DeviceArray::new(&x));
             let b_at = if b_there { b_device.0 as *const f64 } else { here.as_ptr() };
             let x_at = if x_there { x_device.0 as *mut f64 } else { x.as_mut_ptr() };
             // SAFETY: a live handle; arrays of its layout.
@@ -419,7 +419,7 @@ fn one_after_the_other() {
     let b = a.rhs("rand");
     let solver = Solver::new(a.size, "backend=cuda");
     for options in [
-        // Without the second vector p of fused iterations.
+        // These options need no second vector p, which fused iterations have.
         "preconditioner=neumann order=0 fusion=off deflation=none precision=auto",
         "preconditioner=multigrid fusion=on deflation=none precision=f64",
         "preconditioner=multigrid fusion=on deflation=none precision=f32",

@@ -4,7 +4,7 @@ use crate::common::dpcg::Solver;
 use crate::common::dpcg::{blocks, choices, systems_for_auto};
 use crate::common::{outcome, status};
 use crate::device::{Rows, emulated};
-use crate::{There, compare_products};
+use crate::{DeviceArray, compare_products};
 use rrbsolver::abi::dpcg_set_regions;
 use rrbsolver::options::info;
 use rrbsolver_problems::two_phase::TwoPhase;
@@ -20,7 +20,7 @@ pub fn not_on_a_device() {
         let failure = Solver::new(a.size, &format!("backend=cuda {options}")).factorize(&a).unwrap_err();
         failure.expect(status::UNSUPPORTED, &words);
     }
-    let labels = There::new(&[0.0; 512]);
+    let labels = DeviceArray::new(&[0.0; 512]);
     for memory in ["auto", "host", "device"] {
         let solver = Solver::new(a.size, &format!("backend=cuda memory={memory}"));
         // SAFETY: a live handle; the array has one label per cell.
@@ -45,9 +45,9 @@ pub fn auto_as_the_reference() {
                     solver.factorize(&a).unwrap();
                     solver
                 });
-                let told = choices(|key| cuda.int(key));
-                assert_eq!(told, choices(|key| reference.int(key)));
-                assert!(!options.is_empty() || told[..3] == expected, "{told:?}");
+                let reported = choices(|key| cuda.int(key));
+                assert_eq!(reported, choices(|key| reference.int(key)));
+                assert!(!options.is_empty() || reported[..3] == expected, "{reported:?}");
                 // Coarse grids are in single precision.
                 compare_products(&cuda, &reference, &a.rhs("rand"), 1e-3);
             });
@@ -69,12 +69,12 @@ pub fn automatic_backend() {
 pub fn crowds_as_on_the_cpu() {
     let crowded = 6;
     for (name, a) in [("rods", blocks(38, [3, 6, 3], "")), ("flat", TwoPhase::new("r200;asp=4", [32; 3], 1e-6))] {
-        let told = ["cpu", "cuda"].map(|backend| {
+        let reported = ["cpu", "cuda"].map(|backend| {
             let solver = Solver::of(&a, &format!("backend={backend}"));
             choices(|key| solver.int(key))
         });
-        assert_eq!(told[0], told[1], "{name}");
-        assert_eq!((told[0][0], told[0][3]), (crowded, 7), "{name}");
+        assert_eq!(reported[0], reported[1], "{name}");
+        assert_eq!((reported[0][0], reported[0][3]), (crowded, 7), "{name}");
         if name == "rods" && emulated() {
             continue; // a minute
         }

@@ -79,12 +79,13 @@ pub fn many_null_vectors() {
         let r = a.rhs("rand");
         let (z, expected) = (cuda.apply(&r), reference.apply(&r));
         let off = max_difference(&z, &expected) / max_abs(&expected);
-        // Rounding only: E of a pond is [1 -1; -1 1].
+        // Only rounding errors remain, because E of a pond is [1 -1; -1 1].
         assert!(off <= 1e-13, "{boxes}: {off:e} off");
     }
 }
 
-/// E with more vectors than the CPU inverts: in one component, singular or regular, in two components, and with shifts.
+/// E has more vectors than the CPU inverts. They are in one component, singular or regular, or in two components, also
+/// with shifts.
 pub fn many_vectors() {
     const INVERSE: i64 = 1;
     const CHOLESKY: i64 = 2;
@@ -125,7 +126,7 @@ pub fn lone_vectors() {
             (solver.int(info::DEFLATION_VECTORS), solver.int(info::ITERATIONS))
         });
         assert_eq!([with.0, without.0], [1, 0]);
-        // A difference that rounding may cause.
+        // Rounding may change the count by one.
         assert!((with.1 - without.1).abs() <= 1, "{with:?}, {without:?}");
     }
 }

@@ -40,7 +40,7 @@ fn fork() {
     if child("of_dpcg::fork", &[]).is_some() {
         return;
     }
-    // One thread, and a pool that sleeps in the parent and does not exist in the child.
+    // The handle has one thread, or a pool of threads, which sleeps in the parent and does not exist in the child.
     for (size, members) in [([9, 8, 7], 1), ([32, 30, 28], 3)] {
         let a = TwoPhase::new("9", size, 1e-3);
         let b = a.rhs("rand");

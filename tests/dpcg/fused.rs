@@ -7,8 +7,8 @@ use common::{bits, key as common_key, max_abs, max_difference, status};
 use rrbsolver_oracle::pcg::{Deflation, pcg};
 use rrbsolver_oracle::{System, cell, incomplete, series, vertex};
 
-/// Neumann series of several orders, and other preconditioners; multigrid in double precision, so that rounding has no
-/// effect.
+/// Neumann series of several orders, and other preconditioners. Multigrid is in double precision, so that rounding in
+/// single precision has no effect.
 const METHODS: [&str; 8] = [
     "jacobi",
     "neumann order=1",
@@ -46,8 +46,8 @@ fn each(mut f: impl FnMut(usize, usize, &str)) {
     }
 }
 
-/// Returns x after ten iterations or at 1e-12, and the number of iterations to 1e-2. On up to 128 cells amg solves
-/// exactly: one iteration leaves 5e-14 of b, and rounding alone determines later directions.
+/// Returns x after ten iterations or at 1e-12, and the number of iterations to 1e-2. On up to 128 cells, amg is a
+/// direct solver: one iteration reduces the residual to 5e-14 |b|, and rounding alone determines later directions.
 fn solved(a: &TwoPhase, b: &[f64], options: &str) -> (Vec<f64>, i64) {
     let solver = Solver::of(a, &format!("{options} rel_tol=1e-12 max_iter=10"));
     let begun = solver.solve_from_zero(b).0;
@@ -78,7 +78,7 @@ fn compare(a: &TwoPhase, options: &str, others: &[&str]) {
 
 #[test]
 fn fused_as_the_textbook() {
-    // Every pair of a method and a deflation on one or two of the boxes.
+    // Every pair of a method and a deflation is tested on one or two of the boxes.
     for (k, size) in SHARED.into_iter().enumerate() {
         let a = system(size);
         each(|m, d, options| {
@@ -91,7 +91,7 @@ fn fused_as_the_textbook() {
         let a = system(size);
         each(|_, _, options| compare(&a, options, &[TEXTBOOK, "backend=reference"]));
     }
-    // Each method with one deflation, and all deflations.
+    // Each method is tested with one deflation, such that all deflations occur.
     let a = system(LARGE);
     each(|m, d, options| {
         if d == (m + 1) % DEFLATIONS.len() {

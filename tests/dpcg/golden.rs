@@ -1,8 +1,8 @@
 //! Iteration counts of an independent prototype (tests/golden/README.md): deflated PCG with every preconditioner and
 //! every deflation, on CPU and device.
 //!
-//! Only quick rows by default; all rows with `RRBSOLVER_ALL_ROWS=1`. `RRBSOLVER_GOLDEN_BACKEND` selects the backend;
-//! the default is the CPU.
+//! By default, the tests use only rows that take little time. `RRBSOLVER_ALL_ROWS=1` selects all rows.
+//! `RRBSOLVER_GOLDEN_BACKEND` selects the backend; the default is the CPU.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -47,7 +47,7 @@ fn rows(text: &str) -> Vec<Row> {
 }
 
 impl Row {
-    /// Returns the options for preconditioner and deflation; none if the library has no such method.
+    /// Returns the options for preconditioner and deflation, or `None` if the library has no such method.
     fn options(&self) -> Option<String> {
         let m = self.preconditioner.as_str();
         let preconditioner = match m {
@@ -121,9 +121,9 @@ fn solve(a: &TwoPhase, b: &[f64], options: &str) -> Result<(i64, i64, f64), Stri
         Ok(other) => return Err(format!("status {other}: {} after {iterations} iterations", last_error())),
         Err(failure) => return Err(format!("{failure:?} after {iterations} iterations")),
     }
-    let (residual, told) = (a.relative_residual(b, &x), solver.real(common::key::INFO_FINAL_RESIDUAL));
-    if (residual - told).abs() > 1e-10 {
-        return Err(format!("says {told:e}, but the residual is {residual:e}"));
+    let (residual, reported) = (a.relative_residual(b, &x), solver.real(common::key::INFO_FINAL_RESIDUAL));
+    if (residual - reported).abs() > 1e-10 {
+        return Err(format!("says {reported:e}, but the residual is {residual:e}"));
     }
     Ok((iterations, solver.int(key::INFO_DEFLATION_VECTORS), residual))
 }
@@ -181,8 +181,8 @@ fn multigrid() {
     check(rows(GMG).into_iter().filter(|row| ours(row) && (all() || quick(row))));
 }
 
-/// Aggregation where multigrid does not resolve bubbles: at most 22 iterations, and no more with vectors for the
-/// bubbles.
+/// If multigrid does not resolve the bubbles, aggregation needs at most 22 iterations, and not more with deflation
+/// vectors for the bubbles.
 #[test]
 fn aggregation() {
     for (set, n) in [("r200", 64), ("spray", 64), ("sheet", 64), ("27", 48), ("9;asp=4", 32), ("dam;dir=top", 32)] {

@@ -7,8 +7,8 @@ use std::ptr::null_mut;
 
 const DEFLATIONS: [&str; 4] = ["none", "subdomain", "levelset", "levelset_subdomain coarse_solver=cholesky"];
 
-/// On a box for one thread and on a box for several threads; the first solve counts too.
-pub fn solving_takes_no_memory() {
+/// Solves on a box for one thread and on a box for several threads allocate nothing, and neither does the first solve.
+pub fn solving_allocates_nothing() {
     let mut wrong = Vec::new();
     for size in [[9, 8, 7], [40, 31, 29]] {
         let a = TwoPhase::new("9", size, 1e-3);
@@ -46,7 +46,7 @@ pub fn solving_takes_no_memory() {
 }
 
 /// `bytes_host` is the memory of the handle including the matrix; a second matrix needs no more memory.
-pub fn bytes_host_is_what_is_held() {
+pub fn bytes_host_is_the_allocated_memory() {
     let a = TwoPhase::new("9", [96; 3], 1e-3);
     let cells = a.cells() as f64;
     // Bytes per cell: four arrays of A and five vectors are 72.

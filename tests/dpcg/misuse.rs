@@ -16,8 +16,8 @@ const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
 /// Runs a check on every CPU backend, and compares statuses and error messages.
 #[track_caller]
 fn on_each_backend(check: Check) {
-    let [told, others] = BACKENDS.map(check);
-    assert_eq!(told, others);
+    let [reported, others] = BACKENDS.map(check);
+    assert_eq!(reported, others);
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn wrong_order() {
 }
 
 #[test]
-fn options_that_are_refused() {
+fn invalid_options() {
     let (solver, a) = good("");
     let refused = |text: &str, status: i32, words: &[&str]| {
         solver.options(text).unwrap_err().expect(status, words);
@@ -264,19 +264,20 @@ macro_rules! bad_input {
 
 bad_input! {
     regions_before_factorize
-    labels_that_are_none
+    invalid_labels
     too_many_labels
     more_boxes_than_cells
-    rows_that_no_definite_matrix_has
+    rows_of_indefinite_matrices
     not_a_number_and_infinity
     couplings_that_leave_the_box
     incompatible_right_hand_sides
     all_air
 }
 
-/// 65,535 labels are allowed. On a line of cells, E is tridiagonal.
+/// 65,535 labels are allowed. The cells form a line, so that the coarse matrix E of the deflation is tridiagonal and
+/// its factorization is cheap.
 #[test]
-fn as_many_labels_as_there_may_be() {
+fn the_largest_number_of_labels() {
     let a = TwoPhase::new("1", [65_536, 1, 1], 1e-3);
     for backend in BACKENDS {
         let solver = Solver::new(a.size, &format!("{backend} preconditioner=jacobi deflation=levelset"));
@@ -310,7 +311,7 @@ fn modified_incomplete_cholesky_of_a_singular_matrix() {
 
 /// A singular matrix that is treated as regular has no solution for this b: the iterates grow without bound.
 #[test]
-fn iterates_that_grow_without_end() {
+fn diverging_iterates() {
     let (c, none) = (8e-6, f64::NAN);
     let a = TwoPhase {
         size: [4, 1, 1],
@@ -326,9 +327,9 @@ fn iterates_that_grow_without_end() {
             let solver = Solver::of(&a, &format!("{options} check_compatibility=0 max_iter=400 deflation=none"));
             let mut x = guess;
             assert_eq!(solver.solve(&[0.0, 0.0, 1.0, 0.0], &mut x), Ok(status::NOT_CONVERGED), "{options}");
-            let told =
+            let reported =
                 [common::key::INFO_INITIAL_RESIDUAL, common::key::INFO_FINAL_RESIDUAL].map(|key| solver.real(key));
-            assert_eq!((x, told), (guess, [1.0; 2]), "{options}");
+            assert_eq!((x, reported), (guess, [1.0; 2]), "{options}");
             // The failure has no effect on later solves.
             let [mut x, mut expected] = [guess; 2];
             let b = [1.0, 2.0, 0.5, -0.5];
@@ -339,9 +340,9 @@ fn iterates_that_grow_without_end() {
     }
 }
 
-/// Without a driver, device or kernels, the status says so; `auto` uses the CPU.
+/// Without a driver, a device or kernels, the status reports what is missing. `auto` then uses the CPU.
 #[test]
-fn a_device_that_is_not_there() {
+fn missing_devices() {
     let a = TwoPhase::new("1", SIZE, 1e-3);
     let device = common::devices();
     let failure = Solver::new(SIZE, &format!("backend=cuda device={device}")).factorize(&a).unwrap_err();

@@ -24,7 +24,8 @@ fn eigenvalue_estimates_are_positive_or_not_available() {
     assert!(available > 100, "{available} of 290");
 }
 
-/// A closed box with a solid bubble of 1e7 whose row sums are 9e-13 of the center, so that it counts as singular.
+/// A closed box with a bubble of conductance 1e7. The row sums are 9e-13 of the center, so that the matrix counts as
+/// singular.
 ///
 /// With `norm=preconditioned`, a solve reports the norm of P M^-1 P, which `dpcg_apply` applies, combined with the mean
 /// of r, `mean(r)^2 sum_i 1 / center_i`, which P removes.

@@ -11,7 +11,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::applied::{Applied, SINGLE, TOLD, Tested, reported_right};
+use common::applied::{Applied, REPORT_ERROR, SINGLE, Tested, reported_right};
 use common::dpcg::*;
 use common::problems::OUTSIDE;
 use common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
@@ -67,8 +67,8 @@ struct Case {
     checks_compatibility: bool,
 }
 
-/// Creates couplings of -1, of several decades, or of two phases. They may be stronger in some directions, and walls
-/// and land may interrupt them.
+/// Creates couplings that are all -1, or vary over several decades, or have two values for two phases. They may be
+/// stronger in some directions, and walls and obstacles may interrupt them.
 fn couplings(r: &mut Random, size: [usize; 3]) -> TwoPhase {
     let [nx, ny, nz] = size;
     let n = nx * ny * nz;
@@ -273,7 +273,7 @@ fn random_guess(r: &mut Random, len: usize, scale: f64) -> Vec<f64> {
     (0..len).map(|_| scale * (r.unit() - 0.5)).collect()
 }
 
-/// A case with its exact properties.
+/// A case with its exact properties, which decides whether the results of the library are correct.
 struct Judge<'c> {
     case: &'c Case,
     system: System,
@@ -304,7 +304,7 @@ impl<'c> Judge<'c> {
     fn residual_vector(&self, x: &[f64]) -> (Vec<Twice>, Vec<f64>) {
         let x = twice(x, self.system.exponent - self.b_exponent);
         let rounding = self.system.rounding_of_residual(&self.b, &x);
-        // Rounding of the judge itself, if products are far larger than the residual.
+        // Rounding errors of this computation itself, if products are far larger than the residual.
         let of_judge = self.system.rounding_of_products(&self.b, &x).into_iter().map(|e| f64::EPSILON * e);
         let errors = rounding.iter().zip(&self.b_error).zip(of_judge).map(|((r, b), own)| r + b + own).collect();
         (self.system.residual(&self.b, &x), errors)
@@ -387,10 +387,10 @@ impl<'c> Judge<'c> {
         }
         let most = references.iter().map(|(r, e)| case.rel_tol * (r + e)).fold(0.0, f64::max);
         let least = references.iter().map(|(r, e)| case.rel_tol * (r - e)).fold(f64::INFINITY, f64::min);
-        if ended == status::OK && last > most * (1.0 + TOLD) + of_last {
+        if ended == status::OK && last > most * (1.0 + REPORT_ERROR) + of_last {
             return Err(format!("status 0, but the residual is {last:e}, allowed {most:e} and rounding {of_last:.1e}"));
         }
-        if ended == status::NOT_CONVERGED && last * (1.0 + 2.0 * TOLD) + of_last < least {
+        if ended == status::NOT_CONVERGED && last * (1.0 + 2.0 * REPORT_ERROR) + of_last < least {
             return Err(format!("status 1, but the residual is {last:e}, allowed {least:e}"));
         }
         let words = [
@@ -398,14 +398,14 @@ impl<'c> Judge<'c> {
             ("final", common::key::INFO_FINAL_RESIDUAL, last, of_last),
         ];
         for (name, key, norm, error) in words {
-            let told = solver.real(key);
+            let reported = solver.real(key);
             let right = |&(r, e): &(f64, f64)| {
-                told * (r * (1.0 + TOLD) + e) >= norm * (1.0 - TOLD) - error
-                    && told * (r * (1.0 - TOLD) - e) <= norm * (1.0 + TOLD) + error
+                reported * (r * (1.0 + REPORT_ERROR) + e) >= norm * (1.0 - REPORT_ERROR) - error
+                    && reported * (r * (1.0 - REPORT_ERROR) - e) <= norm * (1.0 + REPORT_ERROR) + error
             };
             if !references.iter().any(right) {
                 let sizes = [norm, error, reference, of_reference];
-                return Err(format!("{name} residual told {told:e}, true {:e} of {sizes:?}", norm / reference));
+                return Err(format!("{name} residual reported {reported:e}, true {:e} of {sizes:?}", norm / reference));
             }
         }
         Ok(Vec::new())
@@ -455,7 +455,7 @@ impl Judge<'_> {
         } else {
             b
         };
-        // No residual is small relative to rounding.
+        // A residual relative to a rounding error would never be small.
         let given = norm2(&self.given);
         let largest = self.system.center.iter().fold(0.0, |m: f64, &c| m.max(c));
         let mut references = vec![reference];
@@ -473,10 +473,10 @@ impl Judge<'_> {
         let most = references.iter().map(|r| case.rel_tol * (r.value + r.error)).fold(0.0, f64::max);
         let least = references.iter().map(|r| case.rel_tol * (r.value - r.error)).fold(f64::INFINITY, f64::min);
         let Tested { without, with } = last;
-        if ended == status::OK && with > most * (1.0 + TOLD) + without.error {
+        if ended == status::OK && with > most * (1.0 + REPORT_ERROR) + without.error {
             return Err(format!("status 0, but the norm of M is {last:?}, allowed {most:e}"));
         }
-        if ended == status::NOT_CONVERGED && with * (1.0 + 2.0 * TOLD) + without.error < least {
+        if ended == status::NOT_CONVERGED && with * (1.0 + 2.0 * REPORT_ERROR) + without.error < least {
             return Err(format!("status 1, but the norm of M is {last:?}, allowed {least:e}"));
         }
         for (name, key, norm) in [
@@ -484,7 +484,7 @@ impl Judge<'_> {
             ("final", common::key::INFO_FINAL_RESIDUAL, last),
         ] {
             let reported = solver.real(key);
-            if !references.iter().any(|r| reported_right(reported, &norm, r, TOLD)) {
+            if !references.iter().any(|r| reported_right(reported, &norm, r, REPORT_ERROR)) {
                 return Err(format!(
                     "{name} residual reported {reported:e} in the norm of M, {norm:?} of {references:?}"
                 ));
@@ -570,7 +570,10 @@ fn run(case: &Case) -> Result<(String, Vec<&'static str>), String> {
     let components = [counted(common::key::INFO_COMPONENTS), counted(common::key::INFO_SINGULAR_COMPONENTS)];
     let singular = judge.system.singular.iter().filter(|&&s| s).count();
     if components != [judge.system.size.len(), singular] {
-        return Err(format!("components told {components:?}, there are {} and {singular}", judge.system.size.len()));
+        return Err(format!(
+            "components reported {components:?}, there are {} and {singular}",
+            judge.system.size.len()
+        ));
     }
     let guess = started(&solver, case);
     let mut x = guess.clone();

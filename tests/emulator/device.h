@@ -1,6 +1,6 @@
-// The part of CUDA C++ that kernels/ uses, on the host. Threads of a block are coroutines; blocks run one after the
-// other. The emulation is slow and has no caches, but it has every barrier. A missing barrier or a wrong index thus
-// shows on a machine without a GPU.
+// Emulation on the host of the part of CUDA C++ that kernels/ uses. The threads of a block are coroutines, and blocks
+// run one after the other. The emulation is slow and has no caches, but it executes every barrier. Tests therefore
+// detect a missing barrier or a wrong index on a machine without a GPU.
 #pragma once
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 // A libcuda.so for machines without a GPU: the driver calls that the library makes, with the kernels compiled for the
-// host (device.h). Device memory is host memory, filled with NaN when allocated; streams execute their work at once;
-// graphs are lists.
+// host (device.h). Device memory is host memory that is filled with NaN when it is allocated. Streams execute their
+// work immediately, and graphs are lists of launches.
 //
 //     EMULATED_DEVICES=n       number of devices (1)
 //     EMULATED_MEMORY=bytes    memory per device (unlimited)
@@ -65,7 +65,7 @@ template <class A> Kernel kernel(const char *name, void (*function)(A)) {
 }
 #define K(name) kernel(#name, name)
 
-// Code that was loaded for one of several devices, and one of its kernels.
+// Code that was loaded for a device, and one of its kernels.
 struct Module {
     Share share{0, 1};
 };
@@ -139,8 +139,8 @@ struct Context {
 unsigned long long next_id = 1;
 thread_local std::vector<Context *> pushed;
 
-// With EMULATED_ORDER=adverse, blocks of a smoother sweep run as late as their dependencies allow, among the next 2048
-// blocks. A device may choose this schedule. A missing wait thus shows.
+// With EMULATED_ORDER=adverse, each block of a smoother sweep is delayed until the dependencies among the next 2048
+// blocks require it. A device may choose this schedule. Tests therefore detect a missing wait.
 bool run_adversely(const Node &n) {
     static const bool adverse = std::getenv("EMULATED_ORDER") != nullptr;
     const std::string &name = n.kernel->name;
@@ -364,7 +364,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *n, CUdeviceptr p) {
     return CUDA_SUCCESS;
 }
 // Content of an IPC handle: process, file and length.
-struct Told {
+struct IpcHandle {
     int process, file;
     size_t bytes;
 };
@@ -372,22 +372,22 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p) {
     GUARD;
     auto found = shared.find(p);
     if (found == shared.end()) return CUDA_ERROR_NOT_SUPPORTED;
-    const Told told = {getpid(), found->second.file, found->second.bytes};
-    std::memcpy(h, &told, sizeof told);
+    const IpcHandle handle = {getpid(), found->second.file, found->second.bytes};
+    std::memcpy(h, &handle, sizeof handle);
     return CUDA_SUCCESS;
 }
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *p, CUipcMemHandle h, unsigned) {
     GUARD;
     CONTEXT;
-    Told told;
-    std::memcpy(&told, &h, sizeof told);
-    if (told.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
-    const std::string path = "/proc/" + std::to_string(told.process) + "/fd/" + std::to_string(told.file);
+    IpcHandle handle;
+    std::memcpy(&handle, &h, sizeof handle);
+    if (handle.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+    const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.file);
     const int file = open(path.c_str(), O_RDWR);
     if (file < 0) return CUDA_ERROR_INVALID_VALUE;
-    void *m = map(file, told.bytes);
+    void *m = map(file, handle.bytes);
     if (!m) return CUDA_ERROR_OUT_OF_MEMORY;
-    memory[reinterpret_cast<uintptr_t>(m)] = {told.bytes, device};
+    memory[reinterpret_cast<uintptr_t>(m)] = {handle.bytes, device};
     *p = reinterpret_cast<CUdeviceptr>(m);
     return CUDA_SUCCESS;
 }
@@ -460,37 +460,37 @@ CUresult cuMemFreeHost(void *p) {
     return CUDA_SUCCESS;
 }
 CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream stream) {
-    // Copies cannot be recorded: the library records only kernels.
+    // Copies cannot be recorded, because the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memset(reinterpret_cast<void *>(p), v, n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream stream) {
-    // Copies cannot be recorded: the library records only kernels.
+    // Copies cannot be recorded, because the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memcpy(reinterpret_cast<void *>(d), s, n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream stream) {
-    // Copies cannot be recorded: the library records only kernels.
+    // Copies cannot be recorded, because the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memcpy(d, reinterpret_cast<void *>(s), n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream) {
-    // Copies cannot be recorded: the library records only kernels.
+    // Copies cannot be recorded, because the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memmove(reinterpret_cast<void *>(d), reinterpret_cast<const void *>(s), n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream stream) {
-    // Copies cannot be recorded: the library records only kernels.
+    // Copies cannot be recorded, because the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     std::memmove(reinterpret_cast<void *>(d), reinterpret_cast<const void *>(s), n);
     return CUDA_SUCCESS;
 }
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *c, CUstream stream) {
-    // Copies cannot be recorded: the library records only kernels.
+    // Copies cannot be recorded, because the library records only kernels.
     if (capturing(stream)) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     const bool from_host = c->srcMemoryType == CU_MEMORYTYPE_HOST, to_host = c->dstMemoryType == CU_MEMORYTYPE_HOST;
     const char *s = static_cast<const char *>(from_host ? c->srcHost : reinterpret_cast<const void *>(c->srcDevice));
@@ -532,7 +532,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     else run(node);
     return CUDA_SUCCESS;
 }
-// Cooperative launches run with one block: kernels adapt to the number of blocks.
+// Cooperative launches run with one block. Kernels adapt to the number of blocks.
 CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **arguments, void **) {
     unsigned blocks = c->gridDimX;
     for (unsigned k = 0; k < c->numAttrs; ++k) {
@@ -576,7 +576,7 @@ CUresult cuGraphAddNode_v2(CUgraphNode *, CUgraph g, const CUgraphNode *, const 
                            CUgraphNodeParams *p) {
     if (p->type != CU_GRAPH_NODE_TYPE_CONDITIONAL) return CUDA_ERROR_INVALID_VALUE;
     Node node{nullptr, nullptr, {}, {}, {}, std::make_shared<Graph>(), p->conditional.handle};
-    // A graph object of this node only: handles of two threads create graphs at the same time.
+    // Each node has its own graph object, because handles of two threads may create graphs at the same time.
     p->conditional.phGraph_out = new CUgraph(reinterpret_cast<CUgraph>(node.loop.get()));
     reinterpret_cast<Graph *>(g)->push_back(node);
     return CUDA_SUCCESS;

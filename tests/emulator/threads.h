@@ -1,5 +1,5 @@
 // The threads of a block, as coroutines in one host thread. A coroutine runs the threads of a warp one after the other
-// until one of them waits. A kernel without barriers thus runs as a loop over its threads.
+// until one of them waits. A kernel without barriers therefore runs as a loop over its threads.
 #pragma once
 #include <algorithm>
 #include <cstdio>
@@ -39,7 +39,7 @@ emulator_switch:
 
 namespace emulator {
 constexpr int MOST = 1024, WARP = 32;
-// Not a power of two: stack tops at multiples of 4 KB would map to the same few cache lines.
+// The size is not a multiple of 4 KB, because stack tops at such distances would map to the same few cache lines.
 constexpr size_t STACK = 64 * 1024 + 9 * 64;
 
 // A barrier: the last thread to arrive releases all others.
@@ -56,7 +56,8 @@ struct Barrier {
 
 struct Thread {
     void *sp;
-    // The barrier that the thread waits for, and its count of passes at arrival; null: the thread has ended.
+    // The barrier that the thread waits for, and how often threads had passed it at arrival. NULL if the thread has
+    // ended.
     const Barrier *barrier;
     unsigned passed;
     dim3 index;
@@ -75,7 +76,8 @@ void *scheduler;
 int current, begun, end_of_warp;
 dim3 next;
 Barrier block, warps[MOST / WARP];
-// Count of passed barriers when a warp last ran. As long as the count is unchanged, no thread of the warp can continue.
+// For each warp, the number of passed barriers when the warp last ran. While this number is unchanged, no thread of the
+// warp can continue.
 unsigned seen[MOST / WARP];
 
 // Starts the first thread that has not begun.
@@ -125,8 +127,8 @@ void *fresh_stack(int t) {
     return top;
 }
 
-// Lets each thread of a warp that can continue run to its next barrier. Returns whether a thread ran. It does not
-// repeat this until no thread can continue: a warp that polls for another warp would never end.
+// Lets each thread of a warp that can continue run to its next barrier. Returns whether a thread ran. This is done only
+// once per call, because a warp that polls for another warp would never end.
 bool run_warp(int first, int end) {
     const unsigned passed = block.passed + warps[first / WARP].passed;
     if (begun > first && passed == seen[first / WARP]) return false;

@@ -1,5 +1,6 @@
 /* A C99 program as a user builds it against the installed package. It solves systems with known solution and smallest
- * eigenvalue, and misuses every function once. Exit status 0: all as documented. */
+ * eigenvalue, and calls every function once with wrong arguments. The exit status is 0 if the library behaves as
+ * documented. */
 #include "check.h"
 
 #include <rrbsolver.h>
@@ -301,7 +302,7 @@ static rrb_status set_patches(smoother_handle *h, int64_t count, int64_t (*lower
     return smoother_set_patches(h, count, (const int64_t(*)[3])lower, (const int64_t(*)[3])size);
 }
 
-/* Wrong calls, as the header documents them. */
+/* Wrong calls return the errors that the header documents. */
 static void smoother_misuse(void) {
     static double u[2][216], f[2][64];
     double stencil[7] = {6, -1, -1, -1, -1, -1, -1}, norm = 0;

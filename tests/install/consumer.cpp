@@ -1,4 +1,5 @@
-// A C++17 program as a user builds it against the installed package. Exit status 0: all as documented.
+// A C++17 program as a user builds it against the installed package. The exit status is 0 if the library behaves as
+// documented.
 #include <rrbsolver.hpp>
 
 #include <array>
@@ -96,7 +97,7 @@ int main() {
         return false;
     });
 
-    // A move keeps handle and monitor.
+    // A moved object has the handle and the monitor of the original.
     rrb solver(std::move(first));
     CHECK(first.handle() == nullptr);
     CHECK(code_of([&] { first.factorize(center, east, north); }, "") == RRB_ERR_NULL);
@@ -144,7 +145,7 @@ int main() {
     other.set(RRB_OPT_LEADING_DIMENSION, 0);
     other.factorize(center, east, north);
 
-    // Errors carry the status and the error message; nothing is written.
+    // Exceptions contain the status and the error message, and no output is written.
     CHECK(code_of([&] { rrb bad(0, 5); }, "") == RRB_ERR_DIMENSION);
     CHECK(code_of([&] { other.set(RRB_OPT_REL_TOL, 2.0); }, "rel_tol must lie in (0, 1), got 2") == RRB_ERR_ARGUMENT);
     CHECK(code_of([&] { other.set("bakcend=cpu"); }, "did you mean 'backend'") == RRB_ERR_OPTION);
@@ -229,7 +230,7 @@ int main() {
         CHECK(code_of([&] { smoother.upload_u({u.data(), 1}); }, "2 patches, got 1") == RRB_ERR_DIMENSION);
         CHECK(code_of([&] { smoother.set(RRB_OPT_METHOD, ~std::uint64_t{0}); }, "at most 9223372036854775807") == RRB_ERR_ARGUMENT);
 
-        // Wrong lists leave no patches, and later calls report this.
+        // After a wrong list there are no patches, and later calls return an error.
         using boxes = std::vector<rrbsolver::box>;
         const auto list = [&](const boxes &b) { return code_of([&] { smoother.set_patches(b); }, ""); };
         CHECK(list({{{0, 0, 0}, {4, 4, 4}}, {{3, 0, 0}, {4, 4, 4}}}) == RRB_ERR_ARGUMENT);

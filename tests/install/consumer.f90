@@ -2,7 +2,7 @@
 ! systems with a known solution and a known smallest eigenvalue, and tests incorrect calls. It stops with an error if
 ! the library does not behave as documented.
 
-! A module procedure, because an internal procedure as an argument would need an executable stack.
+! The callbacks are module procedures, because an internal procedure as an argument would need an executable stack.
 module watching
    use, intrinsic :: iso_c_binding, only: c_double
    use rrbsolver, only: smoother_patch

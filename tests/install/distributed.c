@@ -16,7 +16,7 @@
 
 enum { NX = 61, NY = 47, NODES = NX * NY, BOXES = 4, PADDING = 2 };
 
-/* These options leave no choice to the library. */
+/* With these options, the library makes no automatic selection. */
 static const char *const options = "fusion=off precision=f64 cycle=v rel_tol=1e-9 comm_timeout=20";
 
 /* The boxes of a rank, with their parts of arrays. Rows are padded with NaN. */
@@ -207,7 +207,7 @@ static void check_ring(const rrbsolver_comm *comm, size_t count) {
     free(values);
 }
 
-/* Maximum and sum; gathers with ranks that send nothing, and with bytes that are no doubles. */
+/* Computes a maximum and a sum. Gathers from ranks of which some send nothing, and bytes that are no doubles. */
 static void check_collective(const rrbsolver_comm *comm) {
     double values[2];
     char sent[9] = "123456789", received[9 * BOXES + 1] = "";

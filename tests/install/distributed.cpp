@@ -1,7 +1,8 @@
-// One domain on MPI ranks, in C++17. Exit status 0: all as documented.
+// One domain on MPI ranks, in C++17. The exit status is 0 if the library behaves as documented.
 #include <rrbsolver.hpp>
 
-// The C interface of MPI suffices. The C++ classes of older versions cause warnings and need a library of their own.
+// The program uses only the C interface of MPI. The C++ classes of older versions cause warnings and need an additional
+// library.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <rrbsolver_mpi.h>
@@ -25,7 +26,7 @@
 namespace {
 
 constexpr std::int64_t nx = 43, ny = 36;
-// These options leave no choice to the library.
+// With these options, the library makes no automatic selection.
 constexpr const char *options = "fusion=off precision=f64 cycle=v rel_tol=1e-9 comm_timeout=20";
 
 using box = rrbsolver::rrb::box;

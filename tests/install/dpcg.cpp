@@ -1,4 +1,5 @@
-// 3D systems with the class dpcg, as a user of the installed package solves them. Exit status 0: all as documented.
+// 3D systems with the class dpcg, as a user of the installed package solves them. The exit status is 0 if the library
+// behaves as documented.
 #include <rrbsolver.hpp>
 
 #include <cmath>

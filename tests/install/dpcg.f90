@@ -1,7 +1,7 @@
 ! A user's program for 3D systems with type(dpcg_solver), built against the installed package with floating-point traps
 ! enabled. It stops with an error if the library does not behave as documented.
 
-! A module procedure, because an internal procedure as an argument would need an executable stack.
+! The callbacks are module procedures, because an internal procedure as an argument would need an executable stack.
 module watching_dpcg
    use, intrinsic :: iso_c_binding, only: c_double
    implicit none

@@ -1,5 +1,5 @@
-// Sparse matrices with the class sparse, as a user of the installed package uses them. Exit status 0: all as
-// documented.
+// Sparse matrices with the class sparse, as a user of the installed package uses them. The exit status is 0 if the
+// library behaves as documented.
 #include <rrbsolver.hpp>
 
 #include <cmath>

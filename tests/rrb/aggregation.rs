@@ -1,5 +1,5 @@
-//! `cycle=aggregation` on every backend: the hard suite (tests/golden/README.md), its requirements and errors, its fixed
-//! form in `rrb_apply`, and solves that switch to it.
+//! `cycle=aggregation` on every backend: the hard suite (tests/golden/README.md), its requirements and errors, its
+//! fixed form in `rrb_apply`, and solves that switch to it.
 //!
 //! `CHECKS` run on every line of `BACKENDS`. `ON_THE_HOST` are properties of the CPU only.
 
@@ -99,10 +99,10 @@ fn solved(on: &Backend, System { name, a, b, .. }: &System, options: &str) -> (i
     (solver.int(key::INFO_ITERATIONS), bits(&x))
 }
 
-/// Iterations that a system may need more than the other program.
+/// Returns the number of iterations by which a system may exceed the count of the other program.
 ///
-/// The CPU matches pairs in the order of all nodes, that program in blocks of 1024 nodes. On a device, 1024 rows of the
-/// coarsest level are inverted instead of 128.
+/// The CPU matches pairs in the order of all nodes, and the other program in blocks of 1024 nodes. On a device, 1024
+/// rows of the coarsest level are inverted instead of 128.
 fn allowed_more(on: &Backend, name: &str, nx: usize) -> i64 {
     if on.on_device() {
         return match (name, nx) {
@@ -160,7 +160,7 @@ fn larger(on: &Backend, sizes: &[(u32, usize, usize)]) {
     }
 }
 
-/// Five and nine points of irregular sizes, compared with an exact solution.
+/// Systems with five and nine points on grids of irregular sizes, compared with an exact solution.
 fn awkward_sizes(on: &Backend) {
     for (nx, ny) in
         [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1), (1, 5), (3, 3), (5, 2), (17, 1), (1, 17), (17, 3), (16, 16)]
@@ -272,7 +272,7 @@ fn one_handle(on: &Backend) {
         bytes.push(solver.int(key::INFO_BYTES_HOST));
     }
     assert!(on.on_device() || bytes == [bytes[0]; 3], "{bytes:?}");
-    // The same couplings with and without row sums: means of closed basins are needed alternately.
+    // The couplings are the same with and without row sums, so that the means of closed basins are needed alternately.
     let closed = neumann_var(60, 50);
     let mut open = closed.clone();
     open.center.iter_mut().for_each(|center| *center *= 1.001);
@@ -333,8 +333,8 @@ fn scaled(a: &Stencil, factor: &dyn Fn(usize) -> f64) -> Stencil {
     scaled
 }
 
-/// New values keep the aggregates if these are still good: couplings in a box times ten, and each coupling times 0.5 to
-/// 1.5. After a coast has moved by a cell, aggregates are rebuilt. Iteration counts stay close to those of new
+/// Aggregates are kept if they suit the new values: here, couplings in a box are multiplied by ten, or each coupling by
+/// 0.5 to 1.5. After a coast has moved by a cell, aggregates are rebuilt. Iteration counts stay close to those of new
 /// aggregates.
 fn aggregates_are_kept(on: &Backend) {
     let some = ["poisson", "stretched", "layers3", "lakes"];
@@ -381,8 +381,8 @@ fn aggregates_are_kept(on: &Backend) {
     assert_eq!(solver.int(key::INFO_AGGREGATES_KEPT), 0);
 }
 
-/// Levels so large that each thread of a device has a row, whose last slice is not full, next to land and with nine
-/// points, compared with the CPU.
+/// Levels that are so large that each thread of a device has a row. The last slice is not full, and there are systems
+/// with land and with nine points. Compares with the CPU.
 fn large_levels(on: &Backend) {
     let (nx, ny) = (270, 251);
     let mut a = random_m_matrix(nx, ny, true, 5);
@@ -401,7 +401,7 @@ fn large_levels(on: &Backend) {
 
 /// A slow solve with `cycle=auto` switches to aggregation once, bitwise identical for any number of threads; later
 /// matrices are factorized with aggregation. It does not switch if the memory limit forbids it, or if RRB is fast. On a
-/// device, two systems that are slow, from fused stages and from unfused steps.
+/// device, two slow systems begin with fused stages and with unfused steps.
 fn slow_solves_switch(on: &Backend) {
     let mut cases: Vec<(System, bool)> =
         ["64x64", "100x77"].into_iter().flat_map(systems).map(|system| (system, false)).collect();
@@ -621,7 +621,7 @@ fn predicted_matrices_are_aggregated() {
         let solver = Solver::of(a, "backend=cpu");
         assert_eq!(solver.int(key::INFO_CYCLE) == IN_USE, slow);
     }
-    // A row sum compared with which the weak couplings are negligible.
+    // A row sum so large that the weak couplings are negligible.
     let mut held = strong.clone();
     held.set_row_sums(|_| 100.0);
     assert_ne!(Solver::of(&held, "backend=cpu").int(key::INFO_CYCLE), IN_USE);
@@ -680,7 +680,7 @@ fn idle_options_are_logged_once() {
     Solver::of(&a, AGGREGATION);
     Solver::of(&a, "backend=cpu lumping=m2");
     outcome(rrbsolver_set_log(None, std::ptr::null_mut())).unwrap();
-    let told: Vec<&String> = lines.iter().filter(|line| line.contains("no effect")).collect();
-    assert_eq!(told.len(), 1, "{lines:?}");
-    assert!(told[0].contains("levels, lumping") && told[0].contains("cycle=aggregation"), "{told:?}");
+    let reported: Vec<&String> = lines.iter().filter(|line| line.contains("no effect")).collect();
+    assert_eq!(reported.len(), 1, "{lines:?}");
+    assert!(reported[0].contains("levels, lumping") && reported[0].contains("cycle=aggregation"), "{reported:?}");
 }

@@ -114,36 +114,36 @@ unsafe extern "C-unwind" fn listen(user: *mut c_void, _: i32, _: *const c_char) 
 }
 
 fn main() {
-    // Tools ask for the list of tests.
+    // Tools such as cargo-nextest request the list of tests.
     if std::env::args().any(|argument| argument == "--list") {
         return println!("memory: test");
     }
-    // The setup by the first call of a process is not counted below.
+    // The first call of a process allocates memory once, which must not be counted below.
     let a = random_m_matrix(8, 8, true, 1);
     Solver::of(&a, "backend=cpu threads=2").solve_from_zero(&random_rhs(64, 1));
 
-    solving_takes_no_memory();
-    ten_thousand_steps_take_no_memory();
-    refactorizing_a_coast_takes_no_memory();
-    refactorizing_to_and_fro_takes_no_memory();
-    refactorizing_in_every_format_and_cycle_takes_no_memory();
-    refactorizing_to_and_fro_between_cycles_takes_no_memory();
-    refactorizing_what_recursion_does_not_help_takes_no_memory();
-    refactorizing_between_levels_and_aggregation_holds_no_more();
+    solving_allocates_nothing();
+    ten_thousand_steps_allocate_nothing();
+    refactorizing_a_coast_allocates_nothing();
+    alternating_matrices_allocate_nothing();
+    refactorizing_in_every_format_allocates_nothing();
+    alternating_cycles_allocate_nothing();
+    refactorizing_with_the_v_cycle_allocates_nothing();
+    alternating_levels_and_aggregation_needs_no_more_memory();
     large_blocks_are_kept();
-    smoothing_takes_no_memory();
-    bytes_host_is_what_is_held();
-    dpcg::solving_takes_no_memory();
-    dpcg::bytes_host_is_what_is_held();
-    sparse::solving_takes_no_memory();
+    smoothing_allocates_nothing();
+    bytes_host_is_the_allocated_memory();
+    dpcg::solving_allocates_nothing();
+    dpcg::bytes_host_is_the_allocated_memory();
+    sparse::solving_allocates_nothing();
     println!("test memory ... ok");
 }
 
-fn solving_takes_no_memory() {
+fn solving_allocates_nothing() {
     let lines = AtomicU64::new(0);
     // SAFETY: `lines` outlives its use: the callback is removed below.
     assert_eq!(rrbsolver_set_log(Some(listen), (&raw const lines).cast_mut().cast()), status::OK);
-    // One grid for a single thread, and one for several threads.
+    // The first grid uses a single thread, and the second grid several threads.
     for (nx, ny) in [(70, 45), (130, 90)] {
         let problems: [(&str, Stencil); 3] = [
             ("five", random_m_matrix(nx, ny, false, 1)),
@@ -151,14 +151,14 @@ fn solving_takes_no_memory() {
             ("singular", neumann_const(nx, ny)),
         ];
         for (name, a) in &problems {
-            solving_this_takes_no_memory(name, a);
+            solving_a_system_allocates_nothing(name, a);
         }
     }
     assert!(lines.load(SeqCst) > 100, "the log was listened to");
     assert_eq!(rrbsolver_set_log(None, null_mut()), status::OK);
 }
 
-fn solving_this_takes_no_memory(name: &str, a: &Stencil) {
+fn solving_a_system_allocates_nothing(name: &str, a: &Stencil) {
     let b = random_rhs(a.len(), 2);
     let mut x = vec![0.0; a.len()];
     for (backend, threads) in [("reference", 1), ("cpu threads=1", 1), ("cpu threads=2", 2), ("cpu threads=5", 5)] {
@@ -205,7 +205,7 @@ fn solving_this_takes_no_memory(name: &str, a: &Stencil) {
 }
 
 /// The time loop of a simulation: new coefficients and a solve in every step, on one small handle.
-fn ten_thousand_steps_take_no_memory() {
+fn ten_thousand_steps_allocate_nothing() {
     for backend in ["reference", "cpu threads=1", "cpu threads=2"] {
         for nine_point in [false, true] {
             let matrices = [0, 1, 2].map(|seed| random_m_matrix(14, 11, nine_point, seed));
@@ -251,7 +251,7 @@ fn ten_thousand_steps_take_no_memory() {
 }
 
 /// Many pieces of land, with closed basins between them, on grids for one thread and for several threads.
-fn refactorizing_a_coast_takes_no_memory() {
+fn refactorizing_a_coast_allocates_nothing() {
     for (nx, ny) in [(70, 45), (130, 90)] {
         let mut a = neumann_const(nx, ny);
         let land = |k: usize| k % 7 == 3 || k % 11 == 5;
@@ -276,7 +276,7 @@ fn refactorizing_a_coast_takes_no_memory() {
 
 /// Alternating closed and open basins, as behind a dam. The memory for singular systems is kept. If these have another
 /// format or cycle, the memory of both is kept.
-fn refactorizing_to_and_fro_takes_no_memory() {
+fn alternating_matrices_allocate_nothing() {
     for (nx, ny) in [(70, 45), (130, 90), (170, 130)] {
         let closed = neumann_const(nx, ny);
         let mut open = closed.clone();
@@ -309,9 +309,9 @@ fn refactorizing_to_and_fro_takes_no_memory() {
     }
 }
 
-/// New values, which also change the bounds of the recursions.
-fn refactorizing_in_every_format_and_cycle_takes_no_memory() {
-    // Large enough for estimates to choose the cycle.
+/// The new values also change the eigenvalue bounds of the recursions.
+fn refactorizing_in_every_format_allocates_nothing() {
+    // The grid is so large that estimates select the cycle.
     let (nx, ny) = (150, 110);
     let b = random_rhs(nx * ny, 3);
     for nine_point in [false, true] {
@@ -334,7 +334,7 @@ fn refactorizing_in_every_format_and_cycle_takes_no_memory() {
 }
 
 /// The estimates select the V-cycle with the requested levels.
-fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
+fn refactorizing_with_the_v_cycle_allocates_nothing() {
     let a = aniso(130, 10.0);
     for precision in PRECISIONS {
         let solver = Solver::of(&a, &format!("backend=cpu threads=1 precision={precision} levels=12"));
@@ -347,14 +347,14 @@ fn refactorizing_what_recursion_does_not_help_takes_no_memory() {
 
 /// Matrices for which recursion pays alternate with others, with and without closed basins between them. Once `auto`
 /// has switched to the V-cycle, which allocates memory that time, it keeps the V-cycle and its memory.
-fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
+fn alternating_cycles_allocate_nothing() {
     let n = 130;
     let (mild, stretched, closed) = (poisson(n, n), aniso(n + 1, 10.0), neumann_const(n, n));
     for precision in PRECISIONS.into_iter().chain(["auto"]) {
         for threads in [1, 3] {
             for turns in [&[&mild, &stretched][..], &[&stretched, &mild], &[&mild, &closed, &stretched]] {
                 let solver = Solver::of(turns[0], &format!("backend=cpu threads={threads} precision={precision}"));
-                // A second round, because regular and closed matrices may end with different cycles.
+                // There is a second round, because regular and closed matrices may end with different cycles.
                 for a in turns[1..].iter().chain(turns) {
                     solver.factorize(a).unwrap();
                 }
@@ -362,7 +362,7 @@ fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
                 let taken = calls(|| {
                     for a in turns.iter().chain(turns) {
                         solver.factorize(a).unwrap();
-                        // The choice for closed matrices is separate.
+                        // `auto` selects the cycle for closed matrices separately.
                         let cycle = if std::ptr::eq(*a, &raw const closed) { 2 } else { 1 };
                         assert_eq!(solver.int(key::INFO_CYCLE), cycle, "v, amli");
                     }
@@ -375,7 +375,7 @@ fn refactorizing_to_and_fro_between_cycles_takes_no_memory() {
 
 /// Matrices for which levels are used alternate with others for which aggregation is used: the memory of the handle
 /// does not grow.
-fn refactorizing_between_levels_and_aggregation_holds_no_more() {
+fn alternating_levels_and_aggregation_needs_no_more_memory() {
     const ROUNDS: usize = 40;
     let (mild, strong) = (aniso(131, 10.0), aniso(131, 100.0));
     for threads in [1, 3] {
@@ -407,7 +407,7 @@ fn large_blocks_are_kept() {
         let before = live();
         solver.factorize(&matrices[0]).unwrap();
         let (held, said) = (live() - before, solver.int(key::INFO_BYTES_HOST));
-        // Rounding of mappings to whole pages, for some fifty arrays, and the threads' own pages.
+        // The tolerance covers the rounding of about fifty arrays to whole pages, and the pages of the threads.
         assert!((said - held).abs() <= 500_000 + held / 50, "{options}: {said} said, {held} held");
         let taken = calls(|| {
             for a in matrices.iter().rev() {
@@ -419,7 +419,7 @@ fn large_blocks_are_kept() {
     }
 }
 
-fn smoothing_takes_no_memory() {
+fn smoothing_allocates_nothing() {
     // 27 patches with remainders next to blocks of 8, whose sizes are not multiples of each other.
     let sides = [11, 8, 19];
     let corner = |q: usize| sides[..q].iter().sum::<i64>();
@@ -459,7 +459,7 @@ fn smoothing_takes_no_memory() {
 }
 
 /// `bytes_host` is the memory of the handle, which is a small multiple of the matrix.
-fn bytes_host_is_what_is_held() {
+fn bytes_host_is_the_allocated_memory() {
     let (nx, ny) = (512, 511);
     // Values per node, with 10 % for the border: A has 3 (9 points: 5); b, x, r, p, q on half or all of the grid have 3
     // (5). Each grid of M has about 8 (10); the sum 1 + 1/4 + 1/16 + ... multiplies them by 4/3.

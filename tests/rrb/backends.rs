@@ -7,7 +7,8 @@ use common::problems::{Stencil, aniso, fe_aniso, inclusions, nine_point, random_
 use common::*;
 use proptest::prelude::*;
 
-/// Large grids and the reference, in double precision: the rounding of the default format is bounded in formats.rs.
+/// Compares the CPU with the reference on large grids, in double precision. formats.rs tests the rounding of the
+/// default format.
 pub fn large_grids() {
     let mut rows = Rows::default();
     let others = ["fusion=off", "norm=preconditioned grids=2", "compute_block=32 lumping=m2u max_iter=30"];
@@ -53,7 +54,7 @@ pub fn large_grids_of_few_levels() {
         };
         let z = solver("cpu", 1).apply(&b);
         let error = max_difference(&solver("reference", 1).apply(&b), &z) / max_abs(&z);
-        // As in `first_iterates`: rounding times the condition number.
+        // As in `first_iterates`, the bound is the rounding error times the condition number.
         assert!(error <= 1e-12, "{options}: {error:e}");
         assert!(bits(&solver("cpu", 3).apply(&b)) == bits(&z), "{options}");
     }

@@ -109,11 +109,11 @@ fn check_wet(a: &Stencil, seed: u64, options: &str) {
     }
     assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{options}, history {:?}", solver.history());
     let residual = norm2(&a.residual(&projected, &x)) / norm2(&projected);
-    // Rounding of b - A x, where |x| may be (length of a channel)^2 |b|.
+    // The second term is the rounding error of b - A x, where |x| may be (length of a channel)^2 |b|.
     assert!(residual <= 1e-9 + 1e-15 * max_abs(&x) * n as f64, "{options}: {residual:e}");
     for (&root, &mean) in singular_roots.iter().zip(&before) {
         let shift = (mean_of(&x, root) - mean).abs();
-        // The guess is below 1.
+        // The magnitudes of the guess are below 1.
         let allowed = mean_to_rounding(size[root], solver.iterations(), max_abs(&x).max(1.0));
         assert!(shift <= allowed, "{options}: mean of component {root} moved by {shift:e}");
     }

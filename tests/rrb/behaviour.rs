@@ -42,7 +42,7 @@ fn right_hand_side_in_the_null_space_keeps_the_mean() {
         let mean = x.iter().sum::<f64>() / a.len() as f64;
         assert_eq!(solver.solve(&vec![3.7; a.len()], &mut x), Ok(status::OK));
         assert_eq!(solver.iterations(), 0);
-        // A sum of 117 values of magnitude below 1, in another order.
+        // The tolerance covers a sum of 117 values of magnitude below 1, in another order.
         assert!(x.iter().all(|v| (v - mean).abs() < 1e-14), "{backend}");
     }
 }
@@ -138,14 +138,14 @@ fn max_iter_zero_only_evaluates_the_residual() {
             assert_eq!(x, guess);
             let expected = norm2(&a.residual(&b, &guess)) / norm2(&b);
             expect_not_converged(0, expected, "1e-6", ITERATION_LIMIT);
-            // A target that abs_tol determines.
+            // Here, abs_tol determines the target.
             solver.options(&format!("abs_tol={:e}", 0.1 * norm2(&b))).unwrap();
             assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED));
             expect_not_converged(0, expected, "1.0e-1", ITERATION_LIMIT);
             for value in
                 [solver.real(key::INFO_INITIAL_RESIDUAL), solver.real(key::INFO_FINAL_RESIDUAL), solver.history()[0]]
             {
-                // Two sums of 117 squares.
+                // The tolerance covers the rounding errors of two sums of 117 squares.
                 assert!((value / expected - 1.0).abs() <= 1e-13, "{value} {expected}");
             }
             assert_eq!((solver.iterations(), solver.history().len()), (0, 1));
@@ -183,7 +183,7 @@ fn unreachable_tolerance() {
                     let mut x = vec![0.0; a.len()];
                     assert_eq!(solver.solve(&b, &mut x), Ok(status::NOT_CONVERGED), "{text}");
                     assert!(solver.iterations() <= 5000);
-                    // Rounding of b - A x: about ten products.
+                    // The tolerance covers the rounding errors of about ten products in b - A x.
                     assert!(norm2(&a.residual(&b, &x)) <= 1e-14 * norm2(&b), "{text}");
                     // A sufficient fixed number of iterations is equally accurate; programs often request one in this
                     // way.
@@ -273,7 +273,8 @@ fn eigenvalue_estimates() {
                 lambda + shift
             };
             let (true_high, true_low) = (power(0.0), power(high));
-            // Inside, up to the accuracy of the power iteration, and close to the ends after about twenty steps of CG.
+            // The estimates are inside the spectrum, up to the accuracy of the power iteration. After about twenty
+            // steps of CG, they are close to its ends.
             let inside = low >= true_low * (1.0 - 1e-6) && high <= true_high * (1.0 + 1e-6);
             let near = high >= 0.99 * true_high && low <= 1.01 * true_low;
             assert!(inside && near, "{backend}: [{low}, {high}], [{true_low}, {true_high}]");
@@ -496,7 +497,7 @@ fn solve_once() {
     assert_eq!(call(true, &mut x, 1e-9, 100, &mut iterations), Ok(status::OK));
     let same = run(&a, &b, "rel_tol=1e-9 max_iter=100");
     assert_eq!((&x, iterations as usize), (&same.x, same.iterations));
-    // 5 points: without the corners, the matrix is diagonally dominant.
+    // With 5 points, that is without the corners, the matrix is diagonally dominant.
     x.fill(0.0);
     assert_eq!(call(false, &mut x, 1e-9, 100, &mut iterations), Ok(status::OK));
     let mut five = a.clone();

@@ -41,7 +41,7 @@ const CHECKS: &[Check] = &[
     ("solutions", solutions),
     ("first_iterates", first_iterates),
     ("sweeps_of_every_format_and_cycle", sweeps_of_every_format_and_cycle),
-    ("norms_that_are_told", norms_that_are_told),
+    ("reported_norms", reported_norms),
     ("variants", variants),
     ("lumpings", lumpings),
     ("singular_systems", singular_systems),
@@ -71,7 +71,7 @@ fn main() {
         random_masks
         short_formats_are_spectrally_near_symmetric_and_positive
         fused_and_unfused_agree_in_every_format_and_cycle
-        norms_do_not_know_the_unit
+        norms_do_not_depend_on_the_unit
         success_is_never_false
         far_guesses
         near_guesses_of_small_matrices
@@ -79,7 +79,7 @@ fn main() {
         single_precision_keeps_the_counts
         single_precision_does_not_run_away
         automatic_choices
-        v_by_choice_is_v_as_asked
+        v_selected_by_auto_equals_explicit_v
         memory_per_unknown
     ));
     device::run(devices(), tests)
@@ -89,8 +89,8 @@ fn main() {
 const PLAIN: &str = "precision=f64 cycle=v";
 const ORACLE: &str = "backend=reference";
 
-/// y = A x: two sums of nine products each. The couplings of a row sum to at most its center, so the difference is
-/// below 1e-14 of y.
+/// Compares y = A x of both backends, which are two sums of nine products each. The couplings of a row sum to at most
+/// its center, so the relative difference is below 1e-14.
 fn products_with_the_matrix(on: &Backend) {
     let mut rows = Rows::default();
     for (nx, ny) in EXTENTS {
@@ -105,7 +105,7 @@ fn products_with_the_matrix(on: &Backend) {
     rows.end();
 }
 
-/// Residuals of solutions; counts, histories and x compared with the reference.
+/// Checks residuals of solutions, and compares counts, histories and x with the reference.
 fn solutions(on: &Backend) {
     let mut rows = Rows::default();
     for (nx, ny) in EXTENTS {
@@ -126,7 +126,7 @@ fn solutions(on: &Backend) {
                     let oracle = run(&a, &b, &format!("{ORACLE} {PLAIN} levels={levels} rel_tol=1e-9"));
                     assert_same_to_rounding(&oracle, &found, 1e-9, &what);
                     assert_eq!(found.history.len(), found.iterations + 1, "{what}");
-                    // Two solutions with residuals of 1e-9 |b|; the norms of the inverses are below 1/0.1 (Laplacian:
+                    // Both solutions have residuals of 1e-9 |b|. The norms of the inverses are below 1/0.1 (Laplacian:
                     // ny^2/8).
                     let amplification = if name == "laplacian" { (nx * nx).max(ny * ny) as f64 } else { 10.0 };
                     assert!(max_difference(&oracle.x, &found.x) <= 2e-9 * norm2(&b) * amplification, "{what}");
@@ -248,8 +248,9 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
                     let residual = norm2(&a.residual(&rhs, &x)) / norm2(&rhs);
                     // Rounding of b - A x: 1e-16 |A| |x| / |b|, where |x| may be n^2 |b| / 8 times the contrast.
                     assert!(residual <= 1.001e-9 + 1e-16 * max_abs(&a.center) * norm2(&x) / norm2(&rhs), "{what}");
-                    // z in single precision is not conjugate to the last digit. On a closed basin over three decades,
-                    // CG needs up to 15 % more iterations (31 instead of 27, 46 instead of 41), never fewer.
+                    // With z in single precision, directions are not conjugate to the last digit. On a closed basin
+                    // over three decades, CG needs up to 15 % more iterations (31 instead of 27, 46 instead of 41),
+                    // never fewer.
                     let counts = (found.iterations(), oracle.iterations());
                     let more = if name == "closed" && precision != "f64" { counts.1.div_ceil(6) } else { 1 };
                     let close = counts.0 <= counts.1 + more && counts.0 + 1 >= counts.1;
@@ -262,7 +263,7 @@ fn sweeps_of_every_format_and_cycle(on: &Backend) {
 }
 
 /// The reported residual is the tested norm of b - A x, in both norms, after convergence and at the iteration limit.
-fn norms_that_are_told(on: &Backend) {
+fn reported_norms(on: &Backend) {
     let mut rows = Rows::default();
     for (nx, ny) in [(2, 2), (3, 5), (17, 17), (65, 64), (97, 101)] {
         for (name, a, b) in plain_problems(nx, ny) {
@@ -272,9 +273,9 @@ fn norms_that_are_told(on: &Backend) {
                 rows.row(&format!("{name} {nx}x{ny} {more}"), || {
                     let solver = Solver::of(&a, &format!("{} {PLAIN} {more}", on.options));
                     let (x, _) = solver.solve_from_zero(&b);
-                    let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                    let reported = solver.real(key::INFO_FINAL_RESIDUAL);
                     let (exact, allowed) = exact_norm(&solver, &a, &b, &x, more.contains("preconditioned"));
-                    assert!((told - exact).abs() <= allowed, "{name} {nx}x{ny} {more}: {told:e}, {exact:e}");
+                    assert!((reported - exact).abs() <= allowed, "{name} {nx}x{ny} {more}: {reported:e}, {exact:e}");
                 });
             }
         }
@@ -415,7 +416,7 @@ fn padded_rows(on: &Backend) {
             every_format.push(format!("{} precision={precision} cycle={cycle} cycle_spacing=2", on.options));
         }
     }
-    // Several threads on the CPU.
+    // On the CPU, several threads are used too.
     let teams = vec![on.options.replace("threads=1", "threads=3")];
     for (nx, ny) in [(1, 1), (5, 4), (17, 33), (64, 3), (1, 9), (130, 67)] {
         let large = nx * ny >= 8192;
@@ -444,7 +445,7 @@ fn padded_rows(on: &Backend) {
                             "padding was written: {what}"
                         );
                         let (y, expected) = (solver.multiply(&wide(&plain.x)), a.multiply(&plain.x));
-                        // As for products with the matrix.
+                        // The bound is that of products with the matrix.
                         let allowed = 9.0 * f64::EPSILON * 2.0 * max_abs(&a.center) * max_abs(&plain.x);
                         assert!(max_difference(&unpadded(&y, nx, ld), &expected) <= allowed, "{what}");
                     });
@@ -495,8 +496,8 @@ fn same_bits_again(on: &Backend) {
     rows.end();
 }
 
-/// Powers of four change no mantissa, not even of square roots: the iterates are bitwise identical up to the power. M is
-/// stored relative to a power of two near the largest center, so this holds in every format.
+/// Powers of four change no mantissa, not even of square roots: the iterates are bitwise identical up to the power. M
+/// is stored relative to a power of two near the largest center, so this holds in every format.
 fn powers_of_four(on: &Backend) {
     let mut scales = vec![(4.0, 4.0), (4f64.powi(30), 1.0), (1.0, 4f64.powi(-40)), (4f64.powi(-200), 4f64.powi(100))];
     if !on.on_device() {

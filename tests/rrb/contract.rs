@@ -31,7 +31,7 @@ fn a_stop_is_never_overruled_by_a_restart() {
 
 /// On a few singular nodes, only rounding errors remain for CG, in both norms.
 #[test]
-fn tiny_singular_systems_in_the_papers_norm() {
+fn tiny_singular_systems_in_the_preconditioned_norm() {
     for backend in ["backend=cpu", "backend=reference"] {
         for (nx, ny) in [(2, 1), (1, 2), (3, 1), (1, 5), (2, 2), (3, 3)] {
             let a = neumann_const(nx, ny);
@@ -66,14 +66,14 @@ fn success_is_what_the_callers_matrix_says() {
                 let solver = Solver::of(&a, &format!("rel_tol=1e-6 {options}"));
                 let result = solver.solve(&b, &mut x).unwrap();
                 let reached = norm2(&a.exact_residual(&b, &x)) / norm2(&b);
-                let told = solver.real(key::INFO_FINAL_RESIDUAL);
-                let what = format!("{contrast:e} {n} {options}: {reached:e}, told {told:e}");
+                let reported = solver.real(key::INFO_FINAL_RESIDUAL);
+                let what = format!("{contrast:e} {n} {options}: {reached:e}, reported {reported:e}");
                 // The reported residual is computed in double precision: ten roundings of |A| |x|, at most 8 |a| |x| /
                 // |b| here.
                 let largest = a.center.iter().zip(&x).map(|(c, x)| (c * x).abs()).fold(0.0, f64::max);
                 let rounding = 80.0 * f64::EPSILON * largest * (a.len() as f64).sqrt() / norm2(&b);
-                assert!((reached - told).abs() <= rounding + 1e-9 * told, "{what}, rounding {rounding:e}");
-                assert_eq!(result == status::OK, told <= 1e-6, "{what}");
+                assert!((reached - reported).abs() <= rounding + 1e-9 * reported, "{what}, rounding {rounding:e}");
+                assert_eq!(result == status::OK, reported <= 1e-6, "{what}");
                 met += i32::from(result == status::OK);
             }
         }
@@ -111,15 +111,19 @@ fn what_rounding_allows_is_returned() {
                         // The second solve starts from the x of the first.
                         let before = norm2(&a.residual(&b, &x));
                         let result = solver.solve(&b, &mut x).unwrap_or_else(|f| panic!("{what}: {}", f.sentence));
-                        let told = solver.real(key::INFO_FINAL_RESIDUAL);
-                        assert_eq!(result == status::OK, told <= tolerance.parse().unwrap(), "{what}: told {told:e}");
+                        let reported = solver.real(key::INFO_FINAL_RESIDUAL);
+                        assert_eq!(
+                            result == status::OK,
+                            reported <= tolerance.parse().unwrap(),
+                            "{what}: reported {reported:e}"
+                        );
                         let reached = norm2(&a.residual(&b, &x));
                         assert!(reached <= least.max(10.0 * before.min(least)), "{what}: {reached:e} after {before:e}");
                         if options.contains("true2") {
-                            let (exact, allowed) = (norm2(&a.exact_residual(&b, &x)), told * norm2(&b));
-                            // Rounding of rows, and of a sum of this number of squares.
+                            let (exact, allowed) = (norm2(&a.exact_residual(&b, &x)), reported * norm2(&b));
+                            // Bound of the rounding errors of the rows, and of a sum of `a.len()` squares.
                             let noise = 4.0 * f64::EPSILON * norm2(&b) + a.len() as f64 * f64::EPSILON * allowed;
-                            assert!(exact <= allowed + noise, "{what}: {exact:e}, told {told:e}");
+                            assert!(exact <= allowed + noise, "{what}: {exact:e}, reported {reported:e}");
                         }
                     }
                 }
@@ -146,7 +150,8 @@ fn below_rounding_ends_soon() {
             for tolerance in ["1e-20", "1e-30"] {
                 let (result, iterations) = count(tolerance);
                 assert_eq!(result, status::NOT_CONVERGED, "{name} {precision}");
-                // 1e-12 costs two thirds of 1e-18; a restart adds the cost of three digits.
+                // The iterations to 1e-12 are two thirds of those to 1e-18. A restart adds the iterations for three
+                // digits.
                 assert!(iterations <= 2 * most + 5, "{name} {precision} {tolerance}: {iterations}, {most} to 1e-12");
             }
         }
@@ -163,14 +168,14 @@ fn an_exact_guess_is_no_false_success() {
         let solver = Solver::of(&a, &format!("{backend} rel_tol=1e-30"));
         let mut x = y.clone();
         let result = solver.solve(&b, &mut x);
-        let told = solver.real(key::INFO_FINAL_RESIDUAL);
-        assert_eq!(result == Ok(status::OK), told <= 1e-30, "{backend}: {result:?}, told {told:e}");
+        let reported = solver.real(key::INFO_FINAL_RESIDUAL);
+        assert_eq!(result == Ok(status::OK), reported <= 1e-30, "{backend}: {result:?}, reported {reported:e}");
     }
 }
 
 /// Fields that a deep recursion does not resolve: AMLI needs ten times as many iterations as V with its default levels.
 #[test]
-fn auto_asks_every_recursion() {
+fn auto_estimates_every_recursion() {
     let a = checker8(201, 1e6);
     let b = random_rhs(a.len(), 5);
     let count = |options: &str| {
@@ -186,7 +191,7 @@ fn auto_asks_every_recursion() {
 /// On a closed basin, a guess whose residual is below the rounding level is accepted, also in the preconditioned norm
 /// relative to the initial residual. Each solve starts from the x of the previous one.
 #[test]
-fn a_spent_guess_is_enough() {
+fn a_guess_below_the_rounding_level_is_accepted() {
     let a = neumann_const(16, 28);
     let b = without_mean(random_rhs(a.len(), 3));
     for precision in ["f64", "f32", "bf16"] {
@@ -224,7 +229,7 @@ fn corners_of_the_last_matrix_are_gone() {
 /// infinite in iteration 468). A failure leaves x unchanged, and an x returned without convergence is no worse than the
 /// guess.
 #[test]
-fn x_is_as_given_or_better() {
+fn x_is_the_guess_or_better() {
     // All edges closed, k at the nodes with harmonic means between them; land where k is zero.
     let basin = |nx: usize, ny: usize, excess: f64, k: &dyn Fn(usize) -> f64| {
         let mut a = Stencil::zeros(nx, ny, false);
@@ -270,10 +275,10 @@ fn x_is_as_given_or_better() {
                     assert!(x.iter().all(|v| v.is_finite()), "{what}");
                     if solver.int(key::INFO_SINGULAR_COMPONENTS) == 0 {
                         let after = norm2(&a.exact_residual(&b, &x));
-                        let told = solver.real(key::INFO_FINAL_RESIDUAL) * norm2(&b);
-                        // Rounding of rows, and of a sum of this number of squares.
+                        let reported = solver.real(key::INFO_FINAL_RESIDUAL) * norm2(&b);
+                        // Bound of the rounding errors of the rows, and of a sum of `a.len()` squares.
                         let noise = 4.0 * f64::EPSILON * norm2(&b) + a.len() as f64 * f64::EPSILON * after;
-                        assert!((after - told).abs() <= noise, "{what}: {after:e}, told {told:e}");
+                        assert!((after - reported).abs() <= noise, "{what}: {after:e}, reported {reported:e}");
                     }
                 }
                 Ok(result) => {
@@ -307,7 +312,7 @@ fn auto_remembers() {
 /// The rules of `auto` in the reference (docs/reference/auto.md), on both sides of their limits.
 #[test]
 fn auto_follows_its_rules() {
-    use rrbsolver::options::limits::{SHORT_CONTRAST, SHORT_CONTRAST_SINGULAR, SMALL_GRID};
+    use rrbsolver::options::limits::{BF16_CONTRAST, BF16_CONTRAST_SINGULAR, SMALL_GRID};
     use rrbsolver::options::{Choice, Cycle, Precision};
     let in_use = |a: &Stencil, options: &str| {
         let solver = Solver::of(a, &format!("backend=cpu {options}"));
@@ -322,11 +327,11 @@ fn auto_follows_its_rules() {
         a.center[0] = largest / contrast;
         a
     };
-    // Regular, 5 points: mixed and amli from SMALL_GRID nodes on; f64 and v below.
+    // Regular systems with 5 points use mixed and amli from SMALL_GRID nodes on, and f64 and v on smaller grids.
     assert_eq!(127 * 129 + 1, SMALL_GRID);
     assert_eq!(in_use(&poisson(128, 128), ""), (Precision::Mixed, Cycle::Amli));
     assert_eq!(in_use(&poisson(127, 129), ""), (Precision::F64, Cycle::V));
-    // Singular: also amli, but bf16, because mixed requires regular systems.
+    // Singular systems also use amli, but bf16, because mixed requires regular systems.
     assert_eq!(in_use(&neumann_const(200, 200), ""), (Precision::Bf16, Cycle::Amli));
     // mixed requires the 2-norm and a solve that may switch to aggregation.
     for options in ["norm=preconditioned", "switch_memory=0", "grids=1"] {
@@ -334,12 +339,12 @@ fn auto_follows_its_rules() {
     }
     assert_eq!(in_use(&poisson(200, 200), "relaxation=0.9"), (Precision::F64, Cycle::V));
     assert_eq!(in_use(&poisson(200, 200), "cycle=aggregation"), (Precision::F32, Cycle::Aggregation));
-    // The contrast of the centers.
-    for (contrast, precision) in [(0.99 * SHORT_CONTRAST, Precision::Mixed), (1.01 * SHORT_CONTRAST, Precision::F64)] {
+    // The contrast of the centers decides between mixed and f64.
+    for (contrast, precision) in [(0.99 * BF16_CONTRAST, Precision::Mixed), (1.01 * BF16_CONTRAST, Precision::F64)] {
         assert_eq!(in_use(&with_land(poisson(200, 200), contrast), "").0, precision, "{contrast:e}");
     }
     for (contrast, precision) in
-        [(0.99 * SHORT_CONTRAST_SINGULAR, Precision::Bf16), (1.01 * SHORT_CONTRAST_SINGULAR, Precision::F64)]
+        [(0.99 * BF16_CONTRAST_SINGULAR, Precision::Bf16), (1.01 * BF16_CONTRAST_SINGULAR, Precision::F64)]
     {
         let a = with_land(neumann_const(200, 200), contrast);
         assert_eq!(in_use(&a, "").0, precision, "{contrast:e}");

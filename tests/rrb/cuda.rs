@@ -18,7 +18,7 @@ use common::{
 };
 use loops::{
     from_a_guess, loops_of_several_lengths, loops_on_larger_grids, nothing_is_left_of_the_last_solve,
-    one_solve_after_another, what_is_told_is_true,
+    one_solve_after_another, reported_residuals_are_true,
 };
 use std::f64::consts::PI;
 
@@ -35,8 +35,8 @@ fn remainders() {
             let [oracle, device] =
                 ["reference", "cuda"].map(|backend| Solver::of(&a, &format!("backend={backend} {PLAIN} levels=2")));
             let (z, w) = (oracle.apply(&b), device.apply(&b));
-            // Rounding times the condition number of the worst matrix, the closed one without constants; 9e-13 for n =
-            // 70.
+            // The bound is the rounding error times the condition number of the worst matrix, the closed one without
+            // constants. It is 9e-13 for n = 70.
             let allowed = f64::EPSILON * 8.0 * (nx.max(ny) as f64 / PI).powi(2);
             assert!(max_difference(&z, &w) <= allowed * max_abs(&z), "{nx}x{ny}");
         }
@@ -49,7 +49,7 @@ fn what_is_refused() {
     let failure = solver.factorize(&poisson(40, 40)).unwrap_err();
     assert_eq!(failure.status, status::UNSUPPORTED);
     assert!(failure.sentence.contains("cycle=k"), "{}", failure.sentence);
-    // A center whose inverse overflows, on land or not.
+    // The inverse of a center overflows, on land or not.
     let mut a = poisson(40, 40);
     a.center[17] = 1e-310;
     for _ in 0..2 {
@@ -88,7 +88,7 @@ fn widths_of_small_grids() {
                     let (x, result) = device.solve_from_zero(&b);
                     let count = device.int(key::INFO_ITERATIONS) as usize;
                     assert_eq!(result, status::OK, "{what}, solve {time}: {count} iterations");
-                    // As between the other backends.
+                    // The tolerances are those for other pairs of backends.
                     assert!(
                         count.abs_diff(other.iterations) <= 1,
                         "{what}, solve {time}: {count} and {}",
@@ -103,8 +103,8 @@ fn widths_of_small_grids() {
     }
 }
 
-/// If the couplings of a coarser grid are weak, the levels end there. If they vanish, M equals that of all levels,
-/// otherwise nearly. The next matrix decides again.
+/// If the couplings of a coarser grid are weak, the levels end there. If the couplings vanish, M equals the M of all
+/// levels; if they are weak, it is nearly equal. For the next matrix, the number of levels is determined again.
 fn levels_end_where_couplings_are_weak() {
     let plain = ["precision=f64 cycle=v", "precision=f64 cycle=v fusion=off", "precision=bf16 cycle=v", ""];
     for (nx, ny, nine_points, formats) in
@@ -186,7 +186,7 @@ fn patches(nx: usize, ny: usize) -> Stencil {
         let (i, j) = (k % nx, k / nx);
         a.center[k] += match (i, j) {
             (250.., 60..) => 1e-3 * noise.abs(),
-            // From the beginning of a tile on.
+            // These columns begin at the beginning of a tile.
             (192.., _) => 0.5,
             _ => 0.0,
         };
@@ -202,9 +202,9 @@ fn patches(nx: usize, ny: usize) -> Stencil {
 /// tiles gives the results of new handles.
 fn rows_that_are_the_same() {
     const TEST: &str = "rows_that_are_the_same";
-    let told = |rows| child(TEST, &[("RRBSOLVER_CUDA_UNIFORM", rows)]).map(|output| own_lines(&output));
-    if let Some(read_once) = told("all") {
-        let read_all = told("off").expect("another child");
+    let reported = |rows| child(TEST, &[("RRBSOLVER_CUDA_UNIFORM", rows)]).map(|output| own_lines(&output));
+    if let Some(read_once) = reported("all") {
+        let read_all = reported("off").expect("another child");
         assert_eq!(read_once, read_all);
         assert_eq!(read_once.iter().filter(|line| line.contains(" iterations ")).count(), 15, "{read_once:?}");
         return;
@@ -236,7 +236,7 @@ fn rows_that_are_the_same() {
         let b = random_rhs(a.len(), 17);
         let solver = Solver::of(a, &format!("backend=cuda levels=8 rel_tol=1e-9 max_iter=3 {options}"));
         print(&solver, &solver.solve_from_zero(&b).0, options);
-        // With an initial guess.
+        // The second solve has an initial guess.
         if options.contains("f64") {
             let mut x = b.clone();
             solver.solve(&b, &mut x).unwrap();
@@ -259,7 +259,7 @@ fn rows_that_are_the_same() {
 fn arrays_of_the_host() {
     use cudarc::driver::sys::{CUresult, cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxRetain};
     use cudarc::driver::sys::{cuMemFreeHost, cuMemHostAlloc};
-    // A x has the least computation, and each value identifies its origin.
+    // The test uses products A x, because each value of the result shows which input value was transferred.
     for (nx, ny, ld, threads) in [
         (5, 4, 5, 1),
         (300, 217, 300, 1),
@@ -517,7 +517,7 @@ device::device_tests! { devices();
     second_factorizations
     rows_that_are_the_same
     nothing_is_left_of_the_last_solve
-    what_is_told_is_true
+    reported_residuals_are_true
     loops_of_several_lengths
     loops_on_larger_grids
     one_solve_after_another

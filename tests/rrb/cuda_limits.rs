@@ -66,7 +66,7 @@ fn what_is_not_there() {
     let (expected, solved) = solver.solve_from_zero(&b);
     assert_eq!(solved, status::OK);
 
-    // A stream of another context.
+    // The stream belongs to another context.
     let (mut foreign, mut stream) = (null_mut(), null_mut());
     // SAFETY: the library has initialized the driver; pointers outlive the calls.
     unsafe {
@@ -88,7 +88,7 @@ fn what_is_not_there() {
     }
     assert_works(&solver, &a, &expected);
 
-    // An array on another device.
+    // The array is on another device.
     if devices() > 1 {
         let there = on_device(1, || array(8 * b.len()));
         let mut x = vec![0.0; b.len()];
@@ -101,7 +101,7 @@ fn what_is_not_there() {
     } else {
         eprintln!("skipped: arrays of a second device");
     }
-    // An array on the host with memory=device.
+    // The array is on the host, but memory=device is set.
     solver.options("memory=device").unwrap();
     solver
         .solve(&b, &mut vec![0.0; b.len()])
@@ -110,7 +110,7 @@ fn what_is_not_there() {
     solver.options("memory=auto").unwrap();
     assert_works(&solver, &a, &expected);
 
-    // Exhausted memory: for a new handle, and for one that already has memory.
+    // The memory of the device is exhausted, for a new handle and for a handle that already has memory.
     let Some(free) = free_memory() else { return };
     let large = poisson(401, 400);
     // SAFETY: as above.

@@ -1,11 +1,12 @@
-//! Consecutive solves on a handle, and loops of all lengths: state that a device keeps from solve to solve.
+//! Consecutive solves on a handle, and loops of all lengths. State that the device keeps from solve to solve must not
+//! affect results.
 
 use crate::common::problems::*;
 use crate::common::*;
 
 /// State of one solve must not affect the next: neither a satisfied test nor NaN.
 pub fn nothing_is_left_of_the_last_solve() {
-    // Fused stages, then unfused steps in the same arrays.
+    // The handle uses fused stages, and then unfused steps in the same arrays.
     let (nx, ny) = (259, 241);
     let b = random_rhs(nx * ny, 17);
     let (regular, singular) = (random_m_matrix(nx, ny, false, 3), neumann_const(nx, ny));
@@ -20,7 +21,7 @@ pub fn nothing_is_left_of_the_last_solve() {
     let other = Solver::of(&singular, options);
     assert_eq!(other.solve_from_zero(&compatible), (x, status::OK));
 
-    // Tiles that extend beyond the nodes on both sides.
+    // On this grid, tiles extend beyond the nodes in both directions.
     let (nx, ny) = (131, 67);
     let (a, b, guess) = (random_m_matrix(nx, ny, false, 3), random_rhs(nx * ny, 17), random_rhs(nx * ny, 5));
     let device = Solver::of(&a, "backend=cuda rel_tol=1e-8");
@@ -87,7 +88,7 @@ fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
         };
         for k in 1..=8 {
             compare(k, &format!("rel_tol=1e-15 max_iter={k}"), status::NOT_CONVERGED);
-            // Where the residual is smaller than all previous ones.
+            // The comparison uses iterations whose residual is smaller than all previous ones.
             let before = history[..k].iter().copied().fold(f64::INFINITY, f64::min);
             if history[k] < before {
                 compare(k, &format!("rel_tol={:e} max_iter=50", (before * history[k]).sqrt()), status::OK);
@@ -99,7 +100,7 @@ fn x_has_all_steps(nx: usize, ny: usize, levels: usize) {
 /// The reported residual is the tested norm of the returned x, after convergence, at the iteration limit, and after a
 /// restart. (A guess 1e14 times too large causes rounding errors that the recurred residual does not contain.) The
 /// better of two iterates is returned.
-pub fn what_is_told_is_true() {
+pub fn reported_residuals_are_true() {
     let mut misses = 0;
     let far = random_m_matrix(33, 29, false, 5);
     // The last tolerance may be below the rounding of x.
@@ -116,12 +117,14 @@ pub fn what_is_told_is_true() {
                         solver.options(&format!("max_iter={max_iter}")).unwrap();
                         let mut x = guess.clone();
                         let status = solver.solve(&b, &mut x).unwrap();
-                        let told = solver.real(key::INFO_FINAL_RESIDUAL);
+                        let reported = solver.real(key::INFO_FINAL_RESIDUAL);
                         let (exact, rounding) = exact_norm(&solver, &a, &b, &x, norm == "preconditioned");
-                        let what = format!("{options} guess {size:e} max_iter={max_iter}: told {told:e}, is {exact:e}");
-                        assert!((told - exact).abs() <= rounding, "{what}");
-                        assert_eq!(status == status::OK, told <= rel_tol, "{what}");
-                        (status, solver.history(), told)
+                        let what = format!(
+                            "{options} guess {size:e} max_iter={max_iter}: reported {reported:e}, is {exact:e}"
+                        );
+                        assert!((reported - exact).abs() <= rounding, "{what}");
+                        assert_eq!(status == status::OK, reported <= rel_tol, "{what}");
+                        (status, solver.history(), reported)
                     };
                     let (status, history, _) = check(2000);
                     assert!(status == status::OK || rel_tol < 1e-12, "{options} guess {size:e}");

@@ -32,7 +32,7 @@ fn sizes() -> &'static [(usize, usize)] {
     if all_are_divided() { &SMALL_SIZES } else { &SIZES }
 }
 
-/// Solves twice, the second time from a modified solution. Returns x, histories and iterations of both.
+/// Solves twice, the second time from a modified solution. Returns x, the histories and the iterations of both solves.
 fn solved(a: &Stencil, b: &[f64], options: &str) -> (Vec<u64>, Vec<u64>, Vec<usize>) {
     let solver = Solver::of(a, options);
     let (mut x, status) = solver.solve_from_zero(b);

@@ -373,7 +373,8 @@ fn decoupled_points_pass_through() {
                 let z = solver.apply(&r);
                 for &(i, j) in &land {
                     let expected = r[j * 9 + i] / (2.0 + i as f64);
-                    // A product with 1/center, or two divisions by its square root: three roundings.
+                    // z is a product with 1/center, or two divisions by the square root of center. Both have at most
+                    // three roundings.
                     let error = (z[j * 9 + i] / expected - 1.0).abs();
                     assert!(error <= 3.0 * f64::EPSILON, "{backend} ({i}, {j}): {error:e}");
                 }
@@ -475,7 +476,7 @@ fn multiply_is_a() {
             let x = Random(8).vector(a.len());
             for backend in ["cpu", "reference"] {
                 let y = Solver::of(&a, &format!("backend={backend}")).multiply(&x);
-                // Nine products of magnitude below 10.
+                // The tolerance covers nine products of magnitude below 10.
                 assert!(max_difference(&y, &a.multiply(&x)) <= 1e-14, "{backend} {nx}x{ny}");
             }
         }

@@ -154,7 +154,7 @@ fn failures_leave_x() {
 /// No values of one call affect the next. Values that overflow next to the border of the arrays leave no infinity or
 /// NaN where zeros are expected.
 #[test]
-fn nothing_stays_of_a_solve_that_overflowed() {
+fn an_overflow_does_not_affect_the_next_solve() {
     for (nx, ny) in [(70, 51), (130, 91)] {
         for (name, a) in [
             ("five", random_m_matrix(nx, ny, false, 3)),
@@ -177,7 +177,7 @@ fn nothing_stays_of_a_solve_that_overflowed() {
                             rows.clone().for_each(|j| spoilt[j * nx + nx - 1] = bad);
                             let what = format!("{name} {nx}x{ny} {options}, {bad:e} in rows {rows:?}");
                             solver.options(&format!("check_input={check}")).unwrap();
-                            // Other tests check whether this fails.
+                            // Other tests check the status of this solve.
                             let _ = solver.solve(&spoilt, &mut vec![0.0; a.len()]);
                             solver.options("check_input=1").unwrap();
                             fresh.assert_of(&solver, &good, &format!("b with {what}"));
@@ -185,7 +185,7 @@ fn nothing_stays_of_a_solve_that_overflowed() {
                             let _ = solver.solve(&good, &mut spoilt.clone());
                             solver.options("check_input=1").unwrap();
                             fresh.assert_of(&solver, &good, &format!("guess with {what}"));
-                            // Application and product, before any other solve.
+                            // M^-1 and A are applied before any other solve.
                             solver.options(&format!("check_input={check}")).unwrap();
                             let _ = solver.solve(&spoilt, &mut spoilt.clone());
                             let mut z = vec![0.0; a.len()];

@@ -38,7 +38,8 @@ pub fn short_formats_are_spectrally_near_symmetric_and_positive() {
                     let what = format!("{name} {nx}x{ny} {precision} {cycle} {steps}");
                     let m = solver(precision, cycle, steps);
                     let levels = m.int(key::INFO_LEVELS) as f64;
-                    // A point source in a corner and in the middle, and all frequencies.
+                    // The vectors are a point source in a corner, a point source in the middle, and a vector with all
+                    // frequencies.
                     let unit = |p: usize| {
                         let mut v = vec![0.0; a.len()];
                         v[p] = 1.0;
@@ -106,8 +107,8 @@ pub fn fused_and_unfused_agree_in_every_format_and_cycle() {
 
 /// lambda_min, lambda_max and the tested norm refer to M, not to M divided by its unit; the test computes them
 /// independently.
-pub fn norms_do_not_know_the_unit() {
-    // Centers far from a power of two and from one.
+pub fn norms_do_not_depend_on_the_unit() {
+    // The scaled centers are far from a power of two and from 1.
     for scale in [1.0, 3e-7, 5e9] {
         let mut a = random_m_matrix(60, 45, true, 3);
         a.scale(scale);
@@ -159,7 +160,7 @@ pub fn success_is_never_false() {
         ("nine points", random_m_matrix(60, 50, true, 5)),
         ("closed", neumann_var(60, 50)),
     ];
-    // One cycle per format and case, in turn.
+    // Each format and case uses one cycle; the cycles alternate.
     for (k, (name, a)) in cases.iter().enumerate() {
         for (p, precision) in PRECISIONS.into_iter().enumerate() {
             this_success_is_true(name, a, &format!("precision={precision} cycle={}", CYCLES[(k + p) % 3]));
@@ -243,11 +244,14 @@ fn far_guess(solver: &Solver, a: &Stencil, b: &[f64], far: f64, what: &str) {
     for norm in ["true2", "preconditioned"] {
         let (x, result) = solve(&format!("max_iter=0 norm={norm}"));
         assert_eq!((&x, result), (&guess, status::NOT_CONVERGED), "{what}");
-        let (told, expected) = (solver.real(key::INFO_FINAL_RESIDUAL), before / norm2(b));
+        let (reported, expected) = (solver.real(key::INFO_FINAL_RESIDUAL), before / norm2(b));
         // In the 2-norm, sums of thousands of values in another order; the eigenvalues of the preconditioned norm span
         // a few decades.
         let factor = if norm == "true2" { 1.0 + 1e-12 } else { 1e4 };
-        assert!(told <= factor * expected && expected <= factor * told, "{what} {norm}: {told:e}, {expected:e}");
+        assert!(
+            reported <= factor * expected && expected <= factor * reported,
+            "{what} {norm}: {reported:e}, {expected:e}"
+        );
     }
 }
 
@@ -371,7 +375,7 @@ pub fn single_precision_does_not_run_away() {
             }
         }
     }
-    // The case that overflowed.
+    // This case once overflowed.
     let a = nearly_closed(128, 128, 1e-6);
     let b: Vec<f64> = (0..a.len()).map(|k| if k < a.len() / 2 { 2.0 } else { 0.0 }).collect();
     let solver = Solver::of(&a, "backend=cpu threads=1 precision=mixed cycle=amli");
@@ -444,7 +448,7 @@ pub fn automatic_choices() {
 }
 
 /// If `auto` ends with the V-cycle, its results equal those of `cycle=v`.
-pub fn v_by_choice_is_v_as_asked() {
+pub fn v_selected_by_auto_equals_explicit_v() {
     for threads in [1, 2] {
         let (a, b) = by_name("random_1e3", 255, 255);
         let [auto, asked] = ["", "cycle=v precision=mixed"]
@@ -455,7 +459,7 @@ pub fn v_by_choice_is_v_as_asked() {
                 assert_eq!(auto.int(info), asked.int(info), "{info}, round {round}");
             }
             assert_eq!(auto.solve_from_zero(&b), asked.solve_from_zero(&b), "round {round}");
-            // New values in the same memory.
+            // The handle gets new values in the same memory.
             let mut stiffer = a.clone();
             stiffer.center.iter_mut().for_each(|c| *c *= 1.25);
             for solver in [&auto, &asked] {
@@ -488,7 +492,7 @@ pub fn memory_per_unknown() {
         let bytes = solver.int(key::INFO_BYTES_HOST) as f64 / a.len() as f64;
         assert!(bytes <= most, "{name}: {bytes} bytes per unknown");
     }
-    // Many threads.
+    // The bound also holds with many threads.
     for n in [400, 800, 1000] {
         let a = poisson(n, n);
         let solver = Solver::of(&a, "backend=cpu threads=16 precision=mixed");

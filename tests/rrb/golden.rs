@@ -40,7 +40,8 @@ fn check_exact(rows: &[Row], backend: &str) {
     assert!(wrong.is_empty(), "{backend}: {} of {} rows:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
 }
 
-/// Report, table 5.3: 12 levels, 1e-6. (For h^-1 = 64 only ten levels exist; a larger number selects all of them.)
+/// Checks table 5.3 of the report, with 12 levels and the tolerance 1e-6. For h^-1 = 64, only ten levels exist; a
+/// larger number selects all of them.
 #[test]
 fn table_5_3() {
     for (n, expected) in [(64, 13), (128, 16), (256, 19), (512, 20), (1024, 20), (2048, 19)] {
@@ -279,7 +280,7 @@ fn history_and_count_agree() {
         solver.solve_from_zero(&b);
         let history = solver.history();
         assert_eq!(history.len(), solver.iterations() + 1);
-        // sqrt(x)/sqrt(x): one rounding.
+        // The value is sqrt(x)/sqrt(x), which has one rounding.
         assert!((history[0] - 1.0).abs() < 4.0 * f64::EPSILON);
         let (last, before) = history.split_last().unwrap();
         assert!(*last <= 1e-6 && before.iter().all(|&r| r > 1e-6));

@@ -1,6 +1,6 @@
 //! Comparison of the results of a call with exact values.
 
-use crate::common::applied::{Applied, SINGLE, TOLD, Tested, reported_right};
+use crate::common::applied::{Applied, REPORT_ERROR, SINGLE, Tested, reported_right};
 use crate::common::problems::cases::{Case, NullSpace};
 use crate::common::problems::system::{LONE, Measured, System, norm2, norm2_of_sizes, twice};
 use crate::common::problems::twice::{Twice, exponent, scaled};
@@ -32,7 +32,7 @@ const FAR_SCALE: i32 = 498;
 
 /// A false report: its class, the relative error, and the numbers.
 #[derive(Clone, Debug)]
-pub struct Complaint {
+pub struct Violation {
     pub class: String,
     pub ratio: f64,
     pub text: String,
@@ -40,14 +40,14 @@ pub struct Complaint {
 
 #[derive(Default)]
 pub struct Verdict {
-    pub complaints: Vec<Complaint>,
+    pub complaints: Vec<Violation>,
     /// Properties of the case, which are counted.
     pub notes: Vec<String>,
 }
 
 impl Verdict {
     pub fn complain(&mut self, class: impl Into<String>, ratio: f64, text: String) {
-        self.complaints.push(Complaint { class: class.into(), ratio, text });
+        self.complaints.push(Violation { class: class.into(), ratio, text });
     }
 
     fn note(&mut self, note: impl Into<String>) {
@@ -57,7 +57,7 @@ impl Verdict {
 
 /// Results that a solve reported.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct Reported {
     pub status: i32,
     pub reason: i64,
     pub iterations: i64,
@@ -68,9 +68,9 @@ pub struct Told {
     pub levels: i64,
 }
 
-impl Told {
+impl Reported {
     pub fn of(solver: &Solver, status: i32, cycle_before: i64) -> Self {
-        Told {
+        Reported {
             status,
             reason: solver.int(key::INFO_STOP_REASON),
             iterations: solver.int(key::INFO_ITERATIONS),
@@ -113,9 +113,9 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns whether CG runs on S1.
-    fn eliminates(&self, told: &Told) -> bool {
-        let compensated = self.compensates(told.cycles[0]) && self.system.positive_couplings > 0;
-        !self.system.nine && !compensated && told.levels > 0
+    fn eliminates(&self, reported: &Reported) -> bool {
+        let compensated = self.compensates(reported.cycles[0]) && self.system.positive_couplings > 0;
+        !self.system.nine && !compensated && reported.levels > 0
     }
 
     /// Checks the reported numbers of components and of compensated couplings.
@@ -130,7 +130,11 @@ impl<'a> Judge<'a> {
         ] {
             let found = solver.int(key);
             if found != wanted as i64 {
-                verdict.complain(format!("told {name}"), 1.0, format!("{name}: told {found}, there are {wanted}"));
+                verdict.complain(
+                    format!("reported {name}"),
+                    1.0,
+                    format!("{name}: reported {found}, there are {wanted}"),
+                );
             }
         }
     }
@@ -145,13 +149,13 @@ impl<'a> Judge<'a> {
         let justified = match failure.status {
             status::UNSUPPORTED => self.must_be_unsupported(),
             status::MATRIX if asked_short && failure.sentence.contains("precision=f64") => true,
-            // Entries that underflow.
+            // Entries of the matrix underflow.
             status::MATRIX if failure.sentence.contains("too small for double") => s.exponent.abs() >= FAR_SCALE,
-            // Contrasts for which a pivot is pure rounding.
+            // At these contrasts, a pivot may consist of rounding errors only.
             status::MATRIX if failure.sentence.contains("below the rounding level") => self.contrast() >= 1e8,
             status::MATRIX => none_singular || raw,
             status::ARGUMENT if settings.cycle_spacing % 2 == 1 => failure.sentence.contains("cycle_spacing"),
-            // A cycle with an excessive cost.
+            // The cost of the cycle is excessive.
             status::ARGUMENT => recursive && settings.cycle_steps > 2 && failure.sentence.contains("cycle_"),
             _ => false,
         };
@@ -279,15 +283,15 @@ impl<'a> Judge<'a> {
     }
 
     /// Judges a solve that ended: status, residuals and x.
-    pub fn ended(&self, solver: &Solver, told: &Told, guess: &[f64], x: &[f64], verdict: &mut Verdict) {
-        self.ends_as_told(told, verdict);
+    pub fn ended(&self, solver: &Solver, reported: &Reported, guess: &[f64], x: &[f64], verdict: &mut Verdict) {
+        self.ends_as_reported(reported, verdict);
         if self.case.not_finite && self.case.settings.check_input {
-            verdict.complain("input not finite", 1.0, format!("status {} for NaN or infinity", told.status));
+            verdict.complain("input not finite", 1.0, format!("status {} for NaN or infinity", reported.status));
             return;
         }
         if x.iter().any(|x| !x.is_finite()) {
-            let class = format!("x not finite with status {}", told.status);
-            verdict.complain(class, f64::INFINITY, format!("told {:e}", told.last));
+            let class = format!("x not finite with status {}", reported.status);
+            verdict.complain(class, f64::INFINITY, format!("reported {:e}", reported.last));
             return;
         }
         if self.case.not_finite {
@@ -295,46 +299,48 @@ impl<'a> Judge<'a> {
             return;
         }
         if self.case.settings.check_compatibility && self.incompatibility() > 1.01e-10 {
-            let text = format!("status {}, |sum b| is {:.2e} of its magnitudes", told.status, self.incompatibility());
+            let text =
+                format!("status {}, |sum b| is {:.2e} of its magnitudes", reported.status, self.incompatibility());
             verdict.complain("incompatible b solved", 1.0, text);
         }
-        if told.reason == reason::ZERO_RHS {
+        if reported.reason == reason::ZERO_RHS {
             self.zero_rhs(x, verdict);
             if norm2(&self.given) == 0.0 {
                 return;
             }
         }
-        let Some((initial, last, references)) = self.norms(solver, told, guess, x, verdict) else { return };
-        self.promise(told, &last, &references, verdict);
-        let words = [("initial", told.initial, &initial[..]), ("final", told.last, &[last])];
+        let Some((initial, last, references)) = self.norms(solver, reported, guess, x, verdict) else { return };
+        self.promise(reported, &last, &references, verdict);
+        let words = [("initial", reported.initial, &initial[..]), ("final", reported.last, &[last])];
         for (name, word, measured) in words {
-            let right = measured.iter().any(|m| references.iter().any(|r| reported_right(word, m, r, TOLD)));
-            if right && !reported_right(word, &measured[0], &references[0], TOLD) {
+            let right = measured.iter().any(|m| references.iter().any(|r| reported_right(word, m, r, REPORT_ERROR)));
+            if right && !reported_right(word, &measured[0], &references[0], REPORT_ERROR) {
                 verdict.note(format!("{name} residual right by another norm or reference than the first"));
             }
             if !right {
                 let (m, r) = (measured[0], references[0]);
                 let truth = m.with / r.value;
-                let class = format!("told {name} residual");
+                let class = format!("reported {name} residual");
                 let text = format!(
-                    "told {word:.4e}, true {truth:.4e}, {told:?}; norms {measured:?}, references {references:?}"
+                    "reported {word:.4e}, true {truth:.4e}, {reported:?}; norms {measured:?}, references {references:?}"
                 );
                 verdict.complain(class, (word / truth).max(truth / word), text);
             }
         }
     }
 
-    fn ends_as_told(&self, told: &Told, verdict: &mut Verdict) {
+    fn ends_as_reported(&self, reported: &Reported, verdict: &mut Verdict) {
         let settings = &self.case.settings;
-        let fits = match told.status {
-            status::OK => (1..=3).contains(&told.reason),
-            status::NOT_CONVERGED => [reason::MAX_ITER, reason::STAGNATED].contains(&told.reason),
-            _ => told.reason == reason::MONITOR,
+        let fits = match reported.status {
+            status::OK => (1..=3).contains(&reported.reason),
+            status::NOT_CONVERGED => [reason::MAX_ITER, reason::STAGNATED].contains(&reported.reason),
+            _ => reported.reason == reason::MONITOR,
         };
-        let exhausted = told.reason != reason::MAX_ITER || told.iterations == settings.max_iter as i64;
-        let guessed = ![reason::INITIAL_GUESS, reason::ZERO_RHS].contains(&told.reason) || told.iterations == 0;
-        if !fits || !exhausted || !guessed || told.iterations > settings.max_iter as i64 {
-            let text = format!("status {}, reason {}, {} iterations", told.status, told.reason, told.iterations);
+        let exhausted = reported.reason != reason::MAX_ITER || reported.iterations == settings.max_iter as i64;
+        let guessed = ![reason::INITIAL_GUESS, reason::ZERO_RHS].contains(&reported.reason) || reported.iterations == 0;
+        if !fits || !exhausted || !guessed || reported.iterations > settings.max_iter as i64 {
+            let text =
+                format!("status {}, reason {}, {} iterations", reported.status, reported.reason, reported.iterations);
             verdict.complain("stop reason", 1.0, text);
         }
     }
@@ -381,7 +387,7 @@ impl<'a> Judge<'a> {
     fn norms(
         &self,
         solver: &Solver,
-        told: &Told,
+        reported: &Reported,
         guess: &[f64],
         x: &[f64],
         verdict: &mut Verdict,
@@ -404,15 +410,15 @@ impl<'a> Judge<'a> {
             return Some((vec![tested(initial)], tested(last), references));
         }
         // `rrb_apply` applies another M here: the fixed, linear variant of the cycle.
-        if told.cycles.iter().any(|cycle| *cycle >= 3) {
+        if reported.cycles.iter().any(|cycle| *cycle >= 3) {
             verdict.note("norm of M not checked: cycle=k or aggregation");
             return None;
         }
-        if told.cycles[0] != told.cycles[1] {
+        if reported.cycles[0] != reported.cycles[1] {
             verdict.note("norm of M not checked: another cycle after the solve");
             return None;
         }
-        let found = self.norms_of_m(solver, told, &x_guess, &residuals, &errors);
+        let found = self.norms_of_m(solver, reported, &x_guess, &residuals, &errors);
         verdict.note(if found.is_some() { "norm of M checked" } else { "norm of M not checked: rrb_apply fails" });
         if found.is_some() && self.small_row_sums() {
             verdict.note(SMALL_ROW_SUMS);
@@ -423,13 +429,13 @@ impl<'a> Judge<'a> {
     fn norms_of_m(
         &self,
         solver: &Solver,
-        told: &Told,
+        reported: &Reported,
         x_guess: &[Twice],
         residuals: &[Vec<Twice>; 2],
         errors: &[Vec<f64>; 2],
     ) -> Option<(Vec<Tested>, Tested, Vec<Measured>)> {
         let s = &self.system;
-        let eliminates = self.eliminates(told);
+        let eliminates = self.eliminates(reported);
         let tested = |r: &[Twice], errors: &[f64]| -> Option<Tested> {
             let without = self.norm_of_m(solver, r, errors)?;
             let constants = s.norm_of_means(&s.means(r));
@@ -462,7 +468,7 @@ impl<'a> Judge<'a> {
         let size = norm2(&start.0);
         let size_error = norm2_of_sizes(&start.1);
         let projected = if eliminates { norm2(&s.without_means_of_black(&start.0)) } else { size };
-        // No residual is small relative to rounding. Near the limit, both references are allowed.
+        // A residual relative to a rounding error would never be small. Near the limit, both references are allowed.
         let given = norm2(&self.given);
         let limit = ROUNDING_OF_B * given;
         let mut references = Vec::new();
@@ -538,17 +544,17 @@ impl<'a> Judge<'a> {
         Applied { system: &self.system, apply: &apply, short, unit }.norm(r, errors)
     }
 
-    fn promise(&self, told: &Told, last: &Tested, references: &[Measured], verdict: &mut Verdict) {
+    fn promise(&self, reported: &Reported, last: &Tested, references: &[Measured], verdict: &mut Verdict) {
         let settings = &self.case.settings;
         let abs_tol = self.abs_tol(settings.preconditioned);
         let allowed = |r: &Measured| (settings.rel_tol * (r.value + r.error)).max(abs_tol);
         let most = references.iter().map(allowed).fold(0.0, f64::max);
-        if told.status == status::OK {
-            let bound = most * (1.0 + TOLD) + last.without.error;
+        if reported.status == status::OK {
+            let bound = most * (1.0 + REPORT_ERROR) + last.without.error;
             if last.with > bound {
                 let text = format!(
-                    "norm {:.4e} ({:.4e} without constants), allowed {most:.4e} and rounding {:.1e}; reason {}, told {:.4e}",
-                    last.with, last.without.value, last.without.error, told.reason, told.last
+                    "norm {:.4e} ({:.4e} without constants), allowed {most:.4e} and rounding {:.1e}; reason {}, reported {:.4e}",
+                    last.with, last.without.value, last.without.error, reported.reason, reported.last
                 );
                 verdict.complain("promise of status 0", last.with / bound, text);
             }
@@ -556,11 +562,13 @@ impl<'a> Judge<'a> {
         }
         let least = references.iter().map(|r| (settings.rel_tol * (r.value - r.error)).max(abs_tol));
         let least = least.fold(f64::INFINITY, f64::min);
-        if told.status == status::NOT_CONVERGED && last.with * (1.0 + 2.0 * TOLD) + last.without.error < least {
-            let text = format!("norm {:.4e}, allowed {least:.4e}, reason {}", last.with, told.reason);
+        if reported.status == status::NOT_CONVERGED
+            && last.with * (1.0 + 2.0 * REPORT_ERROR) + last.without.error < least
+        {
+            let text = format!("norm {:.4e}, allowed {least:.4e}, reason {}", last.with, reported.reason);
             verdict.complain("status 1 though the test is met", least / last.with, text);
         }
-        if told.reason == reason::STAGNATED && !settings.preconditioned && last.with > 1e3 * last.without.error {
+        if reported.reason == reason::STAGNATED && !settings.preconditioned && last.with > 1e3 * last.without.error {
             verdict.note("stagnated at more than 1000 times the rounding of the residual");
         }
     }

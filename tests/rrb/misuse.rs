@@ -167,7 +167,7 @@ fn extents() {
     // SAFETY: `handle` outlives the call, which fails before it reads the pointer.
     assert_eq!(unsafe { rrb_create(0, 5, &mut handle) }, status::DIMENSION);
     assert_eq!(handle, std::ptr::dangling_mut(), "out is untouched");
-    // Rows so long that the arrays would exceed the address space.
+    // The rows are so long that the arrays would exceed the address space.
     let solver = Solver::new(2, 1000, "");
     solver.set_int(key::LEADING_DIMENSION, i64::MAX / 2).expect("what is too long depends on the rows");
     let a = vec![1.0; 2];
@@ -252,7 +252,8 @@ fn a_failed_factorize_leaves_no_factorization() {
     }
 }
 
-/// b and x, r and z, x and y must not overlap, nor may x and any input of `rrb_solve_once`; adjacent parts of one array are allowed.
+/// b and x, r and z, x and y must not overlap, nor may x and any input of `rrb_solve_once`; adjacent parts of one array
+/// are allowed.
 #[test]
 fn overlapping_arrays() {
     let (solver, _) = good("");
@@ -334,7 +335,8 @@ fn not_a_number_and_infinity() {
             failure.expect(status::NOT_FINITE, &["x ", "(3, 2)"]);
             assert!(z.iter().all(|&v| v == 5.0));
         }
-        // Without the check, NaN and infinity must still not be a success, also with 5 points.
+        // Without the check of inputs, a solve with NaN or infinity must still not report success, also for 5-point
+        // stencils.
         for a in [a, random_m_matrix(6, 5, false, 1)] {
             solver.options("check_input=0").unwrap();
             solver.factorize(&a).unwrap();
@@ -368,7 +370,7 @@ fn last_error() {
     let (needed, buffer) = read(0, 200);
     assert!(text(&buffer).contains("(3, 2)"));
     assert!(text(&read(1, 200).1).contains("(4, 3)"));
-    // Truncated, NUL-terminated, and never beyond the capacity.
+    // The message is truncated to the capacity and ends with NUL.
     let (same, short) = read(0, 8);
     assert_eq!((same, short[7], short[8]), (needed, 0, b'#'));
     assert_eq!(text(&short), text(&buffer)[..7]);
@@ -381,9 +383,9 @@ fn last_error() {
     assert!(common::last_error().contains("(3, 2)"));
 }
 
-/// Indefinite by the rows themselves: zero or negative centers.
+/// Rows with a zero or negative center show that the matrix is indefinite.
 #[test]
-fn rows_that_no_definite_matrix_has() {
+fn rows_of_indefinite_matrices() {
     for backend in BACKENDS {
         let a = poisson(7, 6);
         for (center, i, j) in [(0.0, 3, 2), (-0.0, 0, 0), (-4.0, 6, 5), (f64::MIN, 1, 4)] {
@@ -393,7 +395,7 @@ fn rows_that_no_definite_matrix_has() {
             let failure = solver.factorize(&bad).unwrap_err();
             failure.expect(status::MATRIX, &["center", &format!("({i}, {j})")]);
         }
-        // Too small to divide by, alone and among others: the error message names this node, not a neighbour.
+        // The center is too small for a division. The error message names this node, not a neighbour.
         for (i, j) in [(2, 3), (3, 3)] {
             let mut bad = a.clone();
             bad.decouple(i, j, 1e-310);
@@ -405,7 +407,7 @@ fn rows_that_no_definite_matrix_has() {
             bad.decouple(i, j, 3e-308);
             assert!(solver.factorize(&bad).is_ok());
         }
-        // A row of zeros, like a land node with a forgotten center.
+        // A row of zeros, as for a land node whose center was not set.
         let mut bad = a.clone();
         bad.decouple(4, 3, 0.0);
         let solver = Solver::new(7, 6, backend);
@@ -471,7 +473,8 @@ fn couplings_that_point_out_of_the_grid() {
     }
 }
 
-/// Indefinite on a lower level: a pivot is not positive, and the error message names its value, node and level.
+/// The matrix is found to be indefinite on a lower level. The error message names the value, the node and the level of
+/// the pivot that is not positive.
 #[test]
 fn indefinite_matrix() {
     for backend in BACKENDS {
@@ -520,9 +523,9 @@ fn solution_beyond_the_largest_number() {
     }
 }
 
-/// A singular system is not an error; a lone node with a zero center is.
+/// A singular system is not an error, but an isolated node with a zero center is.
 #[test]
-fn lone_points() {
+fn isolated_nodes() {
     let mut a = neumann_const(8, 8);
     a.decouple(3, 3, 0.0);
     Solver::new(8, 8, "").factorize(&a).unwrap_err().expect(status::MATRIX, &["(3, 3)"]);
@@ -538,7 +541,7 @@ fn assert_alive_singular(a: &Stencil) {
 
 /// Without a driver, device or kernels, the error has the status and the option; `auto` uses the CPU.
 #[test]
-fn a_device_that_is_not_there() {
+fn missing_devices() {
     let (a, b) = (poisson(30, 21), random_rhs(630, 2));
     let device = devices();
     let failure = Solver::new(30, 21, &format!("backend=cuda device={device}")).factorize(&a).unwrap_err();

@@ -188,7 +188,7 @@ fn options_can_be_set_and_read() {
     );
 }
 
-/// Returns the CPU time of this thread, the first of its pool, which does not depend on the load of the machine.
+/// Returns the CPU time of this thread, which is thread 0 of the pool. It does not depend on the load of the machine.
 fn seconds_of_this_thread() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call.
@@ -250,8 +250,8 @@ fn unsupported() {
     assert_alive(&solver, &a);
 }
 
-/// A recursion starts on a grid of rows and columns, which every second level creates. 0 leaves the choice to the
-/// library. A spacing that is too large for the grid has no effect.
+/// A recursion can start only on a grid of rows and columns, and every second level has such a grid. With 0, the
+/// library selects the spacing. A spacing that is too large for the grid has no effect.
 #[test]
 fn spacing_of_recursions() {
     let (solver, a) = good("");
@@ -276,7 +276,7 @@ fn spacing_of_recursions() {
     }
 }
 
-/// A recursive cycle whose number of visits grows excessively is an error; the next acceptable one works.
+/// A recursive cycle with an excessive number of visits is an error. With the V-cycle, the handle is then usable.
 #[test]
 fn recursions_that_cost_too_much() {
     let (a, zero) = (poisson(512, 512), vec![0.0; 512 * 512]);

@@ -11,7 +11,7 @@ use common::{Failure, Solver, bits, key, last_error, max_abs, status};
 const RANGE: i32 = -24;
 
 /// Relative error that reported residuals may have in addition to rounding.
-const TOLD: f64 = 0.01;
+const REPORT_ERROR: f64 = 0.01;
 
 /// SplitMix64, in [0, 1).
 struct Random(u64);
@@ -91,13 +91,16 @@ fn check_true2(a: &Stencil, b: &[f64], mean: f64, options: &str, zero_row_sum: f
     let mut x = vec![mean; b.len()];
     let ended = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what}: {} {}", f.status, f.sentence));
     let (residual, rounding) = relative_residual(a, b, &x, zero_row_sum);
-    let told = solver.real(key::INFO_FINAL_RESIDUAL);
+    let reported = solver.real(key::INFO_FINAL_RESIDUAL);
     let tolerance = solver.real(key::REL_TOL);
     assert!(
         ended != status::OK || residual <= tolerance * (1.0 + 1e-6) + rounding,
-        "{what}: status 0, told {told:e}, true {residual:e}, rel_tol {tolerance:e}"
+        "{what}: status 0, reported {reported:e}, true {residual:e}, rel_tol {tolerance:e}"
     );
-    assert!((told - residual).abs() <= TOLD * residual + rounding, "{what}: told {told:e}, true {residual:e}");
+    assert!(
+        (reported - residual).abs() <= REPORT_ERROR * residual + rounding,
+        "{what}: reported {reported:e}, true {residual:e}"
+    );
 }
 
 /// One closed component with zero row sums except in the first row, a point source, and guesses with a mean. With nine
@@ -206,14 +209,14 @@ fn check_singular(a: &Stencil, b: &[f64], mean: f64, options: &str, zero_row_sum
     let mut x = vec![mean; b.len()];
     let ended = solver.solve(b, &mut x).unwrap_or_else(|f| panic!("{what}: {} {}", f.status, f.sentence));
     let truth = relative_norm_of_m(&solver, a, b, &x, zero_row_sum);
-    let told = solver.real(key::INFO_FINAL_RESIDUAL);
+    let reported = solver.real(key::INFO_FINAL_RESIDUAL);
     let tolerance = solver.real(key::REL_TOL);
     // The rounding of the applications of M^-1 is below 1 %.
     assert!(
-        ended != status::OK || truth <= (1.0 + TOLD) * tolerance,
-        "{what}: status 0, told {told:e}, true {truth:e}, rel_tol {tolerance:e}"
+        ended != status::OK || truth <= (1.0 + REPORT_ERROR) * tolerance,
+        "{what}: status 0, reported {reported:e}, true {truth:e}, rel_tol {tolerance:e}"
     );
-    assert!((told - truth).abs() <= TOLD * truth, "{what}: told {told:e}, true {truth:e}");
+    assert!((reported - truth).abs() <= REPORT_ERROR * truth, "{what}: reported {reported:e}, true {truth:e}");
 }
 
 const FORMATS: [&str; 8] = [
@@ -302,10 +305,10 @@ fn the_first_residual_in_the_norm_of_m() {
             let mut x = vec![mean; 256];
             let residual = relative_norm_of_m(&solver, &a, &b, &x, 1e-6);
             solver.solve(&b, &mut x).expect("solve");
-            let told = solver.real(key::INFO_INITIAL_RESIDUAL);
+            let reported = solver.real(key::INFO_INITIAL_RESIDUAL);
             assert!(
-                (told / residual - 1.0).abs() <= TOLD,
-                "{options}, guess {mean:e}: told {told:e}, true {residual:e}"
+                (reported / residual - 1.0).abs() <= REPORT_ERROR,
+                "{options}, guess {mean:e}: reported {reported:e}, true {residual:e}"
             );
         }
     }
@@ -330,8 +333,8 @@ fn guesses_for_constant_sources() {
             let what = format!("{backend}, nine points {nine}");
             assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{what}");
             assert_eq!(bits(&x), bits(&guess), "{what}");
-            let told = solver.real(key::INFO_FINAL_RESIDUAL);
-            assert!(0.5e-6 < told && told <= 1e-6, "{what}: told {told:e}");
+            let reported = solver.real(key::INFO_FINAL_RESIDUAL);
+            assert!(0.5e-6 < reported && reported <= 1e-6, "{what}: reported {reported:e}");
         }
     }
 }
@@ -380,19 +383,19 @@ fn small_values_beside_large_centers() {
 /// iterations must report the residual of x = 0, whatever happened before. Without the barrier, one in five solves
 /// fails.
 #[test]
-fn what_the_last_solve_has_left() {
+fn values_of_the_previous_solve_have_no_effect() {
     let a = random_m_matrix(260, 190, false, 1);
     let b = random_rhs(a.len(), 1);
     for threads in [3, 4] {
         let solver = Solver::of(&a, &format!("backend=cpu norm=preconditioned precision=f64 threads={threads}"));
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for round in 0..200 {
             solver.set_int(key::MAX_ITER, round % 2).expect("max_iter");
             solver.solve_from_zero(&b);
             if round % 2 == 0 {
-                told.push(solver.real(key::INFO_FINAL_RESIDUAL));
+                reported.push(solver.real(key::INFO_FINAL_RESIDUAL));
             }
         }
-        assert!(told.iter().all(|norm| *norm == told[0]), "{threads} threads: {told:?}");
+        assert!(reported.iter().all(|norm| *norm == reported[0]), "{threads} threads: {reported:?}");
     }
 }

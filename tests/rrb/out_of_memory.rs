@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 
 /// Requests of at least this many bytes fail. Failures of smaller requests in the standard library end the process.
 const AT_LEAST: &str = "1024";
-/// Approximate number of requests that fail in a call with more requests. All (0) are 13,000 and take ten minutes.
+/// In a call with more requests than this, only about this number of requests fail. 0 selects all requests; there are
+/// 13,000, which take ten minutes.
 const SITES: &str = "5";
 
 fn done(command: &mut Command) -> Output {
@@ -20,7 +21,7 @@ fn done(command: &mut Command) -> Output {
 
 /// `RRBSOLVER_TEST_SITES` sets the number of requests that fail per call.
 #[test]
-fn every_call_answers_a_refusal_and_its_handle_works_on() {
+fn calls_report_failed_allocations_and_handles_remain_usable() {
     let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| SITES.to_owned());
     // Every phase of every case has requests, except phases that must not allocate.
     assert!(answered("inject", "inject.c", &[AT_LEAST, &sites]) > 100);
@@ -28,7 +29,7 @@ fn every_call_answers_a_refusal_and_its_handle_works_on() {
 
 /// Allocation failures in calls on general matrices.
 #[test]
-fn calls_for_general_matrices_answer_refusals() {
+fn sparse_calls_report_failed_allocations() {
     let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| SITES.to_owned());
     assert!(answered("inject_sparse", "inject_sparse.c", &[AT_LEAST, &sites]) > 100);
 }
@@ -36,13 +37,13 @@ fn calls_for_general_matrices_answer_refusals() {
 /// Allocation failures in calls on files, for requests of any size, because `sparse_read` and `sparse_write` report all
 /// failures.
 #[test]
-fn calls_for_files_answer_every_refusal() {
+fn file_calls_report_every_failed_allocation() {
     assert!(answered("inject_files", "inject_files.c", &["1", "0"]) > 1500);
 }
 
 /// Allocation failures of handles on a device, if `RRBSOLVER_TEST_DEVICE` is set: an emulated device needs minutes.
 #[test]
-fn calls_for_a_device_answer_refusals() {
+fn device_calls_report_failed_allocations() {
     if std::env::var_os("RRBSOLVER_TEST_DEVICE").is_some() {
         let sites = std::env::var("RRBSOLVER_TEST_SITES").unwrap_or_else(|_| "1".to_owned());
         assert!(answered("inject_on_a_device", "inject.c", &["256", &sites, "device"]) > 20);
@@ -55,7 +56,7 @@ fn answered(name: &str, source: &str, arguments: &[&str]) -> u64 {
     let library = own.parent().expect("its folder");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Without the compiler's built-in malloc.
+    // -fno-builtin prevents the compiler from removing or replacing calls of malloc.
     let flags = ["-std=gnu11", "-O1", "-fno-builtin", "-Wall", "-Wextra", "-Werror"];
     done(
         Command::new("cc")
@@ -74,7 +75,7 @@ fn answered(name: &str, source: &str, arguments: &[&str]) -> u64 {
     std::fs::create_dir_all(link.parent().expect("a folder")).expect("the folder of temporary files can be written");
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(library.join("librrbsolver.so"), &link).expect("a symlink can be made");
-    // Before the folders that may contain the driver of a device.
+    // This folder precedes the folders that may contain the driver of a device.
     let driver = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let output = done(
         Command::new(&program)

@@ -18,7 +18,7 @@ use common::problems::Stencil;
 use common::problems::cases::{self, BRANCHES, Case, JUNK, Restart};
 use common::truth::{Cases, variable};
 use common::{Failure, Solver, bits, key, outcome, padded, rrb_set_monitor, status, unpadded};
-use judge::{Judge, SMALL_ROW_SUMS, Told, Verdict};
+use judge::{Judge, Reported, SMALL_ROW_SUMS, Verdict};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -111,19 +111,26 @@ fn run(case: &Case, verdict: &mut Verdict) -> String {
             format!("solve: {} {}", failure.status, kind(&failure.sentence))
         }
         Ok(status) => {
-            let told = Told::of(&solver, status, cycle);
-            check_watch(&solver, &seen, status, &told, case.options.contains("backend=cuda"), verdict);
-            judge.ended(&solver, &told, &guess, &x, verdict);
+            let reported = Reported::of(&solver, status, cycle);
+            check_watch(&solver, &seen, status, &reported, case.options.contains("backend=cuda"), verdict);
+            judge.ended(&solver, &reported, &guess, &x, verdict);
             if variable("RRBSOLVER_TRUTH_CASE") == Some(case.number) {
-                println!("{told:?}\nhistory {:?}\nguess {:?}\nx {:?}", solver.history(), &guess, &x);
+                println!("{reported:?}\nhistory {:?}\nguess {:?}\nx {:?}", solver.history(), &guess, &x);
             }
-            format!("solve: {status}, reason {}", told.reason)
+            format!("solve: {status}, reason {}", reported.reason)
         }
     }
 }
 
 /// Checks that the monitor is called in order, receives the values of the history, and stops when it requests a stop.
-fn check_watch(solver: &Solver, seen: &Watch, status: i32, told: &Told, on_device: bool, verdict: &mut Verdict) {
+fn check_watch(
+    solver: &Solver,
+    seen: &Watch,
+    status: i32,
+    reported: &Reported,
+    on_device: bool,
+    verdict: &mut Verdict,
+) {
     if !seen.in_order {
         verdict.complain("monitor out of order", 1.0, format!("{} calls", seen.seen.len()));
     }
@@ -132,7 +139,7 @@ fn check_watch(solver: &Solver, seen: &Watch, status: i32, told: &Told, on_devic
         // A device may have done more iterations before the stop of a monitor takes effect.
         history.truncate(seen.seen.len());
     }
-    if told.reason != judge::reason::ZERO_RHS && bits(&history) != bits(&seen.seen) {
+    if reported.reason != judge::reason::ZERO_RHS && bits(&history) != bits(&seen.seen) {
         verdict.complain("history", 1.0, format!("history {history:?}, monitor {:?}", seen.seen));
     }
     if (status == status::STOPPED) && !seen.stopped {

@@ -114,7 +114,7 @@ fn residuals(on: &Backend) {
 fn jacobi_does_not_see_patches(on: &Backend) {
     let mut rows = Rows::default();
     for (name, block) in [("poisson7", [4, 4, 4]), ("conv7", [8, 8, 8]), ("fe27", [2, 4, 8]), ("mixed27", [4, 4, 2])] {
-        // With 24, a device uses other tiles: of eight cells, and of four.
+        // For n = 24, the tiles of a device have eight and four cells per side, unlike for n = 32.
         for (n, parts) in [(32, 2), (32, 4), (24, 2)] {
             rows.row(&format!("{name} {n} in {parts}"), || {
                 if n == 24 && block.contains(&8) {
@@ -153,7 +153,7 @@ fn one_block_is_solved(on: &Backend) {
             let smoother = Smoother::of(&stencil("poisson7"), [8; 3], on.options, &level);
             let start = smoother.norm(&mut level);
             smoother.apply(&mut level, 1).unwrap();
-            // Rounding times a condition number of about 30.
+            // The bound is the rounding error times a condition number of about 30.
             assert!(smoother.norm(&mut level) < 1e-13 * start.max(1.0));
         });
     }
@@ -249,7 +249,7 @@ fn ghost_function(on: &Backend) {
             // A residual is not counted as a sweep.
             assert!(smoother.norm(&mut level) < 1e-11);
             assert_eq!(record.sweeps.pop(), Some(-1));
-            // Stopped before the third sweep: u is that of two sweeps.
+            // The call is stopped before the third sweep, so u is the result of two sweeps.
             record = Filled { sweeps: Vec::new(), stop_at: 2, patches: 1, ghosts: 1.0 };
             let mut twice = level.clone();
             assert_eq!(smoother.apply(&mut level, 5), Ok(status::STOPPED));
@@ -311,7 +311,7 @@ fn overlap(on: &Backend) {
         smoother.apply(&mut level, 3).unwrap();
         smoother.norm(&mut level) / start
     };
-    // Values of the design notes, with three digits.
+    // Expected values from the design of the library, with three digits.
     assert!((relative("remainder=exact") - 0.01085).abs() < 5e-6);
     assert!((relative("remainder=overlap") - 0.00978).abs() < 5e-6);
     for (size, lower) in [(16, 4), (12, 6), (29, 5)] {

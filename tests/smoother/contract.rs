@@ -80,7 +80,7 @@ fn point_smoother_of_a_wild_stencil() {
     let mut level = Level::cube(4);
     level.random(2);
     let mut values = [0.0; 27];
-    // The center, and faces of 1e150 and 1e-150; in the second round also a corner.
+    // The stencil has faces of 1e150 and 1e-150 in addition to its center, and in the second round also a corner.
     values[13] = 1e151;
     for (low, high) in [(12, 14), (10, 16), (4, 22)] {
         (values[low], values[high]) = (-1e150, -1e-150);
@@ -129,7 +129,7 @@ fn options_of_solvers_are_refused() {
     // Results about the build exist in both families.
     let solver = common::Solver::new(4, 4, "");
     assert_eq!(smoother.int(1014), solver.int(1014));
-    // The reverse direction.
+    // rrb_ likewise rejects an option of smoother_.
     solver.options("omega=1").unwrap_err().expect(status::OPTION, &["rrb_", "omega", "smoother_"]);
 }
 

@@ -26,8 +26,8 @@ const METHODS: [&str; 5] = [
     "method=chaotic_gauss_seidel parallel=patch reverse=1",
 ];
 
-/// Chunks, lags and groups: many tiles in one patch and in several patches. Repeated runs and all transfer orders are
-/// bitwise identical, and agree with the CPU.
+/// Sweeps with many tiles, in one patch and in several patches, which form several chunks and groups. Repeated runs and
+/// all transfer orders are bitwise identical, and agree with the CPU.
 fn large_lists_and_transfers() {
     let mixed = || {
         let mut level = Level::new(&[
@@ -450,7 +450,7 @@ fn ghost_function() {
     }
 }
 
-/// Inverses and memory are kept when patches change; also with many small patches and with none.
+/// Inverses and memory are kept when the patches change, also with many small patches and with no patches.
 fn regridding() {
     let side = 3;
     let corner = |q: i64| [q % 22 * side, q / 22 % 22 * side, q / 484 * side];

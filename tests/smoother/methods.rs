@@ -30,7 +30,7 @@ fn parallel_forms_agree() {
 
 /// The block solver that `auto` selects, and the result that reports it.
 #[test]
-fn block_solvers_are_chosen_and_told() {
+fn block_solvers_are_selected_and_reported() {
     let level = Level::cube(8);
     let solver =
         |values: &[f64], block, text: &str| Smoother::of(values, block, text, &level).int(key::INFO_BLOCK_SOLVER);
@@ -39,11 +39,11 @@ fn block_solvers_are_chosen_and_told() {
         assert_eq!(solver(&stencil(name), [4; 3], "block_solver=dense"), DENSE, "{name}");
     }
     assert_eq!(solver(&stencil("mixed27"), [4; 3], ""), DENSE);
-    // A cell Peclet number near 1: the transforms would lose digits with 8 cells, but not with 2.
+    // With a cell Peclet number near 1, the transforms would lose digits for blocks of 8 cells per side, but not of 2.
     let strong = [6.0, -1.99, -0.01, -1.0, -1.0, -1.0, -1.0];
     assert_eq!(solver(&strong, [8; 3], ""), DENSE);
     assert_eq!(solver(&strong, [2; 3], ""), FAST_DIAGONALIZATION);
-    // Upwind differences: sine transforms do not apply.
+    // Sine transforms do not diagonalize upwind differences.
     let upwind = [6.0, -2.0, 0.0, -1.0, -1.0, -1.0, -1.0];
     assert_eq!(solver(&upwind, [4; 3], ""), DENSE);
     let failure = Smoother::new(&upwind, [4; 3], "block_solver=fast_diagonalization").patches(&level).unwrap_err();
@@ -92,7 +92,7 @@ fn check_in_passing(level: &Level, blocks: &[[i64; 3]], threads: &[i64]) {
                     let smoother = Smoother::of(&stencil("conv7"), block, &text, &plain);
                     // Small lists use fewer threads.
                     assert!(level.cells() < 10_000 || smoother.int(common::key::INFO_THREADS) == threads);
-                    // Twice, so that the exchange buffers are reused.
+                    // The second run reuses the exchange buffers.
                     for _ in 0..2 {
                         smoother.apply(&mut passing, sweeps).unwrap();
                     }

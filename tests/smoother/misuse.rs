@@ -89,7 +89,7 @@ fn patches() {
 }
 
 #[test]
-fn singular_blocks_are_named() {
+fn singular_blocks() {
     let zero = [0.0, -1.0, -1.0, -1.0, -1.0, -1.0, -1.0];
     for options in ["", "block_solver=dense", "backend=reference"] {
         let level = Level::new(&[([2, 0, 0], [4, 2, 2]), ([2, 2, 0], [1, 1, 1])]);
@@ -102,8 +102,8 @@ fn singular_blocks_are_named() {
         let none = Smoother::new(&[0.0; 7], [4, 4, 4], options);
         none.patches(&level).unwrap_err().expect(status::MATRIX, &["singular", "patch 0"]);
     }
-    // A staggered cut may have a singular block that the plain cut lacks. It is found when the option is set, and the
-    // option is then unchanged.
+    // A staggered division into blocks may have a singular block that the plain division lacks. The call that sets the
+    // option then fails, and the option is unchanged.
     let level = Level::new(&[([0, 0, 0], [2, 2, 2])]);
     let smoother = Smoother::of(&zero, [2, 2, 2], "", &level);
     smoother.options("stagger=1").unwrap_err().expect(status::MATRIX, &["1 x 1 x 1", "(0, 0, 0)"]);
@@ -149,9 +149,9 @@ fn rounding_keeps_fast_inverses() {
     }
 }
 
-/// Moved blocks are an error while a cut in use has some, and only then.
+/// With `remainder=overlap`, blocks that are moved inwards are an error, but only if a cut in use has such blocks.
 #[test]
-fn overlap_looks_at_the_cuts_in_use() {
+fn overlap_checks_the_cuts_in_use() {
     let mut level = Level::cube(8);
     level.random(3);
     let smoother = Smoother::of(&stencil("poisson7"), [4; 3], "remainder=overlap", &level);
@@ -193,7 +193,7 @@ fn arrays() {
         let astray = [u[0], u[1].byte_add(4)];
         let sentence: &[&str] = &["u of patch 1", "8-byte aligned"];
         refused(smoother_apply(h, astray.as_ptr(), f.as_ptr(), 1), status::ARGUMENT, sentence);
-        // Tables, and the arrays of other calls.
+        // The tables, and the arrays of other calls, must be aligned too.
         let unaligned = |status: i32, name: &str| {
             let sentence = format!("{name} must be 8-byte aligned");
             refused(status, status::ARGUMENT, &[&sentence]);
@@ -268,7 +268,7 @@ fn options() {
     assert_alive(&smoother);
 }
 
-/// Ten thousand patches, also of 1 x 1 x 1 cells.
+/// Ten thousand patches are allowed, including patches of 1 x 1 x 1 cells.
 #[test]
 fn many_patches() {
     for side in [1, 3] {

@@ -77,7 +77,8 @@ impl Cut {
         [0, 1, 2].map(|d| (cells.lower[d] + cell[d] - self.shift[d]).div_euclid(self.block[d]))
     }
 
-    /// Returns the position of a block in the order of the sweep. Blocks at equal positions do not depend on each other.
+    /// Returns the position of a block in the order of the sweep. Blocks at equal positions do not depend on each
+    /// other.
     fn position(&self, case: &Case, block: [i64; 3]) -> [i64; 3] {
         let [i, j, k] = block;
         let colour = match case.stencil.len() {
@@ -94,9 +95,9 @@ impl Cut {
 }
 
 /// Sum and sum of magnitudes of f - A v in a cell.
-fn residual(legs: &[([i64; 3], f64)], f: f64, cell: [i64; 3], value: impl Fn([i64; 3]) -> f64) -> (f64, f64) {
+fn residual(entries: &[([i64; 3], f64)], f: f64, cell: [i64; 3], value: impl Fn([i64; 3]) -> f64) -> (f64, f64) {
     let mut sums = (f, f.abs());
-    for &(offset, entry) in legs {
+    for &(offset, entry) in entries {
         let product = entry * value([0, 1, 2].map(|d| cell[d] + offset[d]));
         sums = (sums.0 - product, sums.1 + product.abs());
     }
@@ -106,11 +107,11 @@ fn residual(legs: &[([i64; 3], f64)], f: f64, cell: [i64; 3], value: impl Fn([i6
 /// Returns the limit of the rounding error of a relaxed block: the square of the condition number of a block in the
 /// maximum norm, and the condition number of the transforms.
 fn limit(case: &Case, fast: bool) -> f64 {
-    let legs = offsets(&case.stencil);
-    let center = legs.iter().find(|leg| leg.0 == [0; 3]).expect("a center").1.abs();
-    let sum: f64 = legs.iter().map(|leg| leg.1.abs()).sum();
+    let entries = offsets(&case.stencil);
+    let center = entries.iter().find(|entry| entry.0 == [0; 3]).expect("a center").1.abs();
+    let sum: f64 = entries.iter().map(|entry| entry.1.abs()).sum();
     let condition = if case.kind.ends_with("not dominant") {
-        sum * norm_of_inverses(case, &legs)
+        sum * norm_of_inverses(case, &entries)
     } else {
         // In a weakly dominant block of at most 8 cells per direction, the inverse is below 100 / center.
         sum * (1.0 / (2.0 * center - sum).max(1e-300)).min(100.0 / center)
@@ -129,7 +130,7 @@ fn limit(case: &Case, fast: bool) -> f64 {
 }
 
 /// Returns the largest norm of the inverse of a block with at most 3 cells per direction.
-fn norm_of_inverses(case: &Case, legs: &[([i64; 3], f64)]) -> f64 {
+fn norm_of_inverses(case: &Case, entries: &[([i64; 3], f64)]) -> f64 {
     let mut largest = 0.0f64;
     let shapes = Cells { lower: [0; 3], size: case.block };
     for shape in shapes.all().map(|cell| cell.map(|n| n + 1)) {
@@ -137,7 +138,7 @@ fn norm_of_inverses(case: &Case, legs: &[([i64; 3], f64)]) -> f64 {
         let n = cells.all().count();
         let mut block = Dense { n, a: vec![0.0; n * n] };
         for cell in cells.all() {
-            for &(offset, entry) in legs {
+            for &(offset, entry) in entries {
                 let other = [0, 1, 2].map(|d| cell[d] + offset[d]);
                 if cells.inside(other) {
                     block.a[cells.narrow(cell) * n + cells.narrow(other)] = entry;
@@ -157,7 +158,7 @@ fn norm_of_inverses(case: &Case, legs: &[([i64; 3], f64)]) -> f64 {
 
 /// Judges one sweep, from `old` with refreshed ghost cells to `new`.
 fn judge_sweep(case: &Case, sweep: i32, old: &Level, new: &Level, limit: f64) -> Result<(), String> {
-    let (legs, cut) = (offsets(&case.stencil), Cut::of(case, sweep));
+    let (entries, cut) = (offsets(&case.stencil), Cut::of(case, sweep));
     let default = if case.method == "block_jacobi" { 0.8 } else { 1.0 };
     let omega = if case.omega == 0.0 { default } else { case.omega };
     for p in 0..old.u.len() {
@@ -174,8 +175,8 @@ fn judge_sweep(case: &Case, sweep: i32, old: &Level, new: &Level, limit: f64) ->
                 (if is_new { after } else { before })[cells.wide(other)]
             };
             let f = old.f[p][cells.narrow(cell)];
-            let (found, size) = residual(&legs, f, cell, |other| value(other, false));
-            let (left, more) = residual(&legs, f, cell, |other| value(other, true));
+            let (found, size) = residual(&entries, f, cell, |other| value(other, false));
+            let (left, more) = residual(&entries, f, cell, |other| value(other, true));
             let entry = blocks.entry(block).or_default();
             *entry = (entry.0.max(size).max(more), entry.1.max((left - (1.0 - omega) * found).abs()));
         }
@@ -194,13 +195,13 @@ fn judge_sweep(case: &Case, sweep: i32, old: &Level, new: &Level, limit: f64) ->
 /// Judges the residual that the library computes for these u, whose ghost cells are refreshed.
 fn judge_residual(case: &Case, smoother: &Smoother, level: &mut Level) -> Result<(), String> {
     let (r, norm) = (smoother.residual(level), smoother.norm(level));
-    let legs = offsets(&case.stencil);
+    let entries = offsets(&case.stencil);
     let unit = r.iter().map(|r| max_abs(r)).fold(0.0, f64::max);
     for (p, r) in r.iter().enumerate() {
         let cells = Cells::of(level, p);
         for cell in cells.all() {
             let f = level.f[p][cells.narrow(cell)];
-            let (value, size) = residual(&legs, f, cell, |other| level.u[p][cells.wide(other)]);
+            let (value, size) = residual(&entries, f, cell, |other| level.u[p][cells.wide(other)]);
             let error = (r[cells.narrow(cell)] - value).abs();
             if error.is_nan() || error > 60.0 * f64::EPSILON * size {
                 return Err(format!("residual of patch {p}, cell {cell:?} is off by {error:e}"));

@@ -1,7 +1,9 @@
 //! Convergence factors of V-cycles with block smoothers (`tests/golden/vcycle.csv`, rows bj and rb).
 //!
-//! Start 2u - 1 from SplitMix64 with seed 42; grids halved down to 2^3, with 60 point sweeps there; restriction =
-//! average of 8 values times 4; trilinear interpolation; ghosts = -inner before each sweep; rho = (r16 / r8)^(1/8).
+//! The start is 2u - 1 with u from SplitMix64 with seed 42. The grids are halved down to 2^3 cells, where the cycle
+//! executes 60 point sweeps. The restriction is the average of 8 values times 4, and the interpolation is trilinear.
+//! Before each sweep, a ghost cell gets the negative of the adjacent value. The factor is rho = (r16 / r8)^(1/8), where
+//! r_m is the residual norm after m cycles.
 //!
 //! By this definition, all rows but two agree within the required 5 %. Two properties of the program that made the
 //! numbers explain the rest; both follow from the numbers themselves:
@@ -13,7 +15,8 @@
 //!   (64^3, V(2,1)) and an odd number of cycles, the following rows begin with a shifted sweep. They differ by up to
 //!   4.9 % for V(1,1) with 8^3 blocks.
 //!
-//! With both, all rows agree to 0.3 %, and rows that are not staggered to all their digits.
+//! A test that reproduces both properties agrees with all rows to 0.3 %, and with rows that are not staggered to all
+//! their digits.
 
 use crate::common;
 use common::outcome;
@@ -22,7 +25,7 @@ use std::ffi::c_void;
 
 /// One grid of a V-cycle: n^3 cells and two smoothers, for pre- and post-smoothing.
 struct Grid {
-    /// On the heap, because the ghost function has its address.
+    /// Boxed, because the ghost function receives its address.
     n: Box<i64>,
     level: Level,
     before: Smoother,

@@ -28,8 +28,8 @@ fn eigenvalue_estimates_are_positive_or_not_available() {
             available += usize::from(high > 0.0);
         }
     }
-    // For a few rows, A itself is factorized, and amg differs from A^-1 by single precision: the second direction is
-    // rounding, so the sign of its beta is, too.
+    // For a few rows, amg factorizes A itself, and M^-1 differs from A^-1 only by rounding in single precision.
+    // Rounding then determines the second direction and the sign of its beta.
     assert!(available > 290, "{available} of 870");
 }
 

@@ -120,12 +120,13 @@ fn nothing_is_lost() {
     s.write(&missing, 0).unwrap_err().expect(status::IO, &["none/a.mtx", "cannot be written"]);
     s.write(&folder.0, 0).unwrap_err().expect(status::IO, &["cannot be written"]);
     s.write(&missing, 3).unwrap_err().expect(status::ARGUMENT, &["file_format", "RRB_FILE_RB", "got 3"]);
-    // A name of 250 bytes leaves no room for the name of the temporary file.
+    // The name has 250 bytes, so the name of the temporary file would be too long.
     let long = format!("{}.mtx", "k".repeat(246));
     let kept = folder.file(&long, "as it was");
     s.write(&kept, 0).unwrap_err().expect(status::IO, &[&long, "cannot be written, since", ".partial cannot"]);
     assert_eq!(std::fs::read_to_string(&kept).unwrap(), "as it was");
-    // A file left by a killed process remains and does no harm. A link remains a link, and file modes are kept.
+    // The incomplete file of a killed process remains and has no effect. A link remains a link, and file modes are
+    // kept.
     let left = folder.file(&format!("a.mtx.{}.0.partial", std::process::id()), "half");
     let a = folder.file("a.mtx", "before");
     std::fs::set_permissions(&a, Permissions::from_mode(0o640)).unwrap();
@@ -260,7 +261,7 @@ fn other_files() {
     let text = b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 2 3\n";
     let packed = pack(text);
     assert_eq!(entries(&of_text(&folder, &packed).unwrap()), [(0, 1, 3.0)]);
-    // Two gzip members, as `cat` creates them.
+    // The file has two gzip members, as `cat` of two files creates it.
     let mut members = pack(&text[..20]);
     members.extend(pack(&text[20..]));
     assert_eq!(entries(&of_text(&folder, &members).unwrap()), [(0, 1, 3.0)]);
@@ -533,8 +534,8 @@ fn harwell_that_is_refused() {
     of_text(&folder, skew).map(|_| ()).unwrap_err().expect(parse, &["line 6", "diagonal"]);
 }
 
-/// Files with changed, removed or inserted bytes, or swapped lines. Each is read, or its error message names the file.
-/// RRBSOLVER_TEST_SECONDS sets a duration instead of 300 variants of each file.
+/// Files with changed, removed or inserted bytes, or swapped lines. Each file is read, or the error message names it.
+/// 300 variants of each file are tested; RRBSOLVER_TEST_SECONDS sets a duration instead.
 #[test]
 fn mutilated_files() {
     let folder = Folder::new("mutilated");

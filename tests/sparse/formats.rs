@@ -221,14 +221,14 @@ fn teams_make_what_one_thread_makes() {
             let arrays = s.arrays(number).unwrap();
             let alone = [false, true].map(|t| s.product(&x[..if t { rows } else { cols }], t).expect(format));
             for (y, transposed) in alone.iter().zip([false, true]) {
-                // No row or column has a hundred entries.
+                // The factor 100 suffices, because no row or column has a hundred entries.
                 for (y, (sum, size)) in y.iter().zip(a.product(&x[..if transposed { rows } else { cols }], transposed))
                 {
                     assert!((y - sum).abs() <= 100.0 * f64::EPSILON * size, "{format}: {y}, not {sum}");
                 }
             }
             for threads in [2, 3, 7] {
-                // Another format in between, so that the format is built again.
+                // Another format is used in between, so that the format is built again.
                 s.options(&format!("threads={threads} format=coo")).unwrap();
                 s.product(&x[..cols], false).unwrap();
                 s.options(&format!("format={format}")).unwrap();

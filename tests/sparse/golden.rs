@@ -59,7 +59,7 @@ impl Row {
                 // gauss_seidel and cg have no omega; the table has 1 there.
                 Some(("omega", omega)) => format!(" sor_omega={omega}"),
                 Some(("s", shadow)) => format!(" shadow={shadow}"),
-                // Ratio of the Chebyshev interval: the default of the method.
+                // The library always uses the ratio 30 for the Chebyshev interval.
                 Some(("ratio", "30")) | None => String::new(),
                 Some((name, value)) => format!(" {name}={value}"),
             };
@@ -80,7 +80,7 @@ impl Row {
         }
     }
 
-    /// Returns what is wrong with a solve, if anything.
+    /// Returns a description of what is wrong with a solve, or `None`.
     fn judge(&self, solver: &Solver, b: &[f64]) -> Option<String> {
         if let Err(refused) = solver.options(&self.options()) {
             return Some(format!("{refused:?}"));
@@ -141,11 +141,11 @@ impl Row {
 /// Rows whose count differs for a summation order that is not among the table's four. In exact sums, the residual is
 /// within 5 % of the tolerance where the count is one less.
 const ROUNDED: [(&str, &str, (i64, i64)); 3] = [
-    // Residual 1.021e-6 in iteration 35.
+    // The residual in iteration 35 is 1.021e-6.
     ("add32.mtx.gz", "bicgstab,jacobi", (35, 36)),
-    // Classical Gram-Schmidt, twice, instead of the modified Gram-Schmidt of the table.
+    // The library uses two passes of classical Gram-Schmidt, and the program of the table modified Gram-Schmidt.
     ("bcsstm22.mtx", "gmres,none", (53, 54)),
-    // One-sided Lanczos, which rounding dominates: fewer iterations.
+    // Rounding dominates BiCGSTAB on this matrix, and the library needs fewer iterations.
     ("bcsstk13.mtx.gz", "bicgstab,ssor", (215, 415)),
 ];
 
@@ -163,7 +163,7 @@ fn solver(name: &str) -> Solver {
     Entries { rows: system.n, cols: system.n, entries: system.entries }.solver()
 }
 
-/// One matrix after the other, on two threads of the test.
+/// Two threads of the test process the matrices.
 #[test]
 fn counts_are_those_of_the_table() {
     let mut by_matrix: BTreeMap<String, Vec<Row>> = BTreeMap::new();

@@ -71,7 +71,7 @@ fn norm(v: &[Wide]) -> Wide {
     Wide { value: square.sqrt(), exponent: unit }
 }
 
-/// Exponents of products below the largest one that are negligible.
+/// Products whose exponent is below that of the largest product by more than this are negligible.
 const NEGLIGIBLE: i32 = -250;
 
 /// Returns b - sum of a x, and |b| + sum of |a x|.
@@ -160,7 +160,7 @@ impl Matrix {
             let (value, size) = residual_of_row(b, row.iter().map(|&(j, a)| (a, x[j])));
             r.push(value);
             errors.push(Wide { value: (row.len() + 3) as f64 * f64::EPSILON * size.value, ..size });
-            // Values of x below the smallest normal number.
+            // Values of x below the smallest normal number have larger relative errors.
             let least = scaled(1.0, -1074 + unit.max(0));
             let sum = residual_of_row(0.0, row.iter().map(|&(_, a)| (a, least))).1;
             errors.push(sum);

@@ -112,9 +112,9 @@ fn check_bits(a: &Entries, texts: &[String]) {
     }
 }
 
-/// The choices of `auto`, and that they solve.
+/// `auto` selects the expected methods, and they solve the systems.
 #[test]
-fn auto_takes_what_fits_the_matrix() {
+fn auto_selects_by_the_matrix() {
     let n = 64;
     let diagonal: Vec<_> = (0..n).map(|i| (i, i, if i % 3 == 0 { -2.0 } else { 1.0 + i as f64 })).collect();
     let with_first = |mut a: Entries, value: f64| {
@@ -148,7 +148,7 @@ fn auto_takes_what_fits_the_matrix() {
             (solver_wanted, preconditioner),
             "{what}"
         );
-        // The plain sums of the test round differently.
+        // The test computes the residual by plain sums, which round differently.
         assert!(residual(&a, &b, &x) <= 1.001e-8, "{what}");
         assert_eq!(solver.int(key::STOP_REASON), CONVERGED, "{what}");
     }
@@ -157,7 +157,7 @@ fn auto_takes_what_fits_the_matrix() {
 /// Aggregation from 100,000 rows on, if most off-diagonal entries are negative; in the second matrix those of two
 /// directions are not. Sweeps in row order need 11 iterations; sweeps by colours, as with several threads, need 12.
 #[test]
-fn auto_takes_aggregation_for_large_matrices() {
+fn auto_selects_aggregation_for_large_matrices() {
     let large = named("poisson3d_47");
     let mut signs = named("poisson3d_47");
     signs.entries.iter_mut().filter(|e| [1, 47].contains(&e.0.abs_diff(e.1))).for_each(|e| e.2 = 1.0);
@@ -312,7 +312,7 @@ fn entries_of_m_in_single_precision() {
         }
         assert!(counts[1] <= counts[0] * 5 / 4 + 2, "{m}: {counts:?}");
         let difference = norm(&applied[0].iter().zip(&applied[1]).map(|(a, b)| a - b).collect::<Vec<_>>());
-        // Rounding of f32 in recursive sums of a few products.
+        // The bound is the rounding error of f32 in recursive sums of a few products.
         assert!(difference > 0.0 && difference < 1e-5 * norm(&applied[0]), "{m}: {difference:e}");
     }
     solver.options("preconditioner=jacobi").unwrap();
@@ -362,8 +362,8 @@ fn a_tolerance_that_no_double_reaches() {
         let mut x = vec![0.0; a.rows];
         assert_eq!(solver.solve(&b, &mut x).unwrap(), status::NOT_CONVERGED, "{m}");
         assert_eq!(solver.int(key::STOP_REASON), STAGNATED, "{m}");
-        let told = solver.real(key::FINAL_RESIDUAL);
-        assert!(told > 1e-10 && told < 1e-7, "{m}: as far as x goes, {told:e}");
+        let reported = solver.real(key::FINAL_RESIDUAL);
+        assert!(reported > 1e-10 && reported < 1e-7, "{m}: as far as x goes, {reported:e}");
     }
 }
 
@@ -385,11 +385,11 @@ fn a_recurred_residual_is_no_success() {
             let mut x = vec![0.0; a.rows];
             let status = solver.solve(&b, &mut x).unwrap();
             let (true_one, tolerance) = (residual(&a, &b, &x), if reachable { 1e-6 } else { 1e-14 });
-            let told = solver.real(key::FINAL_RESIDUAL);
+            let reported = solver.real(key::FINAL_RESIDUAL);
             if status == status::OK {
                 // The plain sums of the test round differently: by 16 roundings of |A||x|, which is 1e6 |b| here.
                 assert!(
-                    told <= tolerance && true_one <= tolerance + 16.0 * f64::EPSILON * 1e6,
+                    reported <= tolerance && true_one <= tolerance + 16.0 * f64::EPSILON * 1e6,
                     "{method} {text} {true_one:e}"
                 );
             } else {
@@ -509,7 +509,7 @@ fn when_options_act() {
     assert!(norm(&half.iter().zip(&x).map(|(h, x)| h - x).collect::<Vec<_>>()) < 1e-4 * norm(&x));
 }
 
-/// Errors of factorize: the message names the entry or the row, and suggests an alternative.
+/// The messages of errors of factorize name the entry or the row, and suggest an alternative.
 #[test]
 fn refused() {
     let refused = |a: &Entries, options: &str, status: i32, words: &[&str]| {
@@ -578,7 +578,7 @@ fn refused() {
 
 /// A NaN is reported with its row, and a diagonal shift is reported as a result.
 #[test]
-fn what_is_told() {
+fn nan_rows_and_shifts_are_reported() {
     let a = named("poisson2d_50");
     let solver = a.solver();
     solver.factorize().unwrap();

@@ -93,7 +93,7 @@ fn indices() {
     let status =
         unsafe { sparse_create_coo(1, 1, 1, i.as_ptr().cast(), i.as_ptr().cast(), a.as_ptr(), 2, 0, &mut out) };
     refused(outcome(status).map(|_| ()), &["index_bytes must be 4 or 8, got 2"]);
-    // Integers of the other width: [2 0; 0 3] by rows.
+    // The index arrays of the matrix [2 0; 0 3] have integers of the other width.
     let csr_of = |ptr: *const c_void, col: *const c_void, index_bytes: i32| {
         let (mut out, values) = (null_mut(), [2.0, 3.0]);
         // SAFETY: the arrays below have more bytes than the call reads.
@@ -240,7 +240,7 @@ fn options() {
     assert_alive(&s);
 }
 
-/// Two equations, factorized.
+/// Returns a factorized handle with two equations.
 fn factorized() -> Solver {
     let s = Entries::new(2, 2, &[(0, 0, 4.0), (0, 1, 1.0), (1, 0, 1.0), (1, 1, 3.0)]).solver();
     s.factorize().unwrap();

@@ -25,7 +25,7 @@ const METHODS: [&str; 15] = [
 ];
 
 /// The first and the second solve by every method, with few rows and with enough rows for several threads.
-pub fn solving_takes_no_memory() {
+pub fn solving_allocates_nothing() {
     let mut wrong = Vec::new();
     for n in [5, 130] {
         let system = five_points(n, [4.5, -1.0, -1.0, -1.0, -1.0]);
@@ -40,7 +40,7 @@ pub fn solving_takes_no_memory() {
                 let h = solver.handle;
                 // SAFETY: a live handle.
                 outcome(unsafe { sparse_set_monitor(h, Some(monitor), null_mut()) }).unwrap();
-                // The first product may build a format of its own.
+                // The first product may build another format, which allocates memory.
                 solver.product(&b, false).unwrap();
                 let sweeps =
                     ["solver=jacobi", "solver=sor", "solver=gauss_seidel"].iter().any(|s| method.starts_with(s));

@@ -1,4 +1,4 @@
-//! The program `rrbsolver` on small files: what it prints and writes, its sentences, and its exit status.
+//! Tests the output, files, error messages and exit status of the program `rrbsolver` on small files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A folder of one test, empty at its start.
+/// Creates an empty folder for a test.
 fn folder(test: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
     let _ = fs::remove_dir_all(&folder);
@@ -19,9 +19,9 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     command.current_dir(folder).args(arguments).env_remove("RRBSOLVER_OPTIONS").output().unwrap()
 }
 
-/// What a run that ends well prints.
+/// Runs the program, which must succeed, and returns its standard output.
 #[track_caller]
-fn well(folder: &Path, arguments: &[&str]) -> String {
+fn succeeds(folder: &Path, arguments: &[&str]) -> String {
     let output = run(folder, arguments);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
@@ -39,7 +39,7 @@ fn refused(folder: &Path, arguments: &[&str], words: &[&str]) {
     words.iter().for_each(|word| assert!(errors.contains(word), "{word:?} is not in {errors}"));
 }
 
-/// The root of an SVG that an XML reader takes.
+/// Returns the text of an SVG file, after checks that it is valid XML without NaN or infinity.
 #[track_caller]
 fn svg(path: &Path) -> String {
     let text = fs::read_to_string(path).unwrap();
@@ -53,11 +53,11 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// -u'' on five points: 13 entries, of which the file has the lower triangle.
+/// Matrix of -u'' on five points. It has 13 entries; the file contains the lower triangle.
 const LINE: &str = "%%MatrixMarket matrix coordinate real symmetric\n5 5 9\n1 1 2\n2 1 -1\n2 2 2\n3 2 -1\n3 3 2\n\
                     4 3 -1\n4 4 2\n5 4 -1\n5 5 2\n";
 
-/// A raw file: -Laplace u = b with u = 0 outside; b belongs to u = 1.
+/// Raw file with -Laplace u = b and u = 0 outside. The solution is u = 1.
 fn raw(n: [i32; 3]) -> Vec<u8> {
     let dimensions = if n[2] > 1 { 3 } else { 2 };
     let mut bytes = b"STENCIL1".to_vec();
@@ -78,10 +78,10 @@ fn raw(n: [i32; 3]) -> Vec<u8> {
 }
 
 #[test]
-fn info_tells_and_draws() {
+fn info_prints_and_draws() {
     let folder = folder("info");
     fs::write(folder.join("line.mtx"), LINE).unwrap();
-    let text = well(&folder, &["info", "line.mtx", "--svg", "p.svg", "--json", "f.json"]);
+    let text = succeeds(&folder, &["info", "line.mtx", "--svg", "p.svg", "--json", "f.json"]);
     for words in [
         "line.mtx: 5 x 5, 13 entries",
         "2 to 3 entries",
@@ -93,53 +93,54 @@ fn info_tells_and_draws() {
         assert!(text.contains(words), "{words:?} is not in {text}");
     }
     assert!(text.contains("in 5 of 5 rows, > in 2") && text.contains("│⠻⣦⡀│"), "{text}");
-    // A row of the pattern has one run of cells.
+    // Each row of the picture has one rectangle, because its cells with entries are adjacent.
     assert_eq!(svg(&folder.join("p.svg")).matches("opacity").count(), 5);
     let facts = json(&folder.join("f.json"));
     assert_eq!(
         (&facts["entries"], &facts["upper_bandwidth"], &facts["symmetric"]),
         (&13.into(), &1.into(), &true.into())
     );
-    assert!(!well(&folder, &["info", "line.mtx", "--no-picture"]).contains('│'));
+    assert!(!succeeds(&folder, &["info", "line.mtx", "--no-picture"]).contains('│'));
 }
 
 /// If no method supports the matrix, `compare` prints one error message instead of a table.
 #[test]
-fn compare_has_no_table_of_refusals() {
+fn compare_without_a_supported_method_is_an_error() {
     let folder = folder("compare_zero");
     fs::write(folder.join("zero.mtx"), "%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 0\n").unwrap();
     refused(&folder, &["compare", "zero.mtx"], &["zero.mtx: 1 x 1, 1 entry", "no method supports it", "singular"]);
 }
 
 #[test]
-fn info_takes_what_is_not_square() {
+fn info_supports_rectangular_matrices() {
     let folder = folder("info_rectangle");
     fs::write(folder.join("wide.mtx"), "%%MatrixMarket matrix coordinate pattern general\n2 3 1\n2 3\n").unwrap();
-    let text = well(&folder, &["info", "wide.mtx"]);
+    let text = succeeds(&folder, &["info", "wide.mtx"]);
     assert!(text.contains("2 x 3, 1 entry\n") && text.contains("1 row, 2 columns"), "{text}");
     assert!(text.contains("none: the matrix is not square") && !text.contains("dominance"), "{text}");
     fs::write(folder.join("empty.mtx"), "%%MatrixMarket matrix coordinate real general\n0 0 0\n").unwrap();
-    assert!(well(&folder, &["info", "empty.mtx", "--svg", "e.svg"]).contains("0 x 0, 0 entries"));
+    assert!(succeeds(&folder, &["info", "empty.mtx", "--svg", "e.svg"]).contains("0 x 0, 0 entries"));
     svg(&folder.join("e.svg"));
 }
 
 #[test]
-fn convert_there_and_back() {
+fn conversions_are_reversible() {
     let folder = folder("convert");
     fs::write(folder.join("line.mtx"), LINE).unwrap();
     for (from, to) in [("line.mtx", "a.hb"), ("a.hb", "b.rb.gz"), ("b.rb.gz", "c.mtx")] {
-        assert!(well(&folder, &["convert", from, to]).contains("5 x 5, 13 entries"));
+        assert!(succeeds(&folder, &["convert", from, to]).contains("5 x 5, 13 entries"));
     }
-    well(&folder, &["convert", "line.mtx", "d.mtx"]);
+    succeeds(&folder, &["convert", "line.mtx", "d.mtx"]);
     assert_eq!(fs::read(folder.join("c.mtx")).unwrap(), fs::read(folder.join("d.mtx")).unwrap());
-    well(&folder, &["convert", "line.mtx", "named.txt", "--format", "rb"]);
+    succeeds(&folder, &["convert", "line.mtx", "named.txt", "--format", "rb"]);
     refused(&folder, &["convert", "line.mtx", "line.txt"], &["line.txt", "--format"]);
     refused(&folder, &["convert", "line.mtx", "none/x.mtx"], &["none/x.mtx", "cannot be written"]);
-    // A raw file as a general matrix: 4 x 3 points have 12 + 2 (3 * 3 + 4 * 2) entries. Its b is not lost in silence.
+    // A raw file becomes a general matrix: 4 x 3 points have 12 + 2 (3 * 3 + 4 * 2) entries. A warning reports that b
+    // is omitted.
     fs::write(folder.join("box.raw"), raw([4, 3, 1])).unwrap();
     let output = run(&folder, &["convert", "box.raw", "box.mtx"]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("without its right-hand side"));
-    assert!(well(&folder, &["info", "box.mtx"]).contains("12 x 12, 46 entries"));
+    assert!(succeeds(&folder, &["info", "box.mtx"]).contains("12 x 12, 46 entries"));
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn raw_files_are_solved() {
         fs::write(folder.join(name), raw(n)).unwrap();
         let files = ["--svg", "r.svg", "--csv", "r.csv", "--json", "r.json", "--write", "x.mtx"];
         let all = [&["solve", name, "--options", "rel_tol=1e-10"][..], &files].concat();
-        let text = well(&folder, &all);
+        let text = succeeds(&folder, &all);
         assert!(text.contains(family) && text.contains("converged") && text.contains("of the file"), "{text}");
         let results = json(&folder.join("r.json"));
         assert_eq!((&results["converged"], &results["stop_reason"]), (&true.into(), &"converged".into()));
@@ -160,15 +161,15 @@ fn raw_files_are_solved() {
         assert!(csv.starts_with("iteration,relative_residual\n0,1e0\n"));
         assert_eq!(csv.lines().count(), history.len() + 1);
         assert!(svg(&folder.join("r.svg")).contains(name));
-        // The solution is 1. The condition number is below 200: an error of at most 200 * 1e-10 relative.
+        // The solution is 1. The condition number is below 200, so the relative error is at most 200 * 1e-10.
         let x = fs::read_to_string(folder.join("x.mtx")).unwrap();
         let values: Vec<f64> = x.lines().skip(2).map(|line| line.parse().unwrap()).collect();
         assert_eq!(values.len() as i32, n.iter().product::<i32>());
         let error = values.iter().map(|x| (x - 1.0).powi(2)).sum::<f64>().sqrt() / (values.len() as f64).sqrt();
         assert!(error < 2e-8, "{name}: {error}");
-        // What it wrote is a right-hand side that it reads.
-        assert!(well(&folder, &["solve", name, "--rhs", "x.mtx"]).contains("right-hand side x.mtx"));
-        assert!(well(&folder, &["solve", name, "--rhs", "ones"]).contains("right-hand side ones"));
+        // The program can read the written solution as a right-hand side.
+        assert!(succeeds(&folder, &["solve", name, "--rhs", "x.mtx"]).contains("right-hand side x.mtx"));
+        assert!(succeeds(&folder, &["solve", name, "--rhs", "ones"]).contains("right-hand side ones"));
     }
 }
 
@@ -187,7 +188,7 @@ fn not_converged_is_status_1() {
 }
 
 #[test]
-fn right_hand_sides_that_do_not_fit() {
+fn invalid_right_hand_sides_are_errors() {
     let folder = folder("rhs");
     fs::write(folder.join("plane.raw"), raw([3, 2, 1])).unwrap();
     let array = "%%MatrixMarket matrix array real general\n";
@@ -202,7 +203,7 @@ fn right_hand_sides_that_do_not_fit() {
 }
 
 #[test]
-fn options_and_outputs_that_cannot_be() {
+fn invalid_options_and_outputs_are_errors() {
     let folder = folder("outputs");
     fs::write(folder.join("plane.raw"), raw([3, 2, 1])).unwrap();
     refused(&folder, &["solve", "plane.raw", "--options", "colour=red"], &["colour"]);
@@ -218,9 +219,9 @@ fn options_and_outputs_that_cannot_be() {
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "what failed leaves no file");
 }
 
-/// Every command that reads a matrix says the same of a bad file.
+/// All commands that read a matrix report the same error for an invalid file.
 #[test]
-fn bad_files_are_one_sentence() {
+fn invalid_files_cause_one_message() {
     let folder = folder("bad");
     let put = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
     put("column.mtx", b"%%MatrixMarket matrix coordinate real general\n2 2 1\n1 3 1\n");
@@ -264,10 +265,10 @@ fn bad_files_are_one_sentence() {
         refused(&folder, &["compare", name], words);
         refused(&folder, &["convert", name, "to.mtx"], words);
     }
-    // Read by rows, with marks of the columns.
+    // The file is read by rows, which needs an array with one value per column.
     put("flat.mtx", b"%%MatrixMarket matrix coordinate real general\n1 1000000000000000 1\n1 5 2\n");
     refused(&folder, &["info", "flat.mtx"], &["flat.mtx: ", "1000000000000000 columns", "failed to allocate"]);
-    // Written by columns: of these there is no room for the pointers.
+    // The file is written by columns, whose pointers do not fit in memory.
     refused(&folder, &["convert", "wide.mtx", "to.rb"], &["to.rb: ", "40000000000008 bytes", "column pointers"]);
     assert!(!folder.join("to.mtx").exists() && !folder.join("to.rb").exists());
 }
@@ -277,7 +278,7 @@ fn byte_order_marks_and_archives() {
     let folder = folder("marks");
     fs::write(folder.join("mark.mtx"), [b"\xef\xbb\xbf", LINE.as_bytes()].concat()).unwrap();
     fs::write(folder.join("plain.mtx"), LINE).unwrap();
-    let after_name = |name: &str| well(&folder, &["info", name]).split_once(':').map(|(_, rest)| rest.to_owned());
+    let after_name = |name: &str| succeeds(&folder, &["info", name]).split_once(':').map(|(_, rest)| rest.to_owned());
     assert_eq!(after_name("mark.mtx"), after_name("plain.mtx"));
     let made = Command::new("tar").current_dir(&folder).args(["czf", "a.tar.gz", "plain.mtx"]).status().unwrap();
     assert!(made.success());
@@ -285,21 +286,21 @@ fn byte_order_marks_and_archives() {
 }
 
 #[test]
-fn formats_side_by_side() {
+fn compare_lists_all_formats() {
     let folder = folder("compare");
     fs::write(folder.join("line.mtx"), LINE).unwrap();
-    let text = well(&folder, &["compare", "line.mtx", "--svg", "b.svg", "--json", "c.json"]);
+    let text = succeeds(&folder, &["compare", "line.mtx", "--svg", "b.svg", "--json", "c.json"]);
     let all = json(&folder.join("c.json"));
     let formats = all["formats"].as_array().unwrap();
     assert_eq!(formats.len(), 11);
     for format in formats {
         let name = format["format"].as_str().unwrap();
-        // The one that cannot hold it says why.
+        // The format that cannot store the matrix has an error message.
         assert_eq!(format["refused"].is_string(), name == "diagonal", "{format}");
         assert!(text.contains(name));
     }
     let stored = |name: &str| formats.iter().find(|f| f["format"] == name).unwrap()["values_stored"].clone();
-    // By hand: 13 entries; three diagonals of five; five rows of three.
+    // Counted by hand: 13 entries; three diagonals with five values; five rows with three values.
     assert_eq!([stored("csr"), stored("dia"), stored("ell")], [13.0, 15.0, 15.0].map(Value::from));
     assert_eq!(formats.iter().filter(|f| f["auto"] == true).count(), 1);
     assert!(svg(&folder.join("b.svg")).contains("(auto)"));
@@ -307,23 +308,23 @@ fn formats_side_by_side() {
     refused(&folder, &["compare", "wide.mtx"], &["wide.mtx: 2 x 3", "not square"]);
 }
 
-/// Sweeps and Krylov methods of `sparse_`.
+/// Solves and compares with the methods of `sparse_`.
 #[test]
 fn general_matrices_are_solved() {
     let folder = folder("solve");
     fs::write(folder.join("line.mtx"), LINE).unwrap();
     let text =
-        well(&folder, &["solve", "line.mtx", "--options", "rel_tol=1e-10", "--svg", "r.svg", "--json", "r.json"]);
+        succeeds(&folder, &["solve", "line.mtx", "--options", "rel_tol=1e-10", "--svg", "r.svg", "--json", "r.json"]);
     assert!(text.contains("5 x 5, 13 entries; right-hand side ones") && text.contains("solver cg"), "{text}");
     assert!(json(&folder.join("r.json"))["true_relative_residual"].as_f64().unwrap() <= 1e-10);
     svg(&folder.join("r.svg"));
-    assert!(well(&folder, &["info", "line.mtx"]).contains("cg with preconditioner ic0: symmetric"));
-    well(&folder, &["compare", "line.mtx", "--json", "c.json"]);
+    assert!(succeeds(&folder, &["info", "line.mtx"]).contains("cg with preconditioner ic0: symmetric"));
+    succeeds(&folder, &["compare", "line.mtx", "--json", "c.json"]);
     let all = json(&folder.join("c.json"));
     let methods = all["methods"].as_array().unwrap();
-    // Sor in blocks of one row each is Jacobi with omega = 1.25, which is too much here.
-    let too_much = |m: &Value| m["solver"] == "sor" && m["with"] == "blocks" && m["stop_reason"] == "diverged";
-    assert!(methods.iter().all(|m| (m["converged"] == true) != too_much(m)), "{methods:?}");
+    // SOR with blocks of one row is Jacobi relaxation with omega = 1.25, which diverges for this matrix.
+    let is_divergent = |m: &Value| m["solver"] == "sor" && m["with"] == "blocks" && m["stop_reason"] == "diverged";
+    assert!(methods.iter().all(|m| (m["converged"] == true) != is_divergent(m)), "{methods:?}");
     let with = |solver: &str| methods.iter().filter(|m| m["solver"] == solver && m["converged"] == true).count();
     assert!(with("cg") >= 5 && with("sor") == 3 && with("idr") >= 5, "{methods:?}");
     fs::write(folder.join("skew.mtx"), "%%MatrixMarket matrix coordinate real general\n2 2 3\n1 1 1\n1 2 1\n2 2 1\n")
@@ -336,7 +337,7 @@ fn general_matrices_are_solved() {
     for option in ["solver=cg", "rel_tol=1e-3 preconditioner=ic0", "ordering=blocks"] {
         refused(&folder, &["compare", "line.mtx", "--options", option], &["--options", "differ in"]);
     }
-    assert!(well(&folder, &["info", "skew.mtx"]).contains("triangle       upper only: if the matrix is symmetric"));
+    assert!(succeeds(&folder, &["info", "skew.mtx"]).contains("triangle       upper only: if the matrix is symmetric"));
     let mut compare = Command::new(env!("CARGO_BIN_EXE_rrbsolver"));
     compare.current_dir(&folder).args(["compare", "line.mtx"]).env("RRBSOLVER_OPTIONS", "solver=cg");
     let output = compare.output().unwrap();
@@ -356,7 +357,7 @@ fn general_matrices_are_solved() {
 #[test]
 fn doctor_passes_its_self_tests() {
     let folder = folder("doctor");
-    let text = well(&folder, &["doctor", "--quick"]);
+    let text = succeeds(&folder, &["doctor", "--quick"]);
     for words in ["rrbsolver 0.", "processor", "threads", "cpu, rrb_: passed", "cpu, dpcg_: passed", "sparse_: passed"]
     {
         assert!(text.contains(words), "{words:?} is not in {text}");
@@ -370,8 +371,8 @@ fn usage_is_status_2() {
     for arguments in [&["info"][..], &["solve", "a", "b"], &["forge"], &[]] {
         assert_eq!(run(&folder, arguments).status.code(), Some(2), "{arguments:?}");
     }
-    let text = well(&folder, &["solve", "--help"]);
+    let text = succeeds(&folder, &["solve", "--help"]);
     assert!(text.contains("--rhs <FILE|ones>") && text.contains("--options <TEXT>"), "{text}");
-    assert!(well(&folder, &["--help"]).contains("EXIT STATUS"));
-    assert_eq!(well(&folder, &["--version"]), concat!("rrbsolver ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert!(succeeds(&folder, &["--help"]).contains("EXIT STATUS"));
+    assert_eq!(succeeds(&folder, &["--version"]), concat!("rrbsolver ", env!("CARGO_PKG_VERSION"), "\n"));
 }

@@ -187,7 +187,7 @@ pub fn cost(stages: &[&Stage]) -> Option<Cost> {
 }
 
 /// Returns the seconds of a solve outside its steps, from each solve; none if a step is missing in some solve.
-pub fn beside(b: &Breakdown) -> Option<f64> {
+pub fn outside_steps(b: &Breakdown) -> Option<f64> {
     let solves = b.total.all().len();
     if solves == 0 || b.stages.iter().any(|s| s.seconds.all().len() != solves) {
         return None;
@@ -205,8 +205,8 @@ pub fn calls(stages: &[&Stage]) -> usize {
 /// Steps that read or write the caller's arrays.
 pub const ARRAYS: &[&str] = &["inspect", "load", "load_rhs", "store"];
 
-/// Rows of table 5.1 of the papers, and of the fused stages. The papers' two `dotp` per iteration are parts of matvec
-/// and solver here; the separate one is r'r.
+/// Rows of table 5.1 of the papers, and of the fused stages. The papers' two `dotp` per iteration are parts of the rows
+/// matvec and solver here; the row dotp is r'r.
 pub const GROUPS: &[(&str, &[&str])] = &[
     ("memcpy: caller's arrays", ARRAYS),
     ("axpy: x, r, p", &["advance_solution", "advance_residual", "next_direction"]),
@@ -294,7 +294,7 @@ pub fn grids(sweep: &GridSweep) -> String {
 
     let levels_all = different(&|r| natural(r.levels).map(|_| r.levels));
     if !levels_all.is_empty() {
-        // Implementations that are compared with S1.
+        // The implementations other than S1, which are compared with S1.
         let others: Vec<&str> = compared.iter().filter(|name| **name != "S1").copied().collect();
         let mut head: Vec<String> = ["levels", "g", "iterations"].map(str::to_owned).to_vec();
         head.extend(compared.iter().map(|name| format!("{name}, solve")));
@@ -363,7 +363,7 @@ pub fn only_where(head: &mut Vec<&str>, mut rows: Vec<Vec<String>>, keep: bool) 
     rows
 }
 
-pub fn beside_steps(overhead: &Overhead) -> String {
+pub fn overhead_table(overhead: &Overhead) -> String {
     let us = |s: f64| digits(1e6 * s);
     let rows: Vec<Vec<String>> = overhead
         .rows

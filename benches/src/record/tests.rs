@@ -51,7 +51,7 @@ fn cells(text: &str, name: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_left_over_has_bytes_and_flops_too() {
+fn the_rest_has_bytes_and_flops() {
     let stages = [
         ("load", 1, Some([5.0, 6.0]), [1.0, 1.0]),
         ("descend", 2, Some([10.0, 20.0]), [2.0, 2.0]),
@@ -60,10 +60,11 @@ fn what_is_left_over_has_bytes_and_flops_too() {
         ("back_substitute", 2, Some([4.0, 3.0]), [1.0, 1.0]),
     ];
     let text = record(None, &stages, [5.25, 5.25]).text();
-    // 16 words for 2 nodes are 256 bytes in 2 ms. Half of that per ms is the ceiling, 64 kB/s. 15 flops for 2 nodes.
+    // 16 words and 15 flops per node, for 2 nodes: 256 bytes and 30 flops in 2 ms. 128 kB/s are 200 % of the ceiling,
+    // 64 kB/s.
     let rest = cells(&text, "rest: reduce, preconditioned square, back substitute ");
     assert_eq!(rest[1..], ["", "2.00", "38.1", "0.000256", "0.000128", "200 %", "0.000015"], "{text}");
-    // 5 + 20 + 16 words, 6 + 40 + 15 flops.
+    // All stages: 5 + 20 + 16 words and 6 + 40 + 15 flops per node.
     assert_eq!(cells(&text, "total")[2..6], ["5.25", "100", "0.000656", "0.000125"], "{text}");
     assert!(!text.contains("not counted") && text.contains("Outside all steps: 0.250 ms."), "{text}");
     let row = |name| cells(&text, name)[2].parse::<f64>().unwrap();
@@ -131,13 +132,13 @@ fn figures_of_grids_are_tables_by_levels_and_g() {
         let cells = |l: &str| l.trim_matches('|').split('|').map(|c| c.trim().to_owned()).collect::<Vec<String>>();
         text.lines().filter(|l| l.starts_with('|')).map(cells).filter(|row| row.len() == columns).collect()
     };
-    // Four implementations: solve times, three ratios to S1, setup times.
+    // The table has solve times of four implementations, three ratios to S1, and four setup times.
     let compared = rows(&text, 3 + 4 + 3 + 4);
     assert_eq!(compared.len(), 2 + 3, "{text}");
     assert_eq!(compared[2][..8], ["8", "0", "13", "12.0", "-", "-", "-", "-"]);
     assert_eq!(compared[3][..10], ["8", "1", "13", "-", "6.00", "4.00", "3.00", "2.00", "3.00", "4.00"]);
     assert_eq!(compared[3][10..], ["-", "2.00", "2.00", "9.00"]);
-    // Setup, then solve, of the fused implementation at all levels.
+    // Setup times and then solve times of the fused implementation at all levels.
     let fused = rows(&text, 3);
     assert_eq!((&fused[0][2], &fused[2], &fused[3]), (&"g = 1".to_owned(), &cut("6 11 7.00"), &cut("8 13 9.00")));
     assert_eq!((&fused[6], &fused[7]), (&cut("6 11 8.00"), &cut("8 13 3.00")));

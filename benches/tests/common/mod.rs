@@ -1,10 +1,10 @@
-//! How the tests run the program.
+//! Functions with which the tests run the program.
 
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// A whole call.
+/// Runs the program with these arguments.
 pub fn bench(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rrbsolver-bench"))
         .args(arguments)
@@ -13,7 +13,7 @@ pub fn bench(arguments: &[&str]) -> Output {
         .expect("the program runs")
 }
 
-/// Runs with `--json`, and gives what was printed and the record.
+/// Runs with `--json`. Returns the standard output and the record.
 pub fn record(name: &str, arguments: &[&str]) -> (String, Value) {
     let path = folder(name).join("record.json");
     let mut all = arguments.to_vec();

@@ -9,7 +9,7 @@
 use super::level::{CHUNK, CoarseMethod, CycleCount, Level, Run};
 use crate::aggregation::{Choices, Hierarchy, Kept, MOST_INVERTED, Ordered, TwoSteps};
 use crate::base::number::{Real, power_of_two_below};
-use crate::base::reduce::{Noted, largest, max_abs};
+use crate::base::reduce::{Partials, largest, max_abs};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;
 use crate::base::workers::Workers;
@@ -43,7 +43,7 @@ pub struct Cycle<V: Number> {
     last: Option<Direct>,
     /// Row of the matrix for each row of the first level, whose rows are in the order of the sweeps.
     row: Vec<u32>,
-    largest: Noted,
+    largest: Partials,
     /// Power of two by which the matrix is multiplied in the hierarchy.
     scale: f64,
     /// Aggregates that the next matrix may reuse.
@@ -106,7 +106,7 @@ impl<V: Real + Number> Cycle<V> {
             order = next;
         }
         let last = is_exact.then(|| factor(coarsest)).transpose()?;
-        let largest = Noted::once(row.len().div_ceil(CHUNK), 1)?;
+        let largest = Partials::once(row.len().div_ceil(CHUNK), 1)?;
         Ok(Self { levels, last, row, largest, scale: hierarchy.scale, kept: Kept::default() })
     }
 

@@ -7,7 +7,7 @@ use super::rows::{Around, Rows, left, multiply, sweep};
 use crate::aggregation::Ordered;
 use crate::base::loops::combine;
 use crate::base::number::Real;
-use crate::base::reduce::{Noted, dot};
+use crate::base::reduce::{Partials, dot};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;
 use crate::base::workers::Workers;
@@ -36,7 +36,7 @@ pub struct Level<V: Number> {
     pub cycles: CycleCount,
     means: Option<Mutex<Means>>,
     has_nearly_singular: bool,
-    noted: Noted,
+    noted: Partials,
     pub r: Shared<V>,
     pub z: Shared<V>,
     /// Residual after a forward sweep from zero.
@@ -105,7 +105,7 @@ impl<V: Real + Number> Level<V> {
             fine: members(&aggregate_of, count)?,
             has_nearly_singular: means.as_ref().is_some_and(Means::has_nearly_singular),
             means: means.map(Mutex::new),
-            noted: Noted::new(rows.slices().div_ceil(SLICES), 2)?,
+            noted: Partials::new(rows.slices().div_ceil(SLICES), 2)?,
             rows,
             r: room(true)?,
             z: room(true)?,

@@ -6,9 +6,8 @@ use crate::error::{Error, Result, push};
 use cudarc::driver::sys;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A device with its primary context and the kernels of one family.
-/// All handles of the family on this device share the value. It stays open after the last of these handles is
-/// destroyed.
+/// A device with its primary context and the kernels of one family. All handles of the family on this device share one
+/// value of this type. The device stays open after the last of these handles is destroyed.
 pub struct Device {
     /// CUDA ordinal.
     pub ordinal: i32,
@@ -18,7 +17,7 @@ pub struct Device {
     id: u64,
     /// Family whose kernels are loaded.
     family: &'static Module,
-    /// Index of this device among the devices that share a grid.
+    /// Index of this device among the devices that share a grid, and their number.
     share: Share,
     pub(super) module: sys::CUmodule,
     /// Whether a kernel can begin while the previous kernel on the stream ends (compute capability 9.0 or newer).
@@ -81,7 +80,8 @@ impl Device {
     ///
     /// Loading takes about 0.1 s, so an open device stays open as long as it is usable.
     pub fn open(ordinal: i64, family: &'static Module, share: Share) -> Result<Arc<Self>> {
-        // Never dropped: the driver may already be unloaded when the static destructors of the program run.
+        // The list is never dropped, because the driver may already be unloaded when the static destructors of the
+        // program run.
         static OPEN: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
         if !HAS_KERNELS {
             return Err(Error::Unsupported(
@@ -127,7 +127,7 @@ impl Device {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        // From here on, dropping `made` releases the context if a later call fails.
+        // If a later call fails, dropping `made` releases the context.
         let (module, functions) = (std::ptr::null_mut(), Vec::new());
         let (overlaps, processors, cache) = (false, 0, 0);
         let mut made =

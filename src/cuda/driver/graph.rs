@@ -18,7 +18,7 @@ pub struct Loop {
     executable: sys::CUgraphExec,
     /// Handle of the loop condition; 0 for a graph without a loop.
     handle: sys::CUgraphConditionalHandle,
-    /// Launches that the body recorded.
+    /// Record of the launches in the body, for comparison with a later body.
     launches: Launches,
 }
 
@@ -98,8 +98,8 @@ impl Loop {
         Ok(recorded)
     }
 
-    /// Records the launches of `body` once, on all devices of the stream `like`. The streams synchronize through
-    /// `meet`.
+    /// Records a graph that executes the launches of `body` once, on all devices of the stream `like`. In the graph,
+    /// the streams synchronize by the launch `meet`.
     pub fn record_once(like: &Stream, meet: Meet, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
         let devices = like.devices()?;
         let device = &devices[0];

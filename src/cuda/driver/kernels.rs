@@ -18,7 +18,8 @@ impl Device {
 
     /// Returns the virtual architecture from whose PTX a kernel was compiled: 90 for compute_90.
     ///
-    /// Code for an older architecture also runs on a newer device, but without the instructions that are new there.
+    /// Code for an older architecture also runs on a newer device, but does not use the instructions of the newer
+    /// architecture.
     pub(crate) fn architecture(&self, kernel: usize) -> i32 {
         let mut version = 0;
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
@@ -29,8 +30,8 @@ impl Device {
 
     /// Returns the number of blocks of a kernel that run at once in clusters of `cluster` blocks.
     ///
-    /// Returns 0 if the device cannot run such clusters. Clusters of more than 8 blocks are not portable, so the
-    /// function attribute that permits them is set first.
+    /// Returns 0 if the device cannot run such clusters. Clusters of more than 8 blocks need a function attribute,
+    /// because not all devices support them. This function sets the attribute.
     pub fn together_in_clusters(&self, kernel: usize, threads: u32, cluster: u32, shared: u32) -> u32 {
         let function = self.functions[kernel];
         let large = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
@@ -64,7 +65,7 @@ impl Device {
     }
 }
 
-/// Blocks of a launch.
+/// Number of blocks of a launch, and whether it runs on all devices that share the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     pub count: u32,
@@ -86,7 +87,7 @@ pub struct Together {
     pub cluster: u32,
     /// Dynamic shared memory per block, in bytes.
     pub shared: u32,
-    /// Number of additional blocks, which do other work.
+    /// Number of additional blocks for other work in the same launch.
     pub further: u32,
 }
 

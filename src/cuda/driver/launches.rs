@@ -4,7 +4,7 @@ use crate::base::memory::same_bytes;
 use crate::error::{Error, Result};
 use std::mem::MaybeUninit;
 
-/// Sequence of launches. Each launch consists of its shape and the structure that the kernel takes.
+/// Sequence of launches. Of each launch, the shape and the argument structure are stored.
 #[derive(Default)]
 pub struct Launches {
     bytes: Vec<MaybeUninit<u8>>,

@@ -1,4 +1,4 @@
-//! The CUDA driver library: whether it is present, and the conversion of its result codes to errors.
+//! Loads the CUDA driver library, and converts its result codes to errors.
 
 use crate::error::{Error, Result};
 use cudarc::driver::sys;
@@ -68,8 +68,8 @@ pub(super) fn driver() -> Result<i32> {
 
 /// Returns the number of usable devices; 0 without a driver or without kernels.
 pub fn device_count() -> i32 {
-    // The error of `driver` allocates memory, so only the count is cached. A driver does not appear or disappear while
-    // the program runs.
+    // Only the count is cached, because returning a copy of the error of `driver` would allocate memory. A driver does
+    // not appear or disappear while the program runs.
     static COUNT: OnceLock<i32> = OnceLock::new();
     if HAS_KERNELS { *COUNT.get_or_init(|| driver().unwrap_or(0)) } else { 0 }
 }

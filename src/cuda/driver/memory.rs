@@ -31,7 +31,7 @@ pub fn space_of(address: usize) -> Result<Space> {
         let found =
             ask(std::ptr::from_mut(&mut kind).cast(), sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
         if found != sys::CUresult::CUDA_SUCCESS || kind != sys::CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
-            // Unknown to the driver, or pinned host memory.
+            // The driver does not know the address, or it is in pinned host memory.
             return Ok(Space::Host);
         }
         let result =
@@ -71,7 +71,7 @@ pub struct Memory {
     pub address: u64,
     /// Size in bytes.
     pub bytes: usize,
-    /// For memory that is divided among devices: number of bytes from `address` that are mapped so far.
+    /// For memory that is divided among devices, the number of bytes from `address` on that are mapped; else `None`.
     mapped: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ pub struct Memory {
 pub const GRANULE: usize = 1 << 21;
 
 impl Memory {
-    /// Allocates `bytes` zeroed bytes; `what` names them in error messages.
+    /// Allocates `bytes` zeroed bytes. `what` is the name of the allocation in error messages.
     pub fn zeroed(device: &Arc<Device>, stream: &Stream, bytes: usize, what: &str) -> Result<Self> {
         let _entered = device.enter()?;
         let mut address = 0;
@@ -96,7 +96,7 @@ impl Memory {
 
     fn clear(&self, stream: &Stream) -> Result<()> {
         stream.fill(self.address, 0, self.bytes)?;
-        // Work that uses the memory may be queued on another stream.
+        // Another stream may use the memory next, so the zeros must be complete.
         stream.wait()
     }
 
@@ -205,7 +205,7 @@ pub struct Pinned<T> {
     pub(super) value: *mut T,
 }
 
-// SAFETY: owns its memory, as a Box does.
+// SAFETY: the value owns its memory, as a Box does.
 unsafe impl<T: Send> Send for Pinned<T> {}
 
 impl<T: Pod> Pinned<T> {
@@ -259,7 +259,7 @@ pub struct Locked {
     values: *mut f64,
 }
 
-// SAFETY: owns its memory, as a Box does, and exposes only its address.
+// SAFETY: the value owns its memory, as a Box does, and exposes only its address.
 unsafe impl Send for Locked {}
 
 impl Locked {

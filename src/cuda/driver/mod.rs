@@ -1,9 +1,10 @@
-//! The part of the CUDA driver API that this backend uses: devices with their primary context and our kernels, streams,
-//! memory and graphs. Every resource is owned by a value that frees it, and every call is checked.
+//! The part of the CUDA driver API that the CUDA backends use: devices with their primary context and the library's
+//! kernels, streams, memory and graphs. A Rust value owns each resource and frees it. The result of every call is
+//! checked.
 //!
 //! The driver library is loaded at the first use, so the program also runs on machines without it. The context is the
 //! primary context, shared with the host program and current only for the duration of a call. No work is queued on the
-//! default stream. Pointers of the caller are plain addresses here, which no value owns.
+//! default stream. Pointers of the caller are plain addresses here, because the library does not own their memory.
 
 mod device;
 mod graph;
@@ -23,7 +24,7 @@ pub use library::{HAS_KERNELS, device_count};
 pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_open_to_others, is_page_locked, space_of};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module, Share};
-pub use program::{HANDLE, Handed, Opened, Plain, Primary, Rows};
+pub use program::{ExportedMemory, HANDLE, Opened, Plain, Primary, Rows};
 pub use stream::{Event, Meet, Stream, Watch};
 
 #[cfg(test)]

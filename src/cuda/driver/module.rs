@@ -10,17 +10,17 @@ use std::ffi::CString;
 pub struct Module {
     /// Fatbin with machine code for the architectures of build.rs, and PTX; empty in a build without kernels.
     pub image: &'static [u8],
-    /// Prefix of the names of shared kernels in this family.
+    /// Prefix that the names of shared kernels have in this family.
     pub family: &'static str,
     /// Smallest major compute capability of the devices that these kernels run on; 0 means all supported devices.
     pub oldest: i32,
-    /// Kernels that other families have too. They come first, so their numbers are equal in all families.
+    /// Kernels that several families have. They come first, so that their numbers are equal in all families.
     pub shared: &'static [&'static [Kernel]],
     /// Kernels of this family alone, in the order of their numbers.
     pub kernels: &'static [&'static [Kernel]],
 }
 
-/// Index of a device among `count` devices in lockstep; see kernels/rrb/divided.cuh.
+/// Index of a device among the `count` devices that share a grid; see kernels/rrb/divided.cuh.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Share {
@@ -71,8 +71,8 @@ unsafe impl<T: Pod> Argument for T {}
 /// Type of `cuFuncGetParamInfo`: function, index of the parameter, its offset and its size.
 type ParameterInfo = unsafe extern "C" fn(sys::CUfunction, usize, *mut usize, *mut usize) -> sys::CUresult;
 
-/// Returns `cuFuncGetParamInfo` (CUDA 12.4 and newer). If the driver lacks it, as an emulated driver may, no sizes are
-/// compared.
+/// Returns `cuFuncGetParamInfo` (CUDA 12.4 and newer). An emulated driver may lack this function. The sizes of
+/// arguments are then not compared.
 fn parameter_info() -> Option<ParameterInfo> {
     // SAFETY: the library is loaded, because a device is in use; the type is that of cuda.h.
     unsafe { sys::culib().get::<ParameterInfo>(b"cuFuncGetParamInfo\0") }.ok().map(|call| *call)
@@ -87,7 +87,7 @@ impl Module {
         Ok(module)
     }
 
-    /// Sets the share of the device in a module of the current context.
+    /// Stores `share` in the kernels' variable `rrb_share`, in a module of the current context.
     pub(super) fn set_share(&self, module: sys::CUmodule, share: Share) -> Result<()> {
         let (mut address, mut bytes) = (0, 0);
         // SAFETY: a loaded module and a NUL-terminated name; the numbers outlive the call.

@@ -32,12 +32,12 @@ pub struct Rows {
 
 /// Memory that another process may open: IPC handle of the allocation, and offset of the address in bytes.
 #[derive(Clone, Copy)]
-pub struct Handed {
+pub struct ExportedMemory {
     pub handle: [u8; HANDLE],
     pub offset: u64,
 }
 
-/// Row distance in bytes from which the driver refuses two-dimensional copies.
+/// Row distance in bytes from which on the driver refuses two-dimensional copies.
 const PITCH_LIMIT: usize = 1 << 31;
 
 /// Size of an IPC handle in bytes.
@@ -60,7 +60,7 @@ impl Primary {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        // From here on, dropping `primary` releases the context.
+        // If a later call fails, dropping `primary` releases the context.
         let mut primary = Self { ordinal, device, context, id: 0, stream: std::ptr::null_mut() };
         // SAFETY: the context was just retained; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut primary.id) }, "the device's context")?;
@@ -154,7 +154,7 @@ impl Primary {
     }
 
     /// Exports the device memory at an address, so that another process of this host can open it.
-    pub fn hand_over(&self, address: u64) -> Result<Handed> {
+    pub fn export(&self, address: u64) -> Result<ExportedMemory> {
         let _entered = self.enter()?;
         let (mut base, mut bytes) = (0, 0);
         let mut handle = sys::CUipcMemHandle { reserved: [0; HANDLE] };
@@ -163,11 +163,11 @@ impl Primary {
             check(sys::cuMemGetAddressRange_v2(&mut base, &mut bytes, address), "an array of the program")?;
             check(sys::cuIpcGetMemHandle(&mut handle, base), "an array for another process")?;
         }
-        Ok(Handed { handle: handle.reserved.map(|c| c as u8), offset: address - base })
+        Ok(ExportedMemory { handle: handle.reserved.map(|c| c as u8), offset: address - base })
     }
 
     /// Opens memory that another process exported.
-    pub fn open(self: &Arc<Self>, handed: &Handed) -> Result<Opened> {
+    pub fn open(self: &Arc<Self>, handed: &ExportedMemory) -> Result<Opened> {
         let _entered = self.enter()?;
         let handle = sys::CUipcMemHandle { reserved: handed.handle.map(|c| c as _) };
         let mut base = 0;

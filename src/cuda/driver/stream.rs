@@ -19,15 +19,15 @@ pub struct Stream {
     /// and begins on all devices when the previous one has ended on all devices. All other work runs only on the device
     /// of this stream.
     mates: Vec<Mate>,
-    /// Event that the other streams wait for; none without other streams.
+    /// Event that the other streams wait for; `None` without other streams.
     done: Option<Event>,
     /// Whether the last queued work ran on all devices.
     together: Cell<bool>,
-    /// While work is recorded: launch by which the streams synchronize, instead of events.
+    /// While a graph is recorded: the launch that synchronizes the streams. Otherwise, events synchronize them.
     meet: RefCell<Option<Meet>>,
 }
 
-/// A launch on one stream by which it synchronizes with the others.
+/// Launches, on one stream, the kernel that waits for the other streams.
 pub type Meet = Box<dyn Fn(&Stream) -> Result<()>>;
 
 /// The stream of another device, and the event that marks the end of its work.
@@ -73,7 +73,8 @@ impl Stream {
         collected(std::iter::once(self.device.clone()).chain(mates), "devices")
     }
 
-    /// Returns the stream for work on this device only. This work waits for earlier work on all devices.
+    /// Returns the CUDA stream for work on this device only. Work that is queued on it waits for earlier work on all
+    /// devices.
     pub(super) fn alone(&self) -> Result<sys::CUstream> {
         if self.together.get() && !self.all_meet()? {
             for mate in &self.mates {
@@ -96,8 +97,8 @@ impl Stream {
         self.together.set(false);
     }
 
-    /// Returns the streams of all devices for work on all of them. This work waits for all earlier work, including work
-    /// on this device only.
+    /// Returns the streams of all devices for work on all of them. Work that is queued on them waits for all earlier
+    /// work, including work on this device only.
     pub(super) fn in_step(&self) -> Result<impl Iterator<Item = &Self>> {
         let together = self.together.get();
         if let Some(done) = &self.done
@@ -227,7 +228,7 @@ impl Event {
         Ok(Self { device: device.clone(), event })
     }
 
-    /// Records the event after all work that is queued now.
+    /// Records the event. It is complete when all work queued so far has ended.
     pub fn note(&self, stream: &Stream) -> Result<()> {
         self.note_on(stream.alone()?)
     }
@@ -238,7 +239,7 @@ impl Event {
     }
 
     /// Returns whether the event is complete.
-    pub fn has_come(&self) -> Result<bool> {
+    pub fn is_complete(&self) -> Result<bool> {
         // SAFETY: a live event.
         match unsafe { sys::cuEventQuery(self.event) } {
             sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),

@@ -82,7 +82,7 @@ impl Stream {
     pub fn send_start<T: NoUninit>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
         let stream = self.alone()?;
         assert!(bytes <= size_of::<T>());
-        // SAFETY: within the value, as just checked.
+        // SAFETY: the bytes are within the value, as just checked.
         check(unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.value.cast(), bytes, stream) }, "a copy to the device")
     }
 
@@ -90,7 +90,7 @@ impl Stream {
     pub fn fetch_start<T: AnyBitPattern>(&self, to: &mut Pinned<T>, from: u64, bytes: usize) -> Result<()> {
         let stream = self.alone()?;
         assert!(bytes <= size_of::<T>());
-        // SAFETY: within the value, as just checked.
+        // SAFETY: the bytes are within the value, as just checked.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to.value.cast(), from, bytes, stream) }, "a copy from the device")
     }
 
@@ -124,7 +124,7 @@ impl Stream {
         }
         let host = (values.as_ptr().cast_mut().cast(), 8 * ld);
         let c = rows_of(host, (to, 8 * nx), (8 * nx, rows), true);
-        // SAFETY: within the slice, as just checked; the address is as in `fill`.
+        // SAFETY: the rows are within the slice, as just checked; the address is as in `fill`.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, stream) }, "a copy to the device")
     }
 
@@ -138,7 +138,7 @@ impl Stream {
         }
         let host = (values.as_mut_ptr().cast(), 8 * ld);
         let c = rows_of(host, (from, 8 * nx), (8 * nx, rows), false);
-        // SAFETY: within the slice, as just checked.
+        // SAFETY: the rows are within the slice, as just checked.
         check(unsafe { sys::cuMemcpy2DAsync_v2(&c, stream) }, "a copy from the device")
     }
 }

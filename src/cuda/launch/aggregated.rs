@@ -14,8 +14,8 @@ plain_kernels! {
 
 real_kernels! {
     RowsNumber from AFTER + AGGREGATED.len(), in AGGREGATED_REAL:
-    /// Copies a vector stored by colour to the rows.
+    /// Copies a vector stored by colour to the order of the rows of the aggregation.
     TakeResidual take_residual(RowsArgs) = "rrb_agg_take", |a| row_blocks(a.rows);
-    /// Copies a vector from the rows to the storage by colour.
+    /// Copies a vector from the order of the rows of the aggregation to the storage by colour.
     GiveSolution give_solution(RowsArgs) = "rrb_agg_give", |a| row_blocks(a.rows);
 }

@@ -42,9 +42,9 @@ impl ScanArgs {
 
 plain_kernels! {
     Number from 0, in PLAIN:
-    /// Before the first round: a row on which only the smoother acts becomes its own partner.
+    /// Before the first round of matching: makes each row on which only the smoother acts its own partner.
     SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
-    /// Each unpaired row points at its unpaired neighbour with the smallest key.
+    /// Lets each unpaired row point at its unpaired neighbour with the smallest key.
     Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Matches rows that point at each other, to aggregates of two nodes.
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
@@ -66,7 +66,7 @@ plain_kernels! {
     ScanParts scan_parts(ScanArgs) = "agg_scan_parts_f64", |_a| 1, BLOCK;
     /// Prefix sums: scans the values within each part.
     ScanValues scan_values(ScanArgs) = "agg_scan_values_f64", |a| a.blocks(), BLOCK;
-    /// Computes the memory for each coarse row: as many couplings as the rows of its aggregate have.
+    /// Counts the entries to reserve for each coarse row: the sum of the couplings of the rows of its aggregate.
     MakeRoom make_room(GalerkinArgs) = "agg_make_room_f64", |a| row_blocks(a.coarse.rows), BLOCK;
     /// Computes the Galerkin matrix P^T S P.
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
@@ -74,7 +74,7 @@ plain_kernels! {
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Removes one unknown of each null vector from the dense matrix.
     LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
-    /// Subtracts from each row of an inverse its mean over the row's null vector, and transposes.
+    /// Subtracts from each row of an inverse its mean over the component of the row, and transposes the inverse.
     TakeMeans take_means(NullArgs) = "take_means_f64", |a| a.n.max(1) as u32, BLOCK;
     /// Executes a step of the inversion of a dense matrix.
     InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;

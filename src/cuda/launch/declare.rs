@@ -1,9 +1,9 @@
-//! Macros that declare kernels and their argument structures, and the tile size.
+//! Size of a tile, and macros that declare kernels and their argument structures.
 
-/// An address in device memory; 0: none.
+/// An address in device memory; 0 means no array.
 pub type Address = u64;
 
-/// Threads per tile and thread block, across and down (kernels/rrb/storage.cuh).
+/// Threads of a tile and of its thread block in x and y (kernels/rrb/storage.cuh).
 pub const TILE: (u32, u32) = (32, 8);
 pub const THREADS: u32 = TILE.0 * TILE.1;
 

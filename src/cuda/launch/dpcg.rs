@@ -16,10 +16,10 @@ pub const VERTEX_CYCLE_THREADS: u32 = 1024;
 const TILE_THREADS: u32 = 768;
 /// Points of a brick of the restriction in x, y and z (kernels/dpcg/finest.cuh).
 const BRICK: [i32; 3] = [16, 4, 4];
-/// Largest width of a tile in cells, so that a row of 128 cells has two tiles.
+/// Largest width of a tile in cells. With this limit, a row of 128 cells has two tiles.
 const TILE_WIDTH: u32 = 64;
-/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A cycle in
-/// one kernel has this number of blocks.
+/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A kernel
+/// that executes a whole cycle has this number of blocks.
 const AT_ONCE: u32 = 132;
 
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
@@ -41,10 +41,11 @@ impl FusedArgs {
         u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
     }
 
-    /// Chooses the planes per piece that minimize the planes per block, including `beside` additional planes per piece.
-    pub fn in_pieces(mut self, beside: u32) -> Self {
+    /// Sets the number of planes per piece that minimizes the planes that a block processes. Each piece has `extra`
+    /// additional planes.
+    pub fn in_pieces(mut self, extra: u32) -> Self {
         let nz = self.cells.nz as u32;
-        let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + beside);
+        let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);
         let chunks = (1..=nz.min(MOST_FUSED_BLOCKS)).map(|parts| nz.div_ceil(parts));
         self.chunk = chunks.min_by_key(work).unwrap_or(nz) as i32;
         self
@@ -54,10 +55,10 @@ impl FusedArgs {
         self.pieces(self.chunk as u32).min(u64::from(MOST_FUSED_BLOCKS)) as u32
     }
 
-    /// Returns the threads of a block: one per column of the tile and of `order` + 2 further rows and columns.
+    /// Returns the threads of a block: one per column of the tile, which is extended by `order` + 2 columns in x and y.
     fn block(order: u32) -> (u32, u32) {
-        let beside = order + 2;
-        (((FUSED_TILE.0 + beside) * (FUSED_TILE.1 + beside)).next_multiple_of(32), 1)
+        let extra = order + 2;
+        (((FUSED_TILE.0 + extra) * (FUSED_TILE.1 + extra)).next_multiple_of(32), 1)
     }
 }
 
@@ -108,8 +109,8 @@ impl SweepTiles {
         let pairs = width / 2 + 2;
         let height = share(ny, TILE_THREADS / pairs - 2 * halo);
         let (across, down) = (nx.div_ceil(width), ny.div_ceil(height));
-        // A tile is extended by three planes. The number of tiles in z minimizes the planes that a multiprocessor
-        // processes.
+        // Each tile processes three additional planes. The number of tiles in z is chosen to minimize the planes that a
+        // multiprocessor processes.
         let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(AT_ONCE));
         let cost = |deep: &u32| rounds(*deep) * u64::from(nz.div_ceil(*deep) + 3);
         let deep = (1..=nz.min(AT_ONCE)).min_by_key(cost).unwrap_or(1);
@@ -177,8 +178,8 @@ plain_kernels! {
     CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes out = a + f out.
     CellDirect cell_direct(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. The digit is the order of
-    /// the Neumann series K; K = I for order 0.
+    /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. K is a Neumann series,
+    /// whose order is the last digit of the name; K = I for order 0.
     Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
     /// Forward pass with a Neumann series of order 1.
     Descend1 descend_1(FusedArgs) = "dpcg_descend_1_f64", |a| a.blocks(), FusedArgs::block(1);
@@ -193,7 +194,7 @@ plain_kernels! {
     /// Computes r -= alpha q and <r, r>.
     AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes x += alpha p and p = z + beta p in a loop.
+    /// Computes x += alpha p and p = z + beta p, as a step of the loop.
     CellAdvance cell_advance(VectorArgs) = "dpcg_advance_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes D^-1 v.
     OverCenter over_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK;
@@ -231,9 +232,9 @@ plain_kernels! {
     /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
-    /// Copies the caller's array to a vector, times a factor.
+    /// Computes a vector as a factor times the caller's array.
     CellLoad cell_load(CellTransferArgs) = "dpcg_load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Copies a vector to the caller's array, times a factor.
+    /// Computes the caller's array as a factor times a vector.
     CellStore cell_store(CellTransferArgs) = "dpcg_store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes max |v|.
     CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;

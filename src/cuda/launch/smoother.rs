@@ -12,8 +12,8 @@ const TILE_THREADS: u32 = 64;
 const COLUMNS: u32 = 32;
 /// Threads of a thread block of the product.
 const DENSE_THREADS: u32 = 384;
-/// Shared memory in bytes: four steps of eight columns of the inverse and of the right-hand sides, and 40 results for
-/// each thread that multiplies.
+/// Shared memory of `relax_dense` in bytes. It contains eight columns of the inverse and of the right-hand sides for
+/// each of four steps, and 40 results for each of 256 threads.
 const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
 /// Thread blocks of a cluster, which share the columns that they load.
 const CLUSTER: u32 = 2;
@@ -54,8 +54,8 @@ plain_kernels! {
     NormPatches norm_patches(NormArgs) = "smoother_norm_f64", |_a| 1, (THREADS, 1);
 }
 
-/// Lowest architecture for which `relax_dense` has code, since it needs clusters and bulk copies. For older
-/// architectures its code is empty.
+/// Lowest architecture for which `relax_dense` has code, because the kernel needs clusters and bulk copies. For older
+/// architectures, the kernel is empty.
 const DENSE_ARCHITECTURE: i32 = 90;
 
 /// Returns whether the device has the shared memory of `relax_dense`, and the library has code for it. A library
@@ -65,8 +65,8 @@ pub fn allow_dense(device: &Device) -> bool {
     device.architecture(kernel) >= DENSE_ARCHITECTURE && device.allow_shared(kernel, DENSE_BYTES)
 }
 
-/// Returns the number of thread blocks of the dense product, in whole clusters. All are resident, and each computes
-/// equally many groups of right-hand sides.
+/// Returns the number of thread blocks of the dense product, in whole clusters. All of them are resident at once, and
+/// each computes about the same number of groups of right-hand sides.
 fn dense_blocks(a: &RelaxArgs, how: RelaxLaunch) -> u32 {
     let (groups, most) = (a.count.div_ceil(COLUMNS), (how.processors / CLUSTER * CLUSTER).max(CLUSTER));
     groups.div_ceil(groups.div_ceil(most).max(1)).next_multiple_of(CLUSTER)

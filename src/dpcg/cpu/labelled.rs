@@ -1,7 +1,7 @@
 //! Sums over labelled cells. The label of a cell is the number of its singular component.
 
 use crate::base::loops::sum;
-use crate::base::reduce::Noted;
+use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::error::{Result, push, reset};
@@ -33,7 +33,7 @@ pub struct Labelled {
     label_start: Vec<usize>,
     /// Number of cells of each label.
     pub count: Vec<f64>,
-    sums: Option<Noted>,
+    sums: Option<Partials>,
     /// Sums of v over each label, followed by sums of |v| over each label.
     totals: Option<Shared>,
 }
@@ -81,7 +81,7 @@ impl Labelled {
             self.slot_start[piece + 1] = self.slots.len();
         }
         self.sort_slots(labels)?;
-        self.sums = Some(Noted::once(self.slots.len().max(1), NUMBERS)?);
+        self.sums = Some(Partials::once(self.slots.len().max(1), NUMBERS)?);
         self.totals = Some(Shared::zeroed(NUMBERS * labels.max(1))?);
         Ok(())
     }
@@ -184,7 +184,7 @@ impl Labelled {
         size_of::<Run>() * self.runs.capacity()
             + size_of::<usize>() * (self.run_start.len() + self.slot_start.len() + self.label_start.len())
             + size_of::<u32>() * (self.slots.len() + self.by_label.len())
-            + self.sums.as_ref().map_or(0, Noted::bytes)
+            + self.sums.as_ref().map_or(0, Partials::bytes)
             + self.totals.as_ref().map_or(0, Shared::bytes)
     }
 }

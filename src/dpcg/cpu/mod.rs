@@ -198,7 +198,7 @@ impl DpcgBackend for Cpu {
             |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
             |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),
         )?;
-        if Outcome::went_astray(&result) {
+        if Outcome::may_leave_infinities(&result) {
             // Loops multiply values beyond the ends of a row by zero couplings. Infinities from this run must be
             // removed, because 0 * inf is NaN in the next run.
             for field in state.vectors.fields() {

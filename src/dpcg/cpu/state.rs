@@ -2,7 +2,7 @@
 
 use super::field::Field;
 use super::labelled::Labelled;
-use crate::base::reduce::Noted;
+use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::deflation::cpu::Projection;
 use crate::dpcg::backend::Preconditioner;
@@ -24,7 +24,7 @@ pub struct Vectors {
     /// Second workspace vector of a Neumann series.
     pub s: Option<Field>,
     /// Partial results of reductions, per piece.
-    pub noted: Noted,
+    pub noted: Partials,
 }
 
 impl Vectors {
@@ -39,7 +39,7 @@ impl Vectors {
             q: field()?,
             z: field()?,
             s: if series { Some(field()?) } else { None },
-            noted: Noted::new(pieces.count(), 2)?,
+            noted: Partials::new(pieces.count(), 2)?,
         })
     }
 

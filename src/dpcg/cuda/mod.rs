@@ -234,7 +234,7 @@ impl DpcgBackend for Cuda {
         if let Some(deflation) = &k.deflation {
             k.seconds_coarse += deflation.seconds_on_device(stream)?;
         }
-        if Outcome::went_astray(&result) {
+        if Outcome::may_leave_infinities(&result) {
             k.clear(stream)?;
             stream.wait()?;
         }

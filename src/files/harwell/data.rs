@@ -13,9 +13,9 @@ use crate::files::mirror::{Symmetry, matrix};
 use crate::sparse::assemble::Triplets;
 use crate::sparse::matrix::Width;
 
-/// Allocations named in error messages.
-const POINTERS: &str = "column pointers of a file";
-const RHS: &str = "right-hand sides of a file";
+/// Names of allocations in error messages.
+const POINTERS_OF_FILE: &str = "column pointers of a file";
+const RHS_OF_FILE: &str = "right-hand sides of a file";
 const PIECES: &str = "pieces of a file";
 
 /// Reader of the cards after the header.
@@ -28,7 +28,7 @@ pub struct Data<'a, 'w> {
 }
 
 /// Kinds of data cards, in the order of the header's counts.
-const WHAT: [&str; 4] = ["pointers", "rows", "values", "right-hand sides"];
+const KINDS_OF_CARDS: [&str; 4] = ["pointers", "rows", "values", "right-hand sides"];
 
 impl<'a, 'w> Data<'a, 'w> {
     pub fn new(header: Header<'a>, lines: Lines<'a>, workers: &'w mut Workers) -> Self {
@@ -96,8 +96,9 @@ impl<'a, 'w> Data<'a, 'w> {
     /// Returns the fields of the cards of a kind.
     fn fields(&self, which: usize) -> Result<Vec<Field>> {
         let format = self.header.formats[which];
-        let unknown =
-            || at(self.header.size_card + 1, format_args!("{} is no format of {}", shown(format), WHAT[which]));
+        let unknown = || {
+            at(self.header.size_card + 1, format_args!("{} is no format of {}", shown(format), KINDS_OF_CARDS[which]))
+        };
         fields(format, which < 2)?.ok_or_else(unknown)
     }
 
@@ -108,7 +109,10 @@ impl<'a, 'w> Data<'a, 'w> {
         if announced == needed {
             return Ok(());
         }
-        Err(at(2, format_args!("{announced} cards of {} are announced, {count} of them take {needed}", WHAT[which])))
+        Err(at(
+            2,
+            format_args!("{announced} cards of {} are announced, {count} of them take {needed}", KINDS_OF_CARDS[which]),
+        ))
     }
 
     /// Converts the next fields, card by card, with `take`.
@@ -153,11 +157,12 @@ impl<'a, 'w> Data<'a, 'w> {
             self.check_cards(0, lanes + 1, fields.len())?;
         }
         let first = self.lines.number + 1;
-        let mut numbers: Vec<i64> = zeroed(lanes + 1, POINTERS)?;
+        let mut numbers: Vec<i64> = zeroed(lanes + 1, POINTERS_OF_FILE)?;
         self.read(&fields, &mut numbers, |field, card, line| {
             field.whole(card).ok_or_else(|| at(line, format_args!("{} is no pointer", shown(field.of(card)))))
         })?;
-        // All pointers were parsed before their order is checked, so a malformed number is reported first.
+        // The order is checked after all pointers have been parsed, so a malformed number is reported before a wrong
+        // order.
         let mut least = 1;
         for (k, &number) in numbers.iter().enumerate() {
             let line = first + k / fields.len();
@@ -176,12 +181,12 @@ impl<'a, 'w> Data<'a, 'w> {
         if least != count as i64 + 1 {
             return Err(at(self.lines.number, format_args!("pointers must end with {}, got {least}", count + 1)));
         }
-        collected(numbers.into_iter().map(|number| number as usize - 1), POINTERS)
+        collected(numbers.into_iter().map(|number| number as usize - 1), POINTERS_OF_FILE)
     }
 
     /// Reads right-hand sides, initial guesses and solutions. Some files, such as SuiteSparse's lp_afiro, announce a
-    /// wrong number of cards for these vectors. The number that follows from the sizes is read, and a difference causes
-    /// a warning.
+    /// wrong number of cards for these vectors. The number of cards is therefore computed from the sizes of the
+    /// vectors. If the header differs, the function returns a warning.
     fn vectors(&mut self) -> Result<(Vectors, Option<Warning>)> {
         let Some((kind, many, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
         let (rows, text) = (self.header.rows, self.text);
@@ -214,7 +219,7 @@ impl<'a, 'w> Data<'a, 'w> {
     }
 
     fn full(&mut self, fields: &[Field], len: usize) -> Result<Vec<f64>> {
-        let mut values = zeroed(len, RHS)?;
+        let mut values = zeroed(len, RHS_OF_FILE)?;
         self.read(fields, &mut values, real)?;
         Ok(values)
     }
@@ -224,13 +229,13 @@ impl<'a, 'w> Data<'a, 'w> {
         let rows = self.header.rows;
         let ptr = self.pointers(3, many, count)?;
         let row_fields = self.fields(1)?;
-        let mut places: Vec<usize> = zeroed(count, RHS)?;
+        let mut places: Vec<usize> = zeroed(count, RHS_OF_FILE)?;
         self.read(&row_fields, &mut places, |field, card, line| match field.whole(card) {
             Some(row) if row >= 1 && row as u64 <= rows as u64 => Ok(row as usize - 1),
             _ => Err(at(line, format_args!("{} is no row in [1, {rows}]", shown(field.of(card))))),
         })?;
         let given = self.full(fields, count)?;
-        let mut values = zeroed(many * rows, RHS)?;
+        let mut values = zeroed(many * rows, RHS_OF_FILE)?;
         for (column, range) in ptr.windows(2).enumerate() {
             for k in range[0]..range[1] {
                 values[column * rows + places[k]] = given[k];

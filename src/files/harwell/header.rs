@@ -20,7 +20,7 @@ use std::os::unix::ffi::OsStrExt as _;
 pub struct Header<'a> {
     /// Numbers of cards of pointers, rows, values and right-hand sides, if the header announces them.
     pub cards: Option<[usize; 4]>,
-    /// Number of the card with rows, columns and entries; the next card has the formats.
+    /// Line number of the card with rows, columns and entries. The next card contains the formats.
     pub size_card: usize,
     pub values: bool,
     pub symmetry: Symmetry,
@@ -58,7 +58,8 @@ impl<'a> Header<'a> {
         Ok(Self { cards: Some(cards), size_card: 3, values, symmetry, rows, cols, entries, formats, rhs })
     }
 
-    /// Checks the counts against the size of the matrix, and against the number of bytes that follow.
+    /// Checks that the number of entries fits the size of the matrix, and that the remaining `left` bytes can contain
+    /// pointers and row indices.
     pub fn check(&self, left: usize) -> Result<()> {
         let &Self { size_card, rows, cols, entries, .. } = self;
         // The format does not allow duplicates.
@@ -76,7 +77,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Returns a range of columns of a card, which may be shorter.
+/// Returns a range of columns of a card. The result is shorter if the card ends before.
 pub fn columns(card: &[u8], range: std::ops::Range<usize>) -> &[u8] {
     card.get(range.start..card.len().min(range.end)).unwrap_or_default()
 }

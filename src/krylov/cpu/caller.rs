@@ -3,14 +3,14 @@
 use crate::krylov::solve_steps::Arrays;
 use std::marker::PhantomData;
 
-/// An array of the caller that the threads of a run write. Each entry belongs to one thread.
+/// An array of the caller that the threads of a run write. Only one thread uses each entry.
 pub struct Output<'a> {
     start: *mut f64,
     len: usize,
     borrow: PhantomData<&'a mut [f64]>,
 }
 
-// SAFETY: each entry is used by its owner thread only, which `slice` requires.
+// SAFETY: `slice` requires that no two threads use an entry at the same time.
 unsafe impl Sync for Output<'_> {}
 
 impl<'a> Output<'a> {
@@ -24,8 +24,8 @@ impl<'a> Output<'a> {
     /// No other thread may use these entries while the slice is in use.
     pub unsafe fn slice(&self, start: usize, len: usize) -> &'a mut [f64] {
         assert!(start + len <= self.len);
-        // SAFETY: inside the array by the assertion above; the caller guarantees that no other thread uses these
-        // entries.
+        // SAFETY: the entries are inside the array by the assertion above. The caller guarantees that no other thread
+        // uses them.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }

@@ -4,7 +4,7 @@
 use crate::base::team::Me;
 use std::ops::Range;
 
-/// Rows per chunk: 16 KiB per vector, so that the data of a step stays in the L1 or L2 cache.
+/// Rows per chunk. A chunk of a vector has 16 KiB, so that the data of a step stay in the L1 or L2 cache.
 pub const CHUNK: usize = 2048;
 
 /// The rows 0..rows in chunks.
@@ -31,7 +31,7 @@ impl Chunks {
         end(chunk)..end(chunk + 1)
     }
 
-    /// Returns the chunks of a thread: contiguous, and equal in every step.
+    /// Returns the chunks of a thread. They are contiguous, and the same in every step.
     pub fn share(&self, me: &Me) -> Range<usize> {
         me.share(self.count())
     }

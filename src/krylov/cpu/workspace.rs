@@ -2,7 +2,7 @@
 
 use super::chunks::Chunks;
 use super::observed::Observed;
-use crate::base::reduce::Noted;
+use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::error::{Result, reserve};
 use crate::krylov::vectors::VectorId;
@@ -43,7 +43,7 @@ pub struct Workspace {
     /// Vectors, indexed by [`VectorId`].
     vectors: Vec<Shared>,
     /// Workspace for sums over chunks.
-    pub noted: Noted,
+    pub noted: Partials,
     pub observed: Observed,
 }
 
@@ -54,7 +54,7 @@ impl Workspace {
             chunks,
             lines,
             vectors: Vec::new(),
-            noted: Noted::new(chunks.count(), GROUP)?,
+            noted: Partials::new(chunks.count(), GROUP)?,
             observed: Observed::default(),
         };
         workspace.reserve(0)?;

@@ -9,7 +9,7 @@ use crate::report::{Outcome, StopReason};
 use crate::stencil::components::ASSERTED_ZERO_ROW_SUM;
 
 /// Locations of nodes and singular components for error messages, in the index convention of the family.
-pub trait Places: Sync {
+pub trait Locations: Sync {
     /// Returns the location of node `i` of row `row`.
     fn node(&self, i: usize, row: usize) -> Place;
     /// Returns the location of the first node of a singular component.
@@ -18,13 +18,13 @@ pub trait Places: Sync {
 
 /// Properties of the matrix that the factorization has found.
 #[derive(Clone, Copy)]
-pub struct Seen<'a> {
+pub struct MatrixProperties<'a> {
     /// Largest center.
     pub center_max: f64,
     /// Number of singular components.
     pub singular: usize,
     /// Locations of nodes and components for error messages.
-    pub places: &'a dyn Places,
+    pub places: &'a dyn Locations,
 }
 
 /// Parameters of a solve, equal for all threads.
@@ -38,9 +38,9 @@ pub struct Control<'a> {
     pub check_compatibility: bool,
     /// Properties of the matrix. Its largest center determines whether a guess is too large, and whether a solution is
     /// too small for double precision.
-    pub seen: Seen<'a>,
+    pub seen: MatrixProperties<'a>,
     /// The sweeps of M compute in single precision.
-    pub short: bool,
+    pub single_sweeps: bool,
     /// M is definite. Only recursive cycles can make M indefinite.
     pub definite: bool,
     /// Upper bound of the number of nodes.
@@ -68,7 +68,13 @@ pub trait Method: Sync {
 }
 
 impl<'a> Control<'a> {
-    pub fn new(options: &Options, seen: Seen<'a>, short: bool, definite: bool, nodes: usize) -> Self {
+    pub fn new(
+        options: &Options,
+        seen: MatrixProperties<'a>,
+        single_sweeps: bool,
+        definite: bool,
+        nodes: usize,
+    ) -> Self {
         Self {
             norm: options.choice(opt::NORM),
             reference_initial: options.is(opt::REFERENCE, Reference::Initial),
@@ -78,7 +84,7 @@ impl<'a> Control<'a> {
             check_input: options.on(opt::CHECK_INPUT),
             check_compatibility: options.on(opt::CHECK_COMPATIBILITY),
             seen,
-            short,
+            single_sweeps,
             definite,
             nodes,
             method: None,
@@ -106,7 +112,7 @@ impl<'a> Control<'a> {
     }
 
     /// Returns a bound for the change of the tested norm of b - A x that rounding of x to subnormal numbers can cause.
-    pub fn lost_in_store(&self) -> f64 {
+    pub fn store_rounding(&self) -> f64 {
         let nodes = self.nodes as f64;
         match self.norm {
             // Each x_i changes by at most SMALLEST / 2, and the magnitudes of a row sum to at most 2 center_max. Each
@@ -125,9 +131,9 @@ impl<'a> Control<'a> {
             abs_tol: self.abs_tol,
             max_iter: self.max_iter,
             futile: if checks { FUTILE } else { 0.0 },
-            vanishing: if self.short { FAR_IN_F32.recip() } else { SQUARES_VANISH },
+            vanishing: if self.single_sweeps { FAR_IN_F32.recip() } else { SQUARES_VANISH },
             baseless: PROJECTED_TO_ZERO,
-            lost: self.lost_in_store() / LEAST_TOLD,
+            lost: self.store_rounding() / LARGEST_SILENT_CHANGE,
         }
     }
 }
@@ -166,8 +172,8 @@ pub fn check_overflow(largest: f64, scale: f64) -> Result<()> {
 /// Checks whether x / scale can be stored in double precision.
 pub struct Fit {
     pub scale: f64,
-    /// Bound for the change of the tested norm of b - A x by rounding of x / scale to subnormal numbers, scaled.
-    pub lost: f64,
+    /// Bound for the change of the tested norm of the scaled b - A x, if x / scale is rounded to subnormal numbers.
+    pub rounding_change: f64,
     /// max |b| in the caller's unit, for the error message.
     pub input: f64,
     /// max |center|, for the error message.
@@ -179,16 +185,17 @@ const SMALLEST: f64 = f64::from_bits(1);
 
 impl Fit {
     pub fn new(c: &Control, scale: f64, input: f64) -> Self {
-        let lost = c.lost_in_store() * scale;
-        Self { scale, lost, input, center: c.seen.center_max }
+        let rounding_change = c.store_rounding() * scale;
+        Self { scale, rounding_change, input, center: c.seen.center_max }
     }
 
     /// Returns an error if x / scale overflows or underflows, or if rounding may change the residual by more than
-    /// `LEAST_TOLD` times `norm`. `largest` is max |x|; `norm` is the residual norm, or the threshold if larger.
+    /// `LARGEST_SILENT_CHANGE` times `norm`. `largest` is max |x|; `norm` is the residual norm, or the threshold if
+    /// larger.
     pub fn check(&self, largest: f64, norm: f64) -> Result<()> {
         check_overflow(largest, self.scale)?;
-        let told = self.lost <= LEAST_TOLD * norm;
-        if largest > 0.0 && (largest < f64::MIN_POSITIVE * self.scale || !told) {
+        let is_small = self.rounding_change <= LARGEST_SILENT_CHANGE * norm;
+        if largest > 0.0 && (largest < f64::MIN_POSITIVE * self.scale || !is_small) {
             return Err(Error::Underflow { output: "x", name: "b", largest: self.input, center: self.center });
         }
         Ok(())
@@ -196,7 +203,7 @@ impl Fit {
 }
 
 /// Largest change of the residual by rounding of x that causes no error, relative to the residual norm.
-const LEAST_TOLD: f64 = 1.0 / 256.0;
+const LARGEST_SILENT_CHANGE: f64 = 1.0 / 256.0;
 
 /// Inspects the caller's arrays, or the input only if `guess` is false. See `SolveSteps::inspect`.
 pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool, criterion: Option<&Criterion>) -> Result<Inputs> {

@@ -36,7 +36,7 @@ pub struct Norms {
     /// Norm of b - A x for the guess.
     pub initial: f64,
     /// 2-norm of b - A x on the whole grid.
-    pub rest: f64,
+    pub whole: f64,
     /// With the preconditioned norm, the 2-norm of the reference vector: b, or the residual of the guess, of the system
     /// that CG solves. Infinite with the 2-norm.
     pub size: f64,
@@ -56,7 +56,7 @@ impl<'c> Given<'c> {
             );
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
-        let far = c.short && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
+        let far = c.single_sweeps && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
         let begun = (c.plain() && !far).then(|| begin(s, scale, guess));
         let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).0;
         let norm = begun.map_or_else(|| load(s), |begun| begun.rhs_norm2).sqrt();
@@ -76,22 +76,22 @@ impl<'c> Given<'c> {
     /// Computes the norms of b and of the residual of the guess. `rhs` is the 2-norm of b. Afterwards, b1 replaces b if
     /// CG runs on S1.
     pub fn norms(&self, s: &mut dyn SolveSteps, rhs: f64) -> Result<Norms> {
-        let rest = match self.begun {
+        let whole = match self.begun {
             Some(begun) => begun.whole_residual_norm2.sqrt(),
             None if self.guess => s.whole_residual_norm2(None).sqrt(),
             None => rhs,
         };
-        finite("|b - A x|", rest)?;
+        finite("|b - A x|", whole)?;
         if self.begun.is_none() {
             s.reduce(Eliminated::Rhs);
         }
         match self.c.norm {
-            Norm::True2 => Ok(Norms { rhs, initial: rest, rest, size: f64::INFINITY }),
-            Norm::Preconditioned => self.preconditioned_norms(s, rest),
+            Norm::True2 => Ok(Norms { rhs, initial: whole, whole, size: f64::INFINITY }),
+            Norm::Preconditioned => self.preconditioned_norms(s, whole),
         }
     }
 
-    fn preconditioned_norms(&self, s: &mut dyn SolveSteps, rest: f64) -> Result<Norms> {
+    fn preconditioned_norms(&self, s: &mut dyn SolveSteps, whole: f64) -> Result<Norms> {
         let (c, scale) = (self.c, self.scale);
         s.residual(Iterate::Zero);
         let mut size = s.inner(VectorId::R, VectorId::R).sqrt();
@@ -102,7 +102,7 @@ impl<'c> Given<'c> {
             size = 0.0;
         }
         let (initial, of_guess) = if self.far {
-            (far_norm(s, c, scale, rest)?, f64::INFINITY)
+            (far_norm(s, c, scale, whole)?, f64::INFINITY)
         } else if self.guess {
             // On a singular system, the row sums of S1 are exactly zero. `start_again` uses the caller's matrix, so
             // that its row sums times the means of the guess are part of the residual.
@@ -117,13 +117,14 @@ impl<'c> Given<'c> {
         } else {
             (rhs, size)
         };
-        Ok(Norms { rhs, initial, rest, size: if c.reference_initial { of_guess } else { size } })
+        Ok(Norms { rhs, initial, whole, size: if c.reference_initial { of_guess } else { size } })
     }
 }
 
-/// A start may use a scale that is up to 256 times too large. Larger powers of two give the same iterates. Otherwise, a
-/// b that grows and decays between time steps would need a second start whenever max |b| passes a power of two. The
-/// same constant is in kernels/rrb/solve.cuh.
+/// A backend may begin a solve with the scale of the previous solve. This constant limits the ratio of that scale to
+/// the scale of the new b. Both scales are powers of two and give the same iterates. Without this tolerance, a b that
+/// grows and decays between time steps would need a second start whenever max |b| passes a power of two.
+/// kernels/rrb/solve.cuh has the same constant.
 const NEAR_SCALE: f64 = 256.0;
 
 /// b is incompatible if |sum b| exceeds this fraction of sum |b| on a singular component.

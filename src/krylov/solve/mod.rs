@@ -13,13 +13,13 @@ mod control;
 mod given;
 mod returned;
 
-pub use control::{Control, Method, Places, Seen, check_all_singular};
+pub use control::{Control, Locations, MatrixProperties, Method, check_all_singular};
 
 use crate::error::{Error, Result};
 use crate::krylov::pcg::{Another, Means, SQUARE};
 use crate::krylov::solve_steps::{Criterion, SolveSteps};
 use crate::krylov::vectors::{Iterate, VectorId};
-use crate::krylov::{Caller, MOST_RESTARTS, Next, Norm, State, Test, WORTH, done_before, pcg};
+use crate::krylov::{Caller, MOST_RESTARTS, Next, Norm, RESTART_REDUCTION, State, Test, done_before, pcg};
 use crate::report::{Event, Outcome, StopReason};
 use apply::{apply, multiply};
 use control::{Fit, PROJECTED_TO_ZERO, check_inputs, finite};
@@ -55,7 +55,8 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let properties = s.properties();
     let checks = properties.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
-    // A backend that begins the loop before the host does not know the iterations of a previous solve.
+    // With a criterion, the backend may begin the loop before the host does. Such a loop counts iterations from 0, so
+    // it must not continue a previous solve.
     let begins = !c.singular() && c.before.is_none();
     let inputs = check_inputs(s, c, true, begins.then_some(&criterion))?;
     if inputs.rhs_max == 0.0 {
@@ -104,8 +105,8 @@ struct Solve<'c> {
     /// Lower limit for the threshold of the recurred residual.
     futile: f64,
     /// Norm of the last recomputed residual that failed the test.
-    missed: f64,
-    /// PCG broke down, and the second method continues.
+    failed_norm: f64,
+    /// PCG broke down, and `Control::second` continues.
     second: bool,
     /// max |x| of the last completed x.
     largest: f64,
@@ -146,7 +147,7 @@ impl<'c> Solve<'c> {
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
         let futile = (criterion.futile * norms.rhs).max(if checks { constant } else { 0.0 });
         let fit = Fit::new(c, scale, given.rhs_max);
-        Self { c, given, norms, test, fit, checks, futile, missed: f64::INFINITY, second: false, largest: 0.0 }
+        Self { c, given, norms, test, fit, checks, futile, failed_norm: f64::INFINITY, second: false, largest: 0.0 }
     }
 
     fn outcome(&self, iterations: usize, reason: StopReason, norm: f64) -> Outcome {
@@ -165,7 +166,7 @@ impl<'c> Solve<'c> {
 
     /// Returns whether x satisfies the test even after rounding to the caller's array.
     fn meets(&self, norm: f64) -> bool {
-        norm + self.fit.lost <= self.test.threshold
+        norm + self.fit.rounding_change <= self.test.threshold
     }
 
     /// Returns whether x can be stored in double precision. `largest` is max |x|.
@@ -188,7 +189,7 @@ impl<'c> Solve<'c> {
         // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, its
         // red values count.
         let norm = if c.norm == Norm::Preconditioned && s.properties().eliminates {
-            norm_as_given(s, c, given.scale, given.guess, given.far.then_some(self.norms.rest))
+            norm_as_given(s, c, given.scale, given.guess, given.far.then_some(self.norms.whole))
         } else {
             initial
         };
@@ -225,9 +226,9 @@ impl<'c> Solve<'c> {
     /// nearly singular, iterates can overflow even from a moderate guess. This is no error if the residual norm of the
     /// guess is known. With the preconditioned norm and `checks`, this norm would have to be recomputed, but vectors of
     /// M contain infinities.
-    fn gone_astray(&self, quantity: &str, value: f64, iteration: usize) -> bool {
+    fn ends_by_overflow(&self, quantity: &str, value: f64, iteration: usize) -> bool {
         let preconditioned = self.c.norm == Norm::Preconditioned;
-        // In this case, `iteration` excludes the last iteration, which has no norm and was not reported.
+        // A breakdown of r'M^-1 r in this norm names the iteration before, since its own iteration has no norm.
         let iteration = iteration + usize::from(preconditioned && quantity == SQUARE);
         (!preconditioned || !self.checks) && !value.is_finite() && iteration > 1
     }
@@ -235,15 +236,15 @@ impl<'c> Solve<'c> {
     /// Stores x in the caller's array, unless the array already contains an iterate with a smaller residual.
     fn conclude(&self, s: &mut dyn SolveSteps, at: State, mut reason: StopReason) -> Result<Outcome> {
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
-        let State { iterations, norm: last, kept, .. } = at;
+        let State { iterations, norm: last, stored_norm, .. } = at;
         let (mut norm, mut largest) = (last, self.largest);
         if reason == StopReason::MaxIter && last > self.test.divergence {
             // The recomputed residual exceeds the divergence limit, but the recurred residual does not.
             reason = StopReason::Diverged;
         }
         let better = |norm: f64| norm < last || norm < f64::INFINITY && last.is_nan();
-        if reason != StopReason::Converged && better(kept) {
-            return Ok(self.outcome(iterations, reason, kept));
+        if reason != StopReason::Converged && better(stored_norm) {
+            return Ok(self.outcome(iterations, reason, stored_norm));
         }
         let astray = matches!(reason, StopReason::Stagnated | StopReason::Diverged) || !last.is_finite();
         if astray && better(initial) {
@@ -256,8 +257,8 @@ impl<'c> Solve<'c> {
             (largest, norm) = complete_guess(s, c, given.scale, given.guess);
         }
         if let Err(error) = self.fit.check(largest, norm.max(self.test.threshold)) {
-            return if kept < f64::INFINITY {
-                Ok(self.outcome(iterations, StopReason::Stagnated, kept))
+            return if stored_norm < f64::INFINITY {
+                Ok(self.outcome(iterations, StopReason::Stagnated, stored_norm))
             } else {
                 Err(error)
             };
@@ -318,20 +319,20 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
             return Some(reason);
         }
         let lost = !self.fits(self.largest, norm) || norm.is_nan();
-        if lost || at.restarts >= MOST_RESTARTS || norm > WORTH * self.missed {
+        if lost || at.restarts >= MOST_RESTARTS || norm > RESTART_REDUCTION * self.failed_norm {
             return Some(StopReason::Stagnated);
         }
-        if norm < at.kept.min(self.norms.initial) {
+        if norm < at.stored_norm.min(self.norms.initial) {
             s.store(scale);
-            at.kept = norm;
+            at.stored_norm = norm;
         }
-        self.missed = norm;
+        self.failed_norm = norm;
         at.restarts += 1;
         // The square of the recomputed norm exceeds the square of the recurred norm by `added`. The next run subtracts
-        // 2 `added` from the square of its threshold. The new threshold is at least `WORTH` times the caller's
-        // threshold.
+        // 2 `added` from the square of its threshold. The new threshold is at least `RESTART_REDUCTION` times the
+        // caller's threshold.
         let added = (norm * norm - recurred * recurred).max(0.0);
-        let least = WORTH * threshold;
+        let least = RESTART_REDUCTION * threshold;
         at.test.threshold = self.wanted((threshold * threshold - 2.0 * added).max(least * least).sqrt());
         *at = at.again(start_again(s, c, scale), at.iterations);
         None
@@ -360,7 +361,7 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         }
         // The caller's array contains an iterate, or the guess after an overflow. The solve then stagnates without
         // error.
-        if at.kept < f64::INFINITY || self.gone_astray(quantity, value, iteration) {
+        if at.stored_norm < f64::INFINITY || self.ends_by_overflow(quantity, value, iteration) {
             (at.iterations, at.norm, at.recurred) = (iterations, f64::INFINITY, false);
             return Ok(Next::End(StopReason::Stagnated));
         }

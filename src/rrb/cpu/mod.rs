@@ -410,7 +410,7 @@ impl<F: Format> PackedSolver for Packed<F> {
             |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
             |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),
         )?;
-        if Outcome::went_astray(&result) {
+        if Outcome::may_leave_infinities(&result) {
             self.clear_vectors();
         }
         result

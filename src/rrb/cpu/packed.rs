@@ -12,7 +12,7 @@ use super::system::{MIN_TEAM_NODES, Matrix, Schur, Shape};
 use crate::aggregation::Kept;
 use crate::base::heap::boxed;
 use crate::base::number::power_of_two_below;
-use crate::base::reduce::{Elsewhere, Noted, max_abs};
+use crate::base::reduce::{OtherRanks, Partials, max_abs};
 use crate::base::team::Me;
 use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::krylov::cpu::observed::Observed;
@@ -121,15 +121,15 @@ pub struct Packed<F: Format> {
     pub q: Four<F::Vector>,
     pub projection: Projection,
     /// Partial sums per row of the first grid, at most three numbers per row.
-    pub noted: Noted,
+    pub noted: Partials,
     /// Partial sums per row of a recursion grid, one number per row.
-    pub inner_noted: Noted,
+    pub inner_noted: Partials,
     /// Partial sums of the fused stages. `rho` has one number per row of every grid; grid q begins at `rho_start[q]`.
     /// The partial sums of <r, r> on the first grid follow, so that one exchange between ranks transfers both.
     /// `rho_below` is the part of rho from the levels after the first section.
-    pub rho: Noted,
+    pub rho: Partials,
     pub rho_start: Vec<usize>,
-    pub rho_below: Noted,
+    pub rho_below: Partials,
     /// Scratch rows of each thread, small enough to stay in cache.
     pub scratch: Vec<Mutex<Vec<f64>>>,
     /// Row buffers of the fused stages of each thread, small enough to stay in cache.
@@ -251,11 +251,11 @@ impl<F: Format> Packed<F> {
             recursion: Mutex::new(Recursion::V),
             unit: 1.0,
             fresh: true,
-            noted: Noted::new(first.cy, 3)?,
-            inner_noted: Noted::new(first.cy, 1)?,
-            rho: Noted::once(rows + first.cy, 1)?,
+            noted: Partials::new(first.cy, 3)?,
+            inner_noted: Partials::new(first.cy, 1)?,
+            rho: Partials::once(rows + first.cy, 1)?,
             rho_start,
-            rho_below: Noted::once(first.cy, 1)?,
+            rho_below: Partials::once(first.cy, 1)?,
             grids,
             scratch: Vec::new(),
             buffers: Vec::new(),
@@ -305,8 +305,8 @@ impl<F: Format> Packed<F> {
     }
 
     /// Returns the exchange of partial sums with other ranks for grid q; `None` if the grid is not distributed.
-    pub fn elsewhere(&self, q: usize) -> Option<&dyn Elsewhere> {
-        self.links.as_ref()?.of_grid.get(q).map(|sums| sums as &dyn Elsewhere)
+    pub fn elsewhere(&self, q: usize) -> Option<&dyn OtherRanks> {
+        self.links.as_ref()?.of_grid.get(q).map(|sums| sums as &dyn OtherRanks)
     }
 
     /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it.

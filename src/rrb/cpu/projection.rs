@@ -5,7 +5,7 @@
 
 use super::ranks::Sums;
 use crate::base::number::Real;
-use crate::base::reduce::{Elsewhere, Noted, sum};
+use crate::base::reduce::{OtherRanks, Partials, sum};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;
 use crate::error::{Result, collected, push, reserve, reset};
@@ -52,7 +52,7 @@ pub struct Projection {
     whole: Runs,
     system: Runs,
     /// Sum of v and sum of |v| over each run.
-    sums: Option<Noted>,
+    sums: Option<Partials>,
     /// Workspace of each thread: sum, sum of magnitudes, mean and kept mean of each component.
     means: Option<Shared>,
     components: usize,
@@ -79,7 +79,7 @@ impl Projection {
         self.system.find(layout, components, if schur { &Colour::ALL[2..] } else { &Colour::ALL })?;
         let slots = self.whole.runs.len();
         if self.sums.as_ref().is_none_or(|sums| sums.rows() < slots) {
-            self.sums = Some(Noted::once(slots, 2)?);
+            self.sums = Some(Partials::once(slots, 2)?);
         }
         let per_member = 4 * self.components;
         if self.means.as_ref().is_none_or(|m| m.len() < per_member * members) {
@@ -91,8 +91,8 @@ impl Projection {
         Ok(())
     }
 
-    fn elsewhere(&self, nodes: Nodes) -> Option<&dyn Elsewhere> {
-        self.elsewhere[usize::from(nodes == Nodes::System)].as_ref().map(|sums| sums as &dyn Elsewhere)
+    fn elsewhere(&self, nodes: Nodes) -> Option<&dyn OtherRanks> {
+        self.elsewhere[usize::from(nodes == Nodes::System)].as_ref().map(|sums| sums as &dyn OtherRanks)
     }
 
     /// Returns whether no component is singular.
@@ -217,7 +217,7 @@ impl Projection {
         };
         of(&self.whole)
             + of(&self.system)
-            + self.sums.as_ref().map_or(0, Noted::bytes)
+            + self.sums.as_ref().map_or(0, Partials::bytes)
             + self.means.as_ref().map_or(0, Shared::bytes)
     }
 }
@@ -243,7 +243,7 @@ impl Run {
     }
 }
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const RUNS: &str = "the runs of singular components";
 
 impl Runs {

@@ -6,7 +6,7 @@
 //! error.
 
 use crate::base::number::Real;
-use crate::base::reduce::{Elsewhere, pairwise};
+use crate::base::reduce::{OtherRanks, pairwise};
 use crate::base::shared::Number;
 use crate::distributed::{Exchange, Gather, Part};
 use crate::error::{Result, collected, extend, push};
@@ -121,7 +121,7 @@ impl Sums {
     }
 }
 
-impl Elsewhere for Sums {
+impl OtherRanks for Sums {
     fn fill(&self, numbers: &mut [&mut [f64]]) {
         self.all.fill(self.rank, numbers);
     }

@@ -231,7 +231,7 @@ impl RrbBackend for Cuda {
                     let _ = stream.wait();
                     return Err(error);
                 }
-                if result.is_err() || Outcome::went_astray(&result) {
+                if result.is_err() || Outcome::may_leave_infinities(&result) {
                     // Overflow or NaN may have reached the padding.
                     packed.clear_vectors(stream)?;
                 }

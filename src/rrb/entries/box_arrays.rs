@@ -1,7 +1,7 @@
 //! Checks and staging of the caller's arrays for the boxes of a rank.
 
 use crate::abi::spaces::{Extent, Primary, Rows, check_apart, check_array, check_on_host, list_of, ordinal_of};
-use crate::distributed::box_transfer::{Given, Taken};
+use crate::distributed::box_transfer::{BoxInput, BoxOutput};
 use crate::distributed::boxes::GridBox;
 use crate::error::{Error, Result, collected, push, zeroed};
 use crate::options::Memory;
@@ -163,7 +163,7 @@ impl CallArrays {
     ///
     /// # Safety
     /// The arrays must hold the values of their boxes while the result is in use.
-    pub unsafe fn given(&self) -> Result<Vec<Vec<Given<'_>>>> {
+    pub unsafe fn given(&self) -> Result<Vec<Vec<BoxInput<'_>>>> {
         let all = self.arguments.iter().zip(&self.copies);
         // SAFETY: guaranteed by the caller.
         all.map(|(argument, copies)| unsafe { given(argument, &self.boxes, copies) }).collect()
@@ -174,14 +174,14 @@ impl CallArrays {
     ///
     /// # Safety
     /// The requirements of `given` hold, and no other thread may use the arrays of the second list.
-    pub unsafe fn lists(&mut self) -> Result<(Vec<Given<'_>>, Vec<Taken<'_>>)> {
+    pub unsafe fn lists(&mut self) -> Result<(Vec<BoxInput<'_>>, Vec<BoxOutput<'_>>)> {
         let (read, written) = self.copies.split_at_mut(1);
         let mut output = Vec::new();
         for ((&array, b), copy) in self.arguments[1].arrays.iter().zip(&self.boxes).zip(&mut written[0]) {
             let taken = match copy {
-                Some(values) => Taken { values, ld: b.grid.nx },
+                Some(values) => BoxOutput { values, ld: b.grid.nx },
                 // SAFETY: as in `given`; `new` checked that the array overlaps no other.
-                None => Taken { values: unsafe { std::slice::from_raw_parts_mut(array, b.len()) }, ld: b.ld },
+                None => BoxOutput { values: unsafe { std::slice::from_raw_parts_mut(array, b.len()) }, ld: b.ld },
             };
             push(&mut output, taken, BOXES)?;
         }
@@ -211,11 +211,11 @@ unsafe fn given<'a>(
     argument: &BoxArrays,
     boxes: &[BoxLayout],
     copies: &'a [Option<Vec<f64>>],
-) -> Result<Vec<Given<'a>>> {
+) -> Result<Vec<BoxInput<'a>>> {
     let of = |((&array, b), copy): ((&*mut f64, &BoxLayout), &'a Option<Vec<f64>>)| match copy {
-        Some(values) => Given { values, ld: b.grid.nx },
+        Some(values) => BoxInput { values, ld: b.grid.nx },
         // SAFETY: not NULL, aligned and on the host, as checked; the caller guarantees the number of values.
-        None => Given { values: unsafe { std::slice::from_raw_parts(array, b.len()) }, ld: b.ld },
+        None => BoxInput { values: unsafe { std::slice::from_raw_parts(array, b.len()) }, ld: b.ld },
     };
     collected(argument.arrays.iter().zip(boxes).zip(copies).map(of), BOXES)
 }

@@ -3,7 +3,7 @@
 //! Ranks export their memory with CUDA IPC. In the same call, rank 0 opens this memory, copies values, and closes it.
 //! Programs may therefore free their arrays after the call.
 
-use crate::abi::spaces::{HANDLE, Handed, Opened, Plain, Primary, Rows};
+use crate::abi::spaces::{ExportedMemory, HANDLE, Opened, Plain, Primary, Rows};
 use crate::base::heap::Counted;
 use crate::base::processes::{host_number, own_number};
 use crate::distributed::Gather;
@@ -162,7 +162,7 @@ impl DeviceRows {
                     if !is_here {
                         let bytes: Vec<u8> = word[3..].iter().flat_map(|word| word.to_le_bytes()).collect();
                         let handle = bytes.try_into().map_err(|_| Error::Internal("another handle".to_owned()))?;
-                        let opened = primary.open(&Handed { handle, offset: word[2] })?;
+                        let opened = primary.open(&ExportedMemory { handle, offset: word[2] })?;
                         address = opened.address;
                         push(&mut memory, opened, ROWS)?;
                     }
@@ -233,7 +233,7 @@ fn exported(own: &CallArrays) -> Result<Vec<u64>> {
     for (k, argument) in own.arguments.iter().enumerate() {
         for (&array, b) in argument.arrays.iter().zip(&own.boxes) {
             let keeps = || Error::Internal("an array of the host".to_owned());
-            let Handed { handle, offset } = own.settled(k, array)?.ok_or_else(keeps)?.hand_over(array as u64)?;
+            let ExportedMemory { handle, offset } = own.settled(k, array)?.ok_or_else(keeps)?.export(array as u64)?;
             extend(&mut words, [b.ld as u64, array as u64, offset], ROWS)?;
             let handle = handle.chunks_exact(8).map(|bytes| u64::from_le_bytes(bytes.try_into().expect("eight bytes")));
             extend(&mut words, handle, ROWS)?;

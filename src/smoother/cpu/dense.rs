@@ -1,5 +1,5 @@
-//! Relaxation of blocks with dense inverses. A batch of blocks uses one matrix-matrix product; a single block uses a
-//! matrix-vector product. See docs/theory/smoother.md, "Dense inverses".
+//! Relaxation of blocks with dense inverses. A batch of blocks is relaxed with one matrix-matrix product, and a single
+//! block with a matrix-vector product. See docs/theory/smoother.md, "Dense inverses".
 
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 

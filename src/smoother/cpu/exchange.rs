@@ -1,27 +1,28 @@
 //! Exchange of ghost cells between patches within a fused coloured sweep.
 //!
-//! A ghost cell has 8 bytes, but the ghost cells at the ends of rows are on separate cache lines. A separate exchange
-//! moves 192 bytes for each of them: one line read, and one line read and written. On 64^3 cells this is a quarter of
-//! the memory traffic of a sweep.
+//! A ghost cell has 8 bytes, but each ghost cell at the end of a row is on another cache line. An exchange before the
+//! sweep moves 192 bytes per such cell: it reads one line, and reads and writes another line. For a patch of 64^3
+//! cells, this is 25 % of the memory traffic of a sweep.
 //!
 //! A row of blocks with final values therefore copies the values that other patches need into a buffer, in the order of
-//! the copy plan. A row that is about to be relaxed fills its ghost cells from this buffer. The cache lines of the row
-//! are in the cache during both copies. Two buffers alternate from sweep to sweep, since the patches are swept at
-//! different times. Every ghost cell receives the same value as from an exchange before the sweep.
+//! the copy plan. A row that is about to be relaxed fills its ghost cells from this buffer. During both copies, the row
+//! is in the cache. Two buffers alternate from sweep to sweep, since the patches are swept at different times. Every
+//! ghost cell receives the value that an exchange before the sweep would copy.
 
 use crate::base::shared::Shared;
 use crate::error::{Result, zeroed};
 use crate::smoother::patches::{Cut, Patch, PatchList};
 
-/// Planes per storage layer of pieces that are one cell wide: the largest number of planes of a block.
+/// Number of planes per storage layer, for pieces that are one cell wide in x. It is the largest number of planes of a
+/// block.
 const LAYER: usize = 8;
 
-/// Largest number of pieces per patch. Every row of blocks scans all pieces of its patch; with more pieces, a separate
-/// exchange is used.
+/// Largest number of pieces per patch. Every row of blocks scans all pieces of its patch. With more pieces, the
+/// exchange before the sweep is used instead.
 const MOST_PIECES: usize = 256;
 
 /// Buffers of the exchange and the boxes of the copy plan.
-pub struct Handover {
+pub struct GhostBuffers {
     to: Pieces,
     from: Pieces,
     values: [Shared; 2],
@@ -48,7 +49,7 @@ struct Piece {
 
 /// Direction of a copy: `Out` from the patch to the buffer, `In` from the buffer to the ghost cells.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     Out,
     In,
 }
@@ -99,7 +100,7 @@ impl Pieces {
     }
 }
 
-impl Handover {
+impl GhostBuffers {
     /// Builds the pieces for the copy plan of `list`. The buffers of `old` are reused if they are large enough.
     pub fn new(list: &PatchList, old: Option<Self>) -> Result<Self> {
         let to = Pieces::new(list, |c| list.copies[c].to)?;
@@ -117,7 +118,7 @@ impl Handover {
     }
 
     /// Returns whether the exchange within the sweep can be used: no patch has more than `MOST_PIECES` pieces.
-    pub fn serves(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         [&self.to, &self.from].iter().all(|p| p.first.windows(2).all(|w| w[1] - w[0] <= MOST_PIECES))
     }
 
@@ -130,19 +131,19 @@ impl Handover {
     ///
     /// # Safety
     /// `u` is the array of patch p. No other thread writes these cells, or accesses their values in the buffer `which`.
-    pub unsafe fn collect(&self, list: &PatchList, p: usize, which: usize, u: *mut f64) {
+    pub unsafe fn store_patch(&self, list: &PatchList, p: usize, which: usize, u: *mut f64) {
         let all = Band { y: (i64::MIN, i64::MAX), z: (i64::MIN, i64::MAX) };
         for piece in &self.from.all[self.from.first[p]..self.from.first[p + 1]] {
             // SAFETY: the caller guarantees exclusive access to these values; the pieces are boxes of patch p.
-            unsafe { self.copy(piece, &list.patches[p], all, which, u, Way::Out) };
+            unsafe { self.copy(piece, &list.patches[p], all, which, u, Direction::Out) };
         }
     }
 
-    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which` (`Way::Out`), or
-    /// fills the ghost cells that this row reads from this buffer (`Way::In`).
+    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which` (`Direction::Out`), or
+    /// fills the ghost cells that this row reads from this buffer (`Direction::In`).
     ///
     /// # Safety
-    /// `u` is the array of patch p. `Way::Out`: the conditions of `collect` hold for the cells of this row. `Way::In`:
+    /// `u` is the array of patch p. `Direction::Out`: the conditions of `store_patch` hold for the cells of this row. `Direction::In`:
     /// no other thread accesses the ghost cells of this row or writes the buffer `which`.
     pub unsafe fn row(
         &self,
@@ -151,9 +152,9 @@ impl Handover {
         (p, row): (usize, usize),
         which: usize,
         u: *mut f64,
-        way: Way,
+        direction: Direction,
     ) {
-        let pieces = if way == Way::Out { &self.from } else { &self.to };
+        let pieces = if direction == Direction::Out { &self.from } else { &self.to };
         let patch = &list.patches[p];
         let (first, end, inner) = (pieces.first[p], pieces.first[p + 1], pieces.inner[p]);
         if first == end {
@@ -161,7 +162,7 @@ impl Handover {
         }
         let (in_slab, slabs) = (cut.range(patch, 1).1, cut.range(patch, 2).1);
         let (jb, kb) = (row % in_slab, row / in_slab);
-        // A row of blocks at the edge of the patch also has the adjacent ghost cells.
+        // A row of blocks at the edge of the patch also includes the adjacent ghost cells.
         let along = |axis: usize, m: usize, count: usize| {
             let segment = cut.segment(patch, axis, m);
             let (start, end) = (segment.start as i64, (segment.start + segment.len) as i64);
@@ -171,7 +172,7 @@ impl Handover {
         let is_inner = jb > 0 && jb + 1 < in_slab && kb > 0 && kb + 1 < slabs;
         for piece in &pieces.all[first..if is_inner { inner } else { end }] {
             // SAFETY: guaranteed by the caller.
-            unsafe { self.copy(piece, patch, band, which, u, way) };
+            unsafe { self.copy(piece, patch, band, which, u, direction) };
         }
     }
 
@@ -180,7 +181,7 @@ impl Handover {
     /// # Safety
     /// The conditions of `row` hold.
     #[inline(always)]
-    unsafe fn copy(&self, piece: &Piece, patch: &Patch, band: Band, which: usize, u: *mut f64, way: Way) {
+    unsafe fn copy(&self, piece: &Piece, patch: &Patch, band: Band, which: usize, u: *mut f64, direction: Direction) {
         let (Piece { lower: [x, y, z], size: [nx, ny, nz], start }, Band { y: rows, z: planes }) = (*piece, band);
         let rows = (y.max(rows.0), (y + ny as i64).min(rows.1));
         let planes = (z.max(planes.0), (z + nz as i64).min(planes.1));
@@ -207,12 +208,12 @@ impl Handover {
                 // SAFETY: j < count, so the row belongs to the piece.
                 unsafe {
                     let (u, value) = (u.add(j * row), values.add(j * step));
-                    match (way, nx) {
+                    match (direction, nx) {
                         // A call of `copy_nonoverlapping` would take longer than copying one value.
-                        (Way::Out, 1) => *value = *u,
-                        (Way::In, 1) => *u = *value,
-                        (Way::Out, _) => std::ptr::copy_nonoverlapping(u.cast_const(), value, nx),
-                        (Way::In, _) => std::ptr::copy_nonoverlapping(value.cast_const(), u, nx),
+                        (Direction::Out, 1) => *value = *u,
+                        (Direction::In, 1) => *u = *value,
+                        (Direction::Out, _) => std::ptr::copy_nonoverlapping(u.cast_const(), value, nx),
+                        (Direction::In, _) => std::ptr::copy_nonoverlapping(value.cast_const(), u, nx),
                     }
                 }
             }

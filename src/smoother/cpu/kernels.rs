@@ -9,10 +9,12 @@
 //! A tile has up to 64 rows of eight values. Row k*by + j holds the cells (., j, k) of as many blocks as fit in eight
 //! values. The transforms along y and z combine rows. For the transforms along x, groups of eight rows are transposed.
 //! A transform of length 8 takes 28 operations: sums and differences of mirror images, then two transforms of length 4.
-//! The transforms of length 4 use sin 20 + sin 40 = sin 80 (degrees), and all results are divided by sin 60.
+//! The transforms of length 4 use the identity sin 20 + sin 40 = sin 80 (degrees). All their results are divided by sin
+//! 60; the reciprocals of Lambda compensate for this factor.
 //!
 //! A sweep in place reads u and f and writes u: 24 bytes per cell. With blocks of 8 x 8 x 8 cells and a 7-point
-//! stencil, a sweep takes 6 * 28 / 8 + 2.5 = 23.5 operations per cell. If omega is not 1, it takes two more.
+//! stencil, a sweep takes 6 * 28 / 8 + 2.5 = 23.5 operations per cell. If omega is not 1, a sweep takes two more
+//! operations per cell.
 
 #![allow(clippy::needless_range_loop)] // index loops: closures would be compiled without the target features
 
@@ -47,7 +49,7 @@ pub enum Form {
     Dense(Vec<f64>),
     /// Sine transforms: A_b^-1 = D S Lambda^-1 S^-1 D^-1.
     Diagonal {
-        /// Weighted 1 / Lambda by tile row; the planes are transposed for 8 x 8 x 8 blocks.
+        /// 1 / Lambda times the factors of the transforms, by tile row. The planes are transposed for 8 x 8 x 8 blocks.
         reciprocals: Vec<Row>,
         /// Diagonals of D^-1 and D by tile row; `None` where D is the identity.
         scalings: Option<[Vec<Row>; 2]>,
@@ -55,12 +57,12 @@ pub enum Form {
 }
 
 /// Returns the index of a shape in a list of all 512 shapes.
-pub fn place_of([x, y, z]: Shape) -> usize {
+pub fn shape_index([x, y, z]: Shape) -> usize {
     ((z - 1) * 8 + y - 1) * 8 + x - 1
 }
 
-/// Returns whether `relax_cube` handles this shape. Its tile is transposed, plane by plane, between the transforms
-/// along x.
+/// Returns whether `relax_cube` relaxes blocks of this shape. Between its transforms along x, the tile is transposed
+/// plane by plane.
 pub fn is_cube(shape: Shape) -> bool {
     shape == [8; 3]
 }
@@ -102,7 +104,8 @@ impl Solver {
     }
 }
 
-/// Stores the values of a block as tile rows, repeated for each block that fits in a row of eight values.
+/// Stores the values of a block as tile rows, repeated for each block that fits in a row of eight values. `turned`
+/// transposes the planes.
 fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
     let [bx, by, bz] = shape;
     let mut rows: Vec<Row> = zeroed(by * bz, "block inverses")?;
@@ -119,7 +122,7 @@ pub struct Operator {
     /// Negative entries of a 7-point stencil: center, west, east, south, north, bottom, top.
     pub seven: Option<[f64; 7]>,
     /// Offsets of the nonzero stencil entries in x, y and z, with the negative of each entry.
-    legs: Vec<([isize; 3], f64)>,
+    entries: Vec<([isize; 3], f64)>,
     /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`, divided by sin 60 (degrees) for b = 8.
     pub sines: [[f64; 64]; 9],
 }
@@ -137,9 +140,9 @@ impl Operator {
             }
         }
         let offsets = |q: usize| [q as isize % 3 - 1, q as isize / 3 % 3 - 1, q as isize / 9 - 1];
-        let legs = stencil.legs.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
-        let seven = (stencil.points == 7).then(|| SEVEN.map(|place| -stencil.legs[place]));
-        Ok(Self { seven, legs: collected(legs, "legs of the stencil")?, sines })
+        let entries = stencil.entries.iter().enumerate().filter(|(_, v)| **v != 0.0).map(|(q, v)| (offsets(q), -*v));
+        let seven = (stencil.points == 7).then(|| SEVEN.map(|place| -stencil.entries[place]));
+        Ok(Self { seven, entries: collected(entries, "entries of the stencil")?, sines })
     }
 }
 
@@ -236,7 +239,7 @@ pub unsafe fn residual<V: Lanes>(
         return first.add(V::splat(t).mul_add(u(plane), V::splat(b).mul_add(u(-plane), y)));
     }
     let mut r = f;
-    for &([x, y, z], v) in &a.legs {
+    for &([x, y, z], v) in &a.entries {
         // SAFETY: the offset is that of a stencil entry, as above.
         r = V::splat(v).mul_add(at(unsafe { u.offset(x + y * row + z * plane) }), r);
     }

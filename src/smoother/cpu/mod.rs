@@ -3,11 +3,12 @@
 //! The work list contains the rows of blocks, patch by patch, z slowest. Each thread processes a contiguous part with
 //! about the same number of cells.
 //!
-//! A coloured sweep is fused. With two colours, row (j, k) of the first colour is followed by row (j, k-1) of the
-//! second colour. All neighbours of row (j, k-1) have been relaxed at that point, and u and f pass through memory once
-//! per sweep. With eight colours, the colours of a slab of even k are followed by those of the slab of odd k below.
+//! A coloured sweep is fused. With two colours, row (j, k-1) of the second colour is relaxed directly after row (j, k)
+//! of the first colour. All neighbours of row (j, k-1) have been relaxed at that point. u and f are therefore read from
+//! memory once per sweep. With eight colours, the colours of a slab of even k are followed by those of the slab of odd
+//! k below.
 //!
-//! If several threads share a patch, the slabs next to another thread's slabs relax their second colours after a
+//! If several threads share a patch, the second colours of slabs next to another thread's slabs are relaxed after a
 //! barrier. Threads that have finished their part relax whole patches that no thread has started. The results are
 //! bitwise identical to a sweep colour by colour, for any assignment of blocks to threads.
 //!
@@ -25,18 +26,18 @@ mod transforms;
 
 use crate::base::engine::Engine;
 use crate::base::heap::boxed;
-use crate::base::reduce::Noted;
+use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::base::team::Team;
 use crate::error::{Error, Result, collected, push, reserve, zeroed};
 use crate::smoother::block_inverse::Shape;
-use crate::smoother::cpu::thread::{Call, Data, Member, fused_grain};
+use crate::smoother::cpu::thread::{Call, CallThread, Data, fused_grain};
 use crate::smoother::patches::Patch;
 use crate::smoother::steps::{
     Blocks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work, colours,
 };
-use exchange::Handover;
-use kernels::{Operator, SCRATCH, Solver, place_of};
+use exchange::GhostBuffers;
+use kernels::{Operator, SCRATCH, Solver, shape_index};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
@@ -44,13 +45,13 @@ const PATCHES: &str = "lists of patches";
 
 /// Minimum number of cells per thread. With fewer cells, the synchronization takes longer than the time that the
 /// additional thread saves.
-const CELLS_PER_MEMBER: usize = 4096;
+const CELLS_PER_THREAD: usize = 4096;
 
 /// The `cpu` backend of block smoothers.
 pub struct Cpu {
     wanted_threads: usize,
     team: Option<Team>,
-    /// Inverses, indexed by `place_of` the shape.
+    /// Inverses, indexed by `shape_index` the shape.
     solvers: Vec<Option<Box<Solver>>>,
     data: Option<Data>,
 }
@@ -75,7 +76,7 @@ impl Cpu {
 
 impl SmootherBackend for Cpu {
     fn has_inverse(&self, shape: Shape) -> bool {
-        self.solvers[place_of(shape)].is_some()
+        self.solvers[shape_index(shape)].is_some()
     }
 
     fn inverses(&self) -> usize {
@@ -83,13 +84,13 @@ impl SmootherBackend for Cpu {
     }
 
     fn add_inverse(&mut self, shape: Shape, inverse: Inverse) -> Result<()> {
-        self.solvers[place_of(shape)] = Some(boxed(Solver::new(shape, inverse)?, "a block inverse")?);
+        self.solvers[shape_index(shape)] = Some(boxed(Solver::new(shape, inverse)?, "a block inverse")?);
         self.make_scratch()
     }
 
     fn set_patches(&mut self, blocks: Blocks) -> Result<()> {
         let list = &blocks.list;
-        let members = self.wanted_threads.min(list.cells() / CELLS_PER_MEMBER + 1).max(1);
+        let members = self.wanted_threads.min(list.cells() / CELLS_PER_THREAD + 1).max(1);
         Team::sized(&mut self.team, members)?;
         let mut planes_before: Vec<usize> = zeroed(list.patches.len() + 1, PATCHES)?;
         for (p, patch) in list.patches.iter().enumerate() {
@@ -97,31 +98,31 @@ impl SmootherBackend for Cpu {
         }
         let planes = planes_before[list.patches.len()];
         // The second array and the scratch arrays of the previous patches are reused if they are large enough.
-        let (squares, other, handover, scratch) = match self.data.take() {
-            Some(old) => (Some(old.squares).filter(|s| s.rows() >= planes), old.other, old.handover, old.scratch),
+        let (squares, other, ghost_buffers, scratch) = match self.data.take() {
+            Some(old) => (Some(old.squares).filter(|s| s.rows() >= planes), old.other, old.ghost_buffers, old.scratch),
             None => (None, None, None, Vec::new()),
         };
         // Without a previous buffer, `prepare` allocates one when the method needs it.
-        let handover = match handover {
-            Some(old) if !list.copies.is_empty() => Some(Handover::new(list, Some(old))?),
+        let ghost_buffers = match ghost_buffers {
+            Some(old) if !list.copies.is_empty() => Some(GhostBuffers::new(list, Some(old))?),
             _ => None,
         };
         let squares = match squares {
             Some(squares) => squares,
-            None => Noted::once(planes, 1)?,
+            None => Partials::once(planes, 1)?,
         };
         let other = other.map(|(values, _)| (values, Vec::new()));
         let (stop, bad) = (AtomicBool::new(false), Mutex::new(None));
         let operator = Operator::new(&blocks.stencil)?;
         let none = |count: usize| collected((0..count).map(|_| AtomicUsize::new(0)), PATCHES);
-        let (claimed, lent) = (none(list.patches.len())?, none(members)?);
+        let (claimed, all_claimed) = (none(list.patches.len())?, none(members)?);
         self.data = Some(Data {
             blocks,
             operator,
             other,
-            handover,
+            ghost_buffers,
             claimed,
-            lent,
+            all_claimed,
             sweeps: 0,
             squares,
             planes_before,
@@ -136,8 +137,8 @@ impl SmootherBackend for Cpu {
         let Some(data) = &mut self.data else { return Ok(()) };
         let list = &data.blocks.list;
         let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
-        if coloured && data.handover.is_none() && !list.copies.is_empty() {
-            data.handover = Some(Handover::new(list, None)?);
+        if coloured && data.ghost_buffers.is_none() && !list.copies.is_empty() {
+            data.ghost_buffers = Some(GhostBuffers::new(list, None)?);
         }
         let patches = &list.patches;
         if work.method != Method::Jacobi || data.other.as_ref().is_some_and(|o| !o.1.is_empty()) {
@@ -153,7 +154,7 @@ impl SmootherBackend for Cpu {
         let mut pointers = Vec::new();
         reserve(&mut pointers, patches.len(), PATCHES)?;
         for patch in patches {
-            // SAFETY: start + ghosted() <= len, the length of the array; the slice is not kept, only its pointer.
+            // SAFETY: start + ghosted() <= len, the length of the array. Only the pointer of the slice is stored.
             pointers.push(unsafe { values.slice_mut(start, patch.ghosted()) }.as_mut_ptr());
             start += patch.ghosted();
         }
@@ -180,31 +181,31 @@ impl SmootherBackend for Cpu {
         data.sweeps += work.sweeps;
         let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
         let (fills, watched) = (watcher.fills(), watcher.watched());
-        // The exchange within the sweep requires that no callback reads ghost cells between sweeps, and that both cuts
-        // are swept in the fused form.
+        // The exchange within the sweep is possible if no callback reads ghost cells between sweeps, and if sweeps with
+        // both cuts are fused.
         let all_fused = || {
             let fused = |cut| fused_grain(&data.blocks.list.patches, cut, work.parallel, team.members()).is_some();
             data.scratch.is_empty() && work.cuts.iter().all(fused)
         };
         let coloured = work.method == Method::Coloured && colours(&data.blocks.stencil) == 2;
         let in_passing = coloured && work.sweeps > 0 && !fills && !watched && all_fused();
-        let handover = data.handover.as_ref().filter(|handover| in_passing && handover.serves());
+        let ghost_buffers = data.ghost_buffers.as_ref().filter(|ghost_buffers| in_passing && ghost_buffers.is_usable());
         let call = Call {
             data,
             solvers: &self.solvers,
             arrays: arrays.pointers(),
             other,
             work,
-            handover,
+            ghost_buffers,
             sweeps_before,
             fills,
             watched,
         };
         team.run(
             |me| {
-                program(&mut Member::new(&call, me, None), work);
+                program(&mut CallThread::new(&call, me, None), work);
             },
-            |me| program(&mut Member::new(&call, me, Some(watcher)), work),
+            |me| program(&mut CallThread::new(&call, me, Some(watcher)), work),
         )
     }
 }
@@ -217,7 +218,7 @@ impl Engine for Cpu {
                 + d.squares.bytes()
                 + size_of_val(&d.claimed[..])
                 + d.other.as_ref().map_or(0, |o| o.0.bytes())
-                + d.handover.as_ref().map_or(0, Handover::bytes)
+                + d.ghost_buffers.as_ref().map_or(0, GhostBuffers::bytes)
                 + d.scratch.iter().map(Shared::bytes).sum::<usize>()
         };
         [solvers + self.data.as_ref().map_or(0, of_data), 0]

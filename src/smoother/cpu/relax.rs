@@ -49,7 +49,7 @@ for_each_lanes! {
     unsafe fn relax(task: &Task, solver: &Solver, a: &Operator) = relax_text;
 
     /// Relaxes at most `BATCH` tasks of one block each with the dense inverse. `alone` selects a matrix-vector product
-    /// with another order of summation; there is then exactly one task. A method uses the same value of `alone` in
+    /// with another order of summation; there is then exactly one task. A method passes the same value of `alone` in
     /// every call.
     ///
     /// # Safety

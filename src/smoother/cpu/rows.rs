@@ -1,10 +1,10 @@
 //! Relaxation of rows of blocks: one colour or all blocks, row by row or fused. For the chaotic method, other threads
 //! read and write the surrounding cells at the same time.
 
-use super::exchange::Way;
-use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, place_of};
+use super::exchange::Direction;
+use super::kernels::{Ahead, AheadOf, BATCH, SCRATCH, Task, shape_index};
 use super::relax::{relax, relax_dense};
-use crate::smoother::cpu::thread::{Member, rows};
+use crate::smoother::cpu::thread::{CallThread, rows};
 use crate::smoother::patches::{Cut, Segment};
 use crate::smoother::steps::{SmootherSteps, colours};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ pub enum Which {
 
 /// Arrays and parameters for the relaxation of a row.
 #[derive(Clone, Copy)]
-pub struct Ways<'a> {
+pub struct RowParameters<'a> {
     pub from: &'a [*mut f64],
     pub to: &'a [*mut f64],
     pub cut: &'a Cut,
@@ -30,8 +30,9 @@ pub struct Ways<'a> {
     pub fetch: Fetch,
 }
 
-/// Cells to prefetch while a row of blocks is relaxed. In the fused form, two rows alternate, and only the cells of one
-/// of them are new to the cache. Each of the two rows then prefetches half of the next row.
+/// Cells to prefetch while a row of blocks is relaxed. In the fused form, rows of the first and of the second colours
+/// alternate, and only the rows of the first colours are not yet in the cache. Each row of a pair therefore prefetches
+/// half of the next such row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
     Nothing,
@@ -41,13 +42,13 @@ pub enum Fetch {
     SecondHalf(usize),
 }
 
-impl Member<'_, '_> {
+impl CallThread<'_, '_> {
     /// Relaxes the selected blocks of one row of blocks.
     ///
     /// # Safety
     /// While this function runs, no other thread writes cells of these blocks or of the layer around them. No other
     /// thread reads cells of these blocks. With `Which::Colour`, no block of another colour is written.
-    pub unsafe fn row(&mut self, ways: Ways, p: usize, row: usize, which: Which) {
+    pub unsafe fn row(&mut self, ways: RowParameters, p: usize, row: usize, which: Which) {
         let patch = &self.patches()[p];
         let cut = ways.cut;
         let (_, in_slab) = rows(cut, patch);
@@ -94,7 +95,7 @@ impl Member<'_, '_> {
 
     /// Returns the cells to prefetch for the row of blocks after `row`, divided among the `tasks` tasks of the current
     /// row.
-    pub fn ahead(&self, ways: Ways, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
+    pub fn ahead(&self, ways: RowParameters, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
         let (row, half, halves) = match ways.fetch {
             Fetch::Nothing => return Ahead::NOTHING,
             Fetch::Next => (row, 0, 1),
@@ -130,7 +131,7 @@ impl Member<'_, '_> {
     /// The conditions of `row` hold for these blocks.
     pub unsafe fn block(
         &mut self,
-        ways: Ways,
+        ways: RowParameters,
         p: usize,
         segments: [Segment; 3],
         blocks: usize,
@@ -139,7 +140,7 @@ impl Member<'_, '_> {
     ) {
         let patch = &self.patches()[p];
         let shape = segments.map(|s| s.len);
-        let Some(solver) = &self.call.solvers[place_of(shape)] else { return };
+        let Some(solver) = &self.call.solvers[shape_index(shape)] else { return };
         let strides = patch.strides();
         let f_strides = (patch.size[0], patch.size[0] * patch.size[1]);
         let start = segments.map(|s| s.start);
@@ -191,7 +192,7 @@ impl Member<'_, '_> {
         if count == 0 {
             return;
         }
-        let Some(solver) = &self.call.solvers[place_of(self.batch.shape)] else { return };
+        let Some(solver) = &self.call.solvers[shape_index(self.batch.shape)] else { return };
         // SAFETY: each thread uses only the scratch array with its own index.
         let scratch = unsafe { self.call.data.scratch[self.me.index].slice_mut(0, SCRATCH) };
         // SAFETY: `block` added these tasks under the conditions of `relax_dense`. The conditions hold until the
@@ -210,7 +211,14 @@ impl Member<'_, '_> {
     ///
     /// # Safety
     /// The conditions of `row` hold for all rows of the slab.
-    pub unsafe fn slab(&mut self, ways: Ways, p: usize, kb: usize, stage: std::ops::Range<usize>, reverse: bool) {
+    pub unsafe fn slab(
+        &mut self,
+        ways: RowParameters,
+        p: usize,
+        kb: usize,
+        stage: std::ops::Range<usize>,
+        reverse: bool,
+    ) {
         let in_slab = rows(ways.cut, &self.patches()[p]).1;
         let last = stage.end - 1 + stage.start;
         for c in stage {
@@ -227,11 +235,11 @@ impl Member<'_, '_> {
     ///
     /// # Safety
     /// This thread owns the row, and no thread writes the row before the next barrier.
-    pub unsafe fn give(&self, cut: &Cut, p: usize, row: usize) {
+    pub unsafe fn store_for_next_sweep(&self, cut: &Cut, p: usize, row: usize) {
         let next = self.sweeps + 1;
-        if let Some(handover) = self.call.handover.filter(|_| next < self.call.work.sweeps) {
+        if let Some(ghost_buffers) = self.call.ghost_buffers.filter(|_| next < self.call.work.sweeps) {
             // SAFETY: the caller owns the row; in this sweep, ghost cells are filled from the other buffer.
-            unsafe { handover.row(&self.call.data.blocks.list, cut, (p, row), next % 2, self.current()[p], Way::Out) };
+            unsafe { ghost_buffers.row(&self.call.data.blocks.list, cut, (p, row), next % 2, self.current()[p], Direction::Out) };
         }
     }
 
@@ -239,12 +247,12 @@ impl Member<'_, '_> {
     ///
     /// # Safety
     /// No other thread accesses these ghost cells during the call.
-    pub unsafe fn take(&self, cut: &Cut, p: usize, row: usize) {
-        if let Some(handover) = self.call.handover {
+    pub unsafe fn fill_ghosts(&self, cut: &Cut, p: usize, row: usize) {
+        if let Some(ghost_buffers) = self.call.ghost_buffers {
             let u = self.current()[p];
             // SAFETY: the caller guarantees exclusive access; values for the next sweep are written to the other
             // buffer.
-            unsafe { handover.row(&self.call.data.blocks.list, cut, (p, row), self.sweeps % 2, u, Way::In) };
+            unsafe { ghost_buffers.row(&self.call.data.blocks.list, cut, (p, row), self.sweeps % 2, u, Direction::In) };
         }
     }
 
@@ -255,14 +263,14 @@ impl Member<'_, '_> {
     /// The conditions of `row` hold for all rows of these slabs.
     pub unsafe fn fused(
         &mut self,
-        ways: Ways,
+        ways: RowParameters,
         p: usize,
         slabs: std::ops::Range<usize>,
         inner: std::ops::Range<usize>,
         reverse: bool,
     ) {
         let [one, two] = self.stages(reverse);
-        let behind_ways = Ways { fetch: Fetch::Nothing, ..ways };
+        let behind_ways = RowParameters { fetch: Fetch::Nothing, ..ways };
         let in_slab = rows(ways.cut, &self.patches()[p]).1;
         let by_rows = self.colours() == 2 && self.call.data.scratch.is_empty();
         for kb in slabs.start..=slabs.end {
@@ -272,24 +280,24 @@ impl Member<'_, '_> {
                     let row = kb * in_slab + jb;
                     let (ways, behind_ways) = match (slabs.contains(&kb), behind) {
                         (true, Some(_)) => {
-                            let half = |fetch| Ways { fetch, ..ways };
+                            let half = |fetch| RowParameters { fetch, ..ways };
                             (half(Fetch::FirstHalf), half(Fetch::SecondHalf(row)))
                         }
                         _ => (ways, behind_ways),
                     };
                     if slabs.contains(&kb) {
                         // SAFETY: the caller owns the slabs, and other rows read other ghost cells.
-                        unsafe { self.take(ways.cut, p, row) };
+                        unsafe { self.fill_ghosts(ways.cut, p, row) };
                         // SAFETY: the caller guarantees the conditions of `row` for all rows of these slabs.
                         unsafe { self.row(ways, p, row, Which::Colour(one.start)) };
                     }
                     if let Some(k) = behind {
                         // SAFETY: the caller guarantees the conditions of `row`. The first colour is complete in the
-                        // slabs kb - 2 and kb - 1, and up to row jb in slab kb. All neighbours of this row are
+                        // slabs kb - 2 and kb - 1, and in slab kb up to row jb. All neighbours of this row are
                         // therefore complete, and no later block of the first colour reads this row.
                         unsafe { self.row(behind_ways, p, k * in_slab + jb, Which::Colour(two.start)) };
                         // SAFETY: this thread owns the row, and its values are final.
-                        unsafe { self.give(ways.cut, p, k * in_slab + jb) };
+                        unsafe { self.store_for_next_sweep(ways.cut, p, k * in_slab + jb) };
                     }
                 }
                 continue;
@@ -309,12 +317,11 @@ impl Member<'_, '_> {
 /// Cells per side of a block of 8 cells with the layer around it.
 const SIDE: usize = 10;
 
-impl Member<'_, '_> {
+impl CallThread<'_, '_> {
     /// Relaxes the blocks of a row one after the other while other threads read and write the surrounding cells. Only
     /// this thread writes the block's own cells, so they are read by plain loads. The layer around the block is read by
-    /// relaxed atomic loads, and the new values are written by relaxed atomic stores. No access is therefore a data
-    /// race.
-    pub fn row_asynchronously(&mut self, ways: Ways, p: usize, row: usize) {
+    /// relaxed atomic loads, and the new values are written by relaxed atomic stores. There is therefore no data race.
+    pub fn row_asynchronously(&mut self, ways: RowParameters, p: usize, row: usize) {
         let patch = &self.patches()[p];
         let (_, in_slab) = rows(ways.cut, patch);
         let (y, z) = (ways.cut.segment(patch, 1, row % in_slab), ways.cut.segment(patch, 2, row / in_slab));
@@ -328,7 +335,7 @@ impl Member<'_, '_> {
         for m in 0..count {
             let x = ways.cut.segment(patch, 0, if ways.reverse { count - 1 - m } else { m });
             let shape = [x.len, y.len, z.len];
-            let Some(solver) = &self.call.solvers[place_of(shape)] else { return };
+            let Some(solver) = &self.call.solvers[shape_index(shape)] else { return };
             let corner = z.start * u_plane + y.start * u_row + x.start;
             // SAFETY: the cell at (i, j, k), counted from the block's corner in the surrounding layer, is in the array.
             let cell = |i: usize, j: usize, k: usize| unsafe { ways.from[p].add(corner + k * u_plane + j * u_row + i) };

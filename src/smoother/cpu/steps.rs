@@ -1,15 +1,15 @@
 //! Implementation of the smoother steps for one thread of the team.
 
 use super::relax::residual_row;
-use super::rows::{Fetch, Ways, Which};
+use super::rows::{Fetch, RowParameters, Which};
 use crate::base::reduce as sums;
-use crate::smoother::cpu::thread::{Grain, Member, fused_grain, rows};
+use crate::smoother::cpu::thread::{CallThread, Grain, fused_grain, rows};
 use crate::smoother::patches::Cut;
 use crate::smoother::steps::{BadCell, Parallel, SmootherSteps, colours};
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-impl SmootherSteps for Member<'_, '_> {
+impl SmootherSteps for CallThread<'_, '_> {
     fn bad_cell(&mut self) -> Option<BadCell> {
         let whole = Cut::new([8; 3]);
         let arrays = &self.call.arrays;
@@ -55,12 +55,12 @@ impl SmootherSteps for Member<'_, '_> {
             return;
         }
         let u = self.current();
-        if let Some(handover) = self.call.handover {
+        if let Some(ghost_buffers) = self.call.ghost_buffers {
             // Later sweeps fill ghost cells from the buffer that the previous sweep wrote.
             if self.sweeps == 0 {
                 for p in self.me.share(list.patches.len()) {
                     // SAFETY: no thread writes u at this point, and each patch is collected by one thread.
-                    unsafe { handover.collect(list, p, 0, u[p]) };
+                    unsafe { ghost_buffers.store_patch(list, p, 0, u[p]) };
                 }
                 self.me.barrier();
             }
@@ -75,8 +75,8 @@ impl SmootherSteps for Member<'_, '_> {
                     // SAFETY: the cells are in patch `from` and in the ghost layer of patch `to`. Each ghost cell is
                     // written by one copy, and no cell that is read is written.
                     unsafe {
-                        let from = u[copy.from].add(from.place(cell)).cast_const();
-                        std::ptr::copy_nonoverlapping(from, u[copy.to].add(to.place(cell)), copy.cells.size[0]);
+                        let from = u[copy.from].add(from.index_of(cell)).cast_const();
+                        std::ptr::copy_nonoverlapping(from, u[copy.to].add(to.index_of(cell)), copy.cells.size[0]);
                     }
                 }
             }
@@ -102,7 +102,7 @@ impl SmootherSteps for Member<'_, '_> {
         for p in self.me.share(self.patches().len()) {
             self.copy_ghosts(p, from[p], to[p]);
         }
-        let ways = Ways { from, to, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
+        let ways = RowParameters { from, to, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
         // SAFETY: blocks are read from one array and written to the other, and each row is relaxed by one thread.
         self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::All) });
         self.flipped = !self.flipped;
@@ -110,7 +110,7 @@ impl SmootherSteps for Member<'_, '_> {
 
     fn colour(&mut self, cut: &Cut, omega: f64, colour: usize) {
         let u = self.current();
-        let ways = Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
+        let ways = RowParameters { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next };
         // SAFETY: blocks of one colour are not adjacent, and each row is relaxed by one thread.
         self.share_rows(cut, |member, p, row| unsafe { member.row(ways, p, row, Which::Colour(colour)) });
     }
@@ -125,31 +125,31 @@ impl SmootherSteps for Member<'_, '_> {
         };
         let ways = {
             let u = self.current();
-            Ways { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next }
+            RowParameters { from: u, to: u, cut, omega, in_order: false, reverse: false, fetch: Fetch::Next }
         };
         for seams in [false, true] {
-            // Cores differ in speed: a thread without work relaxes whole patches that no thread has started, the last
-            // ones first.
-            let lenders = if seams || grain == Grain::Patch { 1 } else { me.members };
-            for lender in 0..lenders {
-                let of = (me.index + lender) % me.members;
-                // A thread skips a part in which another thread has found no unclaimed patch; otherwise each thread
-                // would scan thousands of patches.
-                let lent = &self.call.data.lent[of];
-                if lender > 0 && lent.load(Ordering::Relaxed) == self.sweep_number() {
+            // Cores differ in speed. A thread that has finished its part therefore relaxes whole patches of other parts
+            // that no thread has started, the last ones first.
+            let owners = if seams || grain == Grain::Patch { 1 } else { me.members };
+            for owner in 0..owners {
+                let of = (me.index + owner) % me.members;
+                // If another thread has already found no unclaimed patch in a part, this thread skips the part.
+                // Otherwise each thread would scan thousands of patches.
+                let all_claimed = &self.call.data.all_claimed[of];
+                if owner > 0 && all_claimed.load(Ordering::Relaxed) == self.sweep_number() {
                     continue;
                 }
                 let begin = self.boundary(cut, of, me.members, grain);
                 let end = self.boundary(cut, of + 1, me.members, grain);
                 let patches = begin.patch..self.patches().len().min(end.patch + 1);
                 for step in 0..patches.len() {
-                    let p = if lender == 0 { patches.start + step } else { patches.end - 1 - step };
+                    let p = if owner == 0 { patches.start + step } else { patches.end - 1 - step };
                     let (all, in_slab) = rows(cut, &self.patches()[p]);
                     let slabs = all / in_slab;
                     let first = if p == begin.patch { begin.row / in_slab } else { 0 };
                     let last = if p == end.patch { end.row / in_slab } else { slabs };
                     let whole = first == 0 && last == slabs;
-                    if first >= last || (!whole && lender > 0) || (whole && (seams || !self.claim(p))) {
+                    if first >= last || (!whole && owner > 0) || (whole && (seams || !self.claim(p))) {
                         continue;
                     }
                     // The second stage of a slab next to another thread's slab waits for the first stage of that
@@ -171,12 +171,12 @@ impl SmootherSteps for Member<'_, '_> {
                         unsafe { self.slab(ways, p, kb, two.clone(), reverse) };
                         for jb in 0..in_slab {
                             // SAFETY: this thread owns the row, and its values are final.
-                            unsafe { self.give(cut, p, kb * in_slab + jb) };
+                            unsafe { self.store_for_next_sweep(cut, p, kb * in_slab + jb) };
                         }
                     }
                 }
                 if !seams {
-                    lent.store(self.sweep_number(), Ordering::Relaxed);
+                    all_claimed.store(self.sweep_number(), Ordering::Relaxed);
                 }
             }
             me.barrier();
@@ -186,7 +186,7 @@ impl SmootherSteps for Member<'_, '_> {
 
     fn chaotic(&mut self, cut: &Cut, omega: f64, reverse: bool) {
         let u = self.current();
-        let ways = Ways {
+        let ways = RowParameters {
             from: u,
             to: u,
             cut,
@@ -212,7 +212,7 @@ impl SmootherSteps for Member<'_, '_> {
         });
     }
 
-    fn residual(&mut self, scale: f64) -> f64 {
+    fn residual_norm(&mut self, scale: f64) -> f64 {
         let (data, arrays, u) = (self.call.data, &self.call.arrays, self.current());
         let planes = data.planes_before[self.patches().len()];
         let squares = data.squares.reduce(0, planes);
@@ -245,11 +245,11 @@ impl SmootherSteps for Member<'_, '_> {
         self.call.watched
     }
 
-    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.ask(|watcher| watcher.show(sweep, relative_residual))
+    fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
+        self.ask(|watcher| watcher.report_residual(sweep, relative_residual))
     }
 
-    fn settle(&mut self) {
+    fn store_result(&mut self) {
         if !std::mem::replace(&mut self.flipped, false) {
             return;
         }
@@ -266,8 +266,7 @@ impl SmootherSteps for Member<'_, '_> {
     }
 }
 
-/// Returns whether all values are finite. NaN and infinity have the largest exponent, so the largest magnitude shows
-/// them.
+/// Returns whether all values are finite. If a value is NaN or infinite, so is the result of `max_abs`.
 fn finite_row(values: &[f64]) -> bool {
     sums::max_abs(values).is_finite()
 }

@@ -1,8 +1,8 @@
 //! Data shared by the threads of a team, and one thread's view of a call, with its part of the work list.
 
-use super::exchange::Handover;
+use super::exchange::GhostBuffers;
 use super::kernels::{Ahead, BATCH, Operator, Solver, Task};
-use crate::base::reduce::Noted;
+use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::smoother::block_inverse::Shape;
@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Minimum number of slabs per thread for the fused form; with fewer slabs, the load imbalance is too large.
-const SLABS_PER_MEMBER: usize = 6;
+const SLABS_PER_THREAD: usize = 6;
 
 /// Data that the threads share, in addition to the caller's arrays.
 pub struct Data {
@@ -22,17 +22,17 @@ pub struct Data {
     /// Second array of block Jacobi, with one pointer per patch; the patches are stored one after the other.
     pub other: Option<(Shared, Vec<*mut f64>)>,
     /// Buffers for the exchange of ghost cells within fused coloured sweeps.
-    pub handover: Option<Handover>,
-    /// For each patch, the number of the last fused coloured sweep in which a thread claimed it; counted over all
-    /// calls.
+    pub ghost_buffers: Option<GhostBuffers>,
+    /// For each patch, the number of the last fused coloured sweep in which a thread claimed it. Sweeps are counted
+    /// over all calls.
     pub claimed: Vec<AtomicUsize>,
     /// For each thread, the number of the last fused sweep in which all whole patches of its part were found to be
     /// claimed.
-    pub lent: Vec<AtomicUsize>,
+    pub all_claimed: Vec<AtomicUsize>,
     /// Number of sweeps of all calls.
     pub sweeps: usize,
     /// Sums of squares of the residual, one per plane.
-    pub squares: Noted,
+    pub squares: Partials,
     pub planes_before: Vec<usize>,
     /// Scratch arrays for dense inverses, one per thread.
     pub scratch: Vec<Shared>,
@@ -40,8 +40,8 @@ pub struct Data {
     pub bad: Mutex<Option<BadCell>>,
 }
 
-// SAFETY: the raw pointers point into `other`, an array that `Data` owns. The safety comments of `Member` state which
-// thread accesses which values between two barriers.
+// SAFETY: the raw pointers point into `other`, an array that `Data` owns. The safety comments of `CallThread` state
+// which thread accesses which values between two barriers.
 unsafe impl Sync for Data {}
 
 /// Data of one call that all threads read.
@@ -51,8 +51,8 @@ pub struct Call<'a> {
     pub arrays: Pointers<'a>,
     pub other: &'a [*mut f64],
     pub work: &'a Work,
-    /// Present if ghost cells are exchanged within the sweeps.
-    pub handover: Option<&'a Handover>,
+    /// Set if ghost cells are exchanged within the sweeps.
+    pub ghost_buffers: Option<&'a GhostBuffers>,
     /// Number of sweeps of the previous calls on these patches.
     pub sweeps_before: usize,
     pub fills: bool,
@@ -64,7 +64,7 @@ pub struct Call<'a> {
 unsafe impl Sync for Call<'_> {}
 
 /// One thread's view of a call.
-pub struct Member<'a, 'w> {
+pub struct CallThread<'a, 'w> {
     pub call: &'a Call<'a>,
     pub me: Me<'a>,
     pub watcher: Option<&'w mut dyn Watcher>,
@@ -80,7 +80,7 @@ pub struct Batch {
     pub tasks: [Task; BATCH],
     pub count: usize,
     pub shape: Shape,
-    /// The batch is processed after every block, because the method prescribes the order of the blocks.
+    /// The batch is processed after every block, because the method relaxes the blocks one after the other.
     pub alone: bool,
 }
 
@@ -99,7 +99,7 @@ pub enum Grain {
     Patch,
 }
 
-impl<'a, 'w> Member<'a, 'w> {
+impl<'a, 'w> CallThread<'a, 'w> {
     pub fn new(call: &'a Call<'a>, me: Me<'a>, watcher: Option<&'w mut dyn Watcher>) -> Self {
         let none = Task {
             u: std::ptr::null(),
@@ -206,7 +206,7 @@ impl<'a, 'w> Member<'a, 'w> {
         me.barrier();
     }
 
-    /// Calls `question` with the watcher on thread 0, and returns the result on every thread.
+    /// Calls `question` with the caller's callbacks on thread 0, and returns its result on every thread.
     pub fn ask(&mut self, question: impl FnOnce(&mut dyn Watcher) -> bool) -> bool {
         let stop = &self.call.data.stop;
         if let Some(watcher) = &mut self.watcher {
@@ -255,12 +255,12 @@ impl<'a, 'w> Member<'a, 'w> {
 
 /// Returns the granularity of the threads' parts in a fused coloured sweep; `None` selects a sweep colour by colour.
 pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: usize) -> Option<Grain> {
-    // Each thread evaluates this in each sweep, so the search stops at the first patch that suffices.
+    // Each thread evaluates this condition in each sweep, so the search stops as soon as enough slabs are found.
     let enough = || {
         let mut slabs = 0;
         patches.iter().any(|p| {
             slabs += cut.range(p, 2).1;
-            slabs >= SLABS_PER_MEMBER * members
+            slabs >= SLABS_PER_THREAD * members
         })
     };
     match parallel {

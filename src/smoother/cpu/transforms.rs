@@ -35,7 +35,7 @@ fn transform<V: Lanes, const B: usize>(v: &mut [V; B], sines: &[f64; 64]) {
         sums[q] = v[q].add(v[B - 1 - q]);
         differences[q] = v[q].sub(v[B - 1 - q]);
     }
-    // Row p of the matrix is symmetric about the middle for even p, otherwise antisymmetric.
+    // Row p of the sine matrix is symmetric about its middle for even p, and antisymmetric for odd p.
     for p in 0..B {
         let (from, count) = if p % 2 == 0 { (&sums, B - half) } else { (&differences, half) };
         let mut sum = V::splat(sines[p * 8]).mul(from[0]);
@@ -140,13 +140,13 @@ unsafe fn plane_right_side<V: Lanes>(
         }
         rows[0] = V::splat(s).mul_add(V::load(u.sub(row)), rows[0]);
         rows[7] = V::splat(n).mul_add(V::load(u.add(8 * row)), rows[7]);
-        let (leg, beyond) = match k {
+        let (entry, beyond) = match k {
             0 => (b, -plane),
             7 => (t, plane),
             _ => return rows,
         };
         for j in 0..8 {
-            rows[j] = V::splat(leg).mul_add(V::load(u.add(j * row).offset(beyond)), rows[j]);
+            rows[j] = V::splat(entry).mul_add(V::load(u.add(j * row).offset(beyond)), rows[j]);
         }
     }
     rows
@@ -186,8 +186,9 @@ unsafe fn write_rows<V: Lanes>(tile: *mut Row, start: usize, stride: usize, rows
     }
 }
 
-/// Relaxes one block of 8 x 8 x 8 cells. The forward transforms along y and x take one pass over the planes each, those
-/// along z one pass over the columns. The passes are short, so that the CPU overlaps several of them.
+/// Relaxes one block of 8 x 8 x 8 cells. The forward transforms along y and along x are one loop over the planes each.
+/// The transforms along z are one loop over the columns. The loop bodies are short, so that the CPU executes several of
+/// them at the same time.
 ///
 /// With a 7-point stencil, the right-hand side omits A_b u_b, since u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b +
 /// omega A_b^-1 g_b. Here g_b is f_b minus the contribution of the cells outside the block. If omega is 1, u_b is not
@@ -283,7 +284,7 @@ fn along_x<V: Lanes>(tile: &mut [V; 64], blocks: usize, [bx, by, bz]: Shape, a: 
 #[inline(always)]
 unsafe fn relax_any<V: Lanes>(task: &Task, shape: Shape, reciprocals: &[Row], scalings: Scalings, a: &Operator) {
     let [bx, by, bz] = shape;
-    // The rows after the last one remain zero, because transposes process eight rows at a time.
+    // Transposes process eight rows at a time, so the rows after the last row of the block must be zero.
     let mut tile = [V::splat(0.0); 64];
     let lines = Lines::new(task, bx);
     for k in 0..bz {

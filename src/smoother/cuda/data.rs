@@ -11,8 +11,8 @@ use crate::smoother::steps::{Blocks, Method, Parallel, Work};
 use bytemuck::NoUninit;
 use std::ops::Range;
 
-/// Minimum number of bytes of a group of patches that is copied as a unit, and largest number of groups. At this size,
-/// the transfer takes much longer than starting it.
+/// Minimum size in bytes of a group of patches that is copied as a unit. At this size, the transfer takes much longer
+/// than its start.
 const GROUP_BYTES: usize = 8 << 20;
 const MOST_GROUPS: usize = 32;
 
@@ -21,9 +21,9 @@ const CELLS: &str = "lists of cells";
 
 /// Device memory that is reallocated only if it is too small.
 #[derive(Default)]
-pub(super) struct Room(Option<Memory>);
+pub(super) struct GrowingMemory(Option<Memory>);
 
-impl Room {
+impl GrowingMemory {
     /// Ensures at least `bytes` bytes and returns the address. A reallocation discards the contents.
     pub(super) fn need(&mut self, stream: &Stream, bytes: usize, what: &str) -> Result<Address> {
         if self.0.as_ref().is_none_or(|m| m.bytes < bytes) {
@@ -56,7 +56,7 @@ impl Room {
 /// u and f of all patches in one allocation.
 #[derive(Default)]
 pub(super) struct Arrays {
-    pub(super) room: Room,
+    pub(super) room: GrowingMemory,
     pub(super) u: Vec<Address>,
     pub(super) f: Vec<Address>,
 }
@@ -64,7 +64,7 @@ pub(super) struct Arrays {
 impl Arrays {
     /// Assigns addresses, aligned to 256 bytes, to u and, with `with_f`, to f of all patches.
     pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
-        // The addresses become invalid if the allocation fails or moves.
+        // The old addresses are invalid if the allocation fails or gets another address.
         self.clear();
         let mut end = 0usize;
         let mut take = |len: usize| {
@@ -103,10 +103,11 @@ pub(super) struct Launch {
 /// Method that applies the block inverses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
+    /// Sine transforms.
     Transforms,
     /// Dense inverses, applied tile by tile.
-    /// Dense inverses, stage by stage: a matrix-matrix product for the blocks of 8^3 cells.
     Dense,
+    /// Dense inverses, applied stage by stage. The blocks of 8^3 cells of a stage are one matrix-matrix product.
     Stages,
 }
 
@@ -114,17 +115,18 @@ pub(super) enum Kind {
 pub(super) struct Plan {
     pub(super) cut: Cut,
     pub(super) order: Order,
-    pub(super) items: Room,
-    pub(super) progress: Room,
-    pub(super) totals: Room,
+    pub(super) items: GrowingMemory,
+    pub(super) progress: GrowingMemory,
+    pub(super) totals: GrowingMemory,
     pub(super) whole: Launch,
-    /// Launches for groups of patches.
+    /// One launch per group of patches.
     pub(super) groups: Vec<Launch>,
     /// Number of faces that tiles of different patches exchange, and for each face the number of the adjacent face.
     pub(super) face_count: usize,
-    pub(super) partners: Room,
-    /// Copies of the remaining ghost cells. The counts are those that a sweep reads, and all.
-    pub(super) rest: Room,
+    pub(super) partners: GrowingMemory,
+    /// Copies of the remaining ghost cells. `rest_counts` contains the number of copies that a sweep reads, and the
+    /// number of all copies.
+    pub(super) rest: GrowingMemory,
     pub(super) rest_counts: [u32; 2],
 }
 
@@ -132,12 +134,12 @@ pub(super) struct Plan {
 /// diagonalize.
 pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
     let mut values = [0.0; 3 * TILE];
-    let legs = [
+    let entries = [
         (stencil.at(-1, 0, 0), stencil.at(1, 0, 0)),
         (stencil.at(0, -1, 0), stencil.at(0, 1, 0)),
         (stencil.at(0, 0, -1), stencil.at(0, 0, 1)),
     ];
-    for (d, (lower, upper)) in legs.into_iter().enumerate() {
+    for (d, (lower, upper)) in entries.into_iter().enumerate() {
         // Computes sgn(u) sqrt(l u) without overflow of the product l u.
         let even = if lower == upper { upper } else { (lower / upper).sqrt() * upper };
         for p in 0..TILE {
@@ -154,25 +156,25 @@ pub(super) struct Data {
     pub(super) eigenvalues: [f64; 3 * TILE],
     pub(super) plans: Vec<Plan>,
     pub(super) groups: Vec<Range<usize>>,
-    pub(super) rooms: Rooms,
+    pub(super) buffers: Buffers,
 }
 
 /// Device memory apart from the plans, with the numbers of elements. The memory is reused for new patches.
 #[derive(Default)]
-pub(super) struct Rooms {
-    pub(super) copies: Room,
+pub(super) struct Buffers {
+    pub(super) copies: GrowingMemory,
     pub(super) copy_count: u32,
-    pub(super) segments: Room,
+    pub(super) segments: GrowingMemory,
     pub(super) segments_before: Vec<usize>,
-    pub(super) regions: Room,
+    pub(super) regions: GrowingMemory,
     pub(super) region_count: u32,
-    pub(super) sums: Room,
-    /// Number of the first value that is not finite, and a norm.
-    pub(super) answers: Room,
-    pub(super) table: Room,
+    pub(super) sums: GrowingMemory,
+    /// Results of kernels: the number of the first value that is not finite, and a norm.
+    pub(super) answers: GrowingMemory,
+    pub(super) table: GrowingMemory,
     pub(super) rows: Vec<BlockPatch>,
-    /// Faces between tiles: the buffers of even and of odd sweeps.
-    pub(super) faces: Room,
+    /// Values of the faces between tiles, in two buffers: for even and for odd sweeps.
+    pub(super) faces: GrowingMemory,
     /// Second array of block Jacobi; device copies of patches in host memory; arrays from `keep_arrays`; residuals.
     pub(super) other: Arrays,
     pub(super) staging: Arrays,
@@ -211,14 +213,14 @@ impl Plan {
         let mut plan = Self {
             cut,
             order,
-            items: Room::default(),
-            progress: Room::default(),
-            totals: Room::default(),
+            items: GrowingMemory::default(),
+            progress: GrowingMemory::default(),
+            totals: GrowingMemory::default(),
             whole,
             groups: launches,
             face_count,
-            partners: Room::default(),
-            rest: Room::default(),
+            partners: GrowingMemory::default(),
+            rest: GrowingMemory::default(),
             rest_counts,
         };
         plan.partners.put(stream, &faces.partners, "lists of faces")?;
@@ -250,7 +252,7 @@ pub(super) fn order_of(work: &Work) -> Order {
         (Method::Jacobi, _) => Order::Together,
         (Method::Coloured, _) => Order::Colours { reverse },
         (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
-        // This is the order in which the blocks start; blocks do not wait for other chunks.
+        // This is only the order in which the blocks start: blocks do not wait for other blocks.
         (Method::Chaotic, _) => Order::Colours { reverse },
     }
 }
@@ -260,14 +262,14 @@ impl Data {
         let list = blocks.list.clone();
         let patches = &list.patches;
         let eigenvalues = eigenvalues(&blocks.stencil);
-        let rooms = previous.map_or_else(Rooms::default, |old| old.rooms);
-        let mut data = Self { blocks, eigenvalues, plans: Vec::new(), groups: Vec::new(), rooms };
-        let rooms = &mut data.rooms;
-        for arrays in [&mut rooms.other, &mut rooms.staging, &mut rooms.kept, &mut rooms.residuals] {
+        let buffers = previous.map_or_else(Buffers::default, |old| old.buffers);
+        let mut data = Self { blocks, eigenvalues, plans: Vec::new(), groups: Vec::new(), buffers };
+        let buffers = &mut data.buffers;
+        for arrays in [&mut buffers.other, &mut buffers.staging, &mut buffers.kept, &mut buffers.residuals] {
             arrays.clear();
         }
-        rooms.rows.clear();
-        rooms.answers.need(stream, 16, "results")?;
+        buffers.rows.clear();
+        buffers.answers.need(stream, 16, "results")?;
 
         let group_bytes = (16 * list.cells()).div_ceil(MOST_GROUPS).max(GROUP_BYTES);
         let mut start = 0;
@@ -278,10 +280,10 @@ impl Data {
             }
         }
         let copies = boxes_of(&list)?;
-        rooms.copies.put(stream, &copies, "the ghost copy plan")?;
-        rooms.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
+        buffers.copies.put(stream, &copies, "the ghost copy plan")?;
+        buffers.copy_count = to_i32(copies.len(), "the number of ghost copies")? as u32;
         let mut segments = Vec::new();
-        rooms.segments_before = zeroed(patches.len() + 1, PATCHES)?;
+        buffers.segments_before = zeroed(patches.len() + 1, PATCHES)?;
         let mut regions = Vec::new();
         for (p, patch) in patches.iter().enumerate() {
             let number = to_i32(p, "the number of patches")?;
@@ -290,7 +292,7 @@ impl Data {
                 let count = SEGMENT.min(len - first) as i32;
                 push(&mut segments, BlockSegment { first: first as i64, patch: number, count }, CELLS)?;
             }
-            rooms.segments_before[p + 1] = segments.len();
+            buffers.segments_before[p + 1] = segments.len();
             let [nx, ny, nz] = patch.size;
             to_i32(nx.max(ny).max(nz) + 2, "a patch")?;
             let first = 2 * list.cells_before[p] as i64;
@@ -303,19 +305,19 @@ impl Data {
                 }
             }
         }
-        rooms.segments.put(stream, &segments, CELLS)?;
-        rooms.regions.put(stream, &regions, CELLS)?;
-        rooms.region_count = to_i32(regions.len(), "the number of cells")? as u32;
-        rooms.sums.need(stream, 8 * regions.len(), "sums")?;
-        rooms.table.need(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
+        buffers.segments.put(stream, &segments, CELLS)?;
+        buffers.regions.put(stream, &regions, CELLS)?;
+        buffers.region_count = to_i32(regions.len(), "the number of cells")? as u32;
+        buffers.sums.need(stream, 8 * regions.len(), "sums")?;
+        buffers.table.need(stream, size_of::<BlockPatch>() * patches.len(), "patches")?;
         Ok(data)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        let r = &self.rooms;
+        let r = &self.buffers;
         let arrays = [&r.other, &r.staging, &r.kept, &r.residuals].map(|a| &a.room);
-        let rooms = [&r.copies, &r.segments, &r.regions, &r.sums, &r.answers, &r.table, &r.faces];
-        rooms.iter().chain(&arrays).map(|r| r.bytes()).sum::<usize>()
+        let buffers = [&r.copies, &r.segments, &r.regions, &r.sums, &r.answers, &r.table, &r.faces];
+        buffers.iter().chain(&arrays).map(|r| r.bytes()).sum::<usize>()
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }
 
@@ -329,8 +331,8 @@ impl Data {
         }
         let place = found.unwrap_or(self.plans.len() - 1);
         let bytes = 2 * 8 * FACE * self.plans[place].face_count;
-        if work.cuts[0] == work.cuts[1] && self.rooms.faces.bytes() < bytes {
-            self.rooms.faces.need(stream, bytes, "faces between patches")?;
+        if work.cuts[0] == work.cuts[1] && self.buffers.faces.bytes() < bytes {
+            self.buffers.faces.need(stream, bytes, "faces between patches")?;
             // The next call may use another stream, so the initialization must be complete.
             stream.wait()?;
         }

@@ -17,20 +17,23 @@ const MASKED: u32 = 1 << 25;
 const PHASE: u32 = 1 << 26;
 /// Shape of an item that is one whole block of 8^3 cells.
 pub const CUBE: u32 = 0x11_1888;
-/// Flags in an item's `faces`: the item counts in `progress`; position of the bits with the number of its first face.
+/// Bits of an item's `faces`. `ADVANCES`: the item increments its entry of `progress`. `FIRST_FACE`: position of the
+/// bits that contain the number of its first face.
 const ADVANCES: u32 = 1 << 6;
 const FIRST_FACE: u32 = 7;
 
-/// Minimum number of tiles per chunk, 32 per stage with two colours. Measured fastest among 64, 128 and 256 tiles, each
-/// with the matching lag.
+/// Minimum number of tiles per chunk; with two colours, a stage of a chunk then has 32 tiles. 64 tiles were faster than
+/// 128 and 256 tiles, each measured with the lag that `items_of` computes.
 const CHUNK_TILES: usize = 64;
-/// Items that a device executes at a time: 12 on each of 132 multiprocessors. A stage follows the previous stage at
-/// this distance, so that its items need not wait. The data in between must stay in the L2 cache: with 2048 items, a
-/// sweep takes 3 % longer.
+/// Number of items that a device executes at a time: 12 on each of 132 multiprocessors. An item is launched at least
+/// this number of items after the items of the previous stage that it waits for, so that it need not wait. The data of
+/// the items in between should stay in the L2 cache: with 2048 items, a sweep takes 3 % longer.
 const IN_FLIGHT: usize = 1600;
-/// Cells of a box of ghost cells, and values of a segment of u, per thread block; values of a tile's face.
+/// Largest number of ghost cells that a thread block copies.
 const BOX_CELLS: usize = 512;
+/// Number of values of u that a thread block copies.
 pub const SEGMENT: usize = 4096;
+/// Number of values of a face of a tile.
 pub const FACE: usize = 64;
 /// Order of the blocks in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +42,8 @@ pub enum Order {
     Together,
     /// Colour by colour.
     Colours { reverse: bool },
-    /// The result of one block after the other, x fastest. Blocks that are not coupled run at the same time.
+    /// The result is that of one block after the other, x fastest. Blocks that are not coupled are relaxed at the same
+    /// time.
     Lexicographic { reverse: bool },
 }
 
@@ -65,10 +69,13 @@ const COPIES: &str = "the ghost copy plan";
 /// Blocks of one tile along one axis.
 #[derive(Clone, Copy, Debug)]
 struct AxisTile {
-    /// First cell; cells per block; number of blocks; global index of the first block.
+    /// First cell, relative to the patch.
     cell: usize,
+    /// Number of cells per block.
     length: usize,
+    /// Number of blocks.
     count: usize,
+    /// Global index of the first block.
     index: i64,
     /// Number of the first block in the patch.
     number: usize,
@@ -147,8 +154,8 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
         }
         Order::Lexicographic { .. } => {
             // A 7-point stencil couples blocks that share a face. A shifted block shares cells with all blocks around
-            // it. At both ends of a patch, two blocks that are shifted towards each other also overlap the block
-            // beyond.
+            // it. At both ends of a patch, blocks are shifted towards each other, so that a shifted block also overlaps
+            // the second next block.
             let weights = match (colours, overlap) {
                 (_, true) => [1, 3, 9],
                 (2, false) => [1, 1, 1],
@@ -224,12 +231,13 @@ pub fn items_of(
         let stages = collected((0..stages).map(ends), ITEMS)?;
         return Ok((collected(placed.into_iter().map(|p| p.item), ITEMS)?, Vec::new(), stages));
     }
-    // Stage s of chunk c is executed at the time c + s lag.
+    // Stage s of chunk c is executed in step c + s * lag.
     let in_a_step = placed.len().div_ceil(chunks);
     let lag = 1 + if chunks > 1 { IN_FLIGHT.div_ceil(in_a_step.max(1)) } else { 0 };
     placed.sort_unstable_by_key(|p| (p.chunk + p.stage * lag, p.stage, p.number));
-    // Each row has one entry per chunk, one before the first and one after the last chunk. The first row contains the
-    // items that count. The row of each stage contains the items of all lower stages. No item waits for the last stage.
+    // `totals` has a row per stage, and a row has an entry per chunk, one before the first chunk and one after the
+    // last. Row 0 counts the items that increment `progress`. The row of a later stage counts the items of all lower
+    // stages. There is no row for the last stage, because no item waits for it.
     let row = chunks + 2;
     let mut totals: Vec<u32> = zeroed((1 + stages) * row, ITEMS)?;
     for p in placed.iter().filter(|p| p.stage + 1 < stages) {
@@ -267,8 +275,8 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
                 let piece = BlockCopy {
                     to_patch: to_i32(copy.to, "the number of patches")?,
                     from_patch: to_i32(copy.from, "the number of patches")?,
-                    to: to.place(cell) as i64,
-                    from: from.place(cell) as i64,
+                    to: to.index_of(cell) as i64,
+                    from: from.index_of(cell) as i64,
                     nx: x_step.min(nx - i) as i32,
                     ny: y_step.min(ny - j) as i32,
                     nz: z_step.min(nz - k) as i32,
@@ -310,8 +318,8 @@ pub struct Faces {
 }
 
 impl Faces {
-    /// Finds the pairs of faces of one cut. Two tiles form a pair if they share a plane and have the same first cell in
-    /// it.
+    /// Finds the pairs of faces of one cut. Two tiles form a pair if they touch in a plane and their first cells have
+    /// the same indices in this plane.
     pub fn new(blocks: &Blocks, cut: &Cut, order: Order) -> Result<Self> {
         let list = &*blocks.list;
         if blocks.stencil.points != 7 || cut.overlap || list.copies.is_empty() {
@@ -422,7 +430,7 @@ impl Faces {
         let tiles_along = |d: usize| -> Result<Vec<AxisTile>> {
             let mut tiles = axis_tiles(cut, to, d, false, order.is_single())?;
             if d == axis {
-                // Only the tile at the edge is adjacent to the ghost cells.
+                // Only the tile at the edge of the patch is adjacent to these ghost cells.
                 let at_edge = if side % 2 == 1 { tiles.len() - 1 } else { 0 };
                 tiles.swap(0, at_edge);
                 tiles.truncate(1);

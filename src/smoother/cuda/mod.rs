@@ -25,7 +25,7 @@ pub struct Cuda {
     // Fields are dropped in this order: the device memory before the device.
     data: Option<Data>,
     inverses: Vec<Option<Memory>>,
-    /// All inverses are dense, or none is.
+    /// All inverses are dense. If false, none is dense.
     dense: bool,
     /// The device has enough shared memory for the matrix-matrix product of many blocks (`launch::allow_dense`).
     batches: bool,
@@ -36,13 +36,13 @@ pub struct Cuda {
 
 const INVERSE: &str = "a block inverse";
 
-fn place_of([x, y, z]: Shape) -> usize {
+fn shape_index([x, y, z]: Shape) -> usize {
     ((z - 1) * TILE + y - 1) * TILE + x - 1
 }
 
 /// Returns the row-major index of the packed value number p of the dense inverse of 8^3 blocks
 /// (kernels/smoother/dense.cuh).
-fn packed_place(p: usize, n: usize) -> usize {
+fn packed_index(p: usize, n: usize) -> usize {
     let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);
     let (row, column) = (32 * w + 16 * m + lane / 4 + 8 * e, 8 * q + 2 * (lane % 4) + h);
     row * n + column
@@ -73,7 +73,7 @@ impl Cuda {
 
 impl SmootherBackend for Cuda {
     fn has_inverse(&self, shape: Shape) -> bool {
-        self.inverses[place_of(shape)].is_some()
+        self.inverses[shape_index(shape)].is_some()
     }
 
     fn inverses(&self) -> usize {
@@ -91,7 +91,7 @@ impl SmootherBackend for Cuda {
             Inverse::Dense(rows) => {
                 let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
                 if shape == [TILE; 3] {
-                    extend(&mut values, (0..n * n).map(|p| rows[packed_place(p, n)]), INVERSE)?;
+                    extend(&mut values, (0..n * n).map(|p| rows[packed_index(p, n)]), INVERSE)?;
                 }
                 (values, true, false)
             }
@@ -111,7 +111,7 @@ impl SmootherBackend for Cuda {
             dense: at(0, dense),
             packed: at(n, dense && shape == [TILE; 3]),
         };
-        let place = place_of(shape);
+        let place = shape_index(shape);
         stream.send(self.tables.address + (place * size_of::<BlockTables>()) as u64, &[tables])?;
         stream.wait()?;
         self.inverses[place] = Some(memory);
@@ -136,9 +136,9 @@ impl SmootherBackend for Cuda {
         for cut in work.cuts {
             data.plan(stream, &cut, work, kind_of(self.dense, self.batches, &cut))?;
         }
-        if work.method == Method::Jacobi && data.rooms.other.u.len() != data.blocks.list.patches.len() {
+        if work.method == Method::Jacobi && data.buffers.other.u.len() != data.blocks.list.patches.len() {
             let list = data.blocks.list.clone();
-            data.rooms.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
+            data.buffers.other.lay_out(stream, &list.patches, false, "the second array of block Jacobi")?;
             stream.wait()?;
         }
         Ok(())
@@ -201,12 +201,12 @@ impl SmootherBackend for Cuda {
         let data = self.data.as_mut().ok_or_else(no_patches)?;
         let list = data.blocks.list.clone();
         let stream = self.session.stream();
-        data.rooms.kept.lay_out(stream, &list.patches, true, "patches")?;
-        stream.fill(data.rooms.kept.room.address(), 0, data.rooms.kept.room.bytes())?;
+        data.buffers.kept.lay_out(stream, &list.patches, true, "patches")?;
+        stream.fill(data.buffers.kept.room.address(), 0, data.buffers.kept.room.bytes())?;
         stream.wait()?;
         let pointers =
             |addresses: &[Address]| collected(addresses.iter().map(|a| *a as *mut f64), "addresses of patches");
-        Ok(Kept { u: pointers(&data.rooms.kept.u)?, f: pointers(&data.rooms.kept.f)? })
+        Ok(Kept { u: pointers(&data.buffers.kept.u)?, f: pointers(&data.buffers.kept.f)? })
     }
 
     fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
@@ -224,7 +224,7 @@ impl SmootherBackend for Cuda {
 
 impl Engine for Cuda {
     fn bytes(&self) -> [usize; 2] {
-        let lists = |d: &Data| d.blocks.list.bytes() + d.rooms.rows.len() * size_of::<BlockPatch>();
+        let lists = |d: &Data| d.blocks.list.bytes() + d.buffers.rows.len() * size_of::<BlockPatch>();
         let device = self.tables.bytes
             + self.inverses.iter().flatten().map(|m| m.bytes).sum::<usize>()
             + self.data.as_ref().map_or(0, Data::bytes);

@@ -31,7 +31,7 @@ const WEIGHT: f64 = 8.0 / 729.0;
 /// The face buffers that a sweep reads (`arrived`) and writes (`leaving`); with `keep`, the sweep also fills ghost
 /// cells.
 #[derive(Clone, Copy, Default)]
-struct Handed {
+struct FaceBuffers {
     arrived: bool,
     leaving: bool,
     keep: bool,
@@ -59,7 +59,7 @@ pub(super) struct Run<'a> {
     /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
     pub(super) uploaded: bool,
     pub(super) downloaded: bool,
-    /// The second array has the caller's ghost cells.
+    /// The second array contains the caller's ghost cells.
     pub(super) ghosts_copied: bool,
     /// Ghost cells between patches must be copied by the next sweep, or before any other step.
     pub(super) pending: bool,
@@ -82,42 +82,42 @@ impl Run<'_> {
         let given = self.arrays.pointers();
         let (patches, data, stream) = (&list.patches, &mut *self.data, self.streams[0]);
         if !self.on_device {
-            if data.rooms.staging.u.len() != patches.len() {
-                data.rooms.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
+            if data.buffers.staging.u.len() != patches.len() {
+                data.buffers.staging.lay_out(stream, patches, true, "copies of patches that are on the host")?;
             }
-            if !given.r.is_empty() && data.rooms.residuals.u.len() != patches.len() {
-                data.rooms.residuals.lay_out(stream, patches, false, "residuals")?;
+            if !given.r.is_empty() && data.buffers.residuals.u.len() != patches.len() {
+                data.buffers.residuals.lay_out(stream, patches, false, "residuals")?;
             }
         }
-        let mut rows = std::mem::take(&mut data.rooms.rows);
+        let mut rows = std::mem::take(&mut data.buffers.rows);
         let mut changed = rows.len() != patches.len();
         let more = patches.len().saturating_sub(rows.len());
         reserve(&mut rows, more, "lists of patches")?;
         rows.resize(patches.len(), BlockPatch::default());
         for (p, row) in rows.iter_mut().enumerate() {
             let [nx, ny, nz] = patches[p].size.map(|n| n as i32);
-            let other = data.rooms.other.u.get(p).copied().unwrap_or(0);
+            let other = data.buffers.other.u.get(p).copied().unwrap_or(0);
             let (u, f, r) = if self.on_device {
                 let f = given.f.get(p).map_or(0, |f| *f as u64);
                 (given.u[p] as u64, f, given.r.get(p).map_or(0, |r| *r as u64))
             } else {
-                let r = if given.r.is_empty() { 0 } else { data.rooms.residuals.u[p] };
-                (data.rooms.staging.u[p], data.rooms.staging.f[p], r)
+                let r = if given.r.is_empty() { 0 } else { data.buffers.residuals.u[p] };
+                (data.buffers.staging.u[p], data.buffers.staging.f[p], r)
             };
             let new = BlockPatch { u: [u, other], f, r, nx, ny, nz, unused: 0 };
             changed |= *row != new;
             *row = new;
         }
         if changed && !rows.is_empty() {
-            stream.send(data.rooms.table.address(), &rows)?;
+            stream.send(data.buffers.table.address(), &rows)?;
             stream.wait()?;
         }
-        data.rooms.rows = rows;
+        data.buffers.rows = rows;
         Ok(())
     }
 
     fn all(&self) -> Range<usize> {
-        0..self.data.rooms.rows.len()
+        0..self.data.buffers.rows.len()
     }
 
     /// Copies patches in host memory to the device.
@@ -125,7 +125,7 @@ impl Run<'_> {
         let start = Instant::now();
         let with_f = with_f && !self.arrays.pointers().f.is_empty();
         for p in patches {
-            let (row, u) = (&self.data.rooms.rows[p], self.arrays.u(p));
+            let (row, u) = (&self.data.buffers.rows[p], self.arrays.u(p));
             let (stream, u) = (self.streams[stream], Job::all(u, row.u[self.which]));
             if with_f {
                 self.copies.send(stream, &[u, Job::all(self.arrays.f(p), row.f)])?;
@@ -141,7 +141,7 @@ impl Run<'_> {
     fn download(&mut self, patches: Range<usize>, which: usize, stream: usize) -> Result<()> {
         let start = Instant::now();
         for p in patches {
-            let job = Job::all_to(self.arrays.u_mut(p), self.data.rooms.rows[p].u[which]);
+            let job = Job::all_to(self.arrays.u_mut(p), self.data.buffers.rows[p].u[which]);
             self.copies.fetch(self.streams[stream], &[job])?;
         }
         self.seconds_transfer += start.elapsed().as_secs_f64();
@@ -177,13 +177,13 @@ impl Run<'_> {
     /// Copies u between the two arrays of each patch; with `ghosts`, only the ghost layer.
     fn copy_values(&self, patches: Range<usize>, from: usize, to: usize, ghosts: bool, stream: usize) -> Result<()> {
         let data = &*self.data;
-        let (first, last) = (data.rooms.segments_before[patches.start], data.rooms.segments_before[patches.end]);
+        let (first, last) = (data.buffers.segments_before[patches.start], data.buffers.segments_before[patches.end]);
         if first == last {
             return Ok(());
         }
         let arguments = BlockCopyArgs {
-            patches: data.rooms.table.address(),
-            segments: data.rooms.segments.address() + (first * size_of::<BlockSegment>()) as u64,
+            patches: data.buffers.table.address(),
+            segments: data.buffers.segments.address() + (first * size_of::<BlockSegment>()) as u64,
             from: from as i32,
             to: to as i32,
             ghosts: i32::from(ghosts),
@@ -196,11 +196,11 @@ impl Run<'_> {
         &mut self,
         (plan, group): (usize, Option<usize>),
         (from, to): (usize, usize),
-        handed: Handed,
+        handed: FaceBuffers,
         stream: usize,
     ) -> Result<()> {
         let data = &mut *self.data;
-        let faces = data.rooms.faces.address();
+        let faces = data.buffers.faces.address();
         let plan = &mut data.plans[plan];
         let (items, progress, totals) = (plan.items.address(), plan.progress.address(), plan.totals.address());
         let launch = group.map_or(&mut plan.whole, |g| &mut plan.groups[g]);
@@ -211,7 +211,7 @@ impl Run<'_> {
         let asynchronous = self.work.method == Method::Chaotic && self.work.parallel != Parallel::Patches;
         let place = (4 * launch.progress.start) as u64;
         let mut arguments = RelaxArgs {
-            patches: data.rooms.table.address(),
+            patches: data.buffers.table.address(),
             items: 0,
             tables: self.tables,
             progress: progress + place,
@@ -221,7 +221,7 @@ impl Run<'_> {
             to: to as i32,
             own_chunk: i32::from(asynchronous),
             omega: self.work.omega,
-            legs: data.blocks.stencil.legs,
+            entries: data.blocks.stencil.entries,
             count: 0,
             eigenvalues: data.eigenvalues,
             weight: WEIGHT,
@@ -301,13 +301,19 @@ impl Run<'_> {
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
             let leaving = plan_has_faces && !last && next_is_whole && !watched && !self.watcher.fills();
-            self.launch((plan, None), self.ways(jacobi, 0), Handed { arrived, leaving, keep: arrived && last }, 0)?;
+            self.launch(
+                (plan, None),
+                self.ways(jacobi, 0),
+                FaceBuffers { arrived, leaving, keep: arrived && last },
+                0,
+            )?;
             self.arrived = leaving;
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
-        // Patches without ghost copies execute all their sweeps while they are on the device.
-        let alone = first && !watched && !self.watcher.fills() && self.data.rooms.copy_count == 0;
+        // If there are no copies between patches and no callbacks, each group executes all its sweeps before its
+        // download.
+        let alone = first && !watched && !self.watcher.fills() && self.data.buffers.copy_count == 0;
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
         let leave = last || alone;
@@ -323,7 +329,7 @@ impl Run<'_> {
                 self.copy_ghosts(group.clone(), self.which, 1 - self.which, stream)?;
             }
             for sweep in 0..sweeps {
-                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), Handed::default(), stream)?;
+                self.launch((plans[sweep % 2], Some(g)), self.ways(jacobi, sweep), FaceBuffers::default(), stream)?;
             }
             if leave {
                 let which = if jacobi { self.which ^ (sweeps % 2) } else { self.which };
@@ -350,7 +356,7 @@ impl Run<'_> {
 
     /// Returns the index of the plan for a cut, and builds the plan if it does not exist.
     fn plan_of(&mut self, cut: &Cut) -> Result<usize> {
-        // `prepare` usually has built the plan; it is built here if options changed afterwards.
+        // Usually, `prepare` has built the plan. If options have changed since then, the plan is built here.
         let kind = kind_of(!self.transforms, self.batches, cut);
         self.data.plan(self.streams[0], cut, self.work, kind)
     }
@@ -358,25 +364,25 @@ impl Run<'_> {
     fn look(&self) -> LookArgs {
         let data = &*self.data;
         LookArgs {
-            patches: data.rooms.table.address(),
-            regions: data.rooms.regions.address(),
+            patches: data.buffers.table.address(),
+            regions: data.buffers.regions.address(),
             which: self.which as i32,
-            sums: data.rooms.sums.address(),
-            bad: data.rooms.answers.address(),
-            legs: data.blocks.stencil.legs,
+            sums: data.buffers.sums.address(),
+            bad: data.buffers.answers.address(),
+            entries: data.blocks.stencil.entries,
             scale: 1.0,
         }
     }
 
     /// Finds the first value of u or f that is not finite.
     fn find_bad_cell(&mut self) -> Result<Option<BadCell>> {
-        if self.data.rooms.region_count == 0 {
+        if self.data.buffers.region_count == 0 {
             return Ok(None);
         }
         self.ensure_uploaded()?;
-        let (stream, answers) = (self.streams[0], self.data.rooms.answers.address());
+        let (stream, answers) = (self.streams[0], self.data.buffers.answers.address());
         stream.fill(answers, 0xff, 8)?;
-        launch::inspect_patches(stream, &self.look(), self.data.rooms.region_count)?;
+        launch::inspect_patches(stream, &self.look(), self.data.buffers.region_count)?;
         let mut number = [u64::MAX];
         stream.fetch(&mut number, answers)?;
         stream.wait()?;
@@ -386,7 +392,7 @@ impl Run<'_> {
         }
         let list = self.list();
         let p = list.cells_before.partition_point(|&before| 2 * before <= number) - 1;
-        let (patch, row) = (&list.patches[p], &self.data.rooms.rows[p]);
+        let (patch, row) = (&list.patches[p], &self.data.buffers.rows[p]);
         let inside = number - 2 * list.cells_before[p];
         let (name, cell) = if inside < patch.cells() { ("u", inside) } else { ("f", inside - patch.cells()) };
         let [nx, ny, _] = patch.size;
@@ -408,7 +414,7 @@ impl Run<'_> {
         if !std::mem::replace(&mut self.pending, false) {
             return Ok(());
         }
-        self.exchange_boxes(self.data.rooms.copies.address(), self.data.rooms.copy_count, both)
+        self.exchange_boxes(self.data.buffers.copies.address(), self.data.buffers.copy_count, both)
     }
 
     /// Copies `count` boxes of ghost cells on the device; with `both`, to both arrays of block Jacobi.
@@ -417,7 +423,7 @@ impl Run<'_> {
             return Ok(());
         }
         let arguments = ExchangeArgs {
-            patches: self.data.rooms.table.address(),
+            patches: self.data.buffers.table.address(),
             copies,
             which: self.which as i32,
             both: i32::from(both),
@@ -425,8 +431,8 @@ impl Run<'_> {
         launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.behind, true))
     }
 
-    /// Returns whether the last sweep of block Jacobi follows. Its result must have the ghost cells that the sweep
-    /// read.
+    /// Returns whether the next sweep is the last one of block Jacobi. The array of its result must also contain the
+    /// ghost cells that this sweep reads.
     fn to_both(&self) -> bool {
         self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
     }
@@ -442,8 +448,8 @@ impl Run<'_> {
                 for first in (0..nx).step_by(part.len()) {
                     let cell = [x + first as i64, y + (row % ny) as i64, z + (row / ny) as i64];
                     let part = &mut part[..nx.min(first + 256) - first];
-                    part.copy_from_slice(&self.arrays.u(copy.from)[from.place(cell)..][..part.len()]);
-                    self.arrays.u_mut(copy.to)[to.place(cell)..][..part.len()].copy_from_slice(part);
+                    part.copy_from_slice(&self.arrays.u(copy.from)[from.index_of(cell)..][..part.len()]);
+                    self.arrays.u_mut(copy.to)[to.index_of(cell)..][..part.len()].copy_from_slice(part);
                 }
             }
         }
@@ -462,7 +468,7 @@ impl SmootherSteps for Run<'_> {
     }
 
     fn exchange(&mut self) {
-        if self.data.rooms.copy_count == 0 || self.ahead > 0 {
+        if self.data.buffers.copy_count == 0 || self.ahead > 0 {
             return;
         }
         if !self.uploaded {
@@ -481,10 +487,10 @@ impl SmootherSteps for Run<'_> {
         }
         let stop = self.attempt(|run| {
             run.join()?;
-            // Kernels of the caller's function may be on the stream, so the next kernel must not start early.
+            // The caller's function may have queued kernels on the stream, so the next kernel must not start early.
             run.behind = false;
             if run.on_device {
-                let current = run.data.rooms.rows.iter().map(|r| r.u[run.which] as *mut f64);
+                let current = run.data.buffers.rows.iter().map(|r| r.u[run.which] as *mut f64);
                 let current = collected(current, "addresses of patches")?;
                 return Ok(run.watcher.fill(sweep, &current));
             }
@@ -522,23 +528,23 @@ impl SmootherSteps for Run<'_> {
         self.step(|run| run.sweep(cut));
     }
 
-    fn residual(&mut self, scale: f64) -> f64 {
+    fn residual_norm(&mut self, scale: f64) -> f64 {
         self.attempt(|run| {
-            if run.data.rooms.region_count == 0 {
+            if run.data.buffers.region_count == 0 {
                 return Ok(0.0);
             }
             run.ensure_uploaded()?;
             run.exchange_now(false)?;
-            let (stream, answers) = (run.streams[0], run.data.rooms.answers.address());
-            launch::residual_patches(stream, &LookArgs { scale, ..run.look() }, run.data.rooms.region_count)?;
-            let count = i64::from(run.data.rooms.region_count);
+            let (stream, answers) = (run.streams[0], run.data.buffers.answers.address());
+            launch::residual_patches(stream, &LookArgs { scale, ..run.look() }, run.data.buffers.region_count)?;
+            let count = i64::from(run.data.buffers.region_count);
             let norm = answers + 8;
-            launch::norm_patches(stream, &NormArgs { sums: run.data.rooms.sums.address(), count, norm })?;
+            launch::norm_patches(stream, &NormArgs { sums: run.data.buffers.sums.address(), count, norm })?;
             if !run.on_device {
                 let start = Instant::now();
                 for p in run.all() {
                     if let Some(r) = run.arrays.r_mut(p) {
-                        run.copies.fetch(stream, &[Job::all_to(r, run.data.rooms.rows[p].r)])?;
+                        run.copies.fetch(stream, &[Job::all_to(r, run.data.buffers.rows[p].r)])?;
                     }
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
@@ -556,11 +562,11 @@ impl SmootherSteps for Run<'_> {
         self.watcher.watched()
     }
 
-    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.failed.is_some() || self.watcher.show(sweep, relative_residual)
+    fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
+        self.failed.is_some() || self.watcher.report_residual(sweep, relative_residual)
     }
 
-    fn settle(&mut self) {
+    fn store_result(&mut self) {
         self.step(|run| {
             run.exchange_now(false)?;
             if run.on_device {

@@ -1,6 +1,6 @@
 //! Checks of the caller's patches and arrays before they are read, and the resident copies of u and f.
 
-use crate::abi::spaces::{Extent, check_apart, elsewhere, on_device};
+use crate::abi::spaces::{Extent, check_apart, on_device, wrong_space};
 use crate::base::machine::Core;
 use crate::cuda::driver::{Space, space_of};
 use crate::error::{Error, Name, Place, RRB_ERR_DIMENSION, Result, collected, reserve, zeroed};
@@ -19,13 +19,13 @@ pub struct Tables {
 }
 
 /// Checked tables: each pointer points to the values of its patch.
-pub struct Given<'a> {
+pub struct CheckedArrays<'a> {
     pub patches: &'a [Patch],
     pub pointers: Pointers<'a>,
     pub on_device: bool,
 }
 
-impl PatchArrays for Given<'_> {
+impl PatchArrays for CheckedArrays<'_> {
     fn u(&self, patch: usize) -> &[f64] {
         // SAFETY: checked to be non-NULL; the caller guarantees the size. No `&mut` to the array exists, because
         // `u_mut` borrows self mutably.
@@ -59,7 +59,7 @@ impl PatchArrays for Given<'_> {
 
 /// Checks the index range of patch p: sizes are at least 1, and ends and products do not overflow.
 pub fn checked_patch(p: usize, lower: [i64; 3], size: [i64; 3]) -> Result<Patch> {
-    // Far below the overflow of neighbour indices.
+    // With indices up to this limit, indices of neighbours do not overflow.
     const FARTHEST: u64 = 1 << 60;
     let mut values = 1usize;
     for d in 0..3 {
@@ -101,29 +101,28 @@ pub fn check_arrays(patches: &[Patch], pointers: &Pointers, writes_u: bool, exte
     check_apart(extents)
 }
 
-/// Addresses of the last call with their memory space. Calls with the same addresses need no query.
+/// Addresses of the last call, and their memory space. A call with the same addresses needs no query of the driver.
 #[derive(Default)]
-pub struct Known {
+pub struct KnownSpaces {
     addresses: Vec<usize>,
     memory: Memory,
     resident: bool,
     on_device: bool,
 }
 
-impl Known {
+impl KnownSpaces {
     pub fn clear(&mut self) {
         self.addresses.clear();
     }
 }
 
 /// Returns whether all arrays of a call are on the handle's device; otherwise all must be on the host. With `resident`,
-/// the arrays must be in the memory space of the resident copies. Consecutive calls with the same addresses query the
-/// driver once.
+/// the arrays must be in the memory space of the resident copies.
 pub fn check_spaces(
     (device, memory): (Option<i32>, Memory),
     pointers: &Pointers,
     resident: bool,
-    known: &mut Known,
+    known: &mut KnownSpaces,
 ) -> Result<bool> {
     let u = pointers.u.iter().map(|u| ("u", *u as usize));
     let f = pointers.f.iter().map(|f| ("f", *f as usize));
@@ -146,14 +145,14 @@ pub fn check_spaces(
             let space = space_of(address)?;
             if space != Space::Device(own) {
                 let allowed = format!("on device {own}, where the patches of smoother_upload are");
-                return Err(elsewhere(name, space, allowed));
+                return Err(wrong_space(name, space, allowed));
             }
             continue;
         }
         let there = on_device(name, address, own.into(), Devices::default(), memory)?;
         if *first.get_or_insert(there) != there {
             let allowed = "in the memory space of the first patch's u, like all arrays of a call".to_owned();
-            return Err(elsewhere(name, space_of(address)?, allowed));
+            return Err(wrong_space(name, space_of(address)?, allowed));
         }
     }
     reserve(&mut known.addresses, all().count(), ADDRESSES)?;

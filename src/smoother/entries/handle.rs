@@ -1,6 +1,8 @@
 //! The handle of family `smoother_`, and the bodies of its entry points.
 
-use super::arrays::{Given, Known, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all};
+use super::arrays::{
+    CheckedArrays, KnownSpaces, Resident, Tables, check_arrays, check_spaces, checked_patch, copy_all,
+};
 use super::watch::{GhostFill, Ghosts};
 
 use crate::abi::guard::note;
@@ -33,7 +35,7 @@ pub struct Own {
     /// Workspace to sort the arrays of a call by address.
     extents: Vec<Extent>,
     pub(super) resident: Option<Resident>,
-    known: Known,
+    known: KnownSpaces,
 }
 
 /// Returns the status of a call. If a callback stopped the call, stores a message.
@@ -69,7 +71,7 @@ pub(super) fn new(stencil: &[f64], sides: [(&'static str, i64); 3]) -> Result<Ha
         watched: false,
         extents: Vec::new(),
         resident: None,
-        known: Known::default(),
+        known: KnownSpaces::default(),
     };
     Handle::new(Shape::NONE, own)
 }
@@ -130,8 +132,8 @@ impl Handle<smoother_handle> {
         self.base.outcome = Outcome {
             iterations: swept.sweeps,
             reason: if swept.stopped { StopReason::Monitor } else { StopReason::None },
-            initial_residual: relative(swept.initial_residual, swept.initial_residual),
-            final_residual: relative(swept.residual, swept.initial_residual),
+            initial_residual: relative(swept.initial_norm, swept.initial_norm),
+            final_residual: relative(swept.residual_norm, swept.initial_norm),
             ..Outcome::default()
         };
         self.base.end_solve(start);
@@ -194,7 +196,7 @@ impl Handle<smoother_handle> {
         };
         let fill = self.own.ghost_fill;
         self.base.run(|core, options, watch| {
-            work(core, &mut Given { patches, pointers, on_device }, &mut Ghosts { fill, watch }, options)
+            work(core, &mut CheckedArrays { patches, pointers, on_device }, &mut Ghosts { fill, watch }, options)
         })
     }
 
@@ -260,7 +262,7 @@ impl Family for smoother_handle {
 
 const BACKEND: &str = "a backend";
 
-/// Creates a backend; the only place in this family that names concrete backends.
+/// Creates a backend. Only this function names the concrete backends of this family.
 fn make_backend(machine: Machine) -> Result<Box<dyn SmootherBackend>> {
     let Machine { backend, threads, device, .. } = machine;
     Ok(match backend {

@@ -461,7 +461,7 @@ pub unsafe extern "C" fn smoother_residual(
         })?;
         if !norm2.is_null() {
             // SAFETY: not NULL, and the caller guarantees a pointer to a double.
-            unsafe { *norm2 = swept.residual };
+            unsafe { *norm2 = swept.residual_norm };
         }
         Ok(status_of(&swept))
     };

@@ -36,7 +36,7 @@ impl Watcher for Ghosts<'_, '_> {
         self.watch.monitor.is_some() || self.watch.verbosity >= 2
     }
 
-    fn show(&mut self, sweep: usize, relative_residual: f64) -> bool {
+    fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
         self.watch.see(Event::Iteration(sweep, relative_residual))
     }
 }

@@ -8,25 +8,26 @@ use std::ops::Range;
 
 const WHAT: &str = "levels of rows";
 
-/// Number of runs of consecutive, connected rows that are interleaved. A row waits about 20 cycles for the previous row
-/// of its run. During this time, rows of the other runs are processed.
+/// Number of runs that are interleaved. A run is a sequence of consecutive rows, each connected to the next. A row
+/// waits about 20 cycles for the result of the previous row of its run. During this time, rows of the other runs are
+/// processed.
 const OPEN: usize = 4;
 
 /// Minimum number of rows per piece. With fewer rows, a barrier takes longer than the rows between two barriers. If
-/// pieces of this size depend too much on each other, single rows are used as pieces.
+/// pieces of this size do not give enough parallel work, single rows are used as pieces.
 const LEAST: usize = UNIT;
 
-/// Returns an order of the rows whose sequential processing equals the natural order. Pieces of consecutive rows form
-/// units, and each level has one or more units per thread. A piece is on a later level than all earlier pieces to which
-/// it is connected in the graph of A + A^T. These pieces provide new values to it, or read old values from it. Within a
-/// piece, rows are interleaved under the same condition. The reverse order equals the natural order from the last row
-/// to the first.
+/// Returns an order of the rows whose sequential processing equals the natural order. The rows are divided into pieces
+/// of consecutive rows, and a unit consists of one or more pieces. A level usually has about as many units as threads,
+/// or more. A piece is on a later level than all earlier pieces to which it is connected in the graph of A + A^T. The
+/// earlier pieces compute values that the piece reads, or read its old values. Within a piece, rows are reordered under
+/// the same condition. The reverse order equals the natural order from the last row to the first.
 pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
     let (length, level, levels) = pieces(a, members)?;
     let (sorted, starts) = by_level(&level, levels)?;
     let mut order = Order { rows: Vec::new(), units: collected([0], WHAT)?, levels: collected([0], WHAT)? };
     reserve(&mut order.rows, a.rows(), WHAT)?;
-    let mut turns = Turns::new(a)?;
+    let mut turns = Interleaving::new(a)?;
     for range in starts.windows(2) {
         for unit in sorted[range[0]..range[1]].chunks(if length == 1 { UNIT } else { 1 }) {
             for piece in unit {
@@ -40,16 +41,16 @@ pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
     Ok(order)
 }
 
-/// Returns the number of rows per piece, the level of each piece, and the number of levels. Starts with the longest
-/// pieces for which a level has about as many pieces as threads. The bandwidth of a matrix on a grid is the size of a
-/// plane or line.
+/// Returns the number of rows per piece, the level of each piece, and the number of levels. Starts with pieces of about
+/// the bandwidth divided by the number of threads, and halves them until a level has about as many pieces as threads.
+/// On a grid, the bandwidth is the number of nodes of a plane or line.
 fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)> {
     let rows = a.rows();
     if members <= 1 || rows == 0 {
         return Ok((rows.max(1), zeroed(rows.min(1), WHAT)?, rows.min(1)));
     }
     let reach = |i: usize| {
-        // Columns are in ascending order.
+        // Columns ascend, so the first or the last column is farthest from the diagonal.
         let columns = &a.col[a.ptr[i]..a.ptr[i + 1]];
         let ends = [columns.first(), columns.last()].into_iter().flatten();
         ends.map(|j| i.abs_diff(j.at())).max().unwrap_or(0)
@@ -58,7 +59,7 @@ fn pieces<I: Index>(a: &Csr<I>, members: usize) -> Result<(usize, Vec<I>, usize)
     let mut length = bandwidth.div_ceil(members).clamp(1, rows.div_ceil(members));
     loop {
         let (level, levels) = levels_of(a, length)?;
-        // Levels that occupy three quarters of the threads on average are accepted.
+        // A division is accepted if a level has work for at least three quarters of the threads, on average.
         if 4 * level.len() >= 3 * members * levels || length == 1 {
             return Ok((length, level, levels));
         }
@@ -74,7 +75,7 @@ fn levels_of<I: Index>(a: &Csr<I>, length: usize) -> Result<(Vec<I>, usize)> {
     for piece in 0..count {
         let rows = piece * length..((piece + 1) * length).min(a.rows());
         let others = || rows.clone().flat_map(|i| a.row(i)).map(|(j, _)| j);
-        // Earlier pieces that read this piece have already raised its level.
+        // Earlier pieces that read values of this piece have already raised its level.
         let before = others().filter(|&j| j < rows.start).map(|j| level[j / length].at() + 1).max();
         let own = level[piece].at().max(before.unwrap_or(0));
         level[piece] = I::of(own);
@@ -88,32 +89,33 @@ fn levels_of<I: Index>(a: &Csr<I>, length: usize) -> Result<(Vec<I>, usize)> {
 }
 
 /// Rows that are already in the order, and the dependencies of the other rows.
-struct Turns<I> {
-    taken: Vec<bool>,
+struct Interleaving<I> {
+    ordered: Vec<bool>,
     /// Number of entries above the diagonal in each column, counting only rows that are not in the order yet.
     above: Vec<I>,
 }
 
-impl<I: Index> Turns<I> {
+impl<I: Index> Interleaving<I> {
     fn new(a: &Csr<I>) -> Result<Self> {
         let mut above = zeroed::<I>(a.rows(), WHAT)?;
         a.entries().filter(|&(i, j, _)| j > i).for_each(|(_, j, _)| above[j] = I::of(above[j].at() + 1));
-        Ok(Self { taken: zeroed(a.rows(), WHAT)?, above })
+        Ok(Self { ordered: zeroed(a.rows(), WHAT)?, above })
     }
 
     /// Returns whether all rows before row i to which it is connected in the graph of A + A^T are in the order.
     fn is_ready(&self, a: &Csr<I>, i: usize) -> bool {
-        self.above[i].at() == 0 && a.row(i).take_while(|&(j, _)| j < i).all(|(j, _)| self.taken[j])
+        self.above[i].at() == 0 && a.row(i).take_while(|&(j, _)| j < i).all(|(j, _)| self.ordered[j])
     }
 
-    /// Appends the rows of a piece to the order. Up to [`OPEN`] runs of connected rows take turns; each appends its
-    /// next row once this row is ready. The first open run is always ready, since all rows before it are in the order.
+    /// Appends the rows of a piece to the order. Up to [`OPEN`] runs of connected rows are open at a time. In each
+    /// round, every open run appends its next row if this row is ready. The next row of the first open run is always
+    /// ready, since all rows before it are in the order.
     fn take(&mut self, a: &Csr<I>, rows: Range<usize>, order: &mut Vec<I>) {
         let joined = |i: usize| a.get(i, i - 1).or_else(|| a.get(i - 1, i)).is_some();
         let mut next = rows.start;
         let mut open: [Range<usize>; OPEN] = std::array::from_fn(|_| 0..0);
         loop {
-            // Completed runs are replaced by the next ones, in order.
+            // Completed runs are replaced by the next runs, in ascending order.
             let mut count = 0;
             for k in 0..OPEN {
                 if open[k].start < open[k].end {
@@ -130,11 +132,11 @@ impl<I: Index> Turns<I> {
                 return;
             }
             for run in &mut open[..count] {
-                // Runs are replaced only between rounds; a completed run is skipped here.
+                // A run that was completed in this round is skipped. It is replaced before the next round.
                 let i = run.start;
                 if run.start < run.end && self.is_ready(a, i) {
                     run.start += 1;
-                    self.taken[i] = true;
+                    self.ordered[i] = true;
                     order.push(I::of(i));
                     for (j, _) in a.row(i).filter(|&(j, _)| j > i) {
                         self.above[j] = I::of(self.above[j].at() - 1);
@@ -149,9 +151,9 @@ impl<I: Index> Turns<I> {
 mod tests {
     use super::*;
 
-    /// Rows with neighbours at distances 1 and 40 below and 7 above, an unsymmetric pattern, and isolated rows. For any
-    /// number of threads, each row must come after all earlier rows to which it is connected, and units of a level must
-    /// be independent.
+    /// The matrix has an unsymmetric pattern: entries at the distances 1 and 40 below the diagonal and 7 above it, and
+    /// isolated rows. For any number of threads, each row must come after all earlier rows to which it is connected,
+    /// and units of a level must be independent.
     #[test]
     fn rows_come_after_those_they_are_joined_with() {
         let n: usize = 600;

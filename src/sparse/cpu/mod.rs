@@ -28,7 +28,7 @@ use crate::krylov::cpu::chunks::{CHUNK, Chunks};
 use crate::krylov::cpu::steps::{Member, PCG_VECTORS};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::{Made, Operator, Preconditioning, Relaxing, Setup, SparseBackend};
+use crate::sparse::backend::{Operator, Preconditioning, Setup, SetupResult, SparseBackend, SweepParameters};
 use crate::sparse::{AnyCsr, By, Stored};
 use parts::Parts;
 use precondition::{Preconditioner, Purpose, make};
@@ -36,7 +36,8 @@ use relaxation::Relaxation;
 use state::State;
 use steps::General;
 
-/// Minimum number of rows for which several threads are used; below, a barrier costs more than the work it divides.
+/// Minimum number of rows for which several threads are used. With fewer rows, a barrier takes longer than the work
+/// that it divides.
 const WORTH_A_TEAM: usize = 16_384;
 
 /// The `cpu` backend.
@@ -48,15 +49,16 @@ pub struct Cpu {
     parts: [Option<Parts>; 2],
 }
 
-/// Returns a team for a matrix of this size; reuses `team` if its number of threads is right.
+/// Returns a team for a matrix with `rows` rows. Reuses `team` if it has the required number of threads.
 fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut Team> {
     let most = Chunks::new(rows).count().max(1);
     let members = if rows >= WORTH_A_TEAM { threads.clamp(1, most) } else { 1 };
     Team::sized(team, members)
 }
 
-/// Creates the workspace of a product from `from` to `to` values, if the format needs one. The workspace depends only
-/// on the matrix, so the result of the product does not depend on the number of threads.
+/// Creates the workspace of a product that maps a vector of length `from` to a vector of length `to`, if the format
+/// needs a workspace. The workspace depends only on the matrix, so the result of the product does not depend on the
+/// number of threads.
 fn make_parts(parts: &mut Option<Parts>, by: By, from: usize, to: usize) -> Result<()> {
     if let (By::Parts(by_parts), None) = (by, &parts)
         && from.max(to) >= WORTH_A_TEAM
@@ -81,22 +83,22 @@ fn made(setup: &Setup, wanted: &Preconditioning, kept: Kept, team: &mut Team) ->
     }
 }
 
-fn relaxed(matrix: AnyCsr, relaxing: &Relaxing, members: usize) -> Result<Relaxation> {
+fn relaxed(matrix: AnyCsr, sweep_parameters: &SweepParameters, members: usize) -> Result<Relaxation> {
     match matrix {
-        AnyCsr::Narrow(a) => Relaxation::new(a, relaxing, members),
-        AnyCsr::Wide(a) => Relaxation::new(a, relaxing, members),
+        AnyCsr::Narrow(a) => Relaxation::new(a, sweep_parameters, members),
+        AnyCsr::Wide(a) => Relaxation::new(a, sweep_parameters, members),
     }
 }
 
 impl SparseBackend for Cpu {
-    fn set_up(&mut self, setup: &Setup) -> Result<Made> {
+    fn set_up(&mut self, setup: &Setup) -> Result<SetupResult> {
         let rows = rows_of(setup.matrix);
         let Operator { a, transposed } = setup.operator;
         make_parts(&mut self.parts[0], a.by(false), rows, rows)?;
         if setup.transposes && transposed.is_none() {
             make_parts(&mut self.parts[1], a.by(true), rows, rows)?;
         }
-        // Frees memory before allocating the new state. Aggregates, and vectors of the right length, are reused.
+        // Frees memory before the new state is allocated. Aggregates are reused, and so are vectors of the same length.
         let mut kept = Kept::default();
         let mut state = match self.state.take() {
             Some(mut state) if state.vectors.chunks.rows == rows => {
@@ -114,14 +116,14 @@ impl SparseBackend for Cpu {
         let first = made(setup, &setup.preconditioning, kept, team)?;
         state.precondition = first.precondition;
         state.second = made(setup, &setup.second, Kept::default(), team)?.precondition;
-        state.relaxation = match &setup.relaxing {
-            Some(relaxing) => Some(relaxed(setup.matrix, relaxing, team.members())?),
+        state.relaxation = match &setup.sweep_parameters {
+            Some(sweep_parameters) => Some(relaxed(setup.matrix, sweep_parameters, team.members())?),
             None => None,
         };
         let (colours, levels) =
             state.relaxation.as_ref().map_or((first.colours, first.levels), |r| (r.colours(), r.levels()));
         self.state = Some(state);
-        Ok(Made { shift: first.shift, pivot: first.pivot, levels, colours, aggregates_kept: first.aggregates_kept })
+        Ok(SetupResult { shift: first.shift, pivot: first.pivot, levels, colours, aggregates_kept: first.aggregates_kept })
     }
 
     fn reserve(&mut self, own: usize) -> Result<()> {
@@ -140,7 +142,7 @@ impl SparseBackend for Cpu {
             |me| drop(program(&mut Member::new(&shared.vectors, general(), me, &caller, None))),
             |me| program(&mut Member::new(&shared.vectors, general(), me, &caller, Some(observer))),
         )?;
-        if Outcome::went_astray(&result) {
+        if Outcome::may_leave_infinities(&result) {
             state.vectors.clear();
         }
         result
@@ -175,7 +177,7 @@ impl SparseBackend for Cpu {
         }
     }
 
-    fn renew(&mut self) {
+    fn discard_format_data(&mut self) {
         self.parts = [None, None];
     }
 

@@ -13,7 +13,7 @@ use std::ops::Range;
 /// Number of parts. Each part stores a vector over its range of columns, at most as long as y.
 const PARTS: usize = 8;
 
-/// A range of the rows of A, its range of columns, and its contribution to y.
+/// A range of the rows of A, the range of columns with entries in these rows, and the contribution of these rows to y.
 struct Part {
     rows: Range<usize>,
     columns: Range<usize>,
@@ -39,8 +39,8 @@ impl Parts {
         Ok(Self { parts, columns: Chunks::new(columns) })
     }
 
-    /// Computes y = A^T x. `y` returns a range of the result for writing. All threads of the team call this function
-    /// together, with barriers before and after it. The result does not depend on the number of threads.
+    /// Computes y = A^T x. `y(range)` returns these values of the result for writing. All threads of the team call this
+    /// function together, with barriers before and after it. The result does not depend on the number of threads.
     pub fn multiply<'y>(&self, a: &dyn ByParts, me: &Me, x: &[f64], y: impl Fn(Range<usize>) -> &'y mut [f64]) {
         for part in &self.parts[me.share(self.parts.len())] {
             // SAFETY: this thread owns the part; the other threads read `sums` only after the barrier.

@@ -11,8 +11,9 @@ use std::ops::Range;
 
 const WHAT: &str = "the order of rows";
 
-/// Minimum number of rows plus entries of a level that the team shares; thread 0 processes smaller levels alone. A
-/// barrier takes 1 to 2 microseconds. A second thread saves at most half of 2 nanoseconds per row or entry.
+/// Minimum number of rows plus entries of a level that the team shares. Thread 0 processes smaller levels alone. A
+/// barrier takes 1 to 2 microseconds. A row or entry takes about 2 nanoseconds, of which a second thread saves at most
+/// half.
 const NARROW: usize = 2048;
 
 /// Rows per unit, for units of independent rows.
@@ -24,7 +25,7 @@ pub struct Order<I> {
     pub rows: Vec<I>,
     /// Start position of each unit, and the end of the last one.
     pub units: Vec<usize>,
-    /// First unit of each level, and the end of the last one.
+    /// First unit of each level, and the end of the last level.
     pub levels: Vec<usize>,
 }
 
@@ -48,8 +49,8 @@ impl<I: Index> Order<I> {
     }
 }
 
-/// Sorts rows or pieces by level, ascending within a level. Returns them with the start of each level and the end of
-/// the last one.
+/// Sorts rows or pieces by level, in ascending order within a level. Returns the sorted numbers, and the start of each
+/// level with the end of the last level.
 pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
     let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
     for level in level {
@@ -76,8 +77,8 @@ struct Stage {
 pub struct Stages(Vec<Stage>);
 
 impl Stages {
-    /// Creates the stages for levels that begin at these units. `work(k)` is the number of rows and entries before unit
-    /// `k`.
+    /// Creates the stages. `levels` contains the first unit of each level, and `work(k)` is the number of rows and
+    /// entries before unit `k`.
     pub fn new(levels: &[usize], work: impl Fn(usize) -> usize) -> Result<Self> {
         let mut stages: Vec<Stage> = Vec::new();
         for level in levels.windows(2) {
@@ -116,7 +117,7 @@ impl Stages {
 /// Returns the units of a thread within a stage.
 fn share(all: &Range<usize>, me: &Me, work: impl Fn(usize) -> usize) -> Range<usize> {
     let (first, total) = (work(all.start), work(all.end) - work(all.start));
-    // Returns the first unit before which at least the shares of the threads 0..`member` are done.
+    // Returns the first unit such that the units before it have at least the work of the threads 0..`member`.
     let cut = |member: usize| {
         let wanted = first + (total as u128 * member as u128 / me.members as u128) as usize;
         let (mut low, mut high) = (all.start, all.end);
@@ -183,7 +184,8 @@ mod tests {
                 let mut all = seen;
                 all.sort_unstable();
                 assert!(all.into_iter().eq(0..9522));
-                // A share of the large levels and all of the small ones, except for one unit at each end of a share.
+                // Each thread visits its share of the large levels, with a tolerance of one unit at each end. Thread 0
+                // also visits all small levels.
                 assert!(own <= 9500 / members * 7 / 6 + 22 + 6, "{members}: {own}");
             }
         }

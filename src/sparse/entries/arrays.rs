@@ -5,7 +5,7 @@ use crate::base::index::Indices;
 use crate::error::{Error, Result};
 use libc::c_void;
 
-/// Upper bound of array lengths (exclusive): more values cannot be addressed.
+/// Exclusive upper bound of array lengths, since larger arrays of 8-byte values are not addressable.
 const MOST: i64 = isize::MAX as i64 / 8;
 
 /// Checks a length that the caller passes.
@@ -46,7 +46,7 @@ pub unsafe fn written<'a, T>(name: &'static str, array: *mut T, count: usize) ->
 
 /// Returns an array of indices of 4 or 8 bytes.
 ///
-/// A misaligned array of 8-byte indices may really hold 4-byte indices, so its error message suggests this.
+/// If an array of 8-byte indices is misaligned, it probably contains 4-byte indices; the error message suggests this.
 ///
 /// # Safety
 /// As for `read`.

@@ -17,7 +17,9 @@ use crate::options::{self, Choice, Dominance, Format, Options, ResultEntry, Tria
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::SparseBackend;
 use crate::sparse::solver::{Product, Sparse, is_relaxation, wanted};
-use crate::sparse::{Arrays, Entries, Facts, Given, Kind, Matrix, Order, Places, Size, check_values, import};
+use crate::sparse::{
+    Arrays, Entries, IndexArray, InputArrays, Kind, Matrix, MatrixSizes, Order, Size, check_values, import,
+};
 use libc::c_void;
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt as _;
@@ -33,12 +35,12 @@ pub struct sparse_handle(());
 pub struct Own {
     pub(super) matrix: Box<dyn Matrix>,
     vectors: Vectors,
-    /// The option `threads` when it was last evaluated, and the resulting number of threads.
+    /// Value of the option `threads` at its last evaluation, and the resulting number of threads.
     threads: Option<(i64, usize)>,
 }
 
-/// A matrix as the caller passes it: rows, columns, number of entries, and arrays.
-pub(super) struct Matter {
+/// Arguments of a call that creates a matrix: rows, columns, number of entries, and arrays.
+pub(super) struct MatrixArguments {
     pub extents: [i64; 3],
     pub order: Order,
     pub first: (&'static str, *const c_void),
@@ -48,7 +50,7 @@ pub(super) struct Matter {
     pub base: i32,
 }
 
-impl Matter {
+impl MatrixArguments {
     /// Checks the arrays and creates the matrix.
     ///
     /// # Safety
@@ -103,7 +105,7 @@ pub(super) unsafe fn from_arrays(
     // SAFETY: guaranteed by the caller.
     unsafe {
         let sizes = read("sizes", sizes, 4)?;
-        let given = Given {
+        let given = InputArrays {
             i0: read("i0", i0, count("sizes[0]", sizes[0])?)?,
             i1: read("i1", i1, count("sizes[1]", sizes[1])?)?,
             i2: read("i2", i2, count("sizes[2]", sizes[2])?)?,
@@ -128,7 +130,7 @@ pub(super) fn of_file(path: &CStr) -> Result<Handle<sparse_handle>> {
     let warning = loaded.warning;
     let mut h = new(loaded)?;
     if let Some(warning) = warning {
-        // Only the end of a long path is shown, because a log line holds 511 bytes.
+        // A log line holds 511 bytes, so the message contains only the end of a long path.
         const SHOWN: usize = 300;
         let path = path.to_bytes();
         let cut = path.len().saturating_sub(SHOWN);
@@ -208,12 +210,12 @@ impl Handle<sparse_handle> {
         }
         check_apart(&mut extents)?;
         let stored = self.own.matrix.store(kind, &size, &mut self.workers())?;
-        // SAFETY: guaranteed by the caller; just checked not to overlap.
+        // SAFETY: guaranteed by the caller. The preceding check excludes overlap.
         let mut to = unsafe {
             Arrays {
-                i0: Places(written("i0", i0, lengths[0])?),
-                i1: Places(written("i1", i1, lengths[1])?),
-                i2: Places(written("i2", i2, lengths[2])?),
+                i0: IndexArray(written("i0", i0, lengths[0])?),
+                i1: IndexArray(written("i1", i1, lengths[1])?),
+                i2: IndexArray(written("i2", i2, lengths[2])?),
                 values: written("values", values, lengths[3])?,
             }
         };
@@ -233,7 +235,7 @@ impl Handle<sparse_handle> {
         if rows > 0 && cols > 0 {
             Extent::new("x", x, cols, false)?.check_apart(&Extent::new("y", y, rows, true)?)?;
         }
-        // SAFETY: guaranteed by the caller; just checked not to overlap x.
+        // SAFETY: guaranteed by the caller. The preceding check excludes overlap with x.
         let output = unsafe { written("y", y, rows)? };
         let start = Instant::now();
         let threads = self.threads();
@@ -312,7 +314,7 @@ impl Handle<sparse_handle> {
     fn log_format(&mut self) {
         let Some(product) = self.base.core.as_ref().and_then(Sparse::product) else { return };
         let (format, values, bytes) = (product.format().name(), product.values(), self.bytes_per_nonzero());
-        let Facts { rows, cols, nonzeros, .. } = self.own.matrix.facts();
+        let MatrixSizes { rows, cols, nonzeros, .. } = self.own.matrix.facts();
         let entries = format_args!("{rows} x {cols}, {nonzeros} entries");
         self.base.say(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
     }
@@ -328,8 +330,8 @@ impl Handle<sparse_handle> {
 }
 
 /// Returns the existing core, or creates one, with this number of threads.
-fn core(there: Option<Sparse>, threads: usize) -> Result<Sparse> {
-    let mut core = match there {
+fn core(existing: Option<Sparse>, threads: usize) -> Result<Sparse> {
+    let mut core = match existing {
         Some(core) => core,
         None => Sparse::new(threads, make_backend)?,
     };
@@ -337,7 +339,7 @@ fn core(there: Option<Sparse>, threads: usize) -> Result<Sparse> {
     Ok(core)
 }
 
-/// Creates a backend; the only place in this family that names concrete backends.
+/// Creates the backend. No other function of this family names a concrete backend.
 fn make_backend() -> Result<Box<dyn SparseBackend>> {
     Ok(boxed(crate::sparse::cpu::Cpu::default(), "a backend")?)
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::files::save;
 use crate::options::{Choice, FileFormat};
 use crate::sparse::Order;
-use handle::{Matter, from_arrays, of, of_file};
+use handle::{MatrixArguments, from_arrays, of, of_file};
 use libc::{c_char, c_void};
 use std::ffi::CStr;
 
@@ -99,9 +99,9 @@ pub unsafe extern "C" fn sparse_create_csr(
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
     let (first, second, order) = (("row_ptr", row_ptr), ("col", col), Order::Rows);
-    let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
+    let arguments = MatrixArguments { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || of(matter.matrix()?)) }
+    unsafe { create(out, || of(arguments.matrix()?)) }
 }
 
 /// Creates a handle with a matrix in compressed sparse column (CSC) form.
@@ -177,9 +177,9 @@ pub unsafe extern "C" fn sparse_create_csc(
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
     let (first, second, order) = (("col_ptr", col_ptr), ("row", row), Order::Columns);
-    let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
+    let arguments = MatrixArguments { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || of(matter.matrix()?)) }
+    unsafe { create(out, || of(arguments.matrix()?)) }
 }
 
 /// Creates a handle with a matrix in coordinate (COO) form: one row, column and value per entry, in any order.
@@ -252,9 +252,9 @@ pub unsafe extern "C" fn sparse_create_coo(
     out: *mut *mut sparse_handle,
 ) -> rrb_status {
     let (first, second, order) = (("row", row), ("col", col), Order::Coordinates);
-    let matter = Matter { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
+    let arguments = MatrixArguments { extents: [rows, cols, nnz], order, first, second, values, index_bytes, base };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(out, || of(matter.matrix()?)) }
+    unsafe { create(out, || of(arguments.matrix()?)) }
 }
 
 /// Creates a handle from the arrays of a storage format, for example from the arrays that `sparse_arrays` writes.

@@ -9,7 +9,7 @@ use crate::error::{Result, extend, push, zeroed};
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, span};
 use std::ops::Range;
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const BSR: &str = "a matrix in format bsr";
 
 pub struct Bsr<I> {
@@ -29,12 +29,12 @@ pub fn size<I: Index>(a: &Csr<I>, b: usize) -> Result<Size> {
     Ok(Size::new([ptr, (blocks, size_of::<I>())], blocks as u128 * (b * b) as u128))
 }
 
-/// Maximum number of block rows in the sample of [`may_take`].
+/// Maximum number of block rows in the sample of [`may_fit`].
 const SAMPLE: usize = 256;
 
-/// Estimates whether bsr may need at most `bytes` bytes: false if the extrapolation of a sample of block rows needs
-/// more than 1.5 times as many.
-pub fn may_take<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
+/// Estimates whether bsr may need at most `bytes` bytes. Returns false if the size extrapolated from a sample of block
+/// rows exceeds 1.5 * `bytes`.
+pub fn may_fit<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
     let block_rows = a.rows().div_ceil(b);
     let (mut blocks, mut entries) = (0, 0);
     let mut columns = Vec::new();
@@ -52,8 +52,8 @@ pub fn may_take<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
     Ok(2 * blocks * of_block * a.val.len() as u128 <= 3 * bytes * entries)
 }
 
-/// Calls `see` with block row and block column of each block, by block rows; within a block row, in the order of first
-/// occurrence.
+/// Calls `see` with block row and block column of each block. Blocks are ordered by block rows, and within a block row
+/// by the first occurrence.
 fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize, usize)) -> Result<()> {
     // Last block row in which each block column occurred, counted from 1.
     let mut seen: Vec<I> = zeroed(a.cols.div_ceil(b), BSR)?;
@@ -69,7 +69,7 @@ fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize, usize)) -> R
     Ok(())
 }
 
-/// Fills the blocks of the block row with these rows; `names` is a workspace for its block columns.
+/// Fills the blocks of one block row. `names` is a workspace for its block columns.
 fn fill_blocks<I: Index>(
     a: &Csr<I>,
     b: usize,
@@ -85,7 +85,7 @@ fn fill_blocks<I: Index>(
     for (k, i) in rows.enumerate() {
         let mut block = 0;
         for (j, value) in a.row(i) {
-            // Both sequences ascend, and each entry belongs to a block.
+            // Columns and block columns ascend, and each entry belongs to a block.
             while names[block] < j / b {
                 block += 1;
             }

@@ -5,7 +5,7 @@ use crate::base::index::Index;
 use crate::error::{Result, collected};
 use crate::sparse::stored::{Arrays, By, ByOne, Size, Stored, products_of};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const COO: &str = "a matrix in format coo";
 
 pub struct Coo<I> {
@@ -29,8 +29,8 @@ impl<I: Index> Coo<I> {
     }
 
     fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
-        let places = self.row.iter().zip(&self.col);
-        places.zip(&self.val).map(|((i, j), &a)| (i.at(), j.at(), a))
+        let indices = self.row.iter().zip(&self.col);
+        indices.zip(&self.val).map(|((i, j), &a)| (i.at(), j.at(), a))
     }
 }
 

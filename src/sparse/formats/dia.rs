@@ -10,9 +10,9 @@ use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, 
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const DIA: &str = "a matrix in format dia";
-/// Rows per block of a product: the sums of a block stay in the L1 or L2 cache while all diagonals are added.
+/// Rows per block of a product. The sums of a block stay in the L1 or L2 cache while all diagonals are added.
 const ROWS: usize = 4096;
 
 pub struct Dia {
@@ -25,7 +25,7 @@ pub struct Dia {
 /// Returns the offsets of all diagonals with an entry, in ascending order; `None` if there are more than `most`.
 pub fn offsets<I: Index>(a: &Csr<I>, most: usize) -> Result<Option<Vec<i64>>> {
     let mut found = HashMap::new();
-    // In many matrices, a row has the offsets of the previous row.
+    // In many matrices, a row has the same offsets as the previous row, which are then not looked up again.
     let mut row_before: Vec<i64> = Vec::new();
     for i in 0..a.rows() {
         let offset = |(j, _): (usize, f64)| j as i64 - i as i64;
@@ -57,10 +57,10 @@ impl Dia {
         let cut = cut(rows, workers.pieces_across(rows, size_of_val(&*val)));
         workers.each(across(&mut val, rows, cut)?, |(part, mut diagonals)| {
             for i in part.clone() {
-                let mut places = offset.iter().zip(&mut diagonals);
+                let mut indices = offset.iter().zip(&mut diagonals);
                 for (j, value) in a.row(i) {
-                    // Both sequences ascend, and each entry belongs to a diagonal.
-                    if let Some((_, diagonal)) = places.find(|(o, _)| **o == j as i64 - i as i64) {
+                    // Offsets ascend in the row and in `places`, and each entry belongs to a diagonal.
+                    if let Some((_, diagonal)) = indices.find(|(o, _)| **o == j as i64 - i as i64) {
                         diagonal[i - part.start] = value;
                     }
                 }
@@ -69,7 +69,8 @@ impl Dia {
         Ok(Self { rows, cols: a.cols, offset, val })
     }
 
-    /// Returns the rows of `among` in which diagonal d is inside the matrix, and its values there.
+    /// Returns the rows of `among` in which diagonal d is inside the matrix, and the values of the diagonal in these
+    /// rows.
     fn part(&self, d: usize, among: Range<usize>) -> (Range<usize>, &[f64]) {
         let offset = self.offset[d];
         let first = usize::try_from(-offset).unwrap_or(0).clamp(among.start, among.end);
@@ -84,14 +85,14 @@ impl Dia {
     }
 }
 
-/// Number of diagonals that are added together; the sums stay in registers.
-const BESIDE: usize = 8;
+/// Number of diagonals that are added in one pass, with the sums in registers.
+const DIAGONALS_AT_ONCE: usize = 8;
 
 /// Values of a diagonal in some rows, and x at their columns.
 type Term<'a> = (&'a [f64], &'a [f64]);
 
 for_each_isa! {
-    /// Computes y_i += sum_d a_d(i) x_d(i) over at most `BESIDE` diagonals, in their order.
+    /// Computes y_i += sum_d a_d(i) x_d(i) over at most `DIAGONALS_AT_ONCE` diagonals, in their order.
     fn add(y: &mut [f64], terms: &[Term]) {
         match *terms {
             [a] => add_terms(y, [a]),
@@ -116,13 +117,13 @@ fn add_terms<const N: usize>(y: &mut [f64], terms: [Term; N]) {
 }
 
 impl Dia {
-    /// Adds consecutive diagonals from `first` on to y: at most `BESIDE`, all with the same range of rows inside the
-    /// matrix. Returns their number.
-    fn add_beside(&self, first: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
+    /// Adds consecutive diagonals to y, beginning with diagonal `first`. The diagonals must have the same range of rows
+    /// inside the matrix; at most `DIAGONALS_AT_ONCE` are added. Returns their number.
+    fn add_several(&self, first: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
         let (part, _) = self.part(first, rows.clone());
-        let mut terms: [Term; BESIDE] = [(&[], &[]); BESIDE];
+        let mut terms: [Term; DIAGONALS_AT_ONCE] = [(&[], &[]); DIAGONALS_AT_ONCE];
         let mut count = 0;
-        for d in first..self.offset.len().min(first + BESIDE) {
+        for d in first..self.offset.len().min(first + DIAGONALS_AT_ONCE) {
             let (other, val) = self.part(d, rows.clone());
             if other != part {
                 break;
@@ -142,7 +143,7 @@ impl ByRows for Dia {
             y.fill(0.0);
             let mut d = 0;
             while d < self.offset.len() {
-                d += self.add_beside(d, &rows, x, y);
+                d += self.add_several(d, &rows, x, y);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::error::{Result, zeroed};
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, Size, Stored, joined, span};
 use std::ops::Range;
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const ELL: &str = "a matrix in format ell";
 
 pub struct Ell<I> {
@@ -21,7 +21,7 @@ pub struct Ell<I> {
 pub fn size<I: Index>(a: &Csr<I>) -> Size {
     let (rows, width) = (a.rows() as u128, a.longest_row() as u128);
     let mut size = Size::new([(0, size_of::<I>())], rows * width);
-    size.places[0].0 = size.values;
+    size.indices[0].0 = size.values;
     size
 }
 
@@ -56,7 +56,7 @@ impl<I: Index> Ell<I> {
 
     /// Iterates over the columns of the padded rows, as (column indices, values).
     fn slots(&self) -> impl Iterator<Item = (&[I], &[f64])> {
-        // A matrix without rows has none; `chunks_exact` needs a positive length.
+        // `chunks_exact` needs a positive length; a matrix without rows has no chunks.
         let rows = self.rows.max(1);
         self.col.chunks_exact(rows).zip(self.val.chunks_exact(rows))
     }

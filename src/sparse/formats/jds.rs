@@ -8,7 +8,7 @@ use crate::base::workers::Workers;
 use crate::error::{Result, collected, push, reserve};
 use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored, products_of};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const JDS: &str = "a matrix in jagged diagonals";
 
 pub struct Jds<I> {
@@ -43,7 +43,7 @@ impl<I: Index> Jds<I> {
         Ok(Self { perm: collected(perm.into_iter().map(I::of), JDS)?, ptr, col, val })
     }
 
-    /// Iterates over (row, column, value), by jagged diagonals.
+    /// Iterates over (row, column, value) of all entries, one jagged diagonal after the other.
     fn entries(&self) -> impl Iterator<Item = (usize, usize, f64)> {
         let of_diagonal = |range: &[usize]| {
             let range = range[0]..range[1];

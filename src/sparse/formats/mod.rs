@@ -12,7 +12,7 @@ mod sell;
 mod skyline;
 mod transposed;
 
-pub use bsr::may_take;
+pub use bsr::may_fit;
 pub use dia::offsets;
 pub use diagonal::is_diagonal;
 pub use sell::{SLICE, Shape};
@@ -21,7 +21,7 @@ use super::stored::{POINTER, Size, Stored};
 use crate::base::csr::Csr;
 use crate::base::heap::boxed;
 use crate::base::index::Index;
-use crate::base::memory::check_there;
+use crate::base::memory::check_available;
 use crate::base::workers::Workers;
 use crate::error::{Result, zeroed};
 use crate::options::Format;
@@ -92,7 +92,7 @@ impl Kind {
     /// Converts a matrix, whose size in this format is `size`; returns `None` for csr.
     pub fn store<I: Index>(self, a: &Csr<I>, size: &Size, workers: &mut Workers) -> Result<Option<Box<dyn Stored>>> {
         const FORMAT: &str = "a storage format";
-        check_there(if self == Self::Csr { 0 } else { size.bytes() }, FORMAT)?;
+        check_available(if self == Self::Csr { 0 } else { size.bytes() }, FORMAT)?;
         Ok(Some(match self {
             Self::Coo => boxed(Coo::of(a)?, FORMAT)?,
             Self::Csr => return Ok(None),

@@ -1,6 +1,6 @@
 //! Permutation of rows by length.
 
-use crate::base::memory::check_there;
+use crate::base::memory::check_available;
 use crate::base::workers::{Parts, Workers, cut};
 use crate::error::{Result, reserve};
 
@@ -12,7 +12,7 @@ pub fn by_length(
     what: &'static str,
     workers: &mut Workers,
 ) -> Result<Vec<usize>> {
-    check_there(rows as u128 * size_of::<usize>() as u128, what)?;
+    check_available(rows as u128 * size_of::<usize>() as u128, what)?;
     let mut order = Vec::new();
     reserve(&mut order, rows, what)?;
     order.extend(0..rows);
@@ -21,7 +21,7 @@ pub fn by_length(
         let mut left = Parts(&mut order);
         workers.each(cut.map(|windows| left.next(windows.len() * window)), |windows| {
             for window in windows.chunks_mut(window) {
-                // Row indices are distinct, so this order equals that of a stable sort.
+                // The comparison includes the row index, so an unstable sort gives the order of a stable one.
                 window.sort_unstable_by_key(|&i| (std::cmp::Reverse(length(i)), i));
             }
         })?;

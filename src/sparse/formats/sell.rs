@@ -3,7 +3,8 @@
 //! its longest row and stored by columns. In column s of a slice, position l contributes val[s][l] x[col[s][l]] to its
 //! row. Padding has the value 0 and the column min(i, cols - 1).
 //!
-//! For products, much longer rows are stored separately in csr, since one long row would pad its whole slice.
+//! For products, very long rows are stored separately in csr. Otherwise, one long row would require padding in all
+//! other rows of its slice.
 
 use super::order::by_length;
 use crate::base::csr::Csr;
@@ -14,9 +15,9 @@ use crate::options::MOST_SLICE;
 use crate::sparse::stored::{Arrays, By, ByParts, ByRows, POINTER, Size, Stored, joined, span};
 use std::ops::Range;
 
-/// Default number of rows per slice: the doubles in a vector register of the widest instruction set.
+/// Default number of rows per slice, equal to the number of doubles in a vector register of the widest instruction set.
 pub const SLICE: usize = 8;
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const SELL: &str = "a matrix in format sell";
 
 /// Parameters of the format.
@@ -27,30 +28,31 @@ pub struct Shape {
     /// Rows per sorting window (sigma); 1 means no sorting.
     pub sigma: usize,
     /// Whether long rows are stored separately.
-    pub apart: bool,
+    pub separate: bool,
 }
 
 impl Shape {
     /// Returns the length of the longest row that is not stored separately: 8 times the mean, and at least 64.
     fn longest<I: Index>(&self, a: &Csr<I>) -> usize {
-        if self.apart { (8 * a.val.len() / a.rows().max(1)).max(64) } else { usize::MAX }
+        if self.separate { (8 * a.val.len() / a.rows().max(1)).max(64) } else { usize::MAX }
     }
 
     /// Returns the rows in the order in which they are stored.
     fn order<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<Vec<usize>> {
         let longest = self.longest(a);
-        by_length(a.rows(), self.sigma, |i| kept(a, i, longest), SELL, workers)
+        by_length(a.rows(), self.sigma, |i| length_in_slice(a, i, longest), SELL, workers)
     }
 }
 
 /// Returns the length of row i in its slice; 0 if the row is stored separately.
-fn kept<I: Index>(a: &Csr<I>, i: usize, longest: usize) -> usize {
+fn length_in_slice<I: Index>(a: &Csr<I>, i: usize, longest: usize) -> usize {
     Some(a.len(i)).filter(|&n| n <= longest).unwrap_or(0)
 }
 
 pub struct Sell<I> {
     slice: usize,
-    /// Alignment of row ranges: a multiple of C and sigma, so that no window or slice crosses a boundary.
+    /// Alignment of row ranges. It is a multiple of C and of sigma, so that no window or slice crosses the boundary of
+    /// a range.
     grain: usize,
     /// Row at each position; `None` if rows are not sorted.
     perm: Option<Vec<I>>,
@@ -60,25 +62,25 @@ pub struct Sell<I> {
     val: Vec<f64>,
     rows: usize,
     /// Rows that are stored separately: their indices, and their entries in csr.
-    apart: (Vec<I>, Csr<I>),
+    separate: (Vec<I>, Csr<I>),
 }
 
 pub fn size<I: Index>(a: &Csr<I>, shape: Shape, workers: &mut Workers) -> Result<Size> {
     let longest = shape.longest(a);
     let mut values = 0;
     for slice in shape.order(a, workers)?.chunks(shape.slice) {
-        let width = slice.iter().map(|&i| kept(a, i, longest)).max().unwrap_or(0);
+        let width = slice.iter().map(|&i| length_in_slice(a, i, longest)).max().unwrap_or(0);
         values += (width * shape.slice) as u128;
     }
     let (slices, width) = (a.rows().div_ceil(shape.slice), size_of::<I>());
     let perm = (slices * shape.slice, if shape.sigma > 1 { width } else { 0 });
     let mut size = Size::new([perm, (slices + 1, POINTER), (0, width)], values);
-    size.places[2].0 = values;
+    size.indices[2].0 = values;
     let (mut rows, mut entries) = (0, 0);
     for i in (0..a.rows()).filter(|&i| a.len(i) > longest) {
         (rows, entries) = (rows + 1, entries + a.len(i));
     }
-    size.apart = (entries as u128, (rows * (width + POINTER) + entries * (width + 8)) as u128);
+    size.separate = (entries as u128, (rows * (width + POINTER) + entries * (width + 8)) as u128);
     Ok(size)
 }
 
@@ -91,7 +93,7 @@ impl<I: Index> Sell<I> {
         offset.push(0);
         let mut end = 0;
         for rows in order.chunks(slice) {
-            end += slice * rows.iter().map(|&i| kept(a, i, longest)).max().unwrap_or(0);
+            end += slice * rows.iter().map(|&i| length_in_slice(a, i, longest)).max().unwrap_or(0);
             offset.push(end);
         }
         let (mut col, mut val) = (zeroed(size.values as usize, SELL)?, zeroed(size.values as usize, SELL)?);
@@ -108,7 +110,7 @@ impl<I: Index> Sell<I> {
                 fill_slice(a, rows, s * slice, longest, (cols.next(of_slice), vals.next(of_slice)), slice);
             }
         })?;
-        let apart = rows_apart(a, longest)?;
+        let separate = rows_apart(a, longest)?;
         let perm = if shape.sigma > 1 { Some(collected(order.into_iter().map(I::of), SELL)?) } else { None };
         Ok(Self {
             slice,
@@ -118,7 +120,7 @@ impl<I: Index> Sell<I> {
             col,
             val,
             rows: a.rows(),
-            apart,
+            separate,
         })
     }
 
@@ -146,11 +148,11 @@ impl<I: Index> Sell<I> {
         }
     }
 
-    /// Iterates over the separate rows of a range: index in the separate matrix, and row.
+    /// Iterates over the rows of a range that are stored separately, as (index in the separate matrix, row).
     fn apart_in(&self, rows: &Range<usize>) -> impl Iterator<Item = (usize, usize)> {
-        let (apart, end) = (&self.apart.0, rows.end);
-        let first = apart.partition_point(|i| i.at() < rows.start);
-        apart.iter().map(|i| i.at()).enumerate().skip(first).take_while(move |&(_, i)| i < end)
+        let (separate, end) = (&self.separate.0, rows.end);
+        let first = separate.partition_point(|i| i.at() < rows.start);
+        separate.iter().map(|i| i.at()).enumerate().skip(first).take_while(move |&(_, i)| i < end)
     }
 
     /// Iterates over a range of slices: first position, and the columns of the slice as (column indices, values).
@@ -174,9 +176,9 @@ fn fill_slice<I: Index>(
 ) {
     for (slot, (col, val)) in col.chunks_exact_mut(slice).zip(val.chunks_exact_mut(slice)).enumerate() {
         for (lane, (col, val)) in col.iter_mut().zip(val).enumerate() {
-            // Positions after the last row are padded like the row of this index.
+            // A position after the last row is padded like a row with this index.
             let i = rows.get(lane).copied().unwrap_or(first + lane);
-            if lane < rows.len() && slot < kept(a, i, longest) {
+            if lane < rows.len() && slot < length_in_slice(a, i, longest) {
                 (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);
             } else {
                 *col = I::of(i.min(a.cols - 1));
@@ -221,7 +223,7 @@ impl<I: Index> ByRows for Sell<I> {
             self.multiply_slices(&mut [0.0; MOST_SLICE][..self.slice], &rows, x, y);
         }
         for (k, i) in self.apart_in(&rows) {
-            y[i - rows.start] = self.apart.1.row(k).fold(0.0, |sum, (j, a)| sum + a * x[j]);
+            y[i - rows.start] = self.separate.1.row(k).fold(0.0, |sum, (j, a)| sum + a * x[j]);
         }
     }
 }
@@ -233,8 +235,8 @@ impl<I: Index> ByParts for Sell<I> {
 
     fn columns(&self, rows: Range<usize>) -> Range<usize> {
         let of_slices = self.offset[rows.start / self.slice]..self.offset[rows.end.div_ceil(self.slice)];
-        let apart = self.apart_in(&rows).map(|(k, _)| span(self.apart.1.slices(k).0));
-        joined(apart.chain([span(&self.col[of_slices])]))
+        let separate = self.apart_in(&rows).map(|(k, _)| span(self.separate.1.slices(k).0));
+        joined(separate.chain([span(&self.col[of_slices])]))
     }
 
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]) {
@@ -248,7 +250,7 @@ impl<I: Index> ByParts for Sell<I> {
             }
         }
         for (k, i) in self.apart_in(&rows) {
-            self.apart.1.row(k).for_each(|(j, a)| y[j - first] += a * x[i - rows.start]);
+            self.separate.1.row(k).for_each(|(j, a)| y[j - first] += a * x[i - rows.start]);
         }
     }
 }
@@ -258,7 +260,7 @@ impl<I: Index> Stored for Sell<I> {
         if transposed { By::Parts(self) } else { By::Rows(self) }
     }
 
-    /// Positions after the last row are -1 in the permutation.
+    /// In the exported permutation, positions after the last row contain -1.
     fn write(&self, to: &mut Arrays) {
         let lanes = (self.offset.len() - 1) * self.slice;
         to.i0.put_signed((0..lanes).map(|slot| self.row(slot).map_or(-1, |i| i as i64)));

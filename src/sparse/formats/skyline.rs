@@ -10,7 +10,7 @@ use crate::base::index::Index;
 use crate::error::{Error, Result, zeroed};
 use crate::sparse::stored::{Arrays, By, ByOne, POINTER, Size, Stored};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const SKYLINE: &str = "a matrix in format skyline";
 
 pub struct Skyline {
@@ -28,7 +28,7 @@ pub fn size<I: Index>(a: &Csr<I>) -> Result<Size> {
     Ok(Size::new([(lower.len(), POINTER), (columns, POINTER)], sum(&lower) + values))
 }
 
-/// Lengths of rows and columns, each stored one position after its row or column.
+/// Lengths of rows and columns. The length of row or column i is stored at index i + 1.
 struct Envelope {
     lower: Vec<usize>,
     upper: Vec<usize>,

@@ -1,5 +1,5 @@
-//! Formats by columns. csc is csr applied to A^T, and tjds is jds applied to A^T; the products with A and A^T are
-//! exchanged.
+//! Formats by columns. csc is the format csr of A^T, and tjds is the format jds of A^T. The products with A and A^T are
+//! therefore exchanged.
 
 use crate::sparse::stored::{Arrays, By, Stored};
 

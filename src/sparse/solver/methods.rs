@@ -1,10 +1,11 @@
-//! The methods other than cg, with their workspaces: one per thread, in addition to the vectors.
+//! The methods other than cg, and the scalars that these methods need in addition to the vectors. Each thread has its
+//! own workspace of scalars.
 
 use crate::error::{Error, Result, push};
 use crate::krylov::solve::Method;
 use crate::krylov::vectors::KrylovSteps;
 use crate::krylov::{
-    BICG_VECTORS, BICGSTAB_VECTORS, GmresRoom, IdrRoom, MINRES_VECTORS, STEEPEST_DESCENT_VECTORS, SWEEPS_VECTORS,
+    BICG_VECTORS, BICGSTAB_VECTORS, GmresScalars, IdrScalars, MINRES_VECTORS, STEEPEST_DESCENT_VECTORS, SWEEPS_VECTORS,
     State, bicg, bicgstab, gmres, gmres_vectors, idr, idr_vectors, minres, steepest_descent, sweeps,
 };
 use crate::options::{Options, Solver, opt};
@@ -12,22 +13,22 @@ use crate::report::StopReason;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Allocation named in error messages.
+/// Name of an allocation in error messages.
 const WHAT: &str = "workspace of a method";
 
-/// A Krylov method other than PCG, or a relaxation method.
-pub enum Numbered {
+/// A Krylov method other than PCG, or a relaxation method, with its workspaces.
+pub enum MethodWorkspace {
     Sweeps,
     Bicg,
-    /// Stores whether the method has begun, since MINRES may be the second method of a solve.
+    /// The flag states whether the method has begun, because MINRES may be the second method of a solve.
     Minres(AtomicBool),
     Bicgstab,
     SteepestDescent,
-    Gmres(Mutex<Vec<GmresRoom>>),
-    Idr(Mutex<Vec<IdrRoom>>),
+    Gmres(Mutex<Vec<GmresScalars>>),
+    Idr(Mutex<Vec<IdrScalars>>),
 }
 
-impl Numbered {
+impl MethodWorkspace {
     /// Allocates the workspaces of a method for `members` threads. Returns `None` for cg, which is implemented
     /// separately.
     pub fn new(solver: Solver, options: &Options, members: usize) -> Result<Option<Self>> {
@@ -38,8 +39,8 @@ impl Numbered {
             Solver::Minres => Self::Minres(AtomicBool::new(false)),
             Solver::Bicgstab => Self::Bicgstab,
             Solver::SteepestDescent => Self::SteepestDescent,
-            Solver::Gmres => Self::Gmres(rooms(members, || GmresRoom::new(count(opt::RESTART)))?),
-            Solver::Idr => Self::Idr(rooms(members, || IdrRoom::new(count(opt::SHADOW)))?),
+            Solver::Gmres => Self::Gmres(workspaces(members, || GmresScalars::new(count(opt::RESTART)))?),
+            Solver::Idr => Self::Idr(workspaces(members, || IdrScalars::new(count(opt::SHADOW)))?),
             Solver::Cg | Solver::Auto => return Ok(None),
         }))
     }
@@ -71,28 +72,31 @@ pub fn vectors(solver: Solver, options: &Options) -> usize {
     }
 }
 
-fn rooms<R>(members: usize, room: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>>> {
-    let mut rooms = Vec::new();
+fn workspaces<R>(members: usize, workspace: impl Fn() -> Result<R>) -> Result<Mutex<Vec<R>>> {
+    let mut workspaces = Vec::new();
     for _ in 0..members {
-        push(&mut rooms, room()?, WHAT)?;
+        push(&mut workspaces, workspace()?, WHAT)?;
     }
-    Ok(Mutex::new(rooms))
+    Ok(Mutex::new(workspaces))
 }
 
-/// Runs `work` in a workspace of its own, and returns the workspace to the pool.
-fn in_a_room<R>(rooms: &Mutex<Vec<R>>, work: impl FnOnce(&mut R) -> Result<StopReason>) -> Result<StopReason> {
-    let lock = || rooms.lock().unwrap_or_else(PoisonError::into_inner);
+/// Runs `work` with a workspace that no other thread uses, and then returns the workspace to `workspaces`.
+fn with_workspace<R>(
+    workspaces: &Mutex<Vec<R>>,
+    work: impl FnOnce(&mut R) -> Result<StopReason>,
+) -> Result<StopReason> {
+    let lock = || workspaces.lock().unwrap_or_else(PoisonError::into_inner);
     let taken = lock().pop();
-    let Some(mut room) = taken else {
+    let Some(mut workspace) = taken else {
         return Err(Error::Internal("a thread found no workspace of its method".to_owned()));
     };
-    let end = work(&mut room);
-    // The vector had this length before, so `push` does not allocate.
-    lock().push(room);
+    let end = work(&mut workspace);
+    // The vector had room for this workspace before, so `push` does not allocate.
+    lock().push(workspace);
     end
 }
 
-impl Method for Numbered {
+impl Method for MethodWorkspace {
     fn run(&self, s: &mut dyn KrylovSteps, at: &mut State) -> Result<StopReason> {
         match self {
             Self::Sweeps => match s.sweeps() {
@@ -106,8 +110,8 @@ impl Method for Numbered {
             }
             Self::Bicgstab => bicgstab(s, at),
             Self::SteepestDescent => steepest_descent(s, at),
-            Self::Gmres(rooms) => in_a_room(rooms, |room| gmres(s, at, room)),
-            Self::Idr(rooms) => in_a_room(rooms, |room| idr(s, at, room)),
+            Self::Gmres(workspaces) => with_workspace(workspaces, |workspace| gmres(s, at, workspace)),
+            Self::Idr(workspaces) => with_workspace(workspaces, |workspace| idr(s, at, workspace)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The family `sparse_`: products, the factorization of square matrices, and solves.
 //!
 //! `plan` selects the method and the preconditioner of a matrix, `product` the storage format, and `methods` contains
-//! the methods other than cg. The course of a solve is in `krylov/solve`.
+//! the methods other than cg. `krylov/solve` contains the steps of a solve.
 
 mod methods;
 mod plan;
@@ -15,15 +15,15 @@ use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::krylov::pcg::ENERGY;
-use crate::krylov::solve::{Control, Function, Method, Places, Seen};
+use crate::krylov::solve::{Control, Function, Locations, MatrixProperties, Method};
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{
     Backend, Choice, Devices, Format, Options, Precision, Preconditioner, Solver, Transpose, Triangle, info, opt,
 };
 use crate::report::{Observer, Outcome};
-use crate::sparse::backend::{Made, Operator, Preconditioning, Setup, SparseBackend};
+use crate::sparse::backend::{Operator, Preconditioning, Setup, SetupResult, SparseBackend};
 use crate::sparse::{Inspection, Matrix, Stored, check_finite};
-use methods::{Numbered, vectors};
+use methods::{MethodWorkspace, vectors};
 use plan::{Plan, check_filled, plan};
 use std::sync::{Mutex, PoisonError};
 
@@ -38,10 +38,10 @@ pub struct Sparse {
 /// A factorized matrix.
 struct System {
     plan: Plan,
-    made: Made,
+    made: SetupResult,
     /// The method; `None` means cg.
-    method: Option<Numbered>,
-    second: Option<Numbered>,
+    method: Option<MethodWorkspace>,
+    second: Option<MethodWorkspace>,
     transposed: Transposed,
     /// Infinity norm of A: max_i sum_j |a_ij|.
     largest_sum: f64,
@@ -52,9 +52,9 @@ struct System {
 enum Transposed {
     /// A^T = A.
     Itself,
-    /// With a copy of A^T, and its size in bytes.
+    /// A copy of A^T is multiplied. The second value is its size in bytes.
     Copy(Box<dyn Stored>, usize),
-    /// With the storage format of A.
+    /// The storage format of A computes both products.
     Format,
 }
 
@@ -64,13 +64,13 @@ pub struct Done {
     pub solver: Solver,
     pub preconditioner: Preconditioner,
     pub precision: Precision,
-    pub made: Made,
+    pub made: SetupResult,
     /// Whether the matrix is symmetric.
     pub symmetric: bool,
     pub triangle: Triangle,
 }
 
-/// Constructor of a backend. The C ABI layer passes it, and is the only place that names a concrete backend.
+/// Constructor of a backend. The entry points pass it, so that no other module names a concrete backend.
 pub type MakeBackend = fn() -> Result<Box<dyn SparseBackend>>;
 
 /// Name of the copy of A^T in the error message about `format_memory`.
@@ -94,15 +94,16 @@ impl Sparse {
         self.drop_product();
     }
 
-    /// Frees the format before another one is built, since both at once may need too much memory.
+    /// Frees the matrix in its storage format before another format is built, because both together may need too much
+    /// memory.
     fn drop_product(&mut self) {
         self.product = None;
-        self.backend.renew();
+        self.backend.discard_format_data();
     }
 
     /// Builds the format that the options request, unless it exists. Returns whether it was built.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
-        if self.product.as_ref().is_some_and(|product| product.fits(options)) {
+        if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
             return Ok(false);
         }
         self.drop_product();
@@ -139,8 +140,8 @@ impl Sparse {
             let extents = format!("got {} rows and {} columns", facts.rows, facts.cols);
             return Err(Error::Dimension(format!("factorize needs a square matrix of at least one row: {extents}")));
         }
-        // Checked before allocations proportional to the number of rows: the matrix may have far fewer entries than
-        // rows.
+        // This check precedes all allocations proportional to the number of rows, because a matrix may have far fewer
+        // entries than rows.
         check_filled(matrix.first_empty_row(), None)?;
         let seen = self.inspect(matrix, options)?;
         let mut plan = plan(options, &seen)?;
@@ -154,9 +155,9 @@ impl Sparse {
             (made, _) => made?,
         };
         let members = self.backend.threads();
-        let second = if plan.second.is_some() { Numbered::new(Solver::Minres, options, members)? } else { None };
+        let second = if plan.second.is_some() { MethodWorkspace::new(Solver::Minres, options, members)? } else { None };
         self.system = Some(System {
-            method: Numbered::new(plan.solver, options, members)?,
+            method: MethodWorkspace::new(plan.solver, options, members)?,
             second,
             transposed,
             largest_sum: seen.largest_sum,
@@ -167,9 +168,9 @@ impl Sparse {
         Ok(())
     }
 
-    /// Computes the properties of the matrix and, concurrently, its storage format if this does not exist.
+    /// Computes the properties of the matrix. Concurrently, builds its storage format if it does not exist.
     fn inspect(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<Inspection> {
-        if self.product.as_ref().is_some_and(|product| product.fits(options)) {
+        if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
             return matrix.inspect();
         }
         self.drop_product();
@@ -188,7 +189,13 @@ impl Sparse {
         Ok(seen)
     }
 
-    fn set_up(&mut self, matrix: &dyn Matrix, plan: &Plan, transposed: &Transposed, options: &Options) -> Result<Made> {
+    fn set_up(
+        &mut self,
+        matrix: &dyn Matrix,
+        plan: &Plan,
+        transposed: &Transposed,
+        options: &Options,
+    ) -> Result<SetupResult> {
         let Some(product) = &self.product else {
             return Err(Error::Internal("a format must be made before a preconditioner".to_owned()));
         };
@@ -201,7 +208,7 @@ impl Sparse {
             own: own_vectors(plan, options),
             preconditioning: plan.preconditioning,
             second: plan.second.unwrap_or(Preconditioning::of(Preconditioner::None)),
-            relaxing: plan.relaxing,
+            sweep_parameters: plan.sweep_parameters,
             threads: self.machine.threads,
         })
     }
@@ -247,8 +254,8 @@ impl Sparse {
             return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
         }
         let places = Entries;
-        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `Seen` states this bound as twice the largest center.
-        let seen = Seen { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
+        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `MatrixProperties` states this bound as twice the largest center.
+        let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.general = true;
         control.same_unit = system.plan.preconditioner != Preconditioner::None;
@@ -276,7 +283,7 @@ impl Sparse {
     /// Returns choices and setup results of the last factorization or solve.
     pub fn done(&self) -> Done {
         let Some(system) = &self.system else { return Done::default() };
-        let second = system.second.as_ref().is_some_and(Numbered::has_begun);
+        let second = system.second.as_ref().is_some_and(MethodWorkspace::has_begun);
         Done {
             solver: if second { Solver::Minres } else { system.plan.solver },
             preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
@@ -288,12 +295,12 @@ impl Sparse {
     }
 }
 
-/// Default divergence limits, relative to the reference of the stopping test. At 1e10, the residual of a Krylov method
-/// has no correct digits left. Sweeps with nonnormal matrices can exceed 1e10 and still converge.
+/// Default divergence limits, relative to the reference of the stopping test. Above 1e10, the residual of a Krylov
+/// method has no correct digits. Relaxation sweeps on nonnormal matrices can exceed 1e10 and still converge.
 const DIVERGED: f64 = 1e10;
 const SWEEPS_DIVERGED: f64 = 1e100;
 
-/// Returns A in its format, with the source of products with A^T.
+/// Returns A in its storage format, and the matrix for products with A^T.
 fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {
     let transposed = match transposed {
         Transposed::Itself => Some(a),
@@ -311,7 +318,7 @@ fn own_vectors(plan: &Plan, options: &Options) -> usize {
 /// Indices of vector entries in error messages: their rows.
 struct Entries;
 
-impl Places for Entries {
+impl Locations for Entries {
     fn node(&self, i: usize, _: usize) -> Place {
         Place::entry(i)
     }
@@ -367,7 +374,7 @@ impl Core for Sparse {
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let Some(system) = &mut self.system else { return Ok(()) };
         self.backend.reserve(own_vectors(&system.plan, options))?;
-        system.method = Numbered::new(system.plan.solver, options, self.backend.threads())?;
+        system.method = MethodWorkspace::new(system.plan.solver, options, self.backend.threads())?;
         Ok(())
     }
 }

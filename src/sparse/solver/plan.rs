@@ -1,9 +1,9 @@
-//! Selection of the method and the preconditioner for a matrix, or the reason why they cannot be used.
+//! Selection of the method and the preconditioner for a matrix. An error states why a requested choice cannot be used.
 
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::limits::AMG_ROWS;
 use crate::options::{Choice, Options, Ordering, Precision, Preconditioner, Solver, Triangle, opt};
-use crate::sparse::backend::{Preconditioning, Relaxing};
+use crate::sparse::backend::{Preconditioning, SweepParameters};
 use crate::sparse::{Asymmetry, Inspection};
 
 /// The method and its preconditioner M.
@@ -20,7 +20,7 @@ pub struct Plan {
     /// Preconditioner of MINRES, which continues if CG breaks down. Set only if CG was selected automatically.
     pub second: Option<Preconditioning>,
     /// Sweeps of a relaxation method.
-    pub relaxing: Option<Relaxing>,
+    pub sweep_parameters: Option<SweepParameters>,
     /// Whether M is positive definite if A is.
     pub definite: bool,
 }
@@ -63,7 +63,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
         second: falls_back.then_some(Preconditioning { absolute: true, ..Preconditioning::of(Preconditioner::Jacobi) }),
         symmetric: seen.asymmetry.is_none(),
         precision: precision(preconditioner, options),
-        relaxing: relaxing(solver, options)?,
+        sweep_parameters: sweep_parameters(solver, options)?,
         definite: seen.not_positive.is_none()
             && !matches!(preconditioner, Preconditioner::Ilu0 | Preconditioner::Chebyshev),
     })
@@ -79,7 +79,7 @@ impl Plan {
     }
 }
 
-/// Returns the precision of the entries of M. A diagonal M is stored in f64; the multigrid cycle uses f32 by default.
+/// Returns the precision of the entries of M. A diagonal M is stored in f64. The default of the multigrid cycle is f32.
 fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
     match (preconditioner, options.choice(opt::PRECISION)) {
         (Preconditioner::None | Preconditioner::Jacobi, _) => Precision::F64,
@@ -92,7 +92,7 @@ fn precision(preconditioner: Preconditioner, options: &Options) -> Precision {
 const BLOCKS: usize = 16;
 
 /// Returns the sweeps of a relaxation method.
-fn relaxing(solver: Solver, options: &Options) -> Result<Option<Relaxing>> {
+fn sweep_parameters(solver: Solver, options: &Options) -> Result<Option<SweepParameters>> {
     if !is_relaxation(solver) {
         return Ok(None);
     }
@@ -106,7 +106,7 @@ fn relaxing(solver: Solver, options: &Options) -> Result<Option<Relaxing>> {
         asked => asked,
     };
     let ordering = options.choice(opt::ORDERING);
-    Ok(Some(Relaxing { simultaneous: solver == Solver::Jacobi, omega, ordering, blocks }))
+    Ok(Some(SweepParameters { simultaneous: solver == Solver::Jacobi, omega, ordering, blocks }))
 }
 
 /// Returns the relaxation parameter; `own` is the default of the method.
@@ -144,7 +144,7 @@ fn no_diagonal(row: usize, what: &str, instead: &str) -> Error {
     Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), after)
 }
 
-/// Fails for methods that accept no preconditioner, or not this one.
+/// Returns an error if the method does not accept this preconditioner.
 fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
     let name = |p: Preconditioner| format!("solver={} with preconditioner={}", solver.name(), p.name());
     match preconditioner {

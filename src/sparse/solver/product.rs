@@ -40,7 +40,7 @@ impl Product {
     }
 
     /// Returns whether these options request the existing format.
-    pub fn fits(&self, options: &Options) -> bool {
+    pub fn matches_options(&self, options: &Options) -> bool {
         self.asked == KEYS.map(|key| options.int(key))
     }
 
@@ -58,12 +58,13 @@ impl Product {
         self.size.stored()
     }
 
-    /// Returns the bytes of all arrays that a product reads, including arrays of the matrix itself.
+    /// Returns the size in bytes of all arrays that a product reads. For csr, these are the arrays of the matrix
+    /// itself.
     pub fn read(&self) -> u128 {
         self.size.bytes()
     }
 
-    /// Returns the bytes of arrays in addition to those of the matrix.
+    /// Returns the size in bytes of the arrays that exist in addition to those of the matrix.
     pub fn bytes(&self) -> usize {
         if self.stored.is_some() { self.size.bytes() as usize } else { 0 }
     }

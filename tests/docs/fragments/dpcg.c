@@ -1,4 +1,4 @@
-// Frame of the examples of dpcg_ on the reference pages: a factorized handle and its arrays.
+// Declarations for the examples of dpcg_ on the reference pages: a factorized handle and its arrays.
 #include <rrbsolver.h>
 #include <stdio.h>
 #include <stdlib.h>

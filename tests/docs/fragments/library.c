@@ -1,4 +1,4 @@
-// Frame of the examples of the library functions on the reference pages.
+// Declarations for the examples of the library functions on the reference pages.
 #include <rrbsolver.h>
 #include <stdio.h>
 #include <stdlib.h>

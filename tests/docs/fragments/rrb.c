@@ -1,4 +1,5 @@
-// Frame of the examples of rrb_ on the reference pages: a factorized handle, its arrays, and a comm of one rank.
+// Declarations for the examples of rrb_ on the reference pages: a factorized handle, its arrays, and a communicator
+// table of one rank.
 #include <rrbsolver.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ static int32_t print_residual(void *user, int64_t iteration, double relative_res
     return 0;
 }
 
-// Messages of one rank: it has only itself to gather from.
+// Communication of a single rank: a gather copies only its own values.
 struct plan {
     const void *from;
     void *to;

@@ -1,4 +1,4 @@
-// Frame of the examples of smoother_ on the reference pages: a handle with one patch and its arrays.
+// Declarations for the examples of smoother_ on the reference pages: a handle with one patch and its arrays.
 #include <rrbsolver.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-// Frame of the examples of sparse_ on the reference pages: a factorized matrix, 5 points on nx x ny nodes, and vectors.
+// Declarations for the examples of sparse_ on the reference pages: a factorized 5-point matrix on nx x ny nodes, and
+// vectors.
 #include <rrbsolver.h>
 #include <stdio.h>
 #include <stdlib.h>

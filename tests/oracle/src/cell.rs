@@ -1,7 +1,7 @@
 //! One V-cycle of multigrid with cell coarsening (Alcouffe, Brandt, Dendy and Painter 1981). A coarse cell consists of
-//! two fine cells in each direction that is coarsened; the interpolation P is constant on it, and R = P^T. A coarse
-//! coupling is the sum of the couplings across the common face, divided by the number of fine cells per coarse cell in
-//! its direction. The smoother is red-black Gauss-Seidel.
+//! two fine cells in each direction that is coarsened. The interpolation P is constant on a coarse cell, and R = P^T. A
+//! coarse coupling is the sum of the couplings across the common face, divided by the number of fine cells per coarse
+//! cell in its direction. The smoother is red-black Gauss-Seidel.
 
 use crate::dense::Dense;
 use crate::{System, index};
@@ -99,7 +99,8 @@ fn ratio_of(a: &System) -> [usize; 3] {
     [0, 1, 2].map(|d| if a.size[d] == 1 || WEAK * strength[d] < strongest { 1 } else { 2 })
 }
 
-/// Returns the next coarser grid. `excess`: the fine row sums, replaced by the coarse row sums.
+/// Returns the next coarser grid. `excess` contains the row sums of the fine grid, and on return those of the coarse
+/// grid.
 fn coarser(fine: &System, ratio: [usize; 3], excess: &mut Vec<f64>) -> System {
     let size = [0, 1, 2].map(|d| fine.size[d].div_ceil(ratio[d]));
     let count = size.iter().product();

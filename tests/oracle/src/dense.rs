@@ -1,10 +1,11 @@
-//! Direct solver for coarsest grids, in row-sum form: the elimination needs no subtraction for couplings of one sign.
+//! Direct solver for coarsest grids, in row-sum form. If all couplings have the same sign, the elimination subtracts no
+//! numbers.
 
 /// The factor of a symmetric matrix.
 pub struct Dense {
     /// For each row, the couplings to later rows after the elimination of all earlier rows.
     later: Vec<Vec<(usize, f64)>>,
-    /// Inverse pivots; 0: the row is zero in every solution.
+    /// Inverse pivots. If the inverse pivot is 0, x is 0 in this row.
     inverse: Vec<f64>,
     /// Rows of singular components.
     singular: Vec<Vec<usize>>,

@@ -29,8 +29,8 @@ impl System {
         Self { size: problem.size, center: problem.center.clone(), forward }
     }
 
-    /// Creates random conductances over six orders of magnitude on the faces for which `open(place, d)`. `excess`: row
-    /// sum of every row.
+    /// Creates random conductances over six orders of magnitude on the faces for which `open(place, d)` is true.
+    /// `excess` is the row sum of every row.
     pub fn random(size: [usize; 3], seed: u64, excess: f64, open: impl Fn([usize; 3], usize) -> bool) -> Self {
         let count = size.iter().product();
         let mut random = SplitMix(seed);
@@ -46,7 +46,7 @@ impl System {
                 }
             }
         }
-        // Cells without faces and row sum are obstacles.
+        // Cells without open faces and with row sum 0 are obstacles.
         of.center.iter_mut().filter(|c| **c == 0.0).for_each(|c| *c = 1.0);
         of
     }
@@ -66,8 +66,8 @@ impl System {
         place(self.size, cell)
     }
 
-    /// Returns the entries to the neighbours of a cell and their indices: west, east, south, north, bottom, top. Outside
-    /// the box: zero and the cell itself.
+    /// Returns the entries to the neighbours of a cell and their indices: west, east, south, north, bottom, top.
+    /// Outside the box: zero and the cell itself.
     pub fn neighbours(&self, cell: usize) -> [(f64, usize); 6] {
         let (at, steps) = (self.place(cell), self.steps());
         let mut found = [(0.0, cell); 6];

@@ -14,7 +14,7 @@ pub fn stencil(name: &str) -> Vec<f64> {
                 .map(|(a, b, c)| k[a] * m[b] * m[c] + m[a] * k[b] * m[c] + m[a] * m[b] * k[c])
                 .collect()
         }
-        // Has a mixed derivative, so no sine transform diagonalizes it.
+        // The stencil has a mixed derivative, so no sine transform diagonalizes it.
         "mixed27" => {
             let mut s = stencil("fe27");
             for (p, v) in [(17, 0.05), (9, 0.05), (11, -0.05), (15, -0.05)] {

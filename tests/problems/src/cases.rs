@@ -10,7 +10,7 @@ use crate::system::{LONE, flood};
 use crate::twice::scaled;
 use crate::{OUTSIDE, Stencil};
 
-/// All features that a generator can produce. Each must occur in at least one of a hundred cases.
+/// All features that the generator can produce. Each must occur in at least 1 % of the cases.
 #[rustfmt::skip]
 pub const BRANCHES: &[&str] = &[
     "5 points", "9 points", "one row or column", "16384 points or more", "positive couplings", "bilinear elements",

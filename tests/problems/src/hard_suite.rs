@@ -163,7 +163,7 @@ impl Maker {
             let of = |distance: usize| {
                 let term = |k: usize| {
                     let f = k.min(n - k) as f64 / n as f64;
-                    // The remainder makes the angle exact modulo 2 pi.
+                    // The angle is reduced modulo 2 pi exactly, by the remainder of integers.
                     (-2.0 * (PI * c * f).powi(2)).exp() * (2.0 * PI * ((k * distance) % n) as f64 / n as f64).cos()
                 };
                 (0..n).map(term).sum::<f64>() / n as f64
@@ -226,7 +226,7 @@ impl Maker {
         let (nx, ny) = (self.nx, self.ny);
         let is_wet = |p: usize| wet.as_ref().is_none_or(|wet| wet[p]);
         let zeros = || vec![0.0; nx * ny];
-        // Zero outside the grid, as in the files.
+        // Entries that point out of the grid are zero, as in the files.
         let mut a = Stencil { nx, ny, center: zeros(), east: zeros(), north: zeros(), corners: None };
         for p in 0..nx * ny {
             if p % nx + 1 < nx && is_wet(p) && is_wet(p + 1) {

@@ -15,7 +15,7 @@ pub mod system;
 pub mod twice;
 pub mod two_phase;
 
-/// Value of entries that point out of the grid. They must never be read, and NaN would become visible.
+/// Value of entries that point out of the grid. The library must not read them; NaN would make such an error visible.
 pub const OUTSIDE: f64 = f64::NAN;
 
 /// A symmetric 5- or 9-point matrix: `a[j * nx + i]`, i fastest, no padding.
@@ -128,8 +128,8 @@ impl Stencil {
         self.multiply(x).iter().zip(b).map(|(ax, b)| b - ax).collect()
     }
 
-    /// Computes b - A x as in twice the working precision, rounded at the end. Products and sums carry their rounding
-    /// errors (Ogita, Rump and Oishi, SIAM J. Sci. Comput. 26, 2005, algorithm 5.3).
+    /// Computes b - A x as in twice the working precision, and rounds the result. The rounding errors of products and
+    /// sums are computed and added (Ogita, Rump and Oishi, SIAM J. Sci. Comput. 26, 2005, algorithm 5.3).
     pub fn exact_residual(&self, b: &[f64], x: &[f64]) -> Vec<f64> {
         let mut rows: Vec<(f64, f64)> = b.iter().map(|&b| (b, 0.0)).collect();
         let mut subtract = |p: usize, a: f64, x: f64| {

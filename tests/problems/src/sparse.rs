@@ -67,14 +67,14 @@ pub fn five_points(n: usize, [center, east, west, north, south]: [f64; 5]) -> Sy
     let mut entries = Vec::with_capacity(5 * n * n);
     for p in 0..n * n {
         let (i, j) = (p % n, p / n);
-        let legs = [
+        let neighbours = [
             (j > 0, n, true, south),
             (i > 0, 1, true, west),
             (true, 0, false, center),
             (i + 1 < n, 1, false, east),
             (j + 1 < n, n, false, north),
         ];
-        for (_, step, down, value) in legs.into_iter().filter(|leg| leg.0) {
+        for (_, step, down, value) in neighbours.into_iter().filter(|entry| entry.0) {
             entries.push((p, if down { p - step } else { p + step }, value));
         }
     }
@@ -87,7 +87,7 @@ pub fn seven_points(n: usize, [center, east, west, north, south, top, bottom]: [
     let mut entries = Vec::with_capacity(7 * n * n * n);
     for p in 0..n * n * n {
         let (i, j, k) = (p % n, p / n % n, p / (n * n));
-        let legs = [
+        let neighbours = [
             (k > 0, n * n, true, bottom),
             (j > 0, n, true, south),
             (i > 0, 1, true, west),
@@ -96,7 +96,7 @@ pub fn seven_points(n: usize, [center, east, west, north, south, top, bottom]: [
             (j + 1 < n, n, false, north),
             (k + 1 < n, n * n, false, top),
         ];
-        for (_, step, down, value) in legs.into_iter().filter(|leg| leg.0) {
+        for (_, step, down, value) in neighbours.into_iter().filter(|entry| entry.0) {
             entries.push((p, if down { p - step } else { p + step }, value));
         }
     }

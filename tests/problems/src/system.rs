@@ -1,5 +1,6 @@
-//! A system A x = b for the judge: scaled by powers of two, with components found by a flood fill, residuals in twice
-//! the working precision, and bounds of the rounding errors in double precision.
+//! A system A x = b for the tests that judge results of the library. The system is scaled by powers of two, and a flood
+//! fill finds its components. Residuals are computed in twice the working precision, with bounds of the rounding errors
+//! in double precision.
 
 use crate::Stencil;
 use crate::twice::{Twice, exponent, scaled};
@@ -193,8 +194,9 @@ impl System {
         (0..v.len()).map(|p| black(p).map_or(v[p], |k| v[p] - sums[k].0 / sums[k].1)).collect()
     }
 
-    /// Returns a bound of the rounding error of each entry of a projected b. It covers one unit of the entry, one of
-    /// its mean, and the pairwise sum of the mean (log2 of 40,000 is 15).
+    /// Returns a bound of the rounding error of each entry of a projected b. The bound is the sum of one unit in the
+    /// last place of the entry, one unit of its mean, and the error of the pairwise sum of the mean (log2 of 40,000 is
+    /// 15).
     pub fn rounding_of_rhs(&self, b: &[Twice]) -> Vec<f64> {
         let mut sizes = vec![0.0; self.size.len()];
         for (&k, b) in self.label.iter().zip(b) {
@@ -219,7 +221,7 @@ impl System {
     /// precision.
     ///
     /// Every term passes through at most 12 operations: 8 couplings, a product, a difference and the final sums. Each
-    /// has an error of half a unit, so 8 units of the sum of magnitudes are a bound.
+    /// operation has an error of half a unit in the last place, so 8 units of the sum of magnitudes are a bound.
     pub fn rounding_of_residual(&self, b: &[Twice], x: &[Twice]) -> Vec<f64> {
         let of = |p: usize| {
             let flow = self.row(p).map(|(q, a)| {

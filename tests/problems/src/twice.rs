@@ -1,5 +1,5 @@
-//! Double-double arithmetic: a number is the sum of two doubles, of which the second is at most half a unit of the
-//! first.
+//! Double-double arithmetic: a number is the sum of two doubles, of which the second is at most half a unit in the last
+//! place of the first.
 //!
 //! Algorithms of Dekker (Numer. Math. 18, 1971) and Knuth (The Art of Computer Programming 2, 4.2.2). Error bounds of
 //! Joldes, Muller and Popescu (ACM Trans. Math. Softw. 44, 2017): relative errors of 3 u^2 for a sum, 5 u^2 for a

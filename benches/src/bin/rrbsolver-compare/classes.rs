@@ -11,7 +11,7 @@ use rrbsolver_problems::golden::{self, Row};
 use rrbsolver_problems::two_phase::TwoPhase;
 use rrbsolver_problems::{by_name, cases, sparse};
 
-/// Runs a case on OLD and NEW.
+/// Runs a case on both builds, OLD and NEW.
 type Ask = Box<dyn Fn([&Build; 2]) -> [Record; 2] + Send + Sync>;
 
 /// One case, which generates its problem and runs both builds.
@@ -202,7 +202,7 @@ const OF_BOXES: [&str; 22] = [
     "null_space=none preconditioner=neumann max_iter=50",
 ];
 
-/// Two-phase systems on boxes, some of them thin, with every preconditioner and deflation.
+/// Two-phase systems on boxes of cells, some of them thin, with every preconditioner and deflation.
 fn boxes(backend: Backend) -> Class {
     let small = backend == Backend::Emulated;
     let sizes: &[[usize; 3]] = match small {
@@ -326,8 +326,8 @@ fn smoothers(backend: Backend) -> Class {
                         // The method is last, so that it overrides earlier ones: chaotic sweeps in a fixed order are
                         // those of parallel=patch.
                         let options = format!("{} {more} {method}", of_smoothers(backend));
-                        // Dense inverses of all shapes of large blocks need most of a minute, so only one method uses
-                        // them.
+                        // The dense inverses of large blocks of all shapes take almost a minute, so only one method
+                        // uses them.
                         let dense = more.contains("dense") && block.iter().product::<i64>() > 64;
                         if is_chaotic(backend, &options) || (dense && method != METHODS[1]) {
                             left_out += 1;

@@ -1,5 +1,5 @@
 //! Builds of the library that are loaded next to each other, and their C interface. Numbers and signatures are those of
-//! include/rrbsolver.h, which guarantees them: an older build is called like a newer one.
+//! include/rrbsolver.h. They do not change between versions, so old and new builds are called in the same way.
 
 use crate::matrix::Matrix;
 use anyhow::{Context as _, Result, anyhow};

@@ -25,7 +25,7 @@ enum Task {
     /// Golden rows, random systems, block smoothers: every status, message, count and bit. Exit status 1 if any
     /// differs.
     Bits(BitsArgs),
-    /// Factorizations and solves in turn. A copy of OLD is also compared with OLD, which measures the noise.
+    /// Factorizations and solves in turn. A copy of OLD is also compared with OLD, to measure the noise.
     Time(TimeArgs),
 }
 

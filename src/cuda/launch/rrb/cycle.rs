@@ -17,7 +17,7 @@ pub mod kind {
     pub const DIRECT_INNER: i32 = 5;
     /// u = u + alpha d on a recursion grid.
     pub const ADVANCE_INNER: i32 = 6;
-    /// Backward half on the first grid of S1, with p, q and, where due, x.
+    /// Backward half on the first grid of S1, with the next p and q and, in some iterations, x.
     pub const ADVANCE_FIRST: i32 = 7;
     /// Backward half on the first grid of S1 to z, without the steps of CG. Never part of a kernel with several steps.
     pub const ASCEND_FIRST: i32 = 9;
@@ -53,7 +53,7 @@ pub mod flag {
     pub const CLUSTER_BARRIER: i32 = 4096;
     /// No barrier follows; the next step has one.
     pub const NO_BARRIER: i32 = 8192;
-    /// The last partial sum of rho in this kernel.
+    /// The step computes the last partial sum of rho in this kernel.
     pub const PART: i32 = 16384;
     /// The data are in the shared memory of the cluster.
     pub const IN_CLUSTER: i32 = 65536;

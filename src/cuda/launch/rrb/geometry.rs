@@ -1,4 +1,4 @@
-//! Geometry of grids as kernels receive it (kernels/rrb/storage.cuh).
+//! Geometry of a grid in the layout that kernels receive (kernels/rrb/storage.cuh).
 
 use super::structures::Geometry;
 use crate::cuda::driver::Blocks;
@@ -6,7 +6,7 @@ use crate::cuda::launch::TILE;
 
 /// Number of (I, J) per direction in a patch (kernels/rrb/storage.cuh).
 const PATCH: u32 = 8;
-/// Largest number of blocks of a launch. Constant, so that sums have the same order on all devices.
+/// Largest number of blocks of a launch. It is the same for all devices, so that the order of summation is the same.
 pub const MOST_BLOCKS: u32 = 528;
 
 /// Number of parts of a distributed grid (kernels/rrb/divided.cuh).
@@ -38,7 +38,7 @@ impl Geometry {
         Blocks { count, divided: self.is_divided() }
     }
 
-    /// Returns the number of parts of a sum. Each block of a launch computes one value per part.
+    /// Returns the number of parts of a sum. Each block of a launch computes one partial sum per part.
     pub fn parts(&self) -> usize {
         if self.is_divided() { PARTS } else { 1 }
     }
@@ -48,7 +48,8 @@ impl Geometry {
         self.part_rows != 0
     }
 
-    /// Returns the first row of a part. Part 4 of 8 begins in the middle.
+    /// Returns the first row of a part. Part `PARTS` / 2 begins at the middle row, and the other parts adjoin it in
+    /// both directions.
     pub fn first_row(&self, part: usize) -> usize {
         let pieces = (self.cy as usize).div_ceil(PART_ROWS);
         let (middle, away) = (pieces / 2, part.abs_diff(PARTS / 2) * self.part_rows as usize / PART_ROWS);
@@ -98,7 +99,7 @@ impl Geometry {
     }
 }
 
-/// Available tile heights; the first one is used on large grids.
+/// Tile heights to choose from. The first one is used on large grids.
 const BIG_ROWS: [i32; 3] = [16, 8, 24];
 
 /// Returns the blocks of a launch over nx x ny values.

@@ -19,16 +19,16 @@ pub use setup::*;
 pub use solve::*;
 pub use structures::*;
 
-/// Threads of a kernel over all (I, J) of a grid.
+/// Threads per block of a kernel over all (I, J) of a grid.
 const OVER_AREA: (u32, u32) = TILE;
-/// Rows of the coarsest system's inverse per block; one warp per row.
+/// Rows of the inverse of the coarsest system that a block multiplies, one per warp.
 const PRODUCT_ROWS: u32 = THREADS / 32;
 /// Threads per block of a sweep.
 pub const SWEEP_THREADS: u32 = 320;
 /// Threads per block of cooperative kernels.
 pub const CLUSTER_THREADS: u32 = 512;
-/// Bytes of shared memory for the grids of the first cluster, on devices with 227 kB and with 99 kB per block. Kernels
-/// use 30 kB more.
+/// Bytes of shared memory for the grids of the first cluster, on devices with 227 kB and with 99 kB per block. The
+/// kernels use 30 kB in addition.
 pub const CLUSTER_BYTES: [u32; 2] = [200_704, 69_632];
 /// Threads of a block that processes a line of the coarsest system (kernels/rrb/remainder.cuh).
 const LINE_THREADS: u32 = (LINE * LINE) as u32;
@@ -39,7 +39,7 @@ plain_kernels! {
     Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// Computes the row sums.
     Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
-    /// Computes the anisotropy of windows of the grid.
+    /// Computes the anisotropy in each of several windows of the grid.
     Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
     /// Finds the tiles of a grid, and the patches of the next grid, whose rows are equal.
     Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
@@ -80,9 +80,9 @@ plain_kernels! {
     ResidualFirst residual_first(SchurArgs) = "rrb_residual_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// Finds the largest magnitudes of the caller's arrays and their first non-finite entry, and <b, b>.
     Inspect inspect(InspectArgs) = "rrb_inspect_f64", |a| tiles(a.nx as usize, a.rows as usize), OVER_AREA;
-    /// Copies a caller's array to the storage by colour, times a factor.
+    /// Multiplies a caller's array by a factor, and stores the result by colour.
     Load load(TransferArgs) = "rrb_load_f64", |a| a.g.blocks_by_rows(), OVER_AREA;
-    /// Copies x to the caller's array, times a factor.
+    /// Multiplies x by a factor, and stores the result in the caller's array.
     Store store(TransferArgs) = "rrb_store_f64", |a| a.g.blocks_by_rows(), OVER_AREA;
     /// Computes max |v|.
     Largest largest(LargestArgs) = "rrb_largest_f64", |a| a.g.blocks(), OVER_AREA;
@@ -151,14 +151,14 @@ format_kernels! {
     Inner inner(StepArgs) = "rrb_inner", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Computes an inner product on a recursion grid.
     InnerProduct inner_product(InnerProductArgs) = "rrb_inner_product", |a, _s| a.k.g.blocks(), OVER_AREA;
-    /// Stores a vector with all frequencies.
+    /// Stores a vector that contains all frequencies.
     Draw draw(StepArgs) = "rrb_draw", |a, _s| a.k.g.blocks(), OVER_AREA;
     /// Forward half on the first grid of S1, with r -= alpha q in the loop.
     DescendFirst descend_first(FirstArgs) = "rrb_descend_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA,
         or DescendFirstUniform = "rrb_descend_first_uniform" in a.v.g;
-    /// Backward half on the first grid of S1, to z.
+    /// Backward half on the first grid of S1. Stores z.
     AscendFirst ascend_first(FirstArgs) = "rrb_ascend_first", |a, _s| a.v.g.blocks(), OVER_AREA;
-    /// Backward half on the first grid of S1, to p, with x where it is due, q = S1 p and sigma.
+    /// Backward half on the first grid of S1. Also computes p, q = S1 p, sigma and, in some iterations, x.
     AdvanceFirst advance_first(FirstArgs) = "rrb_advance_first", |a, _s| a.v.g.first_blocks(a.rows), OVER_AREA,
         or AdvanceFirstUniform = "rrb_advance_first_uniform" in a.v.g;
 }
@@ -174,19 +174,19 @@ cooperative_kernels! {
 /// Number of kernels before those of aggregated.rs.
 pub(super) const AFTER: usize = COUNT + PLAIN.len() + IN_FORMATS.len() + COOPERATIVE.len();
 
-/// Returns whether the device allows cooperative kernels of a format so many bytes of shared memory.
+/// Returns whether the cooperative kernels of a format can use `bytes` bytes of shared memory on this device.
 pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
     cooperative_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
 /// Returns the blocks of a sweep. With 132 multiprocessors, three blocks each are resident in f64, and four in other
-/// formats. At most this number is launched, so that no block waits for another to end.
+/// formats. No more blocks are launched, so that no block waits for another block to end.
 pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> Blocks {
     let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
     g.on_all((g.blocks().count + beside as u32).min(most))
 }
 
-/// Returns the number of blocks with which each warp computes one piece of x += alpha p (kernels/rrb/fused.cuh,
+/// Returns the number of blocks such that each warp computes one piece of x += alpha p (kernels/rrb/fused.cuh,
 /// `advance_x`).
 pub fn blocks_of_x(g: &Geometry) -> u32 {
     ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)

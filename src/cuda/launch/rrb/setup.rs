@@ -1,4 +1,4 @@
-//! Argument structures of the kernels of the factorization, and their findings.
+//! Launch sizes of the kernels of the factorization, and the findings that these kernels store.
 
 use super::structures::{Findings, Format, LinesArgs, MOST_LEFT, UniformArgs};
 use crate::rrb::anisotropy::WINDOWS;

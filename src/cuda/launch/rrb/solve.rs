@@ -1,4 +1,4 @@
-//! Argument structures of the other kernels of a solve, and its scalars.
+//! Scalars of a solve, and the stages of a solve.
 
 use super::structures::Scalars;
 use bytemuck::Zeroable;
@@ -15,7 +15,7 @@ impl Scalars {
 pub enum How {
     /// The sums are stored, and no scalar is updated.
     Nothing = 0,
-    /// Start of a solve: there is no alpha or beta yet.
+    /// Start of a solve, without alpha and beta.
     Start = 1,
     /// Iteration of the loop.
     Loop = 2,

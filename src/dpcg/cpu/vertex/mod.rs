@@ -50,7 +50,7 @@ mod transfer;
 mod weights;
 
 use crate::base::number::Real;
-use crate::base::reduce::{Noted, max_abs};
+use crate::base::reduce::{Partials, max_abs};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::{Me, Team};
 use crate::direct::couplings::Couplings;
@@ -123,7 +123,7 @@ pub struct Vertex<T: Real + Number> {
     levels: Vec<Level<T>>,
     /// Workspace of each thread.
     workspaces: Vec<(PassWorkspace<T>, Sums)>,
-    noted: Noted,
+    noted: Partials,
     /// Solver for the coarsest matrix, and workspace for its solution in natural order.
     coarsest: Option<(Direct, Mutex<Vec<T>>)>,
 }
@@ -141,7 +141,7 @@ impl<T: Real + Number> Vertex<T> {
             let sums = Sums::new(&Coarse::new(coarse_cells(cells, [2; 3]), false))?;
             push(&mut workspaces, (PassWorkspace::new(cells, sweeps)?, sums), HIERARCHY)?;
         }
-        let noted = Noted::new(cells.nz, size_of::<RowStatistics>() / 8)?;
+        let noted = Partials::new(cells.nz, size_of::<RowStatistics>() / 8)?;
         let finest = Finest::new(cells)?;
         Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), workspaces, noted, coarsest: None })
     }

@@ -20,7 +20,7 @@
 //! row are complete. There is one barrier between grids, and one barrier per scalar.
 
 use crate::base::loops::{combine, dot};
-use crate::base::reduce::{Elsewhere, Reduce, pairwise};
+use crate::base::reduce::{OtherRanks, Reduce, pairwise};
 use crate::base::team::{Me, Point};
 use crate::rrb::cpu::cycle::{DOWN, UP};
 use crate::rrb::cpu::iteration::thread::ThreadState;
@@ -55,7 +55,7 @@ impl<F: Format> ThreadState<'_, F> {
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
         let all_grids = k.rho_start[k.grids.len()];
-        let of_section = k.links.as_ref().map(|links| &links.of_section as &dyn Elsewhere);
+        let of_section = k.links.as_ref().map(|links| &links.of_section as &dyn OtherRanks);
         let sums = k.rho.reduce::<1>(0, k.rho.rows()).over(of_section);
         self.sections.timed(0, DOWN, |s| {
             let stage = s.next_stage(&k.grids[0]);

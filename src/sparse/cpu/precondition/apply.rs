@@ -1,4 +1,4 @@
-//! Interface of a preconditioner, and its purpose.
+//! Interface of a preconditioner, and requirements on it.
 
 use crate::aggregation::Kept;
 use crate::base::shared::Shared;

@@ -14,10 +14,12 @@ use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::spectrum::lanczos_extremes;
 use crate::sparse::Stored;
 
-/// Ratio of the ends of the interval. The polynomial damps all but the few lowest eigenvalues.
+/// Ratio of the ends of the interval. The polynomial damps the components of all eigenvectors except those of the
+/// lowest eigenvalues.
 const RATIO: f64 = 30.0;
 /// Number of Lanczos steps for the estimate of the largest eigenvalue.
 const STEPS: usize = 10;
+/// Factor on the estimate of the largest eigenvalue, which is too small.
 const MARGIN: f64 = 1.1;
 
 /// M^-1 = p(D^-1 A) D^-1. The residual polynomial 1 - t p(t) is the Chebyshev polynomial of the interval [hi / 30, hi],
@@ -39,7 +41,7 @@ pub struct Chebyshev<I, V> {
     inverse: Vec<f64>,
     degree: usize,
     largest: f64,
-    /// Workspaces: the latest step d_k, and s_k = D^-1 (r - A z).
+    /// Workspaces: the current d_k, and s_k = D^-1 (r - A z).
     room: [Shared; 2],
 }
 
@@ -75,7 +77,7 @@ impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
         let own = Chunks::new(rows).own(me);
         let (theta, delta) = (0.5 * self.largest * (1.0 + 1.0 / RATIO), 0.5 * self.largest * (1.0 - 1.0 / RATIO));
         let [step, left] = &self.room;
-        // SAFETY: rows of this thread; other threads read only `step`, between two barriers.
+        // SAFETY: the rows belong to this thread. Other threads read only `step`, between two barriers.
         let (from, x) = unsafe { (from.slice(own.start, own.len()), to.slice_mut(own.start, own.len())) };
         // SAFETY: as above.
         let left = unsafe { left.slice_mut(own.start, own.len()) };
@@ -118,8 +120,8 @@ impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
     }
 }
 
-/// Estimates the largest eigenvalue of D^-1 A by up to ten CG steps (Lanczos) from a fixed vector, which only reaches
-/// smaller values. Returns `None` if CG breaks down before two steps.
+/// Estimates the largest eigenvalue of D^-1 A by up to ten CG steps (Lanczos) from a fixed vector. The estimate is
+/// below the eigenvalue. Returns `None` if CG breaks down before two steps.
 fn largest_seen<I: Index>(a: &Csr<I>, inverse: &[f64]) -> Result<Option<f64>> {
     let rows = a.rows();
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();

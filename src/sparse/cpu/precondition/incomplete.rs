@@ -12,8 +12,8 @@ use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, written, zeroe
 /// First shift that is tried; each following shift is twice the previous one.
 const FIRST_SHIFT: f64 = 1e-3;
 
-/// Largest shift that is tried. Beyond it, the diagonal dominates all other entries, unless these are larger by the
-/// number of digits of a double.
+/// Largest shift that is tried. With it, the diagonal dominates all other entries, unless these are larger than the
+/// diagonal entries by a factor of about 1e16, the precision of a double.
 const LAST_SHIFT: f64 = 1e16;
 
 /// Marks a column without an entry in the current row.

@@ -143,7 +143,7 @@ fn make_of<I: Index, V: Real + Number>(
             };
             Made::of(own, transposed)
         }
-        // The plan replaces `auto`, and the last two are not choices of this family.
+        // The plan has replaced `auto`. `Ric` and `Multigrid` are not choices of this family.
         Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(Made::default()),
     }
 }

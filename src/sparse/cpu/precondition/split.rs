@@ -31,7 +31,7 @@ impl<I, V> Part<I, V> {
 }
 
 impl<I: Index> Part<I> {
-    /// Converts the values to type V.
+    /// Converts the values to type V, in which they are stored.
     pub fn kept<V: Real>(self) -> Result<Part<I, V>> {
         Ok(Part { val: kept(self.val.iter().copied(), self.val.len())?, ptr: self.ptr, col: self.col })
     }

@@ -10,7 +10,7 @@ use crate::sparse::{AnyCsr, Entries, Matrix, Order};
 
 /// Team sizes for the application.
 const MEMBERS: [usize; 4] = [1, 2, 3, 7];
-/// Odd and boundary sizes.
+/// Numbers of rows: odd ones, and those near a power of two.
 const SIZES: [usize; 7] = [1, 2, 3, 5, 17, 64, 65];
 
 type Dense = Vec<Vec<f64>>;
@@ -147,7 +147,7 @@ fn assert_near(found: &[f64], wanted: &[f64], what: &str) {
     }
 }
 
-/// Two roundings: of 1 / d, and of the product.
+/// The tolerance allows two rounding errors: of 1 / d, and of the product.
 #[test]
 fn jacobi_divides_by_the_diagonal() {
     for n in [1, 2, 3, 5, 17, 64, 65, 5000] {
@@ -168,7 +168,7 @@ fn jacobi_divides_by_the_diagonal() {
 }
 
 #[test]
-fn a_row_without_diagonal_is_named() {
+fn a_row_without_diagonal_is_an_error() {
     let a: Vec<_> = (0..9).map(|i| (i, i, if i == 7 { 0.0 } else { 1.0 })).collect();
     let error = made(&*matrix(9, &a), Preconditioning::of(Kind::Jacobi), true, 1).err().unwrap();
     assert_eq!(error.status(), RRB_ERR_MATRIX);
@@ -177,7 +177,7 @@ fn a_row_without_diagonal_is_named() {
 
 /// Checks M z = r with the factors from the definition. For a symmetric A, ic0 and ilu0 have equal factors.
 #[test]
-fn incomplete_factors_are_those_of_the_definition() {
+fn incomplete_factors_satisfy_their_definition() {
     for n in SIZES {
         for symmetric in [false, true] {
             let (all, r) = (entries(n, symmetric), vector(n, 3));
@@ -198,9 +198,9 @@ fn incomplete_factors_are_those_of_the_definition() {
     }
 }
 
-/// With the previous shift, a pivot is not positive; the reported pivot is the one without a shift.
+/// With half of the selected shift, a pivot is not positive. The reported pivot is the one without a shift.
 #[test]
-fn the_first_shift_that_works_is_found() {
+fn ic0_selects_the_first_shift_with_positive_pivots() {
     let n = 40;
     let mut all = entries(n, true);
     all.iter_mut().filter(|e| e.0 == e.1).for_each(|e| e.2 = 0.9);
@@ -254,7 +254,7 @@ fn a_truncated_series_is_a_sum_of_powers() {
 /// Checks B z = (1 - T(B)) D^-1 r with B = D^-1 A. T is the Chebyshev polynomial of [hi / 30, hi] with T(0) = 1,
 /// computed by its recurrence; hi is the largest row sum of |B|.
 #[test]
-fn a_polynomial_is_that_of_chebyshev() {
+fn chebyshev_satisfies_the_recurrence() {
     for n in SIZES {
         for degree in 0..5 {
             let (all, r) = (entries(n, false), vector(n, 9));
@@ -291,7 +291,7 @@ fn a_polynomial_is_that_of_chebyshev() {
 
 /// Checks <M^-1 r, s> = <r, M^-T s>, also for an explicit zero without a mirrored entry, which ilu0 fills.
 #[test]
-fn the_transposed_one_is_the_transposed_one() {
+fn transposed_preconditioners_are_adjoint() {
     let all = [
         Preconditioning::of(Kind::Jacobi),
         Preconditioning { omega: 1.3, ..Preconditioning::of(Kind::Ssor) },

@@ -1,4 +1,4 @@
-//! The truncated Neumann series: the kernels of `steps::series`.
+//! The truncated Neumann series: the steps of `krylov::series`.
 
 use super::apply::Apply;
 use super::split::{Part, Split};
@@ -78,7 +78,7 @@ impl<'a, I: Index, V: Real> SeriesSteps for Steps<'a, I, V> {
     type Fault = Infallible;
 
     fn begin(&mut self, v: &'a Shared, _: bool) -> std::result::Result<(), Infallible> {
-        // SAFETY: rows of this thread.
+        // SAFETY: the rows belong to this thread.
         let v = unsafe { v.slice_mut(self.own.start, self.own.len()) };
         for ((v, r), g) in v.iter_mut().zip(self.rows_of(self.r)).zip(&self.m.scale[self.own.clone()]) {
             *v = g * r;

@@ -25,7 +25,7 @@ impl<I: Index> Blocks<I> {
 
     /// Returns the rows of block q: floor(n q / count) to floor(n (q + 1) / count) - 1.
     fn block(&self, q: usize) -> Range<usize> {
-        // 128-bit product: n times count may exceed 2^64.
+        // The product n * q may exceed 2^64, so it has 128 bits.
         let end = |q: usize| (self.rows.count() as u128 * q as u128 / self.count as u128) as usize;
         end(q)..end(q + 1)
     }
@@ -37,8 +37,8 @@ impl<I: Index> Blocks<I> {
         }
     }
 
-    /// Relaxes the rows of a block. `x` holds the values of the block: new values for earlier rows. Values outside the
-    /// block are from `old`.
+    /// Relaxes the rows of a block. `x` contains the values of the block, which are new for rows that have been
+    /// relaxed. Values outside the block are read from `old`.
     fn relax_block(&self, block: Range<usize>, x: &mut [f64], b: &[f64], old: &[f64]) {
         let start = block.start;
         for i in block {
@@ -52,13 +52,14 @@ impl<I: Index> Sweep for Blocks<I> {
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, old: &Shared) {
         let n = self.rows.count();
         let own = Chunks::new(n).own(me);
-        // SAFETY: rows of this thread; until the barrier, the other threads use only their own rows (`Sweep::sweep`).
+        // SAFETY: these are rows of this thread. Until the barrier, the other threads use only their own rows
+        // (`Sweep::sweep`).
         unsafe { old.slice_mut(own.start, own.len()).copy_from_slice(x.slice(own.start, own.len())) };
         me.barrier();
         // SAFETY: no thread writes b or `old` from here to the last barrier.
         let (b, old) = unsafe { (b.slice(0, n), old.slice(0, n)) };
         if self.count == n {
-            // SAFETY: rows of this thread, and no thread reads x here.
+            // SAFETY: these are rows of this thread, and no thread reads x here.
             let x = unsafe { x.slice_mut(own.start, own.len()) };
             self.relax_singly(own, x, b, old);
         } else {

@@ -24,7 +24,7 @@ use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
 use crate::options::Ordering;
-pub use crate::sparse::backend::Relaxing;
+pub use crate::sparse::backend::SweepParameters;
 use crate::sparse::cpu::colours::by_colours;
 use crate::sparse::cpu::levels::by_levels;
 use blocks::Blocks;
@@ -41,9 +41,9 @@ pub struct Relaxation {
 
 impl Relaxation {
     /// Creates the sweeps of a square matrix with a nonzero diagonal, for a team of `members` threads.
-    pub fn new<I: Index>(a: &Csr<I>, wanted: &Relaxing, members: usize) -> Result<Self> {
+    pub fn new<I: Index>(a: &Csr<I>, wanted: &SweepParameters, members: usize) -> Result<Self> {
         check(a)?;
-        let Relaxing { simultaneous, omega, ordering, blocks } = *wanted;
+        let SweepParameters { simultaneous, omega, ordering, blocks } = *wanted;
         let (method, colours, levels): (Box<dyn Sweep>, _, _) = match ordering {
             _ if simultaneous => (boxed(Blocks::new(a, omega, a.rows())?, WHAT)?, 0, 0),
             Ordering::Blocks => (boxed(Blocks::new(a, omega, blocks)?, WHAT)?, 0, 0),
@@ -62,8 +62,9 @@ impl Relaxation {
         Ok(Self { method, colours, levels })
     }
 
-    /// Does one sweep on x; `old` is a workspace for a copy of x. All threads of the team call this function together,
-    /// with a barrier before it; it ends with a barrier. In between, no other code may use x or `old`, or write b.
+    /// Computes one sweep on x. `old` is a workspace for a copy of x. All threads of the team call this function
+    /// together, after a barrier, and it ends with a barrier. Between these barriers, no other code may use x or `old`,
+    /// or write b.
     pub fn sweep(&self, me: &Me, x: &Shared, b: &Shared, old: &Shared) {
         self.method.sweep(me, x, b, old);
     }

@@ -1,4 +1,5 @@
-//! Relaxation of rows one after another, by levels or by colours: each row uses new values of the rows before it.
+//! Relaxation of rows one after another, by levels or by colours. Each row uses the new values of the rows before it in
+//! this order.
 
 use super::rows::Rows;
 use super::sweep::Sweep;
@@ -55,7 +56,7 @@ impl<I: Index> Ordered<I> {
 impl<I: Index> Sweep for Ordered<I> {
     fn sweep(&self, me: &Me, x: &Shared, b: &Shared, _: &Shared) {
         let x = Values::of(x);
-        // Rows and columns index this vector; the matrix is square.
+        // Rows and columns index x, and the matrix is square.
         assert_eq!(x.count(), self.rows.count());
         // SAFETY: no thread writes b during a sweep (`Sweep::sweep`).
         let b = unsafe { b.slice(0, self.rows.count()) };

@@ -20,13 +20,13 @@ impl Draw {
     }
 }
 
-/// An unsymmetric, diagonally dominant matrix with about `beside` off-diagonal entries per row; every ninth is an
+/// An unsymmetric, diagonally dominant matrix with about `off_diagonal` off-diagonal entries per row; every ninth is an
 /// explicit zero.
-fn random(n: usize, beside: usize) -> Entries {
+fn random(n: usize, off_diagonal: usize) -> Entries {
     let mut draw = Draw(n as u64);
     let row = |i: usize| {
-        let mut row = std::collections::BTreeMap::from([(i, beside as f64 + 1.5 + draw.value())]);
-        for k in 0..beside {
+        let mut row = std::collections::BTreeMap::from([(i, off_diagonal as f64 + 1.5 + draw.value())]);
+        for k in 0..off_diagonal {
             let (j, value) = (draw.bits() as usize % n, draw.value());
             row.entry(j).or_insert(if (i + k).is_multiple_of(9) { 0.0 } else { value });
         }
@@ -41,8 +41,8 @@ fn grid(n: usize) -> Entries {
         let (i, j) = (p % n, p / n);
         let there = [j > 0, i > 0, true, i + 1 < n, j + 1 < n];
         let to = [p.wrapping_sub(n), p.wrapping_sub(1), p, p + 1, p + n];
-        let legs = to.into_iter().zip([-1.05, -1.1, 4.2, -0.9, -0.95]);
-        legs.zip(there).filter(|(_, there)| *there).map(|(leg, _)| leg).collect()
+        let entries = to.into_iter().zip([-1.05, -1.1, 4.2, -0.9, -0.95]);
+        entries.zip(there).filter(|(_, there)| *there).map(|(entry, _)| entry).collect()
     };
     (0..n * n).map(row).collect()
 }
@@ -53,7 +53,7 @@ fn arrow(n: usize) -> Entries {
     std::iter::once(first).chain((1..n).map(|i| vec![(0, 0.25), (i, 2.0)])).collect()
 }
 
-/// An upper bidiagonal matrix: the levels follow from A^T only.
+/// An upper bidiagonal matrix, whose levels result only from entries of A^T.
 fn upper(n: usize) -> Entries {
     (0..n).map(|i| [(i, 3.0), (i + 1, -1.0)].into_iter().filter(|&(j, _)| j < n).collect()).collect()
 }
@@ -95,7 +95,7 @@ fn colours(rows: &Entries) -> Vec<usize> {
 }
 
 /// A sequential sweep, as in the algorithms of the thesis.
-fn sweep(rows: &Entries, wanted: &Relaxing, b: &[f64], x: &mut [f64]) {
+fn sweep(rows: &Entries, wanted: &SweepParameters, b: &[f64], x: &mut [f64]) {
     let (n, omega) = (rows.len(), wanted.omega);
     let old = x.to_vec();
     let mut in_place = |order: &mut dyn Iterator<Item = usize>| {
@@ -150,10 +150,11 @@ fn swept(relaxation: &Relaxation, members: usize, b: &[f64], guess: &[f64]) -> V
 }
 
 /// Returns all methods and orders, with fewer and with more blocks than rows.
-fn all_wanted() -> Vec<Relaxing> {
+fn all_wanted() -> Vec<SweepParameters> {
     let mut all = Vec::new();
     for omega in [1.0, 1.25, 0.7] {
-        let mut add = |simultaneous, ordering, blocks| all.push(Relaxing { simultaneous, omega, ordering, blocks });
+        let mut add =
+            |simultaneous, ordering, blocks| all.push(SweepParameters { simultaneous, omega, ordering, blocks });
         add(true, Ordering::Symmetric, 3);
         add(false, Ordering::Natural, 3);
         add(false, Ordering::Multicolour, 3);
@@ -194,13 +195,13 @@ fn bits_are_those_of_a_sequential_sweep() {
     }
 }
 
-/// Levels and colours that are large enough to be shared, more chunks than threads, and orders that differ from the
+/// Levels and colours are large enough to be shared, there are more chunks than threads, and the orders differ from the
 /// storage order.
 #[test]
 fn bits_where_members_share_the_rows() {
     let rows = random(30_000, 2);
     let relaxation = |ordering| {
-        let wanted = Relaxing { simultaneous: false, omega: 1.0, ordering, blocks: 1 };
+        let wanted = SweepParameters { simultaneous: false, omega: 1.0, ordering, blocks: 1 };
         Relaxation::new(&csr::<u32>(&rows, rows.len()), &wanted, 3).unwrap()
     };
     // The average level then has more rows and entries than thread 0 processes alone.
@@ -213,7 +214,7 @@ fn bits_where_members_share_the_rows() {
 #[test]
 fn levels_and_colours_are_counted() {
     let of_team = |rows: &Entries, ordering, simultaneous, members| {
-        let wanted = Relaxing { simultaneous, omega: 1.0, ordering, blocks: 2 };
+        let wanted = SweepParameters { simultaneous, omega: 1.0, ordering, blocks: 2 };
         let relaxation = Relaxation::new(&csr::<u32>(rows, rows.len()), &wanted, members).unwrap();
         (relaxation.levels(), relaxation.colours())
     };
@@ -221,7 +222,7 @@ fn levels_and_colours_are_counted() {
     for ordering in [Ordering::Natural, Ordering::Symmetric] {
         // A piece is a third of a grid line. It depends on the previous piece, and on the piece of the line below.
         assert_eq!(counts(&grid(9), ordering, false), (11, 0));
-        // The pieces are single rows, which depend on each other, or all on the first one.
+        // The pieces are single rows. Each depends on the previous row, or all depend on the first row.
         assert_eq!(counts(&upper(33), ordering, false), (33, 0));
         assert_eq!(counts(&arrow(9), ordering, false), (2, 0));
         assert_eq!(of_team(&grid(9), ordering, false, 1), (1, 0));
@@ -232,13 +233,13 @@ fn levels_and_colours_are_counted() {
     assert_eq!(counts(&grid(9), Ordering::Multicolour, true), (0, 0));
 }
 
-/// Pointers of 8 bytes, columns of 4, values and diagonals of 8. The order for three threads adds: 4 bytes per row, 19
-/// levels of one unit each, with start and end, and one stage.
+/// Pointers have 8 bytes, columns 4, and values and diagonals 8. The order for three threads adds 4 bytes per row, the
+/// starts and ends of 19 levels of one unit each, and one stage.
 #[test]
 fn bytes_are_those_of_the_arrays() {
     let rows = grid(10);
     let bytes = |ordering| {
-        let wanted = Relaxing { simultaneous: false, omega: 1.0, ordering, blocks: 2 };
+        let wanted = SweepParameters { simultaneous: false, omega: 1.0, ordering, blocks: 2 };
         Relaxation::new(&csr::<u32>(&rows, 100), &wanted, 3).unwrap().bytes()
     };
     assert_eq!(bytes(Ordering::Blocks), 101 * 8 + 360 * 12 + 100 * 8);
@@ -247,7 +248,7 @@ fn bytes_are_those_of_the_arrays() {
 
 #[test]
 fn what_has_no_sweeps_is_refused() {
-    let wanted = Relaxing { simultaneous: false, omega: 1.0, ordering: Ordering::Natural, blocks: 16 };
+    let wanted = SweepParameters { simultaneous: false, omega: 1.0, ordering: Ordering::Natural, blocks: 16 };
     let refused = |rows: &Entries, cols| Relaxation::new(&csr::<u32>(rows, cols), &wanted, 3).err().unwrap();
     let mut rows = grid(4);
     rows[11].retain(|entry| entry.0 != 11);

@@ -20,7 +20,7 @@ pub struct Bounds {
     pub semi: f64,
     /// Largest number of points of the coarsest grid.
     pub coarsest: usize,
-    /// Row sums that add up to at most this make a component of the coarsest grid singular.
+    /// A component of the coarsest grid is singular if its row sums add up to at most this value.
     pub singular: f64,
 }
 
@@ -30,7 +30,7 @@ struct Level {
     /// Whether the smoother is red-black Gauss-Seidel; otherwise it is Jacobi.
     coloured: bool,
     diagonal: Vec<f64>,
-    /// Divisor of the smoother; infinity: the point is not smoothed.
+    /// Divisor of the smoother. If it is infinite, the point is not smoothed.
     divisor: Vec<f64>,
     coarsened: Coarsened,
     weights: Vec<Weights>,

@@ -20,8 +20,8 @@ pub type Weights = [f64; 8];
 /// Whether each direction is coarsened.
 pub type Coarsened = [bool; 3];
 
-/// Returns the directions to coarsen: those of couplings that are at least 1 / `semi` of the strongest, and at least one
-/// if any has more than one point.
+/// Returns the directions to coarsen: those of couplings that are at least 1 / `semi` of the strongest, and at least
+/// one if any has more than one point.
 pub fn directions(a: &Stencil, semi: f64) -> Coarsened {
     let mut strength = [0.0; 3];
     for p in 0..a.excess.len() {
@@ -64,7 +64,8 @@ pub fn each_weight(weights: &[Weights], size: [usize; 3], coarsened: Coarsened, 
     }
 }
 
-/// Computes the interpolation weights: first of coarse points, then on edges and faces, finally in centres of cubes.
+/// Computes the interpolation weights: first of coarse points, then of points on edges and faces, and finally of
+/// centres of cubes.
 pub fn weights(a: &Stencil, coarsened: Coarsened) -> Vec<Weights> {
     let mut weights = vec![[0.0; 8]; a.excess.len()];
     for order in 0..=3 {

@@ -183,7 +183,7 @@ impl Maker {
             }
         }
         let (mut singular, mut regular) = (false, false);
-        // One kind of row sums for all components, or one per component.
+        // Row sums have one kind for all components, or a kind per component.
         let alike = self.random.chance(60.0);
         let mut kind = "";
         for k in 0..count {

@@ -154,7 +154,7 @@ impl Maker {
         let mut abs_tol = 0.0;
         if self.random.chance(8.0) {
             self.hit("abs_tol");
-            // Relative to an estimate of the tested norm of b.
+            // The tolerance is relative to an estimate of the tested norm of b.
             let size = b.iter().fold(0.0, |m: f64, b| m.max(b.abs()));
             let center = a.center.iter().fold(0.0, |m: f64, &c| m.max(c));
             let unit = if preconditioned { size / center.sqrt() } else { size };

@@ -5,7 +5,7 @@ use super::Random;
 use crate::sparse::{Entry, five_points};
 use crate::twice::scaled;
 
-/// Kinds of matrices. Each must occur in at least one of a hundred cases.
+/// Kinds of matrices. Each must occur in at least 1 % of the cases.
 #[rustfmt::skip]
 pub const KINDS: &[&str] = &[
     "dominant, symmetric", "dominant, unsymmetric", "Laplacian", "convection", "symmetric indefinite", "saddle point",
@@ -13,7 +13,7 @@ pub const KINDS: &[&str] = &[
     "empty row or column", "1 x 1", "negative definite", "rectangular", "many rows",
 ];
 
-/// Further features, each of which must occur in at least one of a hundred cases.
+/// Further features. Each must occur in at least 1 % of the cases.
 #[rustfmt::skip]
 pub const FEATURES: &[&str] = &[
     "A: scaled", "rows scaled", "rows and columns scaled", "explicit zeros", "duplicates", "created by coo",
@@ -409,7 +409,7 @@ fn options(r: &mut Random, kind: &str) -> String {
     let pick = |r: &mut Random, names: &[&'static str]| names[r.whole(0, names.len() - 1)];
     let symmetric = ["symmetric", "Laplacian", "saddle", "diagonal", "definite", "1 x 1"];
     let symmetric = symmetric.iter().any(|word| kind.contains(word)) && !kind.contains("unsymmetric");
-    // Mostly methods and preconditioners that accept the matrix.
+    // Most cases use a method and a preconditioner that accept the matrix.
     let any = r.chance(10.0);
     let solver = match r.chance(25.0) {
         true => "auto",

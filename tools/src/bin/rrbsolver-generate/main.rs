@@ -63,21 +63,21 @@ fn run(arguments: &Arguments) -> Result<()> {
         outputs.push((name, read(&root.join(name)).and_then(|page| fill_page(name, &page, tables))));
     }
     // All valid outputs are written before the first error is reported.
-    let mut complaints = Vec::new();
+    let mut errors = Vec::new();
     for (name, text) in outputs {
         let path = root.join(name);
         match text {
-            Err(sentence) => complaints.push(format!("{sentence:#}")),
+            Err(sentence) => errors.push(format!("{sentence:#}")),
             Ok(text) if std::fs::read_to_string(&path).is_ok_and(|old| old == text) => {}
-            Ok(_) if arguments.check => complaints.push(format!("{name} is stale: run `{COMMAND}`")),
+            Ok(_) if arguments.check => errors.push(format!("{name} is stale: run `{COMMAND}`")),
             Ok(text) => {
                 std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
                 println!("wrote {}", path.display());
             }
         }
     }
-    complaints.extend(reference::problems(&entries));
-    if complaints.is_empty() { Ok(()) } else { Err(anyhow!(complaints.join("\nrrbsolver-generate: "))) }
+    errors.extend(reference::problems(&entries));
+    if errors.is_empty() { Ok(()) } else { Err(anyhow!(errors.join("\nrrbsolver-generate: "))) }
 }
 
 fn read(path: &Path) -> Result<String> {

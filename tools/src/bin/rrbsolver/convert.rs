@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn endings_tell_formats() {
+    fn file_names_determine_formats() {
         for (name, format) in [("a.mtx", FileFormat::Mtx), ("x.y/A.HB", FileFormat::Hb), ("b.rb.gz", FileFormat::Rb)] {
             assert_eq!(by_name(Path::new(name)).unwrap(), format, "{name}");
         }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_diagonal_is_a_diagonal() {
+    fn a_diagonal_matrix_is_drawn_on_the_diagonal() {
         let pattern = Pattern::of(&diagonal(4), 4, 80);
         assert_eq!(pattern.text(), "┌──┐\n│⠑⢄│\n└──┘\n");
         // A thousand rows in eight cells per side: all entries are on the diagonal.
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn a_title_stays_text() {
+    fn titles_are_escaped() {
         let svg = Pattern::of(&diagonal(3), 3, 240).svg("a<b> & \"c\"\u{1}");
         assert!(svg.contains("a&lt;b&gt; &amp; &quot;c&quot;?"));
         assert_eq!(svg.matches("opacity").count(), 3);
     }
 
     #[test]
-    fn nothing_is_drawn_of_nothing() {
+    fn an_empty_matrix_has_no_cells() {
         let empty = Rows { ptr: vec![0], cols: Vec::new(), values: Vec::new() };
         assert_eq!(Pattern::of(&empty, 0, 80).svg("empty").matches("opacity").count(), 0);
     }
