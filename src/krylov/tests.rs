@@ -419,7 +419,8 @@ fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
     assert!(State { rho: fallen, ..at }.is_replacement_due(), "r'M^-1 r has fallen");
     assert!(!State { iterations: 6 + REPLACEMENT_INTERVAL, ..at }.is_replacement_due());
     assert!(State { iterations: 7 + REPLACEMENT_INTERVAL, ..at }.is_replacement_due(), "many iterations");
-    // CG converges before rounding errors matter.
+    // If the threshold is near the current norm, a small norm causes no replacement, because CG converges before
+    // rounding errors matter.
     let near = State { test: Test { threshold: 1.1 * NEAR_THRESHOLD.sqrt(), ..at.test }, ..at };
     assert!(!State { norm2: fallen, ..near }.is_replacement_due());
     assert!(State { rho: fallen, ..near }.is_replacement_due(), "of r'M^-1 r that says nothing");

@@ -497,7 +497,7 @@ fn solve_once() {
     assert_eq!(call(true, &mut x, 1e-9, 100, &mut iterations), Ok(status::OK));
     let same = run(&a, &b, "rel_tol=1e-9 max_iter=100");
     assert_eq!((&x, iterations as usize), (&same.x, same.iterations));
-    // With 5 points, that is without the corners, the matrix is diagonally dominant.
+    // Without the corners (5-point stencil), the matrix is diagonally dominant.
     x.fill(0.0);
     assert_eq!(call(false, &mut x, 1e-9, 100, &mut iterations), Ok(status::OK));
     let mut five = a.clone();
@@ -576,8 +576,8 @@ fn null_space_option() {
     }
 }
 
-/// If the exact factor has several nonpositive pivots, the first node is reported, regardless of the end at which
-/// elimination begins and of the thread. 713 nodes are left here, those of rows 3, 7, 11, ...
+/// If the exact factor has several nonpositive pivots, the error names the first node. It does not depend on the
+/// direction of the elimination and on the threads. The coarsest system has 713 nodes here, those of rows 3, 7, 11, ...
 #[test]
 fn the_first_refused_node_is_named() {
     let regular = neumann_const(130, 91).center.iter().map(|c| c + 0.1).collect::<Vec<_>>();

@@ -110,7 +110,7 @@ fn levels_end_where_couplings_are_weak() {
     for (nx, ny, nine_points, formats) in
         [(13, 3001, false, &plain[..1]), (130, 131, true, &plain[2..]), (259, 241, false, &plain[..])]
     {
-        // Sums of couplings are at most 8 in these matrices.
+        // In these matrices, the sum of the couplings of a node is at most 8, so `excess` determines how weak they are.
         let heavy = |excess: f64| {
             let mut a = random_m_matrix(nx, ny, nine_points, 3);
             a.center.iter_mut().enumerate().for_each(|(k, c)| *c += excess * (1.0 + (k % 7) as f64));
@@ -215,7 +215,8 @@ fn rows_that_are_the_same() {
         let mix = |h: u64, v: &u64| (h ^ v).wrapping_mul(0x100_0000_01b3).rotate_left(29);
         println!("{:016x} {} iterations {what}", bits(x).iter().fold(7, mix), solver.iterations());
     };
-    // Tiles have 64 x 16 nodes, with 16 around them; on the second grid, as here in two cases, twice that.
+    // Tiles on the first grid have 64 x 16 nodes, and 16 nodes of their surroundings are read on each side. Two of the
+    // cases have two grids; on the second grid, a tile covers twice as many nodes in each direction.
     let (small, large) = ((300, 90), (330, 170));
     let corners = Some((vec![-0.25; 300 * 90], vec![-0.25; 300 * 90]));
     let mut nine_points = Stencil { corners, ..poisson(300, 90) };

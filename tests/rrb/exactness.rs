@@ -185,7 +185,7 @@ fn iterates_on_packed_grids() {
             let a = random_m_matrix(nx, ny, nine_point, 5);
             let dense = Dense::from_stencil(&a);
             let mut b = Random(9).vector(a.len());
-            // Zero on the first red nodes, so that the guess 0 satisfies the red rows.
+            // b is zero on the red nodes of the first level, so that the guess 0 satisfies their rows.
             red_nodes(nx, ny)[0].iter().for_each(|&p| b[p] = 0.0);
             for (both, omega) in VARIANTS {
                 for levels in [2, 3, 4, 20] {

@@ -449,7 +449,8 @@ impl<'a> Judge<'a> {
         };
         let last = of_whole(1)?;
         let whole = of_whole(0)?;
-        // The start of CG, for the guess and for x = 0: S1 computes its residual from products.
+        // Initial residual of CG, for the guess and for x = 0. On S1, the solver computes it with products, whose
+        // rounding errors are larger.
         let products = self.errors(&self.b, x_guess, true);
         let (r, rhs) = if eliminates {
             (s.reduced(&residuals[0], &products), s.reduced(&self.b, &self.b_error))

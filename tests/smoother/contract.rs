@@ -41,7 +41,8 @@ fn transforms_beyond_their_condition_are_refused() {
     let mut level = Level::cube(16);
     level.random(1);
     let insist = "block_solver=fast_diagonalization";
-    // (l/u)^(7/2) = 1e14 and 1e525 with 8^3 blocks.
+    // With the couplings l and u of a cell in x, the condition number of the transforms is (l/u)^(7/2) for 8^3 blocks:
+    // 1e14 and 1e525 here.
     for (values, condition) in [
         ([6.0, -1.9998, -1.9998e-4, -1.0, -1.0, -1.0, -1.0], "1e14"),
         ([1e150, -1.0, -1e-300, -1.0, -1.0, -1.0, -1.0], "inf"),
@@ -56,8 +57,9 @@ fn transforms_beyond_their_condition_are_refused() {
             assert!(relaxed.u.iter().flatten().all(|u| u.is_finite()));
         }
     }
-    // (l/u)^(1/2) = 100 with 2^3 blocks, and 5000 with 8^3 blocks: below and above the limit of `auto`, both below the
-    // hard limit. Lost digits: 5000 roundings of sums of a few hundred terms of magnitude 1.
+    // The condition number is (l/u)^(1/2) = 100 for 2^3 blocks, below the limit of `auto`, and 5000 for 8^3 blocks,
+    // above this limit. Both are below the limit for an error. The rounding errors of sums of a few hundred terms of
+    // magnitude 1 grow by up to 5000.
     let ratio = 5000f64.powf(2.0 / 7.0);
     for (values, block, auto) in [
         ([6.0, -1.9998, -1.9998e-4, -1.0, -1.0, -1.0, -1.0], [2; 3], FAST_DIAGONALIZATION),
