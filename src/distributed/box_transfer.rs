@@ -164,8 +164,8 @@ pub struct BoxTransfer {
     boxes: Counted<Boxes>,
     slabs: Counted<Slabs>,
     rank: usize,
-    to_rows: Vec<Exchange>,
-    to_boxes: Exchange,
+    send_to_rows: Vec<Exchange>,
+    send_to_boxes: Exchange,
     parts: Vec<[Part; 2]>,
 }
 
@@ -201,12 +201,12 @@ impl BoxTransfer {
             let list = of_way.map(|p| Part { peer: p.peer, send: times(&p.send), receive: times(&p.receive) });
             Exchange::new(comm, tag as i32, &collected(list, BOXES)?)
         };
-        let mut to_rows = Vec::new();
+        let mut send_to_rows = Vec::new();
         for (tag, &count) in counts.iter().enumerate() {
-            push(&mut to_rows, plan(tag, 0, count)?, BOXES)?;
+            push(&mut send_to_rows, plan(tag, 0, count)?, BOXES)?;
         }
-        let to_boxes = plan(counts.len(), 1, 1)?;
-        Ok(Self { boxes: boxes.clone(), slabs: slabs.clone(), rank, to_rows, to_boxes, parts })
+        let send_to_boxes = plan(counts.len(), 1, 1)?;
+        Ok(Self { boxes: boxes.clone(), slabs: slabs.clone(), rank, send_to_rows, send_to_boxes, parts })
     }
 
     /// Returns the number of nodes in boxes of rank `to` that rank `from` computes for them.
@@ -227,10 +227,10 @@ impl BoxTransfer {
 
     /// Transfers the values of all boxes to the rows of this rank, with plan `k`. For each array, `given` contains one
     /// entry per box of this rank. Nodes that are in no box keep their values.
-    pub fn to_rows(&mut self, k: usize, given: &[Vec<BoxInput>], rows: &mut [&mut [f64]]) -> Result<()> {
+    pub fn send_to_rows(&mut self, k: usize, given: &[Vec<BoxInput>], rows: &mut [&mut [f64]]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let arrays = given.len();
-        let plan = &mut self.to_rows[k];
+        let plan = &mut self.send_to_rows[k];
         plan.check()?;
         for [Part { peer, send, .. }, _] in &self.parts {
             let mut to = plan.outgoing()[arrays * send.start..arrays * send.end].iter_mut();
@@ -272,16 +272,16 @@ impl BoxTransfer {
     }
 
     /// Transfers the computed rows to the boxes of this rank.
-    pub fn to_boxes(&mut self, rows: &[f64], taken: &mut [BoxOutput]) -> Result<()> {
+    pub fn send_to_boxes(&mut self, rows: &[f64], taken: &mut [BoxOutput]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let nx = boxes.grid.nx;
         let place = |b: &GridBox, j: usize| {
             let start = (j - own.start) * nx;
             start + b.lower[0]..start + b.upper[0]
         };
-        self.to_boxes.check()?;
+        self.send_to_boxes.check()?;
         for [_, Part { peer, send, .. }] in &self.parts {
-            let mut to = &mut self.to_boxes.outgoing()[send.clone()];
+            let mut to = &mut self.send_to_boxes.outgoing()[send.clone()];
             for b in boxes.of(*peer) {
                 for j in slabs.given(rank, *peer, b.rows()) {
                     let row;
@@ -290,7 +290,7 @@ impl BoxTransfer {
                 }
             }
         }
-        self.to_boxes.run()?;
+        self.send_to_boxes.run()?;
         let computed = slabs.rows[rank][1].clone();
         for (b, taken) in boxes.of(rank).iter().zip(taken.iter_mut()) {
             for j in b.rows_in(&computed) {
@@ -299,7 +299,7 @@ impl BoxTransfer {
             }
         }
         for [_, Part { peer, receive, .. }] in &self.parts {
-            let mut from = &self.to_boxes.received()[receive.clone()];
+            let mut from = &self.send_to_boxes.received()[receive.clone()];
             for (b, taken) in boxes.of(rank).iter().zip(taken.iter_mut()) {
                 for j in slabs.given(*peer, rank, b.rows()) {
                     let row;
@@ -312,7 +312,7 @@ impl BoxTransfer {
     }
 
     pub fn bytes(&self) -> usize {
-        self.to_rows.iter().map(Exchange::bytes).sum::<usize>() + self.to_boxes.bytes()
+        self.send_to_rows.iter().map(Exchange::bytes).sum::<usize>() + self.send_to_boxes.bytes()
     }
 }
 

@@ -93,9 +93,7 @@ impl Rows {
         match self {
             Self::Own(arrays) => &arrays[k],
             // SAFETY: other ranks write only between two collective calls, and this rank holds no slice then.
-            Self::SharedRows(shared_rows) => unsafe {
-                shared_rows.memory.slice(shared_rows.start + k * shared_rows.len, shared_rows.own_len())
-            },
+            Self::SharedRows(shared) => unsafe { shared.memory.slice(shared.start + k * shared.len, shared.own_len()) },
         }
     }
 
@@ -105,11 +103,9 @@ impl Rows {
         match self {
             Self::Own(arrays) => all.iter_mut().zip(arrays).for_each(|(to, rows)| *to = rows),
             // SAFETY: the arrays are disjoint; otherwise as in `array`.
-            Self::SharedRows(shared_rows) => {
-                all.iter_mut().take(shared_rows.arrays).enumerate().for_each(|(k, to)| unsafe {
-                    *to = shared_rows.memory.slice_mut(shared_rows.start + k * shared_rows.len, shared_rows.own_len());
-                })
-            }
+            Self::SharedRows(shared) => all.iter_mut().take(shared.arrays).enumerate().for_each(|(k, to)| unsafe {
+                *to = shared.memory.slice_mut(shared.start + k * shared.len, shared.own_len());
+            }),
         }
         all
     }
@@ -117,7 +113,7 @@ impl Rows {
     pub fn bytes(&self) -> usize {
         match self {
             Self::Own(arrays) => arrays.iter().map(|rows| 8 * rows.capacity()).sum(),
-            Self::SharedRows(shared_rows) => 8 * shared_rows.arrays * shared_rows.own_len(),
+            Self::SharedRows(shared) => 8 * shared.arrays * shared.own_len(),
         }
     }
 }

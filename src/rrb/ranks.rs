@@ -392,7 +392,7 @@ impl Ranks {
     /// east, north and, with 9 points, both corner arrays.
     pub fn spread_matrix(&mut self, given: &[Vec<BoxInput>]) -> Result<()> {
         match (&mut self.spread, &mut self.matrix) {
-            (Some(spread), rows) => spread.to_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
+            (Some(spread), rows) => spread.send_to_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
             (None, Rows::SharedRows(rows)) => copy_to_shared(&self.boxes, self.comm.rank(), given, rows),
             _ => return Err(no_spread()),
         }
@@ -483,7 +483,7 @@ impl Ranks {
         let given = self.close(given)?;
         let plan = if guess { BOTH } else { INPUT };
         match (&mut self.spread, &mut self.vectors) {
-            (Some(spread), rows) => spread.to_rows(plan, &given, &mut rows.arrays_mut()[..given.len()]),
+            (Some(spread), rows) => spread.send_to_rows(plan, &given, &mut rows.arrays_mut()[..given.len()]),
             (None, Rows::SharedRows(rows)) => {
                 copy_to_shared(&self.boxes, self.comm.rank(), &given, rows);
                 // Waits until all ranks have written their values.
@@ -496,7 +496,7 @@ impl Ranks {
     /// Transfers the output from rows to all boxes. Must be called after `close`.
     fn collect(&mut self, output: &mut [BoxOutput]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
-            (Some(spread), rows) => spread.to_boxes(rows.array(1), output),
+            (Some(spread), rows) => spread.send_to_boxes(rows.array(1), output),
             (None, Rows::SharedRows(rows)) => {
                 for (b, taken) in self.boxes.of(self.comm.rank()).iter().zip(output) {
                     let nx = b.columns().len();

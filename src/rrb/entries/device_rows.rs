@@ -200,13 +200,13 @@ impl DeviceRows {
         self.copy(what, array, false)
     }
 
-    fn copy(&self, what: usize, array: usize, to_rows: bool) -> Result<()> {
+    fn copy(&self, what: usize, array: usize, send_to_rows: bool) -> Result<()> {
         let Some(primary) = &self.primary else { return Ok(()) };
         let nx = self.boxes.grid.nx;
         let copied = self.opened.iter().try_for_each(|open| {
             let [x, y] = open.place.lower;
             let rows = Rows { address: self.address(what, array) + 8 * (y * nx + x) as u64, ld: nx };
-            let (to, from) = if to_rows { (rows, open.arrays[array]) } else { (open.arrays[array], rows) };
+            let (to, from) = if send_to_rows { (rows, open.arrays[array]) } else { (open.arrays[array], rows) };
             let extents = open.place.extents();
             // SAFETY: the boxes are inside the grid. Their owners guarantee arrays with these values, exported them for
             // this call, and wait until it ends.
