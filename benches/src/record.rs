@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 pub(crate) use tables::table;
 use tables::{
-    ARRAYS, GROUPS, outside_steps, overhead_table, by_grid, calls, chart, cost, general, grids, levels, march, pressure, ranks,
-    seconds, spread,
+    ARRAYS, GROUPS, by_grid, calls, chart, cost, general, grids, levels, march, outside_steps, overhead_table,
+    pressure, ranks, seconds, spread,
 };
 
 /// Record of one run.

@@ -123,7 +123,13 @@ impl SparseBackend for Cpu {
         let (colours, levels) =
             state.relaxation.as_ref().map_or((first.colours, first.levels), |r| (r.colours(), r.levels()));
         self.state = Some(state);
-        Ok(SetupResult { shift: first.shift, pivot: first.pivot, levels, colours, aggregates_kept: first.aggregates_kept })
+        Ok(SetupResult {
+            shift: first.shift,
+            pivot: first.pivot,
+            levels,
+            colours,
+            aggregates_kept: first.aggregates_kept,
+        })
     }
 
     fn reserve(&mut self, own: usize) -> Result<()> {
