@@ -43,7 +43,8 @@ pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> R
         s.product(z, Q);
         let energy = s.inner(z, Q);
         // |z|' |A| |z| <= 2 max(center) <z, z> bounds the rounding error of <z, A z> (`Test::center_max`).
-        let is_rounding = |s: &mut S| -energy <= ROUNDING_FACTOR * f64::EPSILON * 2.0 * at.test.center_max * s.inner(z, z);
+        let is_rounding =
+            |s: &mut S| -energy <= ROUNDING_FACTOR * f64::EPSILON * 2.0 * at.test.center_max * s.inner(z, z);
         if energy < 0.0 && !is_rounding(s) {
             return Err(Error::Breakdown { quantity: ENERGY, value: energy, iteration: at.iterations });
         }
