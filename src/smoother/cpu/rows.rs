@@ -239,7 +239,16 @@ impl CallThread<'_, '_> {
         let next = self.sweeps + 1;
         if let Some(ghost_buffers) = self.call.ghost_buffers.filter(|_| next < self.call.work.sweeps) {
             // SAFETY: the caller owns the row; in this sweep, ghost cells are filled from the other buffer.
-            unsafe { ghost_buffers.row(&self.call.data.blocks.list, cut, (p, row), next % 2, self.current()[p], Direction::Out) };
+            unsafe {
+                ghost_buffers.row(
+                    &self.call.data.blocks.list,
+                    cut,
+                    (p, row),
+                    next % 2,
+                    self.current()[p],
+                    Direction::Out,
+                )
+            };
         }
     }
 
