@@ -139,12 +139,12 @@ impl GhostBuffers {
         }
     }
 
-    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which` (`Direction::Out`), or
-    /// fills the ghost cells that this row reads from this buffer (`Direction::In`).
+    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which`
+    /// (`Direction::Out`), or fills the ghost cells that this row reads from this buffer (`Direction::In`).
     ///
     /// # Safety
-    /// `u` is the array of patch p. `Direction::Out`: the conditions of `store_patch` hold for the cells of this row. `Direction::In`:
-    /// no other thread accesses the ghost cells of this row or writes the buffer `which`.
+    /// `u` is the array of patch p. `Direction::Out`: the conditions of `store_patch` hold for the cells of this row.
+    /// `Direction::In`: no other thread accesses the ghost cells of this row or writes the buffer `which`.
     pub unsafe fn row(
         &self,
         list: &PatchList,
