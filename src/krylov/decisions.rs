@@ -1,7 +1,8 @@
 //! Decisions of a solve: how PCG continues after each test (docs/theory/rrb.md, stopping test).
 //!
-//! The functions depend only on the [`State`] and on the scalars that the steps return. A device makes the decisions
-//! within an iteration itself. `kernels/common/scalars.cuh` contains the same functions; both must agree bitwise.
+//! The functions depend only on the [`State`] and on the scalars that the steps return. Within its loop, a device decides
+//! about convergence, `max_iter` and breakdown by the same functions in `kernels/common/scalars.cuh`; both must agree
+//! bitwise.
 //!
 //! | state | condition | [`Code`] | [`Next`] |
 //! |---|---|---|---|
