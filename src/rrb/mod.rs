@@ -35,7 +35,7 @@ use crate::stencil::components::Components;
 use crate::stencil::inspection::Inspection;
 use crate::stencil::matrix::{StencilView, View};
 use crate::stencil::outward::Outward;
-use plan::{Circumstances, Plan, inspection_setup};
+use plan::{Plan, PlanConditions, inspection_setup};
 
 /// Factorized matrix of a handle.
 pub struct Rrb {
@@ -240,7 +240,7 @@ impl Rrb {
         let (machine, shared) = (self.machine, self.backend.shares_grids());
         let stagnates = known.stagnates;
         let plan_for = |inspection: &Inspection, slow| {
-            Plan::new(a, options, machine, &inspection_setup, inspection, Circumstances { slow, shared, stagnates })
+            Plan::new(a, options, machine, &inspection_setup, inspection, PlanConditions { slow, shared, stagnates })
         };
         let mut plan = plan_for(&self.inspection, known.slow && !known.lacked_memory)?;
         let prediction = plan.predict(&*self.backend).filter(|_| !known.lacked_memory);

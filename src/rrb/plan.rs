@@ -54,12 +54,12 @@ pub struct Plan<'a> {
     pub cycle: Cycle,
     /// Whether aggregation replaces the levels from the start.
     aggregates: bool,
-    circumstances: Circumstances,
+    conditions: PlanConditions,
 }
 
 /// Properties other than matrix and options on which the choices depend.
 #[derive(Clone, Copy, Default)]
-pub struct Circumstances {
+pub struct PlanConditions {
     /// Whether a previous solve with these options converged slowly and switched to aggregation, or whether aggregation
     /// is predicted to be cheaper.
     pub slow: bool,
@@ -76,13 +76,13 @@ impl<'a> Plan<'a> {
         machine: Machine,
         inspection_setup: &'a InspectionSetup,
         Inspection { components, findings, .. }: &Inspection,
-        circumstances: Circumstances,
+        conditions: PlanConditions,
     ) -> Result<Self> {
         if options.is(opt::NULL_SPACE, NullSpace::Constant) {
             check_all_singular(components.count, components.singular())?;
         }
         check_supported(options, machine)?;
-        let aggregates = aggregates(options) || circumstances.slow;
+        let aggregates = aggregates(options) || conditions.slow;
         let compensate = !options.is(opt::COMPENSATION, options::Compensation::Never) && !aggregates;
         let (singular, on_device) = (components.singular() > 0, machine.is_device());
         Ok(Self {
@@ -97,7 +97,7 @@ impl<'a> Plan<'a> {
             storage: choose_storage(a.grid, options, (findings.center_min, findings.center_max), singular, aggregates),
             cycle: choose_cycle(a.grid, options, CycleConditions { on_device, singular, aggregates })?,
             aggregates,
-            circumstances,
+            conditions,
         })
     }
 
@@ -136,7 +136,7 @@ impl<'a> Plan<'a> {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
             _ if self.aggregates => return Aggregation::Instead,
-            _ if self.circumstances.shared => return Aggregation::Never,
+            _ if self.conditions.shared => return Aggregation::Never,
             // On a device, a switch does not change the format of the vectors.
             Precision::Auto if self.on_device && self.storage == Storage::F64 => Storage::F64,
             Precision::Auto | Precision::F32 | Precision::Mixed => Storage::F32,
@@ -191,7 +191,7 @@ impl<'a> Plan<'a> {
         // in double precision.
         let asked = match options.choice(opt::PRECISION) {
             Precision::Auto => {
-                let Circumstances { shared, stagnates, .. } = self.circumstances;
+                let PlanConditions { shared, stagnates, .. } = self.conditions;
                 let goes_over = matches!(setup.aggregation, Aggregation::IfSlow(_));
                 let widens = shared && !stagnates && self.is_free();
                 (goes_over || widens) && options.is(opt::NORM, options::Norm::True2)

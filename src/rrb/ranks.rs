@@ -51,13 +51,13 @@ const RANK_OPTIONS: [i32; 7] =
 
 /// Number of values that must be equal on all ranks. Each rank sends every value and its negative, and the exchange
 /// returns the maxima. The maximum of the negatives is minus the minimum; the value is equal if minimum = maximum.
-const SAME: usize = 6;
+const EQUAL_VALUES: usize = 6;
 /// Indices of some of the values. All values are: number of the call, function, two halves of the hash of the options,
 /// handle number, and whether there are corner couplings.
 const FUNCTION: usize = 1;
 const HANDLE: usize = 4;
-const CORNERS: usize = SAME - 1;
-const OPENING: usize = 2 * SAME + 2;
+const HAS_CORNERS: usize = EQUAL_VALUES - 1;
+const OPENING_VALUES: usize = 2 * EQUAL_VALUES + 2;
 
 /// Data of a handle whose domain is distributed among ranks.
 pub struct Ranks {
@@ -146,7 +146,7 @@ impl Ranks {
         check_boxes(&all, &lengths)?;
         let counts = collected(lengths.iter().map(|words| words / 4), BOXES)?;
         Ok(Self {
-            opening: Largest::new(&comm, OPENING)?,
+            opening: Largest::new(&comm, OPENING_VALUES)?,
             closing: Largest::new(&comm, 2)?,
             stop: Largest::new(&comm, 1)?,
             boxes: Counted::new(Boxes::new(grid, all, &counts)?, BOXES)?,
@@ -205,7 +205,7 @@ impl Ranks {
         self.before = self.comm.sent();
         self.calls += 1;
         let hash = options.fingerprint(&RANK_OPTIONS);
-        let same: [f64; SAME] = [
+        let same: [f64; EQUAL_VALUES] = [
             self.calls as f64,
             f64::from(what.map_or(FACTORIZE, |what| what as i32)),
             (hash >> 32) as f64,
@@ -213,16 +213,16 @@ impl Ranks {
             self.number,
             0.0,
         ];
-        let mut said = [0.0; OPENING];
+        let mut said = [0.0; OPENING_VALUES];
         for (k, value) in same.into_iter().enumerate() {
             (said[2 * k], said[2 * k + 1]) = (value, -value);
         }
         let has = |value: f64| corners.map_or(f64::NEG_INFINITY, |corners| if corners { value } else { 0.0 });
-        (said[2 * CORNERS], said[2 * CORNERS + 1]) = (has(1.0), has(-1.0));
-        said[2 * SAME] = f64::from(u8::from(monitored));
-        said[2 * SAME + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
-        let said: [f64; OPENING] = self.opening.run(&said)?.try_into().expect("as many as were given");
-        self.monitored = said[2 * SAME] > 0.0;
+        (said[2 * HAS_CORNERS], said[2 * HAS_CORNERS + 1]) = (has(1.0), has(-1.0));
+        said[2 * EQUAL_VALUES] = f64::from(u8::from(monitored));
+        said[2 * EQUAL_VALUES + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
+        let said: [f64; OPENING_VALUES] = self.opening.run(&said)?.try_into().expect("as many as were given");
+        self.monitored = said[2 * EQUAL_VALUES] > 0.0;
         let range = |k: usize| (-said[2 * k + 1], said[2 * k]);
         let differs = |k: usize| range(k).0 != range(k).1;
         if differs(0) || differs(FUNCTION) || differs(HANDLE) {
@@ -233,7 +233,7 @@ impl Ranks {
                 "all ranks must make the same calls in the same order: one calls {first}, another calls {last}{whose}"
             )));
         }
-        if let Some(status) = Some(-said[2 * SAME + 1] as i32).filter(|&status| status != 0) {
+        if let Some(status) = Some(-said[2 * EQUAL_VALUES + 1] as i32).filter(|&status| status != 0) {
             return Err(self.common_error(status, refused)?);
         }
         if differs(2) || differs(3) {
@@ -241,11 +241,11 @@ impl Ranks {
                             memory, device and comm_timeout must be the same on all ranks";
             return Err(Error::Argument(sentence.to_owned()));
         }
-        if differs(CORNERS) && said[2 * CORNERS].is_finite() {
+        if differs(HAS_CORNERS) && said[2 * HAS_CORNERS].is_finite() {
             let sentence = "northeast and northwest are NULL on some ranks only: all ranks must pass them, or none";
             return Err(Error::Argument(sentence.to_owned()));
         }
-        Ok(said[2 * CORNERS] > 0.0)
+        Ok(said[2 * HAS_CORNERS] > 0.0)
     }
 
     /// Returns the error of a failed call, on all ranks. The first rank with this status has the message.
@@ -355,7 +355,7 @@ impl Ranks {
     }
 
     /// Returns whether rank 0 computes and this rank does not.
-    pub fn follows(&self) -> bool {
+    pub fn leaves_work_to_root(&self) -> bool {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
@@ -383,7 +383,7 @@ impl Ranks {
     fn rows(&self) -> Range<usize> {
         match &self.spread {
             Some(spread) => spread.rows(),
-            None if self.follows() => 0..0,
+            None if self.leaves_work_to_root() => 0..0,
             None => 0..self.boxes.grid.ny,
         }
     }
@@ -441,7 +441,7 @@ impl Ranks {
             self.spread_vectors(own.map_err(Clone::clone), what == Function::Solve)?;
         }
         let (given, mut taken) = lists?;
-        let (first_row, follows) = (self.rows().start, self.follows());
+        let (first_row, leaves_work_to_root) = (self.rows().start, self.leaves_work_to_root());
         let Self { vectors, matrix, root, stop, monitored, .. } = &mut *self;
         let [from, to, ..] = vectors.arrays_mut();
         let (ld, input, output) = match (&given[..], &mut taken[..]) {
@@ -453,7 +453,7 @@ impl Ranks {
         let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, first_row);
         // The matrix is not passed if a single rank has all rows, because its factorization contains the matrix.
         // 9-point matrices are not needed here.
-        let a = (!alone && !follows).then(|| StencilView {
+        let a = (!alone && !leaves_work_to_root).then(|| StencilView {
             grid,
             center: view(0),
             east: view(1),
@@ -556,7 +556,7 @@ pub struct Role<'a> {
 
 impl Role<'_> {
     /// Returns whether rank 0 computes and this rank does not.
-    pub fn follows(&self) -> bool {
+    pub fn leaves_work_to_root(&self) -> bool {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 

@@ -219,7 +219,7 @@ impl Looped for Run<'_> {
     }
 
     fn end(&mut self, _: &Standing, _: bool) {
-        self.k.vectors.at_other_p = self.k.vectors.scalars.direction == 1;
+        self.k.vectors.is_p_in_other = self.k.vectors.scalars.direction == 1;
     }
 }
 
@@ -328,7 +328,7 @@ impl PcgSteps for Run<'_> {
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         // The first direction is stored in the first array, even if the last loop ended with the other one.
         if step.is_none() {
-            self.k.vectors.at_other_p = false;
+            self.k.vectors.is_p_in_other = false;
         }
         if step.is_some() || !self.k.is_fused() {
             return unfused_ascend(self, step);

@@ -66,7 +66,7 @@ pub struct Vectors {
     /// The second p of fused passes; 0 if there is none.
     pub other_p: Address,
     /// Whether `other_p` contains the current p after a loop.
-    pub at_other_p: bool,
+    pub is_p_in_other: bool,
     partial: Address,
     /// Partial sums of <r, r>, if a kernel also computes another sum.
     pub norm_partial: Address,
@@ -77,7 +77,7 @@ pub struct Vectors {
 impl Vectors {
     /// Returns the address of a vector of PCG.
     pub fn address(&self, v: VectorId) -> Address {
-        let p = if self.at_other_p { self.other_p } else { self.p };
+        let p = if self.is_p_in_other { self.other_p } else { self.p };
         [self.x, self.b, self.r, p, self.q, self.z][v.0]
     }
 
@@ -94,8 +94,25 @@ impl Vectors {
         let s = if series { arrays.at(6) } else { 0 };
         let other_p = if fused { arrays.at(count - 1) } else { 0 };
         let scale = Scale { partial: largest, scales, scalars: scalars_at };
-        let at_other_p = false;
-        Ok(Self { of, arrays, memory, b, x, r, p, q, z, s, other_p, at_other_p, partial, norm_partial, scale, scalars })
+        let is_p_in_other = false;
+        Ok(Self {
+            of,
+            arrays,
+            memory,
+            b,
+            x,
+            r,
+            p,
+            q,
+            z,
+            s,
+            other_p,
+            is_p_in_other,
+            partial,
+            norm_partial,
+            scale,
+            scalars,
+        })
     }
 
     /// Returns a sum whose result is stored in the scalar at offset `to`.

@@ -17,7 +17,7 @@ pub trait Format: Sized + Send + Sync + 'static {
     /// Type of the CG vectors r, p and q, and of S1.
     type Vector: Real + Number;
     /// Format whose `Real` and `Stored` are the type of the CG vectors.
-    type OfCg: Format<Real = Self::Vector, Stored = Self::Vector>;
+    type CgFormat: Format<Real = Self::Vector, Stored = Self::Vector>;
     /// Whether the sweeps read numbers shorter than doubles, in separate arrays.
     const SHORT: bool = size_of::<Self::Stored>() < size_of::<f64>();
     /// Whether CG runs in single precision. S1 is then in difference form, and residuals are replaced in double
@@ -46,7 +46,7 @@ impl Format for Double {
     type Real = f64;
     type Stored = f64;
     type Vector = f64;
-    type OfCg = Self;
+    type CgFormat = Self;
 
     #[inline(always)]
     fn read(v: f64) -> f64 {
@@ -77,12 +77,12 @@ pub struct BrainFloat;
 pub struct Mixed;
 
 macro_rules! short_format {
-    ($name:ident, $stored:ty, $of_cg:ident, |$v:ident| $read:expr, |$w:ident| $round:expr, |$s:ident| $same:expr) => {
+    ($name:ident, $stored:ty, $cg:ident, |$v:ident| $read:expr, |$w:ident| $round:expr, |$s:ident| $same:expr) => {
         impl Format for $name {
             type Real = f32;
             type Stored = $stored;
-            type Vector = <$of_cg as Format>::Real;
-            type OfCg = $of_cg;
+            type Vector = <$cg as Format>::Real;
+            type CgFormat = $cg;
 
             #[inline(always)]
             fn read($v: $stored) -> f32 {

@@ -167,7 +167,7 @@ impl<F: Format> Schur<F> {
             let (a, far) = (distant.couplings(row), v[colour].distant(row));
             let (b, near) = (self.diagonal.couplings(colour, row), v.diagonal(colour, row));
             if F::SINGLE {
-                difference_form::<F::OfCg>(out, c, w, a, far, b, near);
+                difference_form::<F::CgFormat>(out, c, w, a, far, b, near);
             } else {
                 nine_points(out, c, w, a, far, b, near);
             }

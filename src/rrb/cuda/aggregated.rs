@@ -81,7 +81,7 @@ impl Aggregated {
             None => (None, Memory::zeroed(stream.device(), stream, 4 * shape.rows + 16, WHAT)?),
         };
         let scale = power_of_two_below(source.center_max).recip();
-        let take = |c: &Couplings| take_couplings(stream, source, *c, scale, place.address);
+        let take = |c: &Couplings| write_first_level(stream, source, *c, scale, place.address);
         let (engine, same) = Engine::new(stream, (shape, &RULES), (scale, single), engine, take)?;
         Ok((Self { engine, place }, same))
     }
@@ -117,7 +117,7 @@ impl Aggregated {
 
 /// Writes the matrix of the finest level, `scale` times S1 or A, to `c`, and the index of the node of each row to
 /// `place`. Returns an error if a diagonal entry is not positive.
-fn take_couplings(stream: &Stream, source: &Source, c: Couplings, scale: f64, place: Address) -> Result<()> {
+fn write_first_level(stream: &Stream, source: &Source, c: Couplings, scale: f64, place: Address) -> Result<()> {
     let n = source.numbers();
     let [d, far] = source.schur.unwrap_or_default();
     let bad = (place + 4 * u64::from(c.rows)).next_multiple_of(8);

@@ -325,7 +325,7 @@ impl VectorSteps for Run<'_> {
             // After a start, z has been overwritten, but p = z.
             VectorId::Z if self.started().is_some() => self.k.p,
             VectorId::P if to == VectorId::Q => self.current_p(),
-            VectorId::Z => return self.step(|s| s.k.take_z(s.stream, s.vector(to), scale)),
+            VectorId::Z => return self.step(|s| s.k.update_direction(s.stream, s.vector(to), scale)),
             _ => self.vector(from),
         };
         if to != VectorId::Q || self.started().is_some() {

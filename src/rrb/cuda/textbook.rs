@@ -80,7 +80,7 @@ impl Packed {
     }
 
     /// Computes target = M^-1 r + beta target from z = unit M^-1 r.
-    pub fn take_z(&self, stream: &Stream, target: Address, beta: f64) -> Result<()> {
+    pub fn update_direction(&self, stream: &Stream, target: Address, beta: f64) -> Result<()> {
         let arguments = UpdateArgs { per_unit: self.unit.recip(), ..self.update(target, self.z(), beta) };
         if self.short() { launch::direction_short(stream, &arguments) } else { launch::direction(stream, &arguments) }
     }
@@ -157,7 +157,7 @@ impl Packed {
         self.dot_r(stream, offset_of!(Scalars, norm2))?;
         self.sweeps(stream)?;
         self.dot_z(stream, How::Nothing, offset_of!(Scalars, rho))?;
-        self.take_z(stream, self.p, 0.0)?;
+        self.update_direction(stream, self.p, 0.0)?;
         self.multiply(stream, source, How::Start, 0)
     }
 

@@ -137,7 +137,7 @@ impl Handle<rrb_handle> {
             own.device_rows = None;
         }
         prepared?;
-        let follows = ranks.role().follows();
+        let leaves_work_to_root = ranks.role().leaves_work_to_root();
         let on_device = match &mut own.device_rows {
             Some(rows) => rows.open_arrays(MATRIX, &call, first_device(&base.options), ranks)?,
             None => false,
@@ -151,7 +151,7 @@ impl Handle<rrb_handle> {
             factorize(base, &mut own.idle_options_logged, a, machine, &make)
         };
         let result = if let Some(rows) = own.device_rows.as_mut().filter(|_| on_device) {
-            if follows { Ok(()) } else { rows.matrix(arrays, |a| factorize(a, None)) }
+            if leaves_work_to_root { Ok(()) } else { rows.matrix(arrays, |a| factorize(a, None)) }
         } else {
             ranks.prepare_host()?;
             // SAFETY: guaranteed by the caller; checked above.
@@ -163,10 +163,10 @@ impl Handle<rrb_handle> {
             if !ranks.is_alone() {
                 ranks.spread_matrix(&values)?;
             }
-            if follows { Ok(()) } else { ranks.factorize(&values, factorize) }
+            if leaves_work_to_root { Ok(()) } else { ranks.factorize(&values, factorize) }
         };
         let result = ranks.close(result);
-        let result = result.and_then(|()| ranks.send_factorized(base.core.as_ref().filter(|_| !follows)));
+        let result = result.and_then(|()| ranks.send_factorized(base.core.as_ref().filter(|_| !leaves_work_to_root)));
         if result.is_err() {
             // The factorization is discarded even without an error on this rank, because another rank may have an
             // error.
@@ -237,10 +237,10 @@ fn call_on_device(
     what: Function,
     input_name: &'static str,
 ) -> Result<i32> {
-    let (follows, grid) = (ranks.role().follows(), base.shape.plane());
+    let (leaves_work_to_root, grid) = (ranks.role().leaves_work_to_root(), base.shape.plane());
     let arrays = if what == Function::Solve { 2 } else { 1 };
-    let brought = if follows { Ok(()) } else { rows.copy_from_boxes(VECTORS, arrays) };
-    let address = |array| if follows { 0 } else { rows.address(VECTORS, array) };
+    let brought = if leaves_work_to_root { Ok(()) } else { rows.copy_from_boxes(VECTORS, arrays) };
+    let address = |array| if leaves_work_to_root { 0 } else { rows.address(VECTORS, array) };
     let arrays = Arrays {
         input_name,
         input: &[],
@@ -257,7 +257,7 @@ fn call_on_device(
     let result = ranks.close(ready).and_then(|()| work(base, ranks.role(), what, arrays, None));
     // x is written if the solve succeeded on all ranks.
     let result = ranks.close(result);
-    let back = if follows || result.is_err() { Ok(()) } else { rows.copy_to_boxes(VECTORS, 1) };
+    let back = if leaves_work_to_root || result.is_err() { Ok(()) } else { rows.copy_to_boxes(VECTORS, 1) };
     rows.close();
     let result = result?;
     ranks.close(back).map(|()| result)
@@ -265,9 +265,9 @@ fn call_on_device(
 
 /// Runs the computation of a call on the rows of this rank. `a` contains these rows of the matrix.
 fn work(base: &mut Base<Rrb>, role: Role, what: Function, arrays: Arrays, a: Option<&StencilView>) -> Result<i32> {
-    let follows = role.follows();
+    let leaves_work_to_root = role.leaves_work_to_root();
     let result = base.work(what, |core, options, observer| role.run(what, core, (arrays, a), options, observer));
-    if !follows && base.core.as_ref().is_some_and(Rrb::has_no_factorization) {
+    if !leaves_work_to_root && base.core.as_ref().is_some_and(Rrb::has_no_factorization) {
         base.begin_setup();
     }
     result

@@ -67,7 +67,7 @@ use product::{Cube, Sums};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 use transfer::Weights;
-use weights::Types;
+use weights::PointTypes;
 
 /// Parameters of the coarsening.
 #[derive(Clone, Copy)]
@@ -92,7 +92,7 @@ struct Level<T> {
     /// Solution on the coarse grid.
     correction: Shared<T>,
     /// Index tables for interpolation and Galerkin product with the stencil of the finer grid.
-    types: Types,
+    types: PointTypes,
     cube: Cube,
     grid: Grid<T>,
 }
@@ -101,7 +101,7 @@ impl<T: Real + Number> Level<T> {
     fn new(fine: Cells, offsets: &[Offset], ratio: [usize; 3]) -> Result<Self> {
         let weights = Weights::new(fine, ratio)?;
         let (correction, grid) = (Shared::zeroed(weights.coarse.len())?, Grid::new(weights.coarse.cells)?);
-        let (types, cube) = (Types::new(offsets, ratio)?, Cube::new(offsets, ratio)?);
+        let (types, cube) = (PointTypes::new(offsets, ratio)?, Cube::new(offsets, ratio)?);
         Ok(Self { weights, correction, types, cube, grid })
     }
 

@@ -89,7 +89,7 @@ pub fn add_lane(sum: &mut Lane, a: &Lane) {
 }
 
 /// Index tables for the points of one type. Bit d of `bits` is set if the index in direction d is odd.
-struct Type {
+struct PointType {
     bits: usize,
     /// Conductances with o_S != 0. Each entry is an offset number, and whether the opposite offset is meant. The
     /// entries are sorted by o_S.
@@ -104,10 +104,10 @@ struct Type {
 }
 
 /// Largest number of parts of a type, and largest number of its paths to corners.
-const MOST_PARTS: usize = 26;
-const MOST_PATHS: usize = 56;
+const MAX_PARTS: usize = 26;
+const MAX_PATHS: usize = 56;
 
-impl Type {
+impl PointType {
     fn new(bits: usize, offsets: &[Offset]) -> Result<Self> {
         let mut towards = Vec::new();
         for (k, &offset) in offsets.iter().enumerate() {
@@ -148,15 +148,15 @@ impl Type {
 }
 
 /// All types of points, except that of coarse points.
-pub struct Types(Vec<Type>);
+pub struct PointTypes(Vec<PointType>);
 
-impl Types {
+impl PointTypes {
     /// Computes the types for a stencil.
     pub fn new(offsets: &[Offset], ratio: [usize; 3]) -> Result<Self> {
         let mut types = Vec::new();
         let coarsened = |d: usize| ratio[d] == 2;
         for bits in (1..8_usize).filter(|bits| (0..3).all(|d| bits >> d & 1 == 0 || coarsened(d))) {
-            push(&mut types, Type::new(bits, offsets)?, TYPES)?;
+            push(&mut types, PointType::new(bits, offsets)?, TYPES)?;
         }
         Ok(Self(types))
     }
@@ -171,7 +171,7 @@ for_each_isa! {
 
 /// Sums of conductances by part, aligned to cache lines.
 #[repr(align(64))]
-pub struct Parts([Lane; MOST_PARTS]);
+pub struct Parts([Lane; MAX_PARTS]);
 
 /// Computation that is compiled for several instruction sets.
 pub trait Work {
@@ -181,12 +181,13 @@ pub trait Work {
 
 /// A row of points of one type.
 struct Points<'a, T> {
-    of: &'a Type,
+    of: &'a PointType,
     len: usize,
-    /// Conductances, in the order of `Type::towards`.
-    towards: [&'a [T]; MOST_PARTS],
-    /// Weights of the points p + o_S, in the order of `Type::paths`; `None`: the point is a corner with weight one.
-    paths: [Option<&'a [T]>; MOST_PATHS],
+    /// Conductances, in the order of `PointType::towards`.
+    towards: [&'a [T]; MAX_PARTS],
+    /// Weights of the points p + o_S, in the order of `PointType::paths`; `None`: the point is a corner with weight
+    /// one.
+    paths: [Option<&'a [T]>; MAX_PATHS],
     excess: &'a [T],
     /// Weights to compute, by corner.
     to: [Option<&'a mut [T]>; 8],
@@ -251,7 +252,7 @@ fn part_of(offset: Offset, of_type: usize) -> Offset {
 
 /// Computes the weights of all points whose type has `order` odd indices, in the planes from each coarse plane of this
 /// thread to the next one. The weights of points with fewer odd indices must be complete.
-pub fn make<T: Real + Number>(me: Me, types: &Types, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
+pub fn make<T: Real + Number>(me: Me, types: &PointTypes, a: &Stencil<T>, weights: &Weights<T>, order: u32) {
     for coarse_k in me.share(weights.coarse.cells.nz) {
         for of in types.0.iter().filter(|of| of.bits.count_ones() == order) {
             let k = weights.ratio[2] * coarse_k + (of.bits >> 2);
@@ -273,7 +274,7 @@ pub fn make<T: Real + Number>(me: Me, types: &Types, a: &Stencil<T>, weights: &W
 /// Computes the weights of the fine points in a half row (j, k). The coarse points from which they are interpolated are
 /// in the half `half_of_coarse`.
 fn make_row<T: Real + Number>(
-    of: &Type,
+    of: &PointType,
     a: &Stencil<T>,
     weights: &Weights<T>,
     [half, half_of_coarse, j, k]: [usize; 4],
@@ -289,7 +290,7 @@ fn make_row<T: Real + Number>(
     // SAFETY: no thread writes row sums in this step.
     let excess = unsafe { a.excess.slice(start, len) };
     let mut row =
-        Points { of, len, towards: [&[]; MOST_PARTS], paths: [None; MOST_PATHS], excess, to: [const { None }; 8] };
+        Points { of, len, towards: [&[]; MAX_PARTS], paths: [None; MAX_PATHS], excess, to: [const { None }; 8] };
     for (to, &(k, against)) in row.towards.iter_mut().zip(&of.towards) {
         // SAFETY: no thread writes the matrix in this step.
         *to = unsafe { a.c(half, &range, k, against) };
@@ -308,5 +309,5 @@ fn make_row<T: Real + Number>(
         // SAFETY: weights of these points, which belong to this thread.
         row.to[t] = Some(unsafe { array.slice_mut(place, len) });
     }
-    weights_of(&mut row, &mut Parts([[0.0; LANES]; MOST_PARTS]));
+    weights_of(&mut row, &mut Parts([[0.0; LANES]; MAX_PARTS]));
 }

@@ -288,7 +288,7 @@ impl<'a, F: Format> Levels<'a, F> {
     /// The row must belong to this thread.
     unsafe fn store_schur(&self, area: &ColourArray<F::Vector>, row: usize, values: &[f64]) {
         // SAFETY: by the safety contract of this function.
-        store_same::<F::OfCg>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
+        store_same::<F::CgFormat>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
     }
 
     /// Computes the couplings at distance two of row J of a black colour, Each entry of `directions` has its row in the
