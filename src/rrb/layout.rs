@@ -19,7 +19,7 @@
 use crate::stencil::levels::Grid;
 
 /// Colours of the nodes of a grid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Colour {
     /// Red nodes between two kept nodes of a row.
     R1,

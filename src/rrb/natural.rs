@@ -73,7 +73,8 @@ const D: usize = 1;
 const Q: usize = 2;
 const U: usize = 3;
 
-fn black_parity(grid: Grid) -> usize {
+/// Returns (i + j) mod 2 of the black nodes.
+pub fn black_parity(grid: Grid) -> usize {
     (grid.ox() + grid.oy()) % 2
 }
 

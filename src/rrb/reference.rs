@@ -5,6 +5,7 @@ use crate::base::team::Team;
 use crate::error::{Error, Result, zeroed};
 use crate::krylov::cpu::caller::Caller;
 use crate::krylov::cpu::chunks::Chunks;
+use crate::krylov::cpu::means::Singular;
 use crate::krylov::cpu::steps::{Member, PCG_VECTORS, System};
 use crate::krylov::cpu::workspace::{Lines, Workspace};
 use crate::krylov::pcg::{Another, Means, Properties};
@@ -12,12 +13,11 @@ use crate::krylov::solve_steps::{Arrays, Eliminated, Program};
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
 use crate::report::{Observer, Outcome};
 use crate::rrb::backend::{PivotContext, Report, RrbBackend, Setup};
-use crate::rrb::natural::{NaturalLevels, black_nodes, red_nodes};
+use crate::rrb::natural::{NaturalLevels, black_nodes, black_parity, red_nodes};
 use crate::rrb::recursion::{Cycle, Kind};
 use crate::stencil::components::Components;
 use crate::stencil::levels::{Embedding, Grid};
 use crate::stencil::matrix::{HalfStencil, StencilView, ring_index, ring_len, ring_stride};
-use crate::stencil::means::Singular;
 use crate::stencil::residual::residual_of_row;
 
 /// Backend `reference` of the family `rrb_`.
@@ -49,7 +49,7 @@ struct State {
     /// couplings at distance two.
     schur: HalfStencil,
     levels: NaturalLevels,
-    singular: Singular,
+    singular: Singular<usize>,
 }
 
 /// Returns the indices of nodes in arrays with a ring.
@@ -109,6 +109,21 @@ impl State {
                 target[first + start + values.len()..first + self.grid.nx].fill(0.0);
             }
         }
+    }
+
+    /// Finds the runs of nodes in singular components: on the whole grid, and on the black nodes with S1.
+    fn find_singular(&mut self, vectors: &Workspace, components: &Components) -> Result<()> {
+        let Workspace { chunks, lines, .. } = vectors;
+        let (nx, black, schur) = (self.grid.nx, black_parity(self.grid), self.schur());
+        self.singular.set(chunks.count(), components.singular(), schur, |chunk, on_black| {
+            let lines = lines.within(&chunks.range(chunk), chunks.rows);
+            let runs = lines.flat_map(|(j, _)| components.singular_runs(j).map(move |(run, of)| (j, run, of)));
+            runs.flat_map(move |(j, run, component)| {
+                let first = if on_black { run.start + (run.start + j + black) % 2 } else { run.start };
+                let (step, len) = if on_black { (2, 1) } else { (run.len(), run.len()) };
+                (first..run.end).step_by(step).map(move |i| (ring_index(nx, i, j), len, component))
+            })
+        })
     }
 
     /// Initializes the levels with A. With `compensate`, positive couplings are moved to the diagonal, which does not
@@ -209,19 +224,15 @@ impl RrbBackend for Reference {
                 State::new(a.grid, shape)?
             }
         };
+        state.copy_matrix(a);
         if self.team.is_none() {
             self.team = Some(Team::new(1)?);
         }
-        if self.vectors.is_none() {
-            self.vectors = Some(vectors(a.grid)?);
-        }
-        state.copy_matrix(a);
-        let labels = state.singular.reset(components.singular(), ring_len(a.grid))?;
-        for j in 0..if components.singular() > 0 { a.grid.ny } else { 0 } {
-            for (columns, component) in components.singular_runs(j) {
-                labels[ring_index(a.grid.nx, columns.start, j)..][..columns.len()].fill(component as u32 + 1);
-            }
-        }
+        let vectors = match self.vectors.take() {
+            Some(vectors) => self.vectors.insert(vectors),
+            None => self.vectors.insert(vectors(a.grid)?),
+        };
+        state.find_singular(vectors, components)?;
         state.start_levels(setup);
         let context = PivotContext::new(a, components);
         let schur = state.schur();
@@ -283,18 +294,19 @@ impl System for &mut State {
     }
 
     fn precondition(m: &mut Member<'_, Self>) {
-        m.write(VectorId::Z, [VectorId::R], |k, z, [r]| {
-            let State { system, singular, levels, .. } = &mut **k;
-            for &c in &*system {
-                levels.grids[0].z[c] = r[c];
-            }
-            singular.shift(system.iter().copied(), &mut levels.grids[0].z, false);
+        m.combine(VectorId::Z, 0.0, &[(1.0, VectorId::R)]);
+        let z = m.vector(VectorId::Z);
+        let center = |m: &Member<'_, Self>| {
+            m.system.singular.system().change(m.me, &m.own_chunks(), z, Means::Subtract);
+        };
+        center(m);
+        m.write(VectorId::Z, [], |k, z, []| {
+            let State { system, levels, .. } = &mut **k;
+            system.iter().for_each(|&c| levels.grids[0].z[c] = z[c]);
             levels.apply();
-            singular.shift(system.iter().copied(), &mut levels.grids[0].z, false);
-            for &c in &*system {
-                z[c] = levels.grids[0].z[c];
-            }
+            system.iter().for_each(|&c| z[c] = levels.grids[0].z[c]);
         });
+        center(m);
     }
 
     fn residual(m: &mut Member<'_, Self>, of: Iterate) -> f64 {
@@ -344,27 +356,16 @@ impl System for &mut State {
     }
 
     fn means(m: &mut Member<'_, Self>, v: VectorId, to: Means) {
-        m.write(v, [], |k, values, []| {
-            let State { everywhere, singular, .. } = &mut **k;
-            match to {
-                Means::Keep => singular.keep_means(everywhere.iter().copied(), values),
-                _ => singular.shift(everywhere.iter().copied(), values, to == Means::Restore),
-            }
-        });
+        m.system.singular.whole.change(m.me, &m.own_chunks(), m.vector(v), to);
     }
 
     fn square_of_means(m: &mut Member<'_, Self>) -> f64 {
-        m.write(VectorId::R, [], |k, r, []| {
-            let State { system, singular, matrix, .. } = &mut **k;
-            singular.square_of_means(system.iter().copied(), r, &matrix.diagonal)
-        })
+        let center = |c: usize, len: usize| &m.system.matrix.diagonal[c..][..len];
+        m.system.singular.system().square(m.me, &m.own_chunks(), m.vector(VectorId::R), center)
     }
 
     fn worst_incompatibility(m: &mut Member<'_, Self>) -> (usize, f64, f64) {
-        m.write(VectorId::B, [], |k, b, []| {
-            let State { everywhere, singular, .. } = &mut **k;
-            singular.worst(everywhere.iter().copied(), b)
-        })
+        m.system.singular.whole.worst(m.me, &m.own_chunks(), m.vector(VectorId::B))
     }
 
     fn change_preconditioner(&mut self, to: Another) -> bool {

@@ -9,7 +9,6 @@ pub mod inspection;
 pub mod joined;
 pub mod levels;
 pub mod matrix;
-pub mod means;
 pub mod outward;
 pub mod pieces;
 pub mod residual;

@@ -3,6 +3,7 @@
 use super::loops::Around;
 use crate::base::shared::Shared;
 use crate::error::Result;
+use crate::krylov::cpu::means::Vector;
 use crate::stencil::cells::Cells;
 use std::ops::Range;
 
@@ -83,5 +84,19 @@ impl Field {
     /// Returns the allocated size in bytes.
     pub fn bytes(&self) -> usize {
         self.values.bytes()
+    }
+}
+
+impl Vector<usize> for Field {
+    type Value = f64;
+
+    unsafe fn values(&self, place: usize, len: usize) -> &[f64] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.range(&(place..place + len)) }
+    }
+
+    unsafe fn values_mut(&self, place: usize, len: usize) -> &mut [f64] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.range_mut(&(place..place + len)) }
     }
 }

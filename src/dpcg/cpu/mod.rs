@@ -2,7 +2,6 @@
 //!
 //! Each module uses only modules listed before it:
 //!
-//! - `labelled`: sums over singular components
 //! - `loops`: loops over consecutive cells
 //! - `field` and `rows`: vectors
 //! - `incomplete`, `cell` and `vertex`: preconditioners; `unfused` selects one of them
@@ -15,7 +14,6 @@ mod cell;
 mod field;
 mod fused;
 mod incomplete;
-mod labelled;
 mod loops;
 mod rows;
 pub mod solve;
@@ -40,13 +38,13 @@ use crate::dpcg::setup::coarse_matrix;
 use crate::dpcg::survey::{Survey, SurveyData};
 use crate::error::{Error, Result};
 use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::means::Labelled;
 use crate::krylov::cpu::observed::Observed;
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::stencil::cells::{CellView, Cells, StoredMatrix};
 use crate::stencil::pieces::Pieces;
 use fused::ring_values;
-use labelled::Labelled;
 use state::{State, Vectors};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -100,8 +98,11 @@ impl Cpu {
         let a = matrix.matrix();
         let mut singular = Labelled::default();
         let number = components.list().singular_numbers()?;
-        singular.set(pieces, components.list().singular_count(), |row| {
-            components.runs(row).map(|(columns, component)| (columns, component.and_then(|c| number[c])))
+        singular.set(pieces.count(), components.list().singular_count(), |piece| {
+            let runs = |row| components.runs(row).map(move |(columns, component)| (row, columns, component));
+            pieces.rows(piece).flat_map(runs).filter_map(|(row, columns, component)| {
+                Some((row * pieces.cells.nx + columns.start, columns.len(), number[component?]?))
+            })
         })?;
         let team = Team::started(&mut self.team)?;
         let started = Instant::now();
@@ -126,7 +127,6 @@ impl Cpu {
             fused: setup.fused,
             rings: Shared::zeroed(members * ring_values(order, pieces.cells.nx, pieces.cells.ny))?,
             whole,
-            kept_means: Shared::zeroed(singular.labels().max(1))?,
             singular,
             deflation,
             observed: Observed::default(),

@@ -1,67 +1,10 @@
-//! Start and end of a solve: copies of the caller's arrays, means over singular components, and the deflated part of x.
+//! Start and end of a solve: copies of the caller's arrays, and the deflated part of x.
 
-use super::field::Field;
 use super::state::Vectors;
 use crate::base::loops::{combine, largest};
 use crate::dpcg::cpu::steps::ThreadState;
 use crate::krylov::solve_steps::{Criterion, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{VectorId, VectorSteps};
-
-impl ThreadState<'_> {
-    /// Subtracts the mean of v over each singular component. With `restore`, also adds the means that `keep_means`
-    /// stored.
-    pub(super) fn shift(&self, v: &Field, restore: bool) {
-        let k = self.k;
-        if k.singular.labels() == 0 {
-            return;
-        }
-        // SAFETY: cells of this thread, which no other thread writes.
-        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { v.range(&cells) });
-        // SAFETY: only `keep_means` writes these values, and barriers separate it from this function.
-        let kept = unsafe { k.kept_means.slice(0, sums.len()) };
-        k.singular.each_run(self.me, |cells, component| {
-            let to = if restore { kept[component] } else { 0.0 } - sums[component] / k.singular.count[component];
-            // SAFETY: cells of this thread, which no other thread reads in this step.
-            unsafe { v.range_mut(&cells) }.iter_mut().for_each(|v| *v += to);
-        });
-    }
-
-    /// Stores the mean of x over each singular component, for `shift`.
-    pub(super) fn keep_means(&mut self) {
-        let (k, x) = (self.k, &self.vectors().x);
-        // SAFETY: cells of this thread, which no other thread writes.
-        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { x.range(&cells) });
-        if self.me.index == 0 {
-            // SAFETY: the other threads wait at the barrier below.
-            let kept = unsafe { k.kept_means.slice_mut(0, sums.len()) };
-            for (component, kept) in kept.iter_mut().enumerate() {
-                *kept = sums[component] / k.singular.count[component];
-            }
-        }
-        self.me.barrier();
-    }
-
-    /// Returns the sum over singular components of mean(r)^2 sum_i 1 / a_ii, where i runs over the cells of the
-    /// component. Overwrites z.
-    pub(super) fn constant_square(&self) -> f64 {
-        let (k, r) = (self.k, &self.vectors().r);
-        // SAFETY: cells of this thread, which no other thread writes.
-        let [sums, _] = k.singular.sum(self.me, false, |cells| unsafe { r.range(&cells) });
-        let mean = |component: usize| sums[component] / k.singular.count[component];
-        let z = &self.vectors().z;
-        // SAFETY: cells of this thread, which no other thread reads in this step.
-        self.each(|cells| unsafe { z.range_mut(&cells) }.fill(0.0));
-        k.singular.each_run(self.me, |cells, component| {
-            let center = k.matrix.couplings(&cells).center;
-            let square = mean(component) * mean(component);
-            // SAFETY: cells of this thread, which no other thread reads in this step.
-            let z = unsafe { z.range_mut(&cells) };
-            z.iter_mut().zip(center).for_each(|(z, center)| *z = square / center);
-        });
-        // SAFETY: cells of this thread, which no other thread writes.
-        self.sum(|cells| unsafe { z.range(&cells) }.iter().sum())
-    }
-}
 
 impl SolveSteps for ThreadState<'_> {
     fn inspect(&mut self, guess: bool, _: Option<&Criterion>) -> Inputs {
@@ -94,16 +37,7 @@ impl SolveSteps for ThreadState<'_> {
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        let b = &self.vectors().b;
-        // SAFETY: cells of this thread, which no other thread writes.
-        let [sums, magnitudes] = self.k.singular.sum(self.me, true, |cells| unsafe { b.range(&cells) });
-        let mut worst = (0, 0.0, 0.0);
-        for (component, (&sum, &magnitude)) in sums.iter().zip(magnitudes).enumerate() {
-            if sum.abs() * worst.2 > f64::abs(worst.1) * magnitude || worst.2 == 0.0 {
-                worst = (component, sum, magnitude);
-            }
-        }
-        worst
+        self.k.singular.worst(self.me, &self.k.pieces.share(self.me), &self.vectors().b)
     }
 
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {

@@ -1,13 +1,13 @@
 //! State that the threads of a solve share: the matrix, its preconditioner and the vectors of PCG.
 
 use super::field::Field;
-use super::labelled::Labelled;
 use crate::base::reduce::Partials;
 use crate::base::shared::Shared;
 use crate::deflation::cpu::Projection;
 use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::unfused::UnfusedPreconditioner;
 use crate::error::Result;
+use crate::krylov::cpu::means::Labelled;
 use crate::krylov::cpu::observed::Observed;
 use crate::stencil::cells::StoredMatrix;
 use crate::stencil::pieces::Pieces;
@@ -67,9 +67,7 @@ pub struct State {
     /// `Jacobi` and `Neumann`.
     pub whole: Option<UnfusedPreconditioner>,
     /// Cells grouped by singular component.
-    pub singular: Labelled,
-    /// Means of the initial guess over the singular components. At its end, the solve gives x these means.
-    pub kept_means: Shared,
+    pub singular: Labelled<usize>,
     pub deflation: Option<Projection>,
     pub observed: Observed,
     /// Time of the coarse solves with E in the last run, in nanoseconds.

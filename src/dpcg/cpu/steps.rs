@@ -282,14 +282,13 @@ impl PcgSteps for ThreadState<'_> {
     }
 
     fn means(&mut self, v: VectorId, to: Means) {
-        if to == Means::Keep {
-            return self.keep_means();
-        }
-        self.shift(self.vector(v), to == Means::Restore);
+        self.k.singular.change(self.me, &self.k.pieces.share(self.me), self.vector(v), to);
     }
 
     fn square_of_means(&mut self) -> f64 {
-        if self.k.singular.labels() == 0 { 0.0 } else { self.constant_square() }
+        let (k, r) = (self.k, &self.vectors().r);
+        let center = |cell: usize, len: usize| k.matrix.couplings(&(cell..cell + len)).center;
+        k.singular.square(self.me, &k.pieces.share(self.me), r, center)
     }
 
     /// Computes q = P A p and returns <p, q>.

@@ -105,10 +105,15 @@ impl<'a, S> Member<'a, S> {
         self.workspace.vector(id)
     }
 
+    /// Returns the numbers of the chunks of this thread.
+    pub fn own_chunks(&self) -> Range<usize> {
+        self.workspace.chunks.share(&self.me)
+    }
+
     /// Iterates over the row ranges of the chunks of this thread.
     pub fn chunks(&self) -> impl Iterator<Item = Range<usize>> + use<'a, S> {
         let chunks = self.workspace.chunks;
-        chunks.share(&self.me).map(move |chunk| chunks.range(chunk))
+        self.own_chunks().map(move |chunk| chunks.range(chunk))
     }
 
     /// Iterates over the lines of the caller's arrays in the rows of this thread, with their ranges in a vector.
@@ -165,7 +170,7 @@ impl<'a, S> Member<'a, S> {
         self.turn += 1;
         let Workspace { chunks, noted, .. } = self.workspace;
         let noted: Reduce<N> = noted.reduce(self.turn, chunks.count());
-        for chunk in chunks.share(&self.me) {
+        for chunk in self.own_chunks() {
             // SAFETY: this thread owns the chunk, and stores its results once.
             unsafe { noted.note(chunk, of(self, chunks.range(chunk))) };
         }

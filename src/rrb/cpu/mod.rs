@@ -11,7 +11,7 @@
 //! - `system`: A and S1;
 //! - `couplings`, `aggregated`: the matrix in the form that aggregation reads, and M by aggregation;
 //! - `levels`: grids and their unfused sweeps;
-//! - `projection`: means over singular components;
+//! - `projection`: singular components;
 //! - `packed`: all data of a factorization;
 //! - `sweeps`, `cycle`: fused sweeps and the steps of a cycle;
 //! - `factor`, `iteration`: the factorization and the steps of a solve.
@@ -371,7 +371,7 @@ impl<F: Format> PackedSolver for Packed<F> {
     ) -> Result<bool> {
         // During the factorization, the threads need the singular components of A, which are not known yet. This
         // function assumes that A has none.
-        if self.fresh || self.aggregated.get().is_some() || !self.projection.is_empty() {
+        if self.fresh || self.aggregated.get().is_some() || !self.singular.is_empty() {
             return Ok(false);
         }
         inspection.start(team.members())?;

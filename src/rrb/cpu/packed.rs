@@ -6,7 +6,7 @@ use super::couplings::Source;
 use super::levels::{Buffers, PackedGrid, Vectors};
 use super::neighbours::{Corners, Straight};
 use super::number::Format;
-use super::projection::Projection;
+use super::projection;
 use super::ranks::{CompleteRows, Halo, InputExchange, Links, MatrixHalo, Sums};
 use super::system::{MIN_TEAM_NODES, Matrix, Schur, Shape};
 use crate::aggregation::Kept;
@@ -15,6 +15,7 @@ use crate::base::number::power_of_two_below;
 use crate::base::reduce::{OtherRanks, Partials, max_abs};
 use crate::base::team::Me;
 use crate::error::{Error, Result, collected, push, reserve, zeroed};
+use crate::krylov::cpu::means::Singular;
 use crate::krylov::cpu::observed::Observed;
 use crate::rrb::backend::{Aggregation, FivePoints, Setup};
 use crate::rrb::cpu::colour_array::Four;
@@ -119,7 +120,7 @@ pub struct Packed<F: Format> {
     pub r: Four<F::Vector>,
     pub p: Four<F::Vector>,
     pub q: Four<F::Vector>,
-    pub projection: Projection,
+    pub singular: Singular<projection::Run>,
     /// Partial sums per row of the first grid, at most three numbers per row.
     pub noted: Partials,
     /// Partial sums per row of a recursion grid, one number per row.
@@ -246,7 +247,7 @@ impl<F: Format> Packed<F> {
             r,
             p,
             q: a_times_p,
-            projection: Projection::default(),
+            singular: Singular::default(),
             sections,
             recursion: Mutex::new(Recursion::V),
             unit: 1.0,
@@ -301,7 +302,7 @@ impl<F: Format> Packed<F> {
             grid.shared = before_is && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
         }
         let domain = self.links.as_ref().map(|links| &links.domain);
-        self.projection.set(&self.grids[0].layout, components, self.shape.schur, members, domain)
+        projection::set(&mut self.singular, &self.grids[0].layout, components, self.shape.schur, domain)
     }
 
     /// Returns the exchange of partial sums with other ranks for grid q; `None` if the grid is not distributed.
@@ -331,7 +332,7 @@ impl<F: Format> Packed<F> {
 
     /// Returns whether the stages that begin and end a solve are fused. They are, if CG runs on S1 of a regular system.
     pub fn fuses_start_and_end(&self) -> bool {
-        self.shape.fused && self.shape.schur && self.projection.is_empty()
+        self.shape.fused && self.shape.schur && self.singular.is_empty()
     }
 
     /// Returns whether the stages of an iteration are fused. This also requires that M consists of levels.
@@ -454,6 +455,6 @@ impl<F: Format> Packed<F> {
             + self.grids.iter().map(PackedGrid::bytes).sum::<usize>()
             + self.natural().bytes()
             + self.aggregated.get().map_or(0, Aggregated::bytes)
-            + self.projection.bytes()
+            + self.singular.bytes()
     }
 }

@@ -9,6 +9,7 @@ use crate::aggregation::cpu::CoarseMethod;
 use crate::base::loops::{combine, dot, largest, subtract_from};
 use crate::base::number::Real;
 use crate::base::reduce::{self, max_abs};
+use crate::krylov::cpu::means::Vector as _;
 use crate::krylov::pcg::{Another, Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps, Timing};
 use crate::krylov::state::State;
@@ -20,7 +21,6 @@ use crate::rrb::cpu::conversion::{collect, colours_of_row, natural_rows, split, 
 use crate::rrb::cpu::iteration::thread::{BlackRowStep, ThreadState};
 use crate::rrb::cpu::loops::{over_center, scale_row, solve_by_center, subtract};
 use crate::rrb::cpu::number::{Double, Format};
-use crate::rrb::cpu::projection::Nodes;
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion::{Cycle, apply_section};
 use std::sync::PoisonError;
@@ -180,7 +180,7 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
             // SAFETY: rows of this thread; other threads read z only after the barriers of the sweeps.
             unsafe { combine(self.z()[colour].row_mut(row, 0), 0.0, 1.0, k.r[colour].row(row, 0)) };
         });
-        k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
+        k.singular.system().change(me, &self.rows(), self.z(), Means::Subtract);
         let first = self.first();
         first.refresh_down(me, first, k.shape.fused && !k.shape.schur, self.z());
         match k.aggregated.get() {
@@ -188,25 +188,23 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
             Some(aggregated) => unsafe { aggregated.apply(&me, self.coarse_method, k.unit, self.z()) },
             None => apply_section(&mut self.sections, 0, &k.recursion()),
         }
-        k.projection.shift(me, self.rows(), Nodes::System, self.z(), false);
+        k.singular.system().change(me, &self.rows(), self.z(), Means::Subtract);
         self.inner(VectorId::R, VectorId::Z)
     }
 
     fn means(&mut self, v: VectorId, to: Means) {
-        let (k, me, rows) = (self.k, self.me, self.rows());
-        match (to, v) {
-            (Means::Keep, _) => k.projection.keep(me, rows, &k.x),
-            (_, VectorId::B) => {
-                k.projection.shift(me, rows, Nodes::Whole, &k.b, to == Means::Restore);
-                self.refresh(&k.b);
-            }
-            _ => k.projection.shift(me, rows, Nodes::Whole, &k.x, to == Means::Restore),
+        let x_or_b = if v == VectorId::B { &self.k.b } else { &self.k.x };
+        self.k.singular.whole.change(self.me, &self.rows(), x_or_b, to);
+        if v == VectorId::B {
+            self.refresh(x_or_b);
         }
     }
 
     fn square_of_means(&mut self) -> f64 {
         let k = self.k;
-        k.projection.constant_square(self.me, self.rows(), &k.r, &k.matrix.center)
+        // SAFETY: no thread writes the centers.
+        let center = |place, len| unsafe { k.matrix.center.values(place, len) };
+        k.singular.system().square(self.me, &self.rows(), &k.r, center)
     }
 
     fn multiply(&mut self) -> f64 {
@@ -416,7 +414,7 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
         let (k, layout, nx) = (self.k, self.layout(), self.layout().grid.nx);
         // Red x need not be cleared, because it is always written before it is read. The means of singular components
         // are an exception.
-        let cleared = if guess || k.projection.is_empty() { k.system() } else { &Colour::ALL };
+        let cleared = if guess || k.singular.is_empty() { k.system() } else { &Colour::ALL };
         let caller = self.caller;
         self.not_loaded = None;
         let rhs_norm2 = self.sum_rows(|row| {
@@ -442,7 +440,7 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
     }
 
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
-        self.k.projection.worst(self.me, self.rows(), &self.k.b)
+        self.k.singular.whole.worst(self.me, &self.rows(), &self.k.b)
     }
 
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64 {

@@ -1,0 +1,369 @@
+//! Sums and means of a vector over sets of its values: the singular components of a matrix. Every set has a label.
+//!
+//! The vector is divided into units, each of which belongs to one thread. Sums are computed per unit and label, then
+//! per label in the order of the units. They are therefore bitwise identical for any number of threads.
+
+use crate::base::csr::{accumulate, restart};
+use crate::base::heap::boxed;
+use crate::base::isa::for_each_isa;
+use crate::base::number::Real;
+use crate::base::reduce::{OtherRanks, Partials, Reduce, sum};
+use crate::base::shared::{Number, Shared};
+use crate::base::team::Me;
+use crate::error::{Result, push, reset};
+use crate::krylov::pcg::Means;
+use std::ops::Range;
+
+/// Position of consecutive values in a vector.
+pub trait Place: Copy + Ord {
+    /// Returns the position that follows `len` values.
+    fn after(self, len: usize) -> Self;
+}
+
+/// Index of a value.
+impl Place for usize {
+    fn after(self, len: usize) -> Self {
+        self + len
+    }
+}
+
+/// A vector with values at positions of type P.
+pub trait Vector<P> {
+    /// Number type of the values.
+    type Value: Real + Number;
+    /// Returns the `len` values from `place` on.
+    ///
+    /// # Safety
+    /// No thread may write these values while the slice is in use.
+    unsafe fn values(&self, place: P, len: usize) -> &[Self::Value];
+    /// Returns the `len` values from `place` on for writing.
+    ///
+    /// # Safety
+    /// No other slice of these values may be in use while the slice is in use.
+    #[expect(clippy::mut_from_ref, reason = "shared by threads that write disjoint parts")]
+    unsafe fn values_mut(&self, place: P, len: usize) -> &mut [Self::Value];
+}
+
+impl Vector<usize> for Shared {
+    type Value = f64;
+
+    unsafe fn values(&self, place: usize, len: usize) -> &[f64] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.slice(place, len) }
+    }
+
+    unsafe fn values_mut(&self, place: usize, len: usize) -> &mut [f64] {
+        // SAFETY: guaranteed by the caller.
+        unsafe { self.slice_mut(place, len) }
+    }
+}
+
+/// Consecutive values with equal label.
+#[derive(Clone, Copy)]
+struct Run<P> {
+    place: P,
+    len: u32,
+    /// Slot of the run's unit and label; see `Labelled::slots`.
+    slot: u32,
+}
+
+/// Values grouped by label, and workspace for sums over them.
+pub struct Labelled<P> {
+    runs: Vec<Run<P>>,
+    /// Start of each unit in `runs`.
+    run_start: Vec<usize>,
+    /// Labels of the slots. A slot is a pair of a unit and a label that occurs in the unit, in the order of units.
+    slots: Vec<u32>,
+    /// Start of each unit in `slots`.
+    slot_start: Vec<usize>,
+    /// Slots of each label, in ascending order; those of label l are by_label[label_start[l] .. label_start[l + 1]].
+    by_label: Vec<u32>,
+    label_start: Vec<usize>,
+    /// Number of values of each label.
+    count: Vec<f64>,
+    sums: Option<Partials>,
+    /// Three numbers per label: sums of v, sums of |v|, and the means that `keep` has stored.
+    totals: Option<Shared>,
+    /// Partial sums of other ranks.
+    elsewhere: Option<Box<dyn OtherRanks>>,
+}
+
+impl<P> Default for Labelled<P> {
+    fn default() -> Self {
+        Self {
+            runs: Vec::new(),
+            run_start: Vec::new(),
+            slots: Vec::new(),
+            slot_start: Vec::new(),
+            by_label: Vec::new(),
+            label_start: Vec::new(),
+            count: Vec::new(),
+            sums: None,
+            totals: None,
+            elsewhere: None,
+        }
+    }
+}
+
+/// Labels on all nodes, and on the unknowns of CG.
+pub struct Singular<P> {
+    pub whole: Labelled<P>,
+    /// Labels on the unknowns of CG if these are a part of the nodes only.
+    reduced: Option<Labelled<P>>,
+}
+
+impl<P> Default for Singular<P> {
+    fn default() -> Self {
+        Self { whole: Labelled::default(), reduced: None }
+    }
+}
+
+impl<P: Place> Singular<P> {
+    /// Sets the labels as [`Labelled::set`] does. With `reduces`, `runs(unit, true)` returns the runs on the unknowns
+    /// of CG.
+    pub fn set<R: Iterator<Item = (P, usize, usize)>>(
+        &mut self,
+        units: usize,
+        labels: usize,
+        reduces: bool,
+        runs: impl Fn(usize, bool) -> R,
+    ) -> Result<()> {
+        self.whole.set(units, labels, |unit| runs(unit, false))?;
+        if !reduces {
+            self.reduced = None;
+            return Ok(());
+        }
+        self.reduced.get_or_insert_default().set(units, labels, |unit| runs(unit, true))
+    }
+
+    /// Includes the partial sums of other ranks, which `elsewhere` returns for the labels.
+    pub fn over<E: OtherRanks + 'static>(&mut self, elsewhere: impl Fn(&Labelled<P>) -> Result<E>) -> Result<()> {
+        for labelled in [Some(&mut self.whole), self.reduced.as_mut()].into_iter().flatten() {
+            labelled.elsewhere = Some(boxed(elsewhere(labelled)?, RUNS)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the labels on the unknowns of CG.
+    pub fn system(&self) -> &Labelled<P> {
+        self.reduced.as_ref().unwrap_or(&self.whole)
+    }
+
+    /// Returns whether no component is singular.
+    pub fn is_empty(&self) -> bool {
+        self.whole.labels() == 0
+    }
+
+    /// Returns the allocated size in bytes.
+    pub fn bytes(&self) -> usize {
+        self.whole.bytes() + self.reduced.as_ref().map_or(0, Labelled::bytes)
+    }
+}
+
+/// Name of the allocation in error messages.
+const RUNS: &str = "the runs of singular components";
+
+/// Number of sums per label: of v, and of |v|.
+const NUMBERS: usize = 2;
+
+for_each_isa! {
+    fn sum_of<R: Real>(v: &[R]) -> f64 {
+        sum(v)
+    }
+}
+
+impl<P: Place> Labelled<P> {
+    /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. Without labels, the
+    /// memory is kept, because the next matrix may have singular components again.
+    pub fn set<R: Iterator<Item = (P, usize, usize)>>(
+        &mut self,
+        units: usize,
+        labels: usize,
+        runs: impl Fn(usize) -> R,
+    ) -> Result<()> {
+        reset(&mut self.count, labels, RUNS)?;
+        if labels == 0 {
+            return Ok(());
+        }
+        self.runs.clear();
+        self.slots.clear();
+        reset(&mut self.run_start, units + 1, RUNS)?;
+        reset(&mut self.slot_start, units + 1, RUNS)?;
+        let mut slot_of: Vec<u32> = Vec::new();
+        reset(&mut slot_of, labels, RUNS)?;
+        for unit in 0..units {
+            let first = self.slots.len();
+            for (place, len, label) in runs(unit) {
+                self.count[label] += len as f64;
+                let known = self.slots.get(slot_of[label] as usize) == Some(&(label as u32));
+                if !known || (slot_of[label] as usize) < first {
+                    slot_of[label] = self.slots.len() as u32;
+                    push(&mut self.slots, label as u32, RUNS)?;
+                }
+                self.add_run(unit, Run { place, len: len as u32, slot: slot_of[label] })?;
+            }
+            // `note_unit` sums the runs slot by slot. Adjacent runs of a slot are already merged.
+            self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.place));
+            self.run_start[unit + 1] = self.runs.len();
+            self.slot_start[unit + 1] = self.slots.len();
+        }
+        self.sort_slots(labels)?;
+        let slots = self.slots.len().max(1);
+        if self.sums.as_ref().is_none_or(|sums| sums.rows() < slots) {
+            self.sums = Some(Partials::once(slots, NUMBERS)?);
+        }
+        if self.totals.as_ref().is_none_or(|totals| totals.len() != (NUMBERS + 1) * labels) {
+            self.totals = Some(Shared::zeroed((NUMBERS + 1) * labels)?);
+        }
+        Ok(())
+    }
+
+    /// Appends a run, or merges it with the last run if it is the continuation.
+    fn add_run(&mut self, unit: usize, run: Run<P>) -> Result<()> {
+        let first = self.run_start[unit];
+        match self.runs[first..].last_mut() {
+            Some(last) if last.slot == run.slot && last.place.after(last.len as usize) == run.place => {
+                last.len += run.len;
+            }
+            _ => push(&mut self.runs, run, RUNS)?,
+        }
+        Ok(())
+    }
+
+    fn sort_slots(&mut self, labels: usize) -> Result<()> {
+        reset(&mut self.label_start, labels + 1, RUNS)?;
+        reset(&mut self.by_label, self.slots.len(), RUNS)?;
+        for &label in &self.slots {
+            self.label_start[label as usize + 1] += 1;
+        }
+        accumulate(&mut self.label_start);
+        for (slot, &label) in self.slots.iter().enumerate() {
+            let next = &mut self.label_start[label as usize];
+            self.by_label[*next] = slot as u32;
+            *next += 1;
+        }
+        restart(&mut self.label_start);
+        Ok(())
+    }
+
+    /// Returns the range of partial sums of some units.
+    pub fn slots(&self, units: &Range<usize>) -> Range<usize> {
+        self.slot_start[units.start]..self.slot_start[units.end]
+    }
+
+    /// Returns the number of labels.
+    fn labels(&self) -> usize {
+        self.count.len()
+    }
+
+    /// Returns the runs of some units.
+    fn runs(&self, units: &Range<usize>) -> &[Run<P>] {
+        &self.runs[self.run_start[units.start]..self.run_start[units.end]]
+    }
+
+    /// Stores the N sums that `of` returns for a run, per slot of these units.
+    fn note<const N: usize>(&self, units: &Range<usize>, of: impl Fn(&Run<P>, usize) -> [f64; N]) -> Reduce<'_, N> {
+        let noted = self.sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
+        let mut runs = self.runs(units).iter().peekable();
+        for slot in self.slots(units) {
+            let mut sums = [0.0; N];
+            while let Some(run) = runs.next_if(|run| run.slot as usize == slot) {
+                let of_run = of(run, self.slots[slot] as usize);
+                sums.iter_mut().zip(of_run).for_each(|(sum, of_run)| *sum += of_run);
+            }
+            // SAFETY: a slot of a unit of this thread, written once per call. All threads have read the previous sums
+            // before the barrier that ended the previous call.
+            unsafe { noted.note(slot, sums) };
+        }
+        noted.over(self.elsewhere.as_deref())
+    }
+
+    /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
+    /// until they call a function of this structure. `units`: units of this thread.
+    fn sum<const N: usize>(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
+        let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
+        let noted = self.note::<N>(units, |run, _| {
+            // SAFETY: values of this thread, which no other thread writes.
+            let values = unsafe { v.values(run.place, run.len as usize) };
+            std::array::from_fn(|k| if k == 0 { sum_of(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
+        });
+        let (noted, labels) = (noted.all(Some(me)), self.labels());
+        for label in me.share(labels) {
+            for (k, noted) in noted.iter().enumerate() {
+                let slots = &self.by_label[self.label_start[label]..self.label_start[label + 1]];
+                // SAFETY: a label of this thread. All threads have read the previous sums before the barrier above; the
+                // others read the new one after the barrier below.
+                let total = unsafe { totals.slice_mut(k * labels + label, 1) };
+                total[0] = slots.iter().map(|&slot| noted[slot as usize]).sum();
+            }
+        }
+        me.barrier();
+        // SAFETY: the next write follows the first barrier of the next call.
+        std::array::from_fn(|k| unsafe { totals.slice(k * labels, labels) })
+    }
+
+    /// Changes v on each label by a constant, or stores its means; see [`Means`].
+    pub fn change(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
+        let labels = self.labels();
+        let Some(totals) = self.totals.as_ref().filter(|_| labels > 0) else { return };
+        let [sums] = self.sum(me, units, v);
+        let mean = |label: usize| sums[label] / self.count[label];
+        if to == Means::Keep {
+            for label in me.share(labels) {
+                // SAFETY: a label of this thread, which the others read after the barrier below.
+                unsafe { totals.slice_mut(NUMBERS * labels + label, 1)[0] = mean(label) };
+            }
+            return me.barrier();
+        }
+        // SAFETY: only `Means::Keep` writes these values, and ends with a barrier.
+        let kept = unsafe { totals.slice(NUMBERS * labels, labels) };
+        for run in self.runs(units) {
+            let label = self.slots[run.slot as usize] as usize;
+            let shift = if to == Means::Restore { kept[label] } else { 0.0 } - mean(label);
+            // SAFETY: values of this thread, which no other thread reads in this step.
+            unsafe { v.values_mut(run.place, run.len as usize) }.iter_mut().for_each(|v| *v += Real::narrow(shift));
+        }
+    }
+
+    /// Returns the sum over all labels of mean(v)^2 sum_i 1 / c_i. `center` returns the values c of a run.
+    pub fn square<'c>(
+        &self,
+        me: Me,
+        units: &Range<usize>,
+        v: &impl Vector<P>,
+        center: impl Fn(P, usize) -> &'c [f64],
+    ) -> f64 {
+        if self.labels() == 0 {
+            return 0.0;
+        }
+        let [sums] = self.sum(me, units, v);
+        let squares = self.note(units, |run, label| {
+            let mean = sums[label] / self.count[label];
+            [center(run.place, run.len as usize).iter().map(|c| mean * mean / c).sum()]
+        });
+        let [square] = squares.sum(Some(me));
+        me.barrier();
+        square
+    }
+
+    /// Returns the label with the largest |sum v| / sum |v|, and both sums.
+    pub fn worst(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
+        if self.labels() == 0 {
+            return (0, 0.0, 0.0);
+        }
+        let [sums, magnitudes] = self.sum(me, units, v);
+        let ratio = |k: usize| sums[k].abs() / magnitudes[k].max(f64::MIN_POSITIVE);
+        let worst = (0..self.labels()).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
+        (worst, sums[worst], magnitudes[worst])
+    }
+
+    /// Returns the allocated size in bytes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Run<P>>() * self.runs.capacity()
+            + size_of::<usize>() * (self.run_start.capacity() + self.slot_start.capacity())
+            + size_of::<usize>() * (self.label_start.capacity() + self.count.capacity())
+            + size_of::<u32>() * (self.slots.capacity() + self.by_label.capacity())
+            + self.sums.as_ref().map_or(0, Partials::bytes)
+            + self.totals.as_ref().map_or(0, Shared::bytes)
+    }
+}
