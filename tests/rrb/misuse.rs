@@ -1,4 +1,4 @@
-//! Wrong calls. Each returns its status and error message, leaves outputs and handle as documented, and does not end
+//! Wrong calls of the `rrb_` family; tests/misuse.rs has those that several families refuse. Each returns its status and error message, leaves outputs and handle as documented, and does not end
 //! the program.
 
 use crate::common;
@@ -7,7 +7,6 @@ mod options;
 
 use common::problems::{Stencil, fe_aniso, neumann_const, poisson, random_m_matrix, random_rhs};
 use common::*;
-use std::ffi::CString;
 use std::ptr::{null, null_mut};
 
 const BACKENDS: [&str; 2] = ["backend=reference", "backend=cpu threads=2"];
@@ -29,127 +28,6 @@ fn assert_alive(solver: &Solver, a: &Stencil) {
 }
 
 #[test]
-fn null_pointers() {
-    let (solver, a) = good("");
-    let h = solver.handle;
-    let (c, e, n) = (a.center.as_ptr(), a.east.as_ptr(), a.north.as_ptr());
-    let (ne, nw) = a.corners.as_ref().map(|(ne, nw)| (ne.as_ptr(), nw.as_ptr())).unwrap();
-    let b = random_rhs(30, 1);
-    let (mut x, mut count, mut real, mut iterations) = (vec![7.0; 30], 5i64, 5.0, 5i64);
-    let text = CString::new("levels=2").unwrap();
-    let null_h: *mut Handle = null_mut();
-    let refused = |status: i32, name: &str| {
-        outcome(status).unwrap_err().expect(status::NULL, &[name, "NULL"]);
-    };
-    // SAFETY: pointers are live or NULL, which is what is tested.
-    unsafe {
-        refused(rrb_create(3, 3, null_mut()), "out");
-        refused(rrb_factorize(null_h, c, e, n, ne, nw), "handle");
-        refused(rrb_factorize(h, null(), e, n, ne, nw), "center");
-        refused(rrb_factorize(h, c, null(), n, ne, nw), "east");
-        refused(rrb_factorize(h, c, e, null(), ne, nw), "north");
-        refused(rrb_factorize(h, c, e, n, null(), nw), "northeast");
-        refused(rrb_factorize(h, c, e, n, ne, null()), "northwest");
-        solver.factorize(&a).expect("a call with NULL changes nothing");
-        refused(rrb_solve(null_h, b.as_ptr(), x.as_mut_ptr()), "handle");
-        refused(rrb_solve(h, null(), x.as_mut_ptr()), "b");
-        refused(rrb_solve(h, b.as_ptr(), null_mut()), "x");
-        refused(rrb_apply(null_h, b.as_ptr(), x.as_mut_ptr()), "handle");
-        refused(rrb_apply(h, null(), x.as_mut_ptr()), "r");
-        refused(rrb_apply(h, b.as_ptr(), null_mut()), "z");
-        refused(rrb_multiply(null_h, b.as_ptr(), x.as_mut_ptr()), "handle");
-        refused(rrb_multiply(h, null(), x.as_mut_ptr()), "x");
-        refused(rrb_multiply(h, b.as_ptr(), null_mut()), "y");
-        refused(rrb_set_int(null_h, key::LEVELS, 2), "handle");
-        refused(rrb_set_real(null_h, key::REL_TOL, 0.1), "handle");
-        refused(rrb_set_options(null_h, text.as_ptr()), "handle");
-        refused(rrb_set_options(h, null()), "text");
-        refused(rrb_set_monitor(null_h, None, null_mut()), "handle");
-        refused(rrb_set_stream(null_h, null_mut()), "handle");
-        refused(rrb_get_int(null_h, key::LEVELS, &mut count), "handle");
-        refused(rrb_get_int(h, key::LEVELS, null_mut()), "value");
-        refused(rrb_get_real(null_h, key::REL_TOL, &mut real), "handle");
-        refused(rrb_get_real(h, key::REL_TOL, null_mut()), "value");
-        refused(rrb_get_history(null_h, null_mut(), 0, &mut count), "handle");
-        refused(rrb_get_history(h, null_mut(), 0, null_mut()), "count");
-        refused(rrb_get_history(h, null_mut(), 4, &mut count), "residuals");
-        outcome(rrb_get_history(h, x.as_mut_ptr(), -1, &mut count))
-            .unwrap_err()
-            .expect(status::ARGUMENT, &["capacity", "-1"]);
-        refused(rrbsolver_cuda_device_count(null_mut()), "count");
-        let mut once = |c, b, x| rrb_solve_once(6, 5, c, e, n, ne, nw, b, x, 1e-6, 10, &mut iterations);
-        refused(once(null(), b.as_ptr(), x.as_mut_ptr()), "center");
-        refused(once(c, null(), x.as_mut_ptr()), "b");
-        refused(once(c, b.as_ptr(), null_mut()), "x");
-        assert_eq!(rrb_destroy(null_mut()), status::OK);
-    }
-    assert_eq!((count, real, iterations), (5, 5.0, 5), "outputs of failed calls are untouched");
-    assert!(x.iter().all(|&v| v == 7.0));
-    assert_alive(&solver, &a);
-}
-
-/// A misaligned array is reported by name, for every array of every call, and is neither read nor written.
-#[test]
-fn unaligned_arrays() {
-    let (solver, a) = good("");
-    let h = solver.handle;
-    let (c, e, n) = (a.center.as_ptr(), a.east.as_ptr(), a.north.as_ptr());
-    let (ne, nw) = a.corners.as_ref().map(|(ne, nw)| (ne.as_ptr(), nw.as_ptr())).unwrap();
-    let mut space = [0.0; 31];
-    let mut x = vec![7.0; 30];
-    let y = x.as_mut_ptr();
-    let (b, mut count) = (random_rhs(30, 1), 0);
-    let b = b.as_ptr();
-    let refused = |status: i32, name: &str| {
-        let sentence = format!("{name} must be 8-byte aligned");
-        outcome(status).unwrap_err().expect(status::ARGUMENT, &[&sentence]);
-    };
-    for byte in [1, 4, 7] {
-        let astray_mut = space.as_mut_ptr().wrapping_byte_add(byte);
-        let astray = astray_mut.cast_const();
-        // SAFETY: arrays of the handle's size; misaligned arrays have it too, and are not read.
-        unsafe {
-            refused(rrb_solve(h, astray, y), "b");
-            refused(rrb_solve(h, b, astray_mut), "x");
-            refused(rrb_apply(h, astray, y), "r");
-            refused(rrb_apply(h, b, astray_mut), "z");
-            refused(rrb_multiply(h, astray, y), "x");
-            refused(rrb_multiply(h, b, astray_mut), "y");
-            refused(rrb_get_history(h, astray_mut, 3, &mut count), "residuals");
-            let once = |c, e, n, ne, nw, b, x| rrb_solve_once(6, 5, c, e, n, ne, nw, b, x, 1e-6, 10, null_mut());
-            refused(once(astray, e, n, ne, nw, b, y), "center");
-            refused(once(c, astray, n, ne, nw, b, y), "east");
-            refused(once(c, e, astray, ne, nw, b, y), "north");
-            refused(once(c, e, n, astray, nw, b, y), "northeast");
-            refused(once(c, e, n, ne, astray, b, y), "northwest");
-            refused(once(c, e, n, ne, nw, astray, y), "b");
-            refused(once(c, e, n, ne, nw, b, astray_mut), "x");
-            refused(rrb_factorize(h, astray, e, n, ne, nw), "center");
-            refused(rrb_factorize(h, c, astray, n, ne, nw), "east");
-            refused(rrb_factorize(h, c, e, astray, ne, nw), "north");
-            refused(rrb_factorize(h, c, e, n, astray, nw), "northeast");
-            refused(rrb_factorize(h, c, e, n, ne, astray), "northwest");
-        }
-        solver.factorize(&a).expect("the arrays as they are");
-    }
-    assert!(x.iter().all(|&v| v == 7.0) && space.iter().all(|&v| v == 0.0));
-    assert_alive(&solver, &a);
-}
-
-#[test]
-fn destroying_twice() {
-    let mut handle: *mut Handle = null_mut();
-    // SAFETY: `handle` outlives the calls.
-    unsafe {
-        assert_eq!(rrb_create(4, 4, &mut handle), status::OK);
-        assert!(!handle.is_null());
-        assert_eq!(rrb_destroy(&mut handle), status::OK);
-        assert!(handle.is_null());
-        assert_eq!(rrb_destroy(&mut handle), status::OK);
-    }
-}
-
-#[test]
 fn extents() {
     let refused = |nx: i64, ny: i64, words: &[&str]| match Solver::try_new(nx, ny) {
         Err(failure) => failure.expect(status::DIMENSION, words),
@@ -163,75 +41,12 @@ fn extents() {
     refused(1 << 32, 1 << 32, &["nx", "ny"]);
     refused(3_000_000_000, 3_000_000_000, &["nx", "ny"]);
     refused(i64::MAX, 1, &["nx", "ny"]);
-    let mut handle = std::ptr::dangling_mut::<Handle>();
-    // SAFETY: `handle` outlives the call, which fails before it reads the pointer.
-    assert_eq!(unsafe { rrb_create(0, 5, &mut handle) }, status::DIMENSION);
-    assert_eq!(handle, std::ptr::dangling_mut(), "out is untouched");
     // The rows are so long that the arrays would exceed the address space.
     let solver = Solver::new(2, 1000, "");
     solver.set_int(key::LEADING_DIMENSION, i64::MAX / 2).expect("what is too long depends on the rows");
     let a = vec![1.0; 2];
     let failure = solver.factorize_arrays(&a, &a, &a, None).unwrap_err();
     failure.expect(status::DIMENSION, &["leading_dimension"]);
-}
-
-/// Calls in the wrong order, and options that take effect at the next factorize.
-#[test]
-fn wrong_order() {
-    let b = random_rhs(30, 1);
-    let a = random_m_matrix(6, 5, true, 1);
-    for backend in BACKENDS {
-        let mut x = vec![2.0; 30];
-        let solver = Solver::new(6, 5, backend);
-        let state = |result: Result<i32, Failure>| result.unwrap_err().expect(status::STATE, &["rrb_factorize"]);
-        state(solver.solve(&b, &mut x));
-        let mut z = vec![2.0; 30];
-        // SAFETY: a live handle and arrays of its size.
-        state(outcome(unsafe { rrb_apply(solver.handle, b.as_ptr(), z.as_mut_ptr()) }));
-        // SAFETY: as above.
-        state(outcome(unsafe { rrb_multiply(solver.handle, b.as_ptr(), z.as_mut_ptr()) }));
-        assert!(x.iter().chain(&z).all(|&v| v == 2.0));
-        assert_eq!((solver.int(key::INFO_ITERATIONS), solver.int(key::INFO_LEVELS)), (0, 0));
-
-        solver.factorize(&a).unwrap();
-        solver.solve(&b, &mut x).unwrap();
-        let later = [
-            "levels=1",
-            "grids=1",
-            "lumping=m2",
-            "relaxation=0.9",
-            "leading_dimension=6",
-            "threads=3",
-            "device=1",
-            "precision=f64",
-            "cycle=v",
-        ];
-        for option in later {
-            solver.options(option).unwrap();
-            x.fill(2.0);
-            state(solver.solve(&b, &mut x));
-            assert!(x.iter().all(|&v| v == 2.0), "{option}");
-            solver.factorize(&a).unwrap_or_else(|f| panic!("{option}: {f:?}"));
-            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{option}");
-        }
-        let other = if backend.contains("cpu") { "backend=reference" } else { "backend=cpu" };
-        solver.options(other).unwrap();
-        state(solver.solve(&b, &mut x));
-        solver.factorize(&a).unwrap();
-        for option in [
-            "rel_tol=1e-3",
-            "abs_tol=1e-9",
-            "norm=preconditioned",
-            "reference=initial",
-            "max_iter=50",
-            "verbosity=1",
-            "check_input=0",
-            "check_compatibility=1",
-        ] {
-            solver.options(option).unwrap();
-            assert_eq!(solver.solve(&b, &mut x), Ok(status::OK), "{option} acts at once");
-        }
-    }
 }
 
 #[test]
@@ -250,44 +65,6 @@ fn a_failed_factorize_leaves_no_factorization() {
         solver.solve(&random_rhs(30, 1), &mut x).unwrap_err().expect(status::STATE, &["rrb_factorize"]);
         assert_alive(&solver, &a);
     }
-}
-
-/// b and x, r and z, x and y must not overlap, nor may x and any input of `rrb_solve_once`; adjacent parts of one array
-/// are allowed.
-#[test]
-fn overlapping_arrays() {
-    let (solver, _) = good("");
-    let mut both = vec![1.0; 90];
-    let base = both.as_mut_ptr();
-    type Call = unsafe extern "C" fn(*mut Handle, *const f64, *mut f64) -> i32;
-    for (call, names) in
-        [(rrb_solve as Call, ["b", "x"]), (rrb_apply as Call, ["r", "z"]), (rrb_multiply as Call, ["x", "y"])]
-    {
-        for (from, to) in [(30, 30), (30, 31), (31, 30), (30, 59), (59, 30)] {
-            // SAFETY: both ranges of 30 values are inside `both`.
-            let failure = outcome(unsafe { call(solver.handle, base.add(from), base.add(to)) }).unwrap_err();
-            failure.expect(status::ARGUMENT, &["overlap", names[0], names[1]]);
-        }
-        assert!(both.iter().all(|&v| v == 1.0));
-        for (from, to) in [(30, 60), (60, 30)] {
-            // SAFETY: as above, without overlap.
-            let result = outcome(unsafe { call(solver.handle, base.add(from), base.add(to)) });
-            assert_eq!(result, Ok(status::OK));
-            both.fill(1.0);
-        }
-    }
-    // x of `rrb_solve_once` is compared with every input before any computation.
-    let a = poisson(6, 5);
-    let mut arrays = [a.center.clone(), a.east.clone(), a.north.clone(), random_rhs(30, 1)];
-    let before = arrays.clone();
-    for k in 0..4 {
-        let p: Vec<*mut f64> = arrays.iter_mut().map(|v| v.as_mut_ptr()).collect();
-        // SAFETY: arrays of 6 x 5 values.
-        let result =
-            unsafe { rrb_solve_once(6, 5, p[0], p[1], p[2], null(), null(), p[3], p[k], 1e-6, 100, null_mut()) };
-        outcome(result).unwrap_err().expect(status::ARGUMENT, &["overlap", "x"]);
-    }
-    assert!(arrays.iter().zip(&before).all(|(a, b)| a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())));
 }
 
 #[test]
@@ -537,16 +314,4 @@ fn assert_alive_singular(a: &Stencil) {
     let solver = Solver::of(a, "");
     assert_eq!(solver.int(key::INFO_SINGULAR_COMPONENTS), 1);
     assert_eq!(solver.solve_from_zero(&random_rhs(a.len(), 1)).1, status::OK);
-}
-
-/// Without a driver, device or kernels, the error has the status and the option; `auto` uses the CPU.
-#[test]
-fn missing_devices() {
-    let (a, b) = (poisson(30, 21), random_rhs(630, 2));
-    let device = devices();
-    let failure = Solver::new(30, 21, &format!("backend=cuda device={device}")).factorize(&a).unwrap_err();
-    assert!([status::NO_DEVICE, status::UNSUPPORTED].contains(&failure.status), "{failure:?}");
-    let named = if device == 0 { "backend=cuda".to_owned() } else { format!("device={device}") };
-    assert!(failure.sentence.contains(&named), "{failure:?}");
-    assert_eq!(Solver::of(&a, "").solve_from_zero(&b).1, status::OK);
 }
