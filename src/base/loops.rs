@@ -11,7 +11,7 @@ for_each_isa! {
     }
 
     /// Returns sum_i v_i.
-    fn sum(v: &[f64]) -> f64 {
+    fn sum<R: Real>(v: &[R]) -> f64 {
         reduce::sum(v)
     }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result, zeroed};
 use crate::krylov::cpu::caller::Caller;
 use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::cpu::means::Singular;
-use crate::krylov::cpu::steps::{Member, PCG_VECTORS, System};
+use crate::krylov::cpu::steps::{PCG_VECTORS, System, ThreadState};
 use crate::krylov::cpu::workspace::{Lines, Workspace};
 use crate::krylov::pcg::{Another, Means, Properties};
 use crate::krylov::solve_steps::{Arrays, Eliminated, Program};
@@ -253,7 +253,7 @@ impl RrbBackend for Reference {
         let caller = Caller::new(arrays, usize::MAX);
         let shared = &*vectors;
         let result =
-            team.run(|_| (), |me| program(&mut Member::new(shared, &mut *state, me, &caller, Some(observer))))?;
+            team.run(|_| (), |me| program(&mut ThreadState::new(shared, &mut *state, me, &caller, Some(observer))))?;
         if Outcome::may_leave_infinities(&result) {
             // Products multiply ring values by zero. Since 0 * inf is NaN, an infinity would spread in the next run.
             state.levels.clear_vectors();
@@ -283,7 +283,7 @@ impl System for &mut State {
         Properties { eliminates: self.schur(), ..Properties::default() }
     }
 
-    fn product(m: &mut Member<'_, Self>, from: VectorId, to: VectorId) {
+    fn product(m: &mut ThreadState<'_, Self>, from: VectorId, to: VectorId) {
         m.write(to, [from], |k, to, [values]| {
             if from == VectorId::B {
                 k.everywhere.iter().for_each(|&c| to[c] = k.row_of_a(values, c));
@@ -293,10 +293,10 @@ impl System for &mut State {
         });
     }
 
-    fn precondition(m: &mut Member<'_, Self>) {
+    fn precondition(m: &mut ThreadState<'_, Self>) {
         m.combine(VectorId::Z, 0.0, &[(1.0, VectorId::R)]);
         let z = m.vector(VectorId::Z);
-        let center = |m: &Member<'_, Self>| {
+        let center = |m: &ThreadState<'_, Self>| {
             m.system.singular.system().change(m.me, &m.own_chunks(), z, Means::Subtract);
         };
         center(m);
@@ -309,7 +309,7 @@ impl System for &mut State {
         center(m);
     }
 
-    fn residual(m: &mut Member<'_, Self>, of: Iterate) -> f64 {
+    fn residual(m: &mut ThreadState<'_, Self>, of: Iterate) -> f64 {
         m.write(VectorId::R, [VectorId::B, VectorId::X], |k, r, [b, x]| {
             for &c in &k.system {
                 r[c] = match of {
@@ -322,13 +322,13 @@ impl System for &mut State {
         m.inner(VectorId::R, VectorId::R)
     }
 
-    fn whole_residual_norm2(m: &mut Member<'_, Self>) -> f64 {
+    fn whole_residual_norm2(m: &mut ThreadState<'_, Self>) -> f64 {
         let (k, [b, x]) = (&m.system, m.values([VectorId::B, VectorId::X]));
         let residuals = k.everywhere.iter().map(|&c| k.residual_of_row(b, x, c));
         residuals.map(|r| r * r).sum()
     }
 
-    fn reduce(m: &mut Member<'_, Self>, what: Eliminated) -> f64 {
+    fn reduce(m: &mut ThreadState<'_, Self>, what: Eliminated) -> f64 {
         if !m.system.schur() {
             return 0.0;
         }
@@ -347,7 +347,7 @@ impl System for &mut State {
         })
     }
 
-    fn back_substitute(m: &mut Member<'_, Self>) {
+    fn back_substitute(m: &mut ThreadState<'_, Self>) {
         if m.system.schur() {
             m.write(VectorId::X, [VectorId::B], |k, x, [b]| {
                 k.red.iter().for_each(|&c| x[c] = (b[c] - k.straight_sum(x, c)) / k.matrix.diagonal[c]);
@@ -355,16 +355,16 @@ impl System for &mut State {
         }
     }
 
-    fn means(m: &mut Member<'_, Self>, v: VectorId, to: Means) {
+    fn means(m: &mut ThreadState<'_, Self>, v: VectorId, to: Means) {
         m.system.singular.whole.change(m.me, &m.own_chunks(), m.vector(v), to);
     }
 
-    fn square_of_means(m: &mut Member<'_, Self>) -> f64 {
+    fn square_of_means(m: &mut ThreadState<'_, Self>) -> f64 {
         let center = |c: usize, len: usize| &m.system.matrix.diagonal[c..][..len];
         m.system.singular.system().square(m.me, &m.own_chunks(), m.vector(VectorId::R), center)
     }
 
-    fn worst_incompatibility(m: &mut Member<'_, Self>) -> (usize, f64, f64) {
+    fn worst_incompatibility(m: &mut ThreadState<'_, Self>) -> (usize, f64, f64) {
         m.system.singular.whole.worst(m.me, &m.own_chunks(), m.vector(VectorId::B))
     }
 

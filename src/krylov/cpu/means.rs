@@ -5,9 +5,9 @@
 
 use crate::base::csr::{accumulate, restart};
 use crate::base::heap::boxed;
-use crate::base::isa::for_each_isa;
+use crate::base::loops::sum;
 use crate::base::number::Real;
-use crate::base::reduce::{OtherRanks, Partials, Reduce, sum};
+use crate::base::reduce::{OtherRanks, Partials, Reduce};
 use crate::base::shared::{Number, Shared};
 use crate::base::team::Me;
 use crate::error::{Result, push, reset};
@@ -85,7 +85,7 @@ pub struct Labelled<P> {
     /// Three numbers per label: sums of v, sums of |v|, and the means that `keep` has stored.
     totals: Option<Shared>,
     /// Partial sums of other ranks.
-    elsewhere: Option<Box<dyn OtherRanks>>,
+    other_ranks: Option<Box<dyn OtherRanks>>,
 }
 
 impl<P> Default for Labelled<P> {
@@ -100,7 +100,7 @@ impl<P> Default for Labelled<P> {
             count: Vec::new(),
             sums: None,
             totals: None,
-            elsewhere: None,
+            other_ranks: None,
         }
     }
 }
@@ -136,10 +136,10 @@ impl<P: Place> Singular<P> {
         self.reduced.get_or_insert_default().set(units, labels, |unit| runs(unit, true))
     }
 
-    /// Includes the partial sums of other ranks, which `elsewhere` returns for the labels.
-    pub fn over<E: OtherRanks + 'static>(&mut self, elsewhere: impl Fn(&Labelled<P>) -> Result<E>) -> Result<()> {
+    /// Includes the partial sums of other ranks, which `other_ranks` returns for the labels.
+    pub fn over<E: OtherRanks + 'static>(&mut self, other_ranks: impl Fn(&Labelled<P>) -> Result<E>) -> Result<()> {
         for labelled in [Some(&mut self.whole), self.reduced.as_mut()].into_iter().flatten() {
-            labelled.elsewhere = Some(boxed(elsewhere(labelled)?, RUNS)?);
+            labelled.other_ranks = Some(boxed(other_ranks(labelled)?, RUNS)?);
         }
         Ok(())
     }
@@ -165,12 +165,6 @@ const RUNS: &str = "the runs of singular components";
 
 /// Number of sums per label: of v, and of |v|.
 const NUMBERS: usize = 2;
-
-for_each_isa! {
-    fn sum_of<R: Real>(v: &[R]) -> f64 {
-        sum(v)
-    }
-}
 
 impl<P: Place> Labelled<P> {
     /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. Without labels, the
@@ -275,7 +269,7 @@ impl<P: Place> Labelled<P> {
             // before the barrier that ended the previous call.
             unsafe { noted.note(slot, sums) };
         }
-        noted.over(self.elsewhere.as_deref())
+        noted.over(self.other_ranks.as_deref())
     }
 
     /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
@@ -285,7 +279,7 @@ impl<P: Place> Labelled<P> {
         let noted = self.note::<N>(units, |run, _| {
             // SAFETY: values of this thread, which no other thread writes.
             let values = unsafe { v.values(run.place, run.len as usize) };
-            std::array::from_fn(|k| if k == 0 { sum_of(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
+            std::array::from_fn(|k| if k == 0 { sum(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
         });
         let (noted, labels) = (noted.all(Some(me)), self.labels());
         for label in me.share(labels) {

@@ -1,11 +1,11 @@
 //! Input and output of a solve on numbered vectors: the caller's arrays.
 
-use super::steps::{Member, System};
+use super::steps::{System, ThreadState};
 use crate::base::loops::{combine, largest};
 use crate::krylov::solve_steps::{Criterion, Eliminated, Inputs, Load, SolveSteps};
 use crate::krylov::vectors::{KrylovSteps, VectorId, VectorSteps};
 
-impl<S: System> SolveSteps for Member<'_, S> {
+impl<S: System> SolveSteps for ThreadState<'_, S> {
     fn krylov(&mut self) -> Option<&mut dyn KrylovSteps> {
         S::krylov(self)
     }

@@ -33,34 +33,34 @@ pub trait System: Sized {
         i
     }
     /// Computes to = A from. The product of b is that of the caller's matrix.
-    fn product(m: &mut Member<'_, Self>, from: VectorId, to: VectorId);
+    fn product(m: &mut ThreadState<'_, Self>, from: VectorId, to: VectorId);
     /// Computes q = A p; returns <p, q>.
-    fn multiply(m: &mut Member<'_, Self>) -> f64 {
+    fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
         Self::product(m, VectorId::P, VectorId::Q);
         m.inner(VectorId::P, VectorId::Q)
     }
     /// Computes z = P M^-1 P r.
-    fn precondition(m: &mut Member<'_, Self>);
+    fn precondition(m: &mut ThreadState<'_, Self>);
     /// Computes r = b - A x and returns <r, r>; see `VectorSteps::residual`.
-    fn residual(m: &mut Member<'_, Self>, of: Iterate) -> f64;
+    fn residual(m: &mut ThreadState<'_, Self>, of: Iterate) -> f64;
     /// Returns |b - A x|^2 on the whole grid. May overwrite r.
-    fn whole_residual_norm2(m: &mut Member<'_, Self>) -> f64 {
+    fn whole_residual_norm2(m: &mut ThreadState<'_, Self>) -> f64 {
         Self::residual(m, Iterate::X)
     }
     /// See `SolveSteps::reduce`.
-    fn reduce(_m: &mut Member<'_, Self>, _what: Eliminated) -> f64 {
+    fn reduce(_m: &mut ThreadState<'_, Self>, _what: Eliminated) -> f64 {
         0.0
     }
     /// Completes x.
-    fn back_substitute(_m: &mut Member<'_, Self>) {}
+    fn back_substitute(_m: &mut ThreadState<'_, Self>) {}
     /// See `PcgSteps::means`.
-    fn means(_m: &mut Member<'_, Self>, _v: VectorId, _to: Means) {}
+    fn means(_m: &mut ThreadState<'_, Self>, _v: VectorId, _to: Means) {}
     /// See `PcgSteps::square_of_means`.
-    fn square_of_means(_m: &mut Member<'_, Self>) -> f64 {
+    fn square_of_means(_m: &mut ThreadState<'_, Self>) -> f64 {
         0.0
     }
     /// See `SolveSteps::worst_incompatibility`.
-    fn worst_incompatibility(_m: &mut Member<'_, Self>) -> (usize, f64, f64) {
+    fn worst_incompatibility(_m: &mut ThreadState<'_, Self>) -> (usize, f64, f64) {
         (0, 0.0, 0.0)
     }
     /// See `PcgSteps::change_preconditioner`.
@@ -68,13 +68,13 @@ pub trait System: Sized {
         false
     }
     /// See `SolveSteps::krylov`.
-    fn krylov<'m>(_m: &'m mut Member<'_, Self>) -> Option<&'m mut dyn KrylovSteps> {
+    fn krylov<'m>(_m: &'m mut ThreadState<'_, Self>) -> Option<&'m mut dyn KrylovSteps> {
         None
     }
 }
 
 /// A thread of a run.
-pub struct Member<'a, S> {
+pub struct ThreadState<'a, S> {
     pub workspace: &'a Workspace,
     pub me: Me<'a>,
     pub caller: &'a Caller<'a>,
@@ -85,7 +85,7 @@ pub struct Member<'a, S> {
     pub system: S,
 }
 
-impl<'a, S> Member<'a, S> {
+impl<'a, S> ThreadState<'a, S> {
     pub fn new(
         workspace: &'a Workspace,
         system: S,
@@ -210,7 +210,7 @@ impl<'a, S> Member<'a, S> {
     }
 }
 
-impl<S: System> VectorSteps for Member<'_, S> {
+impl<S: System> VectorSteps for ThreadState<'_, S> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         // SAFETY: rows of this thread, which only this thread writes.
         self.sums(|s, rows| unsafe { [dot(s.rows_of(a, &rows), s.rows_of(b, &rows))] })[0]
@@ -237,7 +237,7 @@ impl<S: System> VectorSteps for Member<'_, S> {
     }
 }
 
-impl<S: System> PcgSteps for Member<'_, S> {
+impl<S: System> PcgSteps for ThreadState<'_, S> {
     fn properties(&self) -> Properties {
         self.system.properties()
     }

@@ -25,7 +25,7 @@ use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
 use crate::krylov::cpu::caller::{Caller, Output};
 use crate::krylov::cpu::chunks::{CHUNK, Chunks};
-use crate::krylov::cpu::steps::{Member, PCG_VECTORS};
+use crate::krylov::cpu::steps::{PCG_VECTORS, ThreadState};
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::sparse::backend::{Operator, Preconditioning, Setup, SetupResult, SparseBackend, SweepParameters};
@@ -145,8 +145,8 @@ impl SparseBackend for Cpu {
         let caller = Caller::new(Arrays { ld: CHUNK, ..arrays }, usize::MAX);
         let general = || General::new(shared, a, parts);
         let result = team.run(
-            |me| drop(program(&mut Member::new(&shared.vectors, general(), me, &caller, None))),
-            |me| program(&mut Member::new(&shared.vectors, general(), me, &caller, Some(observer))),
+            |me| drop(program(&mut ThreadState::new(&shared.vectors, general(), me, &caller, None))),
+            |me| program(&mut ThreadState::new(&shared.vectors, general(), me, &caller, Some(observer))),
         )?;
         if Outcome::may_leave_infinities(&result) {
             state.vectors.clear();

@@ -8,7 +8,7 @@ use super::precondition::Preconditioner;
 use super::state::State;
 use crate::base::loops::{dot, subtract_from};
 use crate::krylov::cpu::chunks::CHUNK;
-use crate::krylov::cpu::steps::{Member, System};
+use crate::krylov::cpu::steps::{System, ThreadState};
 use crate::krylov::cpu::workspace::GROUP;
 use crate::krylov::pcg::{Another, Beta, Properties};
 use crate::krylov::vectors::{Iterate, KrylovSteps, SweepSteps, VectorId, VectorSteps};
@@ -40,7 +40,7 @@ impl<'a> General<'a> {
     }
 }
 
-impl Member<'_, General<'_>> {
+impl ThreadState<'_, General<'_>> {
     /// Computes to = A from, or to = A^T from. Ends with a barrier, since the next step may write `from`.
     fn times(&self, a: &dyn Stored, transposed: bool, from: VectorId, to: VectorId) {
         let (from, to, rows) = (self.vector(from), self.vector(to), self.len());
@@ -103,13 +103,13 @@ impl System for General<'_> {
         line * CHUNK + i
     }
 
-    fn product(m: &mut Member<'_, Self>, from: VectorId, to: VectorId) {
+    fn product(m: &mut ThreadState<'_, Self>, from: VectorId, to: VectorId) {
         m.times(m.system.operator.a, false, from, to);
     }
 
     /// If the format allows this division, both results are computed chunk by chunk, so that the chunk of q is still in
     /// the L1 cache for the sum.
-    fn multiply(m: &mut Member<'_, Self>) -> f64 {
+    fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
         let by_rows = match m.system.operator.a.by(false) {
             By::Rows(by_rows) if CHUNK.is_multiple_of(by_rows.grain()) => by_rows,
             _ => {
@@ -126,11 +126,11 @@ impl System for General<'_> {
         })[0]
     }
 
-    fn precondition(m: &mut Member<'_, Self>) {
+    fn precondition(m: &mut ThreadState<'_, Self>) {
         m.apply(VectorId::R, VectorId::Z, false);
     }
 
-    fn residual(m: &mut Member<'_, Self>, of: Iterate) -> f64 {
+    fn residual(m: &mut ThreadState<'_, Self>, of: Iterate) -> f64 {
         if of == Iterate::Zero {
             return m.combine_and_square(VectorId::R, 0.0, &[(1.0, VectorId::B)]);
         }
@@ -147,12 +147,12 @@ impl System for General<'_> {
         second.is_some()
     }
 
-    fn krylov<'m>(m: &'m mut Member<'_, Self>) -> Option<&'m mut dyn KrylovSteps> {
+    fn krylov<'m>(m: &'m mut ThreadState<'_, Self>) -> Option<&'m mut dyn KrylovSteps> {
         Some(m)
     }
 }
 
-impl KrylovSteps for Member<'_, General<'_>> {
+impl KrylovSteps for ThreadState<'_, General<'_>> {
     fn rows(&self) -> usize {
         self.len()
     }
@@ -214,7 +214,7 @@ impl KrylovSteps for Member<'_, General<'_>> {
     }
 }
 
-impl SweepSteps for Member<'_, General<'_>> {
+impl SweepSteps for ThreadState<'_, General<'_>> {
     fn sweep(&mut self, _: usize) {
         if let Some(relaxation) = &self.system.k.relaxation {
             let [x, b, r] = [VectorId::X, VectorId::B, VectorId::R].map(|id| self.vector(id));
