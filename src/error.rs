@@ -466,8 +466,8 @@ pub fn written(value: f64) -> impl fmt::Display {
     Written(value)
 }
 
-/// Items (the second value) with a separator (the first value) between them. `Display` allocates no memory in addition
-/// to that of the items.
+/// A separator (field 0) and items (field 1). `Display` writes the items with the separator between them. It allocates
+/// memory only if `Display` of an item does.
 pub struct List<I>(pub &'static str, pub I);
 
 impl<I: Iterator<Item: fmt::Display> + Clone> fmt::Display for List<I> {

@@ -153,9 +153,9 @@ impl History {
         }
     }
 
-    /// Appends the coefficients of a CG step. The Lanczos matrix is positive definite only if all coefficients are
-    /// positive. It therefore ends at a restart, where beta is 0, and where rounding makes alpha or the flexible beta
-    /// nonpositive.
+    /// Appends the coefficients of a CG step, up to the first nonpositive one: the Lanczos matrix is positive definite
+    /// only if all coefficients are positive. beta is 0 at a restart, and rounding may make alpha or the flexible beta
+    /// nonpositive. Coefficients of later steps are ignored.
     pub fn push_coefficients(&mut self, alpha: f64, beta: f64) {
         let positive = |value: f64| value > 0.0 && value.is_finite();
         self.first_run_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));

@@ -85,16 +85,16 @@ pub(super) const UNPREDICTED_GROWTH: f64 = 8.0;
 /// CG continues with p = z if <r, r> exceeds its value at the previous replacement by this factor.
 pub(super) const EXCESSIVE_GROWTH: f64 = 100.0;
 
-/// Number of iterations without a lower residual after which the residual stagnates. Applies only to preconditioners
-/// that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or four iterations per
-/// decimal digit. With coefficients that differ by factors of 1e6, the first twenty iterations may not reduce the
-/// residual. At the rounding level, the recurred residual may stay just above the threshold, and grow after 50 or more
-/// iterations.
+/// Number of iterations without a lower residual after which the residual counts as stagnant. Applies only to
+/// preconditioners that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or
+/// four iterations per decimal digit. With coefficients that differ by factors of 1e6, the first twenty iterations may
+/// not reduce the residual. At the rounding level, the recurred residual may stay just above the threshold, and grow
+/// after 50 or more iterations.
 pub(super) const STAGNATION_ITERATIONS: usize = 40;
 /// A residual counts as lower if its norm is at most this fraction of the smallest norm so far.
 pub(super) const LOWER_NORM: f64 = 0.7;
-/// Largest norm at which a residual stagnates, relative to the reference. Above this limit, the 2-norm may be constant
-/// while the energy norm of the error decreases.
+/// A residual counts as stagnant only if its norm is at most this fraction of the reference. Above this limit, the
+/// 2-norm may be constant while the energy norm of the error decreases.
 pub(super) const STAGNATION_NORM: f64 = 1e-4;
 
 /// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. An
@@ -174,7 +174,8 @@ impl State {
         self.restarts += 1;
     }
 
-    /// Returns whether PCG may start from the current residual. NaN passes, so that the steps report a breakdown.
+    /// Returns whether PCG may start from the current residual. A norm of NaN does not prevent the start, so that the
+    /// steps report a breakdown.
     pub(super) fn may_start(&self) -> bool {
         let fruitless = self.norm > RESTART_REDUCTION * self.previous_restart_norm;
         self.restarts <= MOST_RESTARTS && !fruitless

@@ -49,8 +49,9 @@ pub use crate::options::Norm;
 
 /// Caller of PCG. The caller's system may be larger than the system that PCG solves.
 pub trait Caller<S: ?Sized> {
-    /// Stores x in the user's array if its norm is below `best`, the norm of the previously stored iterate. Returns
-    /// the norm of the stored x, or `None` if x was not stored. `norm` is the tested norm of x. May overwrite r.
+    /// Stores x in the user's array if its residual norm is below `best`, the residual norm of the iterate that was
+    /// stored last. `norm` is the tested norm of r = b - A x in PCG. Returns the residual norm of the stored x, or
+    /// `None` if x was not stored. May overwrite r.
     fn keep(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
 
     /// Runs another Krylov method instead of PCG. Returns `None` if PCG is to run.
@@ -122,7 +123,8 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
 /// itself, returns the code at the end of that loop.
 fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Code {
     loop {
-        // The means of r do not count in the test: no x with the prescribed means can reduce them.
+        // The means of r over singular components do not count in the test. The means of x are prescribed, so no
+        // iteration can reduce those of r.
         if at.test.centers {
             at.norm2 = center_residual(s).1.unwrap_or(at.norm2);
         }
@@ -167,8 +169,8 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     }
 }
 
-/// Computes one iteration. After the last iteration of a run, x includes the update alpha p, unless the residual has
-/// diverged.
+/// Computes one iteration. After the last iteration of a run, x includes the update alpha p, except after divergence or
+/// a breakdown.
 fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let alpha = at.alpha;
     let replaces = at.is_replacement_due() && s.properties().single;

@@ -20,6 +20,8 @@ pub trait SeriesSteps {
 /// SIAM J. Sci. Stat. Comput. 3, 1982). Order 0 is Jacobi. In exact arithmetic, a symmetric diagonal scaling of A does
 /// not change the iterates.
 ///
+/// The arrays `room` are two work vectors.
+///
 /// Horner's rule: v = D^-1 (r - L v) starting from v = D^-1 r, then z = v - D^-1 U z starting from z = v, each `order`
 /// times.
 pub fn series<S: SeriesSteps>(s: &mut S, order: usize, room: [S::Vector; 2], z: S::Vector) -> Result<(), S::Fault> {

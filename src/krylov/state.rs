@@ -74,7 +74,7 @@ pub struct State {
     pub restarts: usize,
     /// Number of restarts in this run.
     pub restarts_of_run: usize,
-    /// Tested norm at the start before the last restart; infinite if this start did not follow a restart.
+    /// Tested norm at the last restart but one of this run; infinite if the run has had fewer than two restarts.
     pub previous_restart_norm: f64,
     /// Norm of the iterate that the caller has stored; infinite if there is none.
     pub stored_norm: f64,

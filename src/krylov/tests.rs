@@ -357,8 +357,8 @@ fn the_observer_stops_the_loop() {
     assert!(close(end.norm, line.true_norm()));
 }
 
-/// With residual replacement, the recomputed residual satisfies the test at its first confirmation. Without
-/// replacement, it fails.
+/// With residual replacement, the first confirmation succeeds: the recomputed residual satisfies the test. Without
+/// replacement, it does not.
 #[test]
 fn residual_replacement_saves_restarts() {
     let mut recurred = Line::easy(1e-6);

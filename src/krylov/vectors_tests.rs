@@ -13,7 +13,8 @@ use crate::error::{Error, Result};
 use crate::krylov::vectors::{Iterate, KrylovSteps, SweepSteps, VectorId, VectorSteps};
 use crate::report::{Event, StopReason};
 
-/// Rows of (column, value) with ascending columns. `m` is the diagonal, its magnitude, or `None` for M = I.
+/// General matrix, stored as rows of (column, value) with ascending columns, and vectors. `m` contains the diagonal M,
+/// which is the diagonal of A or its magnitude; `None` means M = I.
 struct System {
     rows: Vec<Vec<(usize, f64)>>,
     m: Option<Vec<f64>>,
@@ -385,7 +386,7 @@ fn minres_refuses_an_indefinite_m() {
     assert!(matches!(run(&mut s, "minres"), Err(Error::Breakdown { .. })));
 }
 
-/// <z, A z> and <r, z> are negative in the first iteration.
+/// In the first iteration, <z, A z> is negative for M = I, and <r, z> is negative for M = diagonal.
 #[test]
 fn steepest_descent_refuses_what_is_indefinite() {
     for (jacobi, quantity) in [(false, "p'Ap"), (true, "r'M^-1 r")] {

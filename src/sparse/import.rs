@@ -185,7 +185,8 @@ impl Arrays<'_> {
         Ok(())
     }
 
-    /// Reads jagged diagonals of `lanes` rows or columns.
+    /// Reads the jagged diagonals of `lanes` rows (jds) or columns (tjds), which have `others` columns or rows. Calls
+    /// `take` with the lane, the other index, and the position of each value.
     fn jds(&self, lanes: usize, others: usize, mut take: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
         let InputArrays { i0: perm, i1: ptr, i2: other, values } = *self.given;
         self.check_lengths([lanes, ptr.len().max(1), values.len()])?;

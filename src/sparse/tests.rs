@@ -82,7 +82,7 @@ fn check_parts(stored: &dyn Stored, x: &[f64], y: &[f64], transposed: bool) {
     }
 }
 
-/// A sum has 131 terms, each of magnitude at most 130. It has fewer rounding errors than terms.
+/// Bound for the rounding error of a sum of 131 terms, each of magnitude at most 130.
 const SUM_ERROR: f64 = 131.0 * 131.0 * 130.0 * f64::EPSILON;
 
 #[test]

@@ -82,7 +82,7 @@ pub struct Labelled<P> {
     /// Number of values of each label.
     count: Vec<f64>,
     sums: Option<Partials>,
-    /// Three numbers per label: sums of v, sums of |v|, and the means that `keep` has stored.
+    /// Three numbers per label: sums of v, sums of |v|, and the means that `Means::Keep` has stored.
     totals: Option<Shared>,
     /// Partial sums of other ranks.
     other_ranks: Option<Box<dyn OtherRanks>>,
@@ -167,7 +167,7 @@ const RUNS: &str = "the runs of singular components";
 const NUMBERS: usize = 2;
 
 impl<P: Place> Labelled<P> {
-    /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. Without labels, the
+    /// Sets the labels. `runs(unit)` returns position, length and label of the runs of a unit. If `labels` is 0, the
     /// memory is kept, because the next matrix may have singular components again.
     pub fn set<R: Iterator<Item = (P, usize, usize)>>(
         &mut self,
@@ -196,7 +196,7 @@ impl<P: Place> Labelled<P> {
                 }
                 self.add_run(unit, Run { place, len: len as u32, slot: slot_of[label] })?;
             }
-            // `note_unit` sums the runs slot by slot. Adjacent runs of a slot are already merged.
+            // `note` sums the runs slot by slot. Adjacent runs of a slot are already merged.
             self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.place));
             self.run_start[unit + 1] = self.runs.len();
             self.slot_start[unit + 1] = self.slots.len();
@@ -240,7 +240,7 @@ impl<P: Place> Labelled<P> {
         Ok(())
     }
 
-    /// Returns the range of partial sums of some units.
+    /// Returns the slots of some units. There is one partial sum per slot.
     pub fn slots(&self, units: &Range<usize>) -> Range<usize> {
         self.slot_start[units.start]..self.slot_start[units.end]
     }
@@ -255,7 +255,8 @@ impl<P: Place> Labelled<P> {
         &self.runs[self.run_start[units.start]..self.run_start[units.end]]
     }
 
-    /// Stores the N sums that `of` returns for a run, per slot of these units.
+    /// Adds the N sums that `of` returns for each run of these units, and stores one total per slot. `of` also receives
+    /// the label of the run.
     fn note<const N: usize>(&self, units: &Range<usize>, of: impl Fn(&Run<P>, usize) -> [f64; N]) -> Reduce<'_, N> {
         let noted = self.sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
         let mut runs = self.runs(units).iter().peekable();

@@ -32,7 +32,7 @@ pub trait System: Sized {
     fn column(&self, i: usize, _line: usize) -> usize {
         i
     }
-    /// Computes to = A from. The product of b is that of the caller's matrix.
+    /// Computes to = A from. If `from` is b, A is the matrix of the caller, also if CG runs on a reduced system.
     fn product(m: &mut ThreadState<'_, Self>, from: VectorId, to: VectorId);
     /// Computes q = A p; returns <p, q>.
     fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
@@ -51,7 +51,7 @@ pub trait System: Sized {
     fn reduce(_m: &mut ThreadState<'_, Self>, _what: Eliminated) -> f64 {
         0.0
     }
-    /// Completes x.
+    /// Completes x; see `SolveSteps::back_substitute`.
     fn back_substitute(_m: &mut ThreadState<'_, Self>) {}
     /// See `PcgSteps::means`.
     fn means(_m: &mut ThreadState<'_, Self>, _v: VectorId, _to: Means) {}
@@ -140,7 +140,7 @@ impl<'a, S> ThreadState<'a, S> {
         unsafe { self.vector(id).slice_mut(rows.start, rows.len()) }
     }
 
-    /// Returns all values of vectors of a run on one thread.
+    /// Returns all values of these vectors. The run must have only one thread.
     pub fn values<const N: usize>(&self, ids: [VectorId; N]) -> [&[f64]; N] {
         assert!(self.me.members == 1, "only this thread may use the vectors");
         // SAFETY: this is the only thread of the run. It writes a vector only through an exclusive reference to
@@ -148,8 +148,8 @@ impl<'a, S> ThreadState<'a, S> {
         ids.map(|id| unsafe { self.vector(id).slice(0, self.len()) })
     }
 
-    /// Calls `f` with the system, all values of `to` for writing, and all values of other vectors, in a run on one
-    /// thread.
+    /// Calls `f` with the system, all values of `to` for writing, and all values of the vectors `from`. The run must
+    /// have only one thread.
     pub fn write<const N: usize, R>(
         &mut self,
         to: VectorId,

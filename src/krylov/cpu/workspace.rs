@@ -11,7 +11,8 @@ use std::ops::Range;
 /// Maximum number of sums per pass over the vectors; the partial sums of a chunk are stored together.
 pub const GROUP: usize = 4;
 
-/// Lines of the caller's arrays within the vectors. A chunk consists of whole lines.
+/// Positions of lines in the vectors. A line is a sequence of consecutive values in the caller's arrays, such as a grid
+/// row. A chunk consists of whole lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
     /// Number of lines.
@@ -105,7 +106,7 @@ mod tests {
         };
         let expected: Vec<_> = (0..4).map(|line| (line, 20 + 9 * line..25 + 9 * line)).collect();
         assert_eq!((all(9), all(27), all(72)), (expected.clone(), expected.clone(), expected));
-        // Lines that are chunks.
+        // Here, each line is a chunk.
         let (lines, chunks) = (Lines { count: 3, len: 4, first: 0, stride: 4 }, Chunks { rows: 10, chunk: 4 });
         assert_eq!(lines.within(&chunks.range(2), 10).collect::<Vec<_>>(), [(2, 8..10)]);
         assert_eq!(lines.within(&(10..10), 10).count(), 0);

@@ -118,8 +118,8 @@ impl<'a> Control<'a> {
             // Each x_i changes by at most SMALLEST / 2, and the magnitudes of a row sum to at most 2 center_max. Each
             // entry of b - A x then changes by at most SMALLEST center_max.
             Norm::True2 => SMALLEST * self.seen.center_max * nodes.sqrt(),
-            // For an error e of x: e'A M^-1 A e <= lambda_max e'A e, where lambda_max is of order 1: it is the largest
-            // eigenvalue of M^-1 A.
+            // A change e of x changes the tested norm by at most (e'A M^-1 A e)^1/2 <= (lambda_max e'A e)^1/2. Here
+            // lambda_max, the largest eigenvalue of M^-1 A, is of order 1.
             Norm::Preconditioned => SMALLEST * (self.seen.center_max * nodes).sqrt(),
         }
     }

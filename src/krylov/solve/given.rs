@@ -73,8 +73,8 @@ impl<'c> Given<'c> {
         Ok(s.inner(VectorId::B, VectorId::B).sqrt())
     }
 
-    /// Computes the norms of b and of the residual of the guess. `rhs` is the 2-norm of b. Afterwards, b1 replaces b if
-    /// CG runs on S1.
+    /// Computes the norms of b and of the residual of the guess. `rhs` is the 2-norm of b. Afterwards, the reduced
+    /// right-hand side b1 replaces b if CG runs on S1.
     pub fn norms(&self, s: &mut dyn SolveSteps, rhs: f64) -> Result<Norms> {
         let whole = match self.begun {
             Some(begun) => begun.whole_residual_norm2.sqrt(),

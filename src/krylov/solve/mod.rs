@@ -87,8 +87,8 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     solve.conclude(s, at, reason)
 }
 
-/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. Its rounding error is larger by the
-/// condition number of E, for which this is the limit.
+/// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. Its rounding error is larger by a factor
+/// of up to the condition number of E. This constant is the limit for that condition number.
 const DEFLATION_ROUNDS: f64 = 1e8;
 
 /// State of a solve outside the Krylov loop.

@@ -41,7 +41,8 @@ impl<'a> General<'a> {
 }
 
 impl ThreadState<'_, General<'_>> {
-    /// Computes to = A from, or to = A^T from. Ends with a barrier, since the next step may write `from`.
+    /// Computes to = A from, or to = A^T from. Begins with a barrier, since other threads may still write `from`, and
+    /// ends with one, since the next step may write `from`.
     fn times(&self, a: &dyn Stored, transposed: bool, from: VectorId, to: VectorId) {
         let (from, to, rows) = (self.vector(from), self.vector(to), self.len());
         self.me.barrier();
@@ -74,7 +75,7 @@ impl ThreadState<'_, General<'_>> {
         self.me.barrier();
     }
 
-    /// Computes to = M^-1 from, or to = M^-T from, with barriers as in `times`.
+    /// Computes to = M^-1 from, or to = M^-T from. Begins and ends with a barrier as `times` does, unless M = I.
     fn apply(&self, from: VectorId, to: VectorId, transposed: bool) {
         let (from, to) = (self.vector(from), self.vector(to));
         match self.system.m {
@@ -107,8 +108,8 @@ impl System for General<'_> {
         m.times(m.system.operator.a, false, from, to);
     }
 
-    /// If the format allows this division, both results are computed chunk by chunk, so that the chunk of q is still in
-    /// the L1 cache for the sum.
+    /// If the format can compute the rows of a single chunk, q and <p, q> are computed chunk by chunk. The chunk of q
+    /// is then still in the L1 cache for the sum.
     fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
         let by_rows = match m.system.operator.a.by(false) {
             By::Rows(by_rows) if CHUNK.is_multiple_of(by_rows.grain()) => by_rows,

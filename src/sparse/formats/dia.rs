@@ -117,8 +117,8 @@ fn add_terms<const N: usize>(y: &mut [f64], terms: [Term; N]) {
 }
 
 impl Dia {
-    /// Adds consecutive diagonals to y, beginning with diagonal `first`. The diagonals must have the same range of rows
-    /// inside the matrix; at most `DIAGONALS_AT_ONCE` are added. Returns their number.
+    /// Adds diagonal `first` and the following diagonals to y: at most `DIAGONALS_AT_ONCE`, and only until one covers
+    /// other rows than diagonal `first`. Returns the number of added diagonals.
     fn add_several(&self, first: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
         let (part, _) = self.part(first, rows.clone());
         let mut terms: [Term; DIAGONALS_AT_ONCE] = [(&[], &[]); DIAGONALS_AT_ONCE];

@@ -50,7 +50,7 @@ struct System {
 
 /// How products with A^T are computed.
 enum Transposed {
-    /// A^T = A.
+    /// A^T = A, or the method needs no products with A^T.
     Itself,
     /// A copy of A^T is multiplied. The second value is its size in bytes.
     Copy(Box<dyn Stored>, usize),
@@ -315,7 +315,7 @@ fn own_vectors(plan: &Plan, options: &Options) -> usize {
     vectors(plan.solver, options).max(second)
 }
 
-/// Indices of vector entries in error messages: their rows.
+/// Locations in error messages. The location of a vector entry is its row.
 struct Entries;
 
 impl Locations for Entries {
@@ -370,7 +370,7 @@ impl Core for Sparse {
         }
     }
 
-    /// Allocates the vectors that the options require.
+    /// Allocates the vectors and scalars that the method needs with these options.
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let Some(system) = &mut self.system else { return Ok(()) };
         self.backend.reserve(own_vectors(&system.plan, options))?;

@@ -64,7 +64,7 @@ fn times(a: &Dense, x: &[f64]) -> Vec<f64> {
     a.iter().map(|row| row.iter().zip(x).map(|(a, x)| a * x).sum()).collect()
 }
 
-/// Returns A' x, where A' consists of the entries of A with `is_in`.
+/// Returns B x, where B consists of the entries a_ij of A for which `is_in(i, j)` holds.
 fn times_part(a: &Dense, is_in: impl Fn(usize, usize) -> bool, x: &[f64]) -> Vec<f64> {
     let entry = |i: usize, j: usize| if is_in(i, j) { a[i][j] * x[j] } else { 0.0 };
     (0..x.len()).map(|i| (0..x.len()).map(|j| entry(i, j)).sum()).collect()
@@ -147,7 +147,7 @@ fn assert_near(found: &[f64], wanted: &[f64], what: &str) {
     }
 }
 
-/// The tolerance allows two rounding errors: of 1 / d, and of the product.
+/// The results are bitwise equal to r_i times the rounded 1 / d_i, or 1 / |d_i|.
 #[test]
 fn jacobi_divides_by_the_diagonal() {
     for n in [1, 2, 3, 5, 17, 64, 65, 5000] {
@@ -368,7 +368,7 @@ fn coloured_factors_are_those_of_the_permuted_matrix() {
     }
 }
 
-/// Rows 0, 2 and 3 have the first colour, and row 1 the second one. Errors and shifts name rows of A.
+/// Rows 0, 2 and 3 have the first colour, and row 1 the second one. The error and the reported pivot name rows of A.
 #[test]
 fn pivots_of_coloured_factors_are_named_by_their_rows() {
     let all = [(0, 0, 1.0), (0, 1, 2.0), (1, 0, 2.0), (1, 1, 1.0), (2, 2, 1.0), (3, 3, 1.0)];
