@@ -383,7 +383,8 @@ impl Error {
         }
     }
 
-    /// Returns the location in the matrix. Locations are ordered by level, then by node.
+    /// Returns the location of an error about the matrix ([`Error::Matrix`]), if known. Locations are ordered by level,
+    /// then by node.
     #[must_use]
     pub fn matrix_place(&self) -> Option<Place> {
         if let Self::Matrix { place, .. } = self { *place } else { None }

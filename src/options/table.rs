@@ -115,7 +115,8 @@ impl Family {
     }
 }
 
-/// Returns `doc`, and lists the exceptions: families that lack a common key, or further families of a family's key.
+/// Returns `doc` with a note on the families. For a common key, the note lists the families that lack it. For a key in
+/// the number block of one family, the note lists the other families that have it, too.
 fn meaning(key: i32, what: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
     let home = Family::home(key);
     let others = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);
@@ -225,7 +226,8 @@ impl OptionEntry {
         self.serves.iter().flat_map(|(families, _)| families.iter().copied())
     }
 
-    /// Returns the description, including the families that lack the option.
+    /// Returns the description. It names the families that lack a common option, or the further families that have an
+    /// option of one family.
     #[must_use]
     pub fn meaning(&self) -> String {
         meaning(self.key, "option", |family| self.kind(family).is_some(), self.doc)
@@ -239,7 +241,8 @@ impl ResultEntry {
         RESULTS.iter().find(|r| r.key == key && r.families.contains(&family))
     }
 
-    /// Returns the description, including the families that lack the result.
+    /// Returns the description. It names the families that lack a common result, or the further families that have a
+    /// result of one family.
     #[must_use]
     pub fn meaning(&self) -> String {
         meaning(self.key, "result", |family| self.families.contains(&family), self.doc)
@@ -639,7 +642,8 @@ pub static ARGUMENTS: &[ArgumentEntry] = &[
 mod tests {
     use super::*;
 
-    /// Two families have an option with different ranges. Its description names both families.
+    /// Two families have an option with different ranges. Its description names the second family, and the error
+    /// message names both.
     #[test]
     fn an_option_of_two_families_names_both() {
         const STEPS: OptionEntry = OptionEntry {

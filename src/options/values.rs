@@ -209,8 +209,9 @@ impl Options {
         Ok(())
     }
 
-    /// Applies the valid entries of `RRBSOLVER_OPTIONS` that this family has. Calls `complain` with an error for each
-    /// wrong entry. An error that `complain` returns ends the call.
+    /// Applies the valid entries of `text`, the content of the environment variable `RRBSOLVER_OPTIONS`. Ignores
+    /// options that only other families have. Calls `complain` with an error for each wrong entry. If `complain`
+    /// returns an error, this function returns it.
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(Error) -> Result<()>) -> Result<()> {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
@@ -311,7 +312,8 @@ fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
     }
 }
 
-/// Option names of the programs of the 2008 thesis. Their eps is relative to the initial residual.
+/// Translates option names and values of the programs of the 2008 thesis. `set_entry` translates their option eps, a
+/// tolerance relative to the initial residual.
 fn solver_shorthand<'a>(name: &'a str, value: &'a str) -> (&'a str, &'a str) {
     match (name, value) {
         ("solver", "jcbi") => (name, "jacobi"),

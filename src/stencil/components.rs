@@ -196,7 +196,7 @@ impl Runs {
     }
 
     /// Appends the rows of `next`. Then unites each pair of `joins`: a run of the last row here, and a run of the first
-    /// row of `next`.
+    /// row of `next`. Both are numbered from 0 in their row.
     pub(super) fn append_joined(&mut self, next: &Self, joins: &[(u32, u32)]) -> Result<()> {
         let rows = self.rows();
         let (below, above) = (if rows > 0 { self.row(rows - 1).start } else { 0 }, rows);

@@ -94,7 +94,8 @@ impl Grid {
         (2..=all).step_by(2).find(|&levels| fits(self.coarsest_nodes(levels))).unwrap_or(all)
     }
 
-    /// Returns g_max, the largest number of grids stored by colour (report 16-06, equation 3.1).
+    /// Returns g_max, the largest number of grids stored by colour: the smallest g with `block` 2^g >= max(nx, ny)
+    /// (report 16-06, equation 3.1).
     pub fn max_packed_grids(self, block: usize) -> usize {
         let mut g = 0;
         while block << g < self.nx.max(self.ny) {

@@ -177,8 +177,8 @@ fn add(sum: &mut [f64], a: &[f64]) {
 pub struct HalfStencil {
     /// Number of nodes in x.
     pub nx: usize,
-    /// Centers in A; row sums s in M. In M, the center is s minus the sum of the couplings, which is free of
-    /// cancellation. A row sum of zero remains exactly zero in all eliminations.
+    /// In a copy of A: the centers. In the preconditioner M: the row sums s. The center of M is s minus the sum of the
+    /// couplings, which is free of cancellation. A row sum of zero remains exactly zero in all eliminations.
     pub diagonal: Vec<f64>,
     /// Entries to (i + 1, j).
     pub east: Vec<f64>,

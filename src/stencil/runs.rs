@@ -1,6 +1,6 @@
-//! Connected components by union-find over runs. A run is a maximal piece of a row whose nodes are coupled to their
-//! east neighbours. For example, a row whose nodes are all coupled is one run. Couplings between rows unite runs; the
-//! run with the smallest index is the root.
+//! Connected components by union-find over runs. A run is a maximal sequence of nodes of a row in which each node is
+//! coupled to the next. For example, a row whose nodes are all coupled is one run. Couplings between rows unite runs;
+//! the run with the smallest index is the root.
 //!
 //! The rows are those of a plane, or those of a box of cells in storage order. The caller states which rows are
 //! adjacent. Couplings are read as bits of 64-bit words, so that the interior of a long run needs no branches.

@@ -93,7 +93,7 @@ impl<'a, 'w> Data<'a, 'w> {
         }
     }
 
-    /// Returns the fields of the cards of a kind.
+    /// Returns the fields of the cards of kind `which`, an index into `KINDS_OF_CARDS`.
     fn fields(&self, which: usize) -> Result<Vec<Field>> {
         let format = self.header.formats[which];
         let unknown = || {
@@ -115,7 +115,8 @@ impl<'a, 'w> Data<'a, 'w> {
         ))
     }
 
-    /// Converts the next fields, card by card, with `take`.
+    /// Reads the next fields, as many as `to` has elements. `take` converts each field. It receives the field, the card
+    /// and its line number.
     fn read<T: Send>(
         &mut self,
         fields: &[Field],
@@ -150,7 +151,8 @@ impl<'a, 'w> Data<'a, 'w> {
         }
     }
 
-    /// Reads the pointers of `lanes` columns with `count` entries, and converts them to base 0.
+    /// Reads the pointers of `lanes` columns with `count` entries, and converts them to base 0. `which` is the index in
+    /// `KINDS_OF_CARDS` of the data that the pointers belong to: 0 for the matrix, 3 for right-hand sides.
     fn pointers(&mut self, which: usize, lanes: usize, count: usize) -> Result<Vec<usize>> {
         let fields = self.fields(0)?;
         if which == 0 {
