@@ -106,7 +106,7 @@ impl Place {
         Site::Point(k, j, i).into()
     }
 
-    /// Entry of a short list.
+    /// Entry of a list or array.
     #[must_use]
     pub fn entry(index: usize) -> Self {
         Site::Entry(index).into()
@@ -402,7 +402,7 @@ impl Error {
         }
     }
 
-    /// Whether the message depends on [`Self::set_base`].
+    /// Returns whether the message depends on [`Self::set_base`].
     #[must_use]
     pub fn has_index(&self) -> bool {
         match self {

@@ -83,8 +83,8 @@ pub enum Event {
     /// Iteration number and relative residual of an iteration after which the solve has already continued. A stop
     /// request has no effect.
     Passed(usize, f64),
-    /// Switch to another preconditioner: iterations with the previous one, residual norm relative to its first value,
-    /// and number of further iterations that were predicted.
+    /// Switch to another preconditioner. The numbers refer to the previous one: iterations since the last start of CG,
+    /// residual norm relative to that start, and estimated number of remaining iterations.
     Changed(usize, f64, f64),
     /// Stagnation of CG in single precision after this number of iterations; the solve continues in double precision.
     Widened(usize),

@@ -157,7 +157,7 @@ impl Read<'_> {
         Ok(Loaded::of(boxed(matrix, "a matrix")?))
     }
 
-    /// Divides the lines among the threads, with the number of entries in each piece.
+    /// Divides the lines into pieces for the threads. Returns each piece with its number of entries.
     fn pieces(&self, workers: &mut Workers) -> Result<Vec<(Lines<'_>, usize)>> {
         let mut pieces = Vec::new();
         let count = workers.pieces(self.lines.left());

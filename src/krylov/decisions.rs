@@ -76,7 +76,7 @@ pub(super) const RHO_DRIFT: f64 = 2.0;
 /// After drift, CG continues with p = z if <r, r> is at most this fraction of its value at the last replacement.
 /// Otherwise CG restarts.
 pub(super) const SUFFICIENT_DECREASE: f64 = 0.25;
-/// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges and
+/// If a replacement leaves r'M^-1 r at or below this fraction of its previous value, CG converges fast enough, and
 /// `UNPREDICTED_GROWTH` is not tested.
 pub(super) const FAST_DECREASE: f64 = 0.25;
 /// CG continues with p = z if r'M^-1 r exceeds the value predicted by the previous beta by this factor. Most of r is
@@ -110,7 +110,7 @@ pub(super) const ROUNDING_FACTOR: f64 = 64.0;
 pub(super) struct Replaced {
     /// The recurred and the recomputed <r, r> differ by more than the factor [`DRIFT`].
     pub(super) drifted: bool,
-    /// <r, r> has fallen by the factor [`SUFFICIENT_DECREASE`] since the last replacement.
+    /// <r, r> is at most [`SUFFICIENT_DECREASE`] times its value at the last replacement.
     pub(super) decreased: bool,
     /// <r, r> has grown by more than the factor [`EXCESSIVE_GROWTH`] since the last replacement. False if r was not
     /// replaced since the start.
@@ -205,8 +205,8 @@ impl State {
     /// Tests a start with rho = <r, M^-1 r>. `rounding`: whether rounding can explain a nonpositive rho.
     pub(super) fn test_start(&mut self, rho: f64, rounding: bool) -> Code {
         let test = &self.test;
-        // M is definite, so rho <= 0 is a rounding error: on a singular system, the residual of a guess may consist
-        // only of rounding errors.
+        // On a singular system, the residual of a guess may consist only of rounding errors. A nonpositive rho is
+        // attributed to them.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
         let spent = self.norm <= test.rounding || constant || rounding;
         self.rho = rho;

@@ -111,7 +111,7 @@ pub enum Means {
     Keep,
     /// Subtracts the means.
     Subtract,
-    /// Shifts the means to the stored means.
+    /// Adds a constant on each component, such that the means equal the stored means.
     Restore,
 }
 

@@ -1,16 +1,16 @@
 //! Truncated Neumann series preconditioner, for all families.
 
-/// Steps of the series for A = L + D + U with strict lower and upper triangles L and U. All vectors except r are chosen
-/// by the caller of [`series`].
+/// Steps of the series for A = L + D + U with strict lower and upper triangles L and U. The caller of [`series`] passes
+/// all vectors except r.
 pub trait SeriesSteps {
     type Vector: Copy;
     /// Error type of a step.
     type Fault;
-    /// Computes v = D^-1 r. `last`: no other step follows.
+    /// Computes v = D^-1 r. `last`: whether this is the last step.
     fn begin(&mut self, v: Self::Vector, last: bool) -> Result<(), Self::Fault>;
-    /// Computes to = D^-1 (r - L from).
+    /// Computes `to` = D^-1 (r - L `from`).
     fn lower(&mut self, from: Self::Vector, to: Self::Vector) -> Result<(), Self::Fault>;
-    /// Computes to = v - D^-1 U from. `last`: no other step follows.
+    /// Computes `to` = v - D^-1 U `from`. `last`: whether this is the last step.
     fn upper(&mut self, v: Self::Vector, from: Self::Vector, to: Self::Vector, last: bool) -> Result<(), Self::Fault>;
 }
 

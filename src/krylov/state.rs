@@ -100,7 +100,7 @@ pub struct Exact {
     pub norm2: f64,
     /// r'M^-1 r.
     pub rho: f64,
-    /// Largest <r, r> since then.
+    /// Largest <r, r> since this residual.
     pub peak: f64,
 }
 

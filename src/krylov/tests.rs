@@ -374,7 +374,7 @@ fn somewhere() -> State {
     State { rho: 1.0, sigma: 1.0, largest_rho: 1.0, ..State::new(Line::easy(0.0).test(1e-14), 1.0, 7) }
 }
 
-/// Returns `from` after a start.
+/// Returns the state `from` after `State::begin`.
 fn started(from: State) -> State {
     let mut at = from;
     at.begin();
@@ -574,6 +574,6 @@ fn a_family_may_project_its_operator() {
     let ax = deflated.times(&deflated.v[X]);
     let shift = deflated.v[B].iter().zip(&ax).map(|(b, ax)| b - ax).sum::<f64>() / energy;
     deflated.v[X].iter_mut().for_each(|x| *x += shift);
-    // Rounding error of A x for x of magnitude 1e9.
+    // The tolerance is the rounding error of A x for the large x, of magnitude `shift`.
     assert!(deflated.true_norm() <= 1e-6 * shift.abs() * 4.0, "{:e} {shift:e}", deflated.true_norm());
 }

@@ -33,8 +33,8 @@ impl VectorId {
 pub trait VectorSteps {
     /// Returns <a, b>.
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64;
-    /// Computes to = scale to + sum_k factor_k v_k, in the order of the terms; no v_k is `to`. With scale = 0, the old
-    /// values of `to` are ignored, even NaN.
+    /// Computes `to` = `scale` `to` + sum_k factor_k v_k, in the order of the terms; no v_k is `to`. If `scale` is 0,
+    /// the old values of `to` are ignored, even NaN.
     ///
     /// PCG uses only these combinations: to = 0; to = factor v; to = to + factor v; to = scale to + v. A backend with
     /// `KrylovSteps` must support all combinations, other backends only these.
@@ -61,19 +61,19 @@ pub enum Iterate {
 pub trait KrylovSteps: VectorSteps {
     /// Returns the length of a vector, over all threads.
     fn rows(&self) -> usize;
-    /// Computes to = A from.
+    /// Computes `to` = A `from`.
     fn product(&mut self, from: VectorId, to: VectorId);
-    /// Computes to = A' from.
+    /// Computes `to` = A' `from`.
     fn transposed_product(&mut self, from: VectorId, to: VectorId);
-    /// Computes to = M^-1 from.
+    /// Computes `to` = M^-1 `from`.
     fn precondition_vector(&mut self, from: VectorId, to: VectorId);
-    /// Computes to = M^-T from.
+    /// Computes `to` = M^-T `from`.
     fn precondition_transposed(&mut self, from: VectorId, to: VectorId);
     /// Returns the steps of relaxation methods, if the backend has the data for sweeps.
     fn sweeps(&mut self) -> Option<&mut dyn SweepSteps> {
         None
     }
-    /// Returns whether M is the identity. A method then uses `from` instead of M^-1 from.
+    /// Returns whether M is the identity. A method then uses `from` instead of M^-1 `from`.
     fn is_unpreconditioned(&self) -> bool;
     /// Computes products[k] = <a, with[k]> in one pass.
     fn inners(&mut self, a: VectorId, with: &[VectorId], products: &mut [f64]);

@@ -100,7 +100,7 @@ fn blocks3(n: usize) -> Vec<Vec<(usize, f64)>> {
 }
 
 impl System {
-    /// Returns a system with b = A 1 and x = 0.
+    /// Returns a system with x = 0 and with b = A e, where all entries of e are 1.
     fn new(rows: Vec<Vec<(usize, f64)>>, jacobi: bool, absolute: bool, own: usize) -> Self {
         let n = rows.len();
         let center = |(i, row): (usize, &Vec<(usize, f64)>)| {

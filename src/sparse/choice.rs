@@ -12,7 +12,7 @@ use crate::options::{Choice, Format};
 
 /// Block sizes that `block_size=0` compares.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// Rows per sorting window of sell that `sigma=0` tries. It is used if sorting reduces the bytes.
+/// With `sigma=0`, the rows of sell are sorted in windows of this length if sorting reduces the bytes.
 const SIGMA: usize = 256;
 
 /// Requested format and parameters; 0 means automatic.

@@ -185,7 +185,8 @@ impl Runs {
         self.for_each_upward_pair(a, j, self.rows() - 1, Self::unite);
     }
 
-    /// Appends the rows of `next`, whose first row is row j of `a`, and unites the runs joined by couplings to it.
+    /// Appends the rows of `next`, whose first row is row j of `a`. Unites the runs that are joined by couplings
+    /// between the rows j - 1 and j.
     pub(super) fn append_rows(&mut self, next: &Self, a: &StencilView, j: usize) -> Result<()> {
         let rows = self.rows();
         self.append(next)?;

@@ -363,7 +363,7 @@ impl Part {
         }
     }
 
-    /// Marks the components of row j that have a nonzero row sum there.
+    /// Flags each component that has a nonzero row sum in row j as regular.
     fn record_row_sums(&mut self, a: &StencilView, j: usize, tolerance: f64) {
         let center = a.center.row(j);
         let sum = &mut self.sum;

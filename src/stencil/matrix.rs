@@ -172,7 +172,8 @@ fn add(sum: &mut [f64], a: &[f64]) {
 }
 
 /// A half stencil stored row by row with a ring of two zero nodes around the grid. The neighbours of every node, and
-/// their neighbours, can be read without conditions.
+/// their neighbours, can be read without conditions. In a matrix on the black nodes only, `east` and `north` contain
+/// the entries to (i + 2, j) and (i, j + 2).
 #[derive(Clone, Debug, Default)]
 pub struct HalfStencil {
     /// Number of nodes in x.

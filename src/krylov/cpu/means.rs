@@ -20,7 +20,7 @@ pub trait Place: Copy + Ord {
     fn after(self, len: usize) -> Self;
 }
 
-/// Index of a value.
+/// A position is the index of a value.
 impl Place for usize {
     fn after(self, len: usize) -> Self {
         self + len
@@ -72,7 +72,8 @@ pub struct Labelled<P> {
     runs: Vec<Run<P>>,
     /// Start of each unit in `runs`.
     run_start: Vec<usize>,
-    /// Labels of the slots. A slot is a pair of a unit and a label that occurs in the unit, in the order of units.
+    /// Labels of the slots. A slot is a pair of a unit and a label that occurs in this unit. Slots are ordered by
+    /// units.
     slots: Vec<u32>,
     /// Start of each unit in `slots`.
     slot_start: Vec<usize>,
@@ -105,10 +106,11 @@ impl<P> Default for Labelled<P> {
     }
 }
 
-/// Labels on all nodes, and on the unknowns of CG.
+/// Values of the singular components, on all nodes and on the unknowns of CG. The label of a value is the number of its
+/// component.
 pub struct Singular<P> {
     pub whole: Labelled<P>,
-    /// Labels on the unknowns of CG if these are a part of the nodes only.
+    /// Labels on the unknowns of CG; `None` if all nodes are unknowns.
     reduced: Option<Labelled<P>>,
 }
 
@@ -136,7 +138,8 @@ impl<P: Place> Singular<P> {
         self.reduced.get_or_insert_default().set(units, labels, |unit| runs(unit, true))
     }
 
-    /// Includes the partial sums of other ranks, which `other_ranks` returns for the labels.
+    /// Makes all sums include the values of other ranks. `other_ranks` returns the object that exchanges the partial
+    /// sums of these labels.
     pub fn over<E: OtherRanks + 'static>(&mut self, other_ranks: impl Fn(&Labelled<P>) -> Result<E>) -> Result<()> {
         for labelled in [Some(&mut self.whole), self.reduced.as_mut()].into_iter().flatten() {
             labelled.other_ranks = Some(boxed(other_ranks(labelled)?, RUNS)?);
@@ -212,7 +215,7 @@ impl<P: Place> Labelled<P> {
         Ok(())
     }
 
-    /// Appends a run, or merges it with the last run if it is the continuation.
+    /// Appends a run, or merges it with the last run if it continues that run.
     fn add_run(&mut self, unit: usize, run: Run<P>) -> Result<()> {
         let first = self.run_start[unit];
         match self.runs[first..].last_mut() {
@@ -266,19 +269,19 @@ impl<P: Place> Labelled<P> {
                 let of_run = of(run, self.slots[slot] as usize);
                 sums.iter_mut().zip(of_run).for_each(|(sum, of_run)| *sum += of_run);
             }
-            // SAFETY: a slot of a unit of this thread, written once per call. All threads have read the previous sums
-            // before the barrier that ended the previous call.
+            // SAFETY: the unit of the slot belongs to this thread, which writes the slot once per call. All threads
+            // have read the previous sums before the barrier that ended the previous call.
             unsafe { noted.note(slot, sums) };
         }
         noted.over(self.other_ranks.as_deref())
     }
 
     /// Returns the sums of v over the values of each label, and with N = 2 also those of |v|. All threads may read them
-    /// until they call a function of this structure. `units`: units of this thread.
+    /// until the next call of a function of this structure. `units`: units of this thread.
     fn sum<const N: usize>(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
         let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
         let noted = self.note::<N>(units, |run, _| {
-            // SAFETY: values of this thread, which no other thread writes.
+            // SAFETY: the values belong to this thread, and no other thread writes them.
             let values = unsafe { v.values(run.place, run.len as usize) };
             std::array::from_fn(|k| if k == 0 { sum(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
         });
@@ -286,14 +289,14 @@ impl<P: Place> Labelled<P> {
         for label in me.share(labels) {
             for (k, noted) in noted.iter().enumerate() {
                 let slots = &self.by_label[self.label_start[label]..self.label_start[label + 1]];
-                // SAFETY: a label of this thread. All threads have read the previous sums before the barrier above; the
-                // others read the new one after the barrier below.
+                // SAFETY: this thread computes the total of this label. All threads have read the previous sums before
+                // the barrier above; the other threads read the new total after the barrier below.
                 let total = unsafe { totals.slice_mut(k * labels + label, 1) };
                 total[0] = slots.iter().map(|&slot| noted[slot as usize]).sum();
             }
         }
         me.barrier();
-        // SAFETY: the next write follows the first barrier of the next call.
+        // SAFETY: no thread writes the totals until all threads have passed the first barrier of the next call.
         std::array::from_fn(|k| unsafe { totals.slice(k * labels, labels) })
     }
 
@@ -305,17 +308,18 @@ impl<P: Place> Labelled<P> {
         let mean = |label: usize| sums[label] / self.count[label];
         if to == Means::Keep {
             for label in me.share(labels) {
-                // SAFETY: a label of this thread, which the others read after the barrier below.
+                // SAFETY: only this thread writes the mean of this label. The other threads read the mean after the
+                // barrier below.
                 unsafe { totals.slice_mut(NUMBERS * labels + label, 1)[0] = mean(label) };
             }
             return me.barrier();
         }
-        // SAFETY: only `Means::Keep` writes these values, and ends with a barrier.
+        // SAFETY: only a call with `Means::Keep` writes these values, and such a call ends with a barrier.
         let kept = unsafe { totals.slice(NUMBERS * labels, labels) };
         for run in self.runs(units) {
             let label = self.slots[run.slot as usize] as usize;
             let shift = if to == Means::Restore { kept[label] } else { 0.0 } - mean(label);
-            // SAFETY: values of this thread, which no other thread reads in this step.
+            // SAFETY: the values belong to this thread, and no other thread uses them in this step.
             unsafe { v.values_mut(run.place, run.len as usize) }.iter_mut().for_each(|v| *v += Real::narrow(shift));
         }
     }

@@ -32,7 +32,7 @@ pub trait System: Sized {
     fn column(&self, i: usize, _line: usize) -> usize {
         i
     }
-    /// Computes to = A from. If `from` is b, A is the matrix of the caller, also if CG runs on a reduced system.
+    /// Computes `to` = A `from`. If `from` is b, A is the matrix of the caller, also if CG runs on a reduced system.
     fn product(m: &mut ThreadState<'_, Self>, from: VectorId, to: VectorId);
     /// Computes q = A p; returns <p, q>.
     fn multiply(m: &mut ThreadState<'_, Self>) -> f64 {
@@ -78,7 +78,7 @@ pub struct ThreadState<'a, S> {
     pub workspace: &'a Workspace,
     pub me: Me<'a>,
     pub caller: &'a Caller<'a>,
-    /// Observer; only on thread 0.
+    /// Observer on thread 0; `None` on the other threads.
     observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far.
     turn: usize,
@@ -105,7 +105,7 @@ impl<'a, S> ThreadState<'a, S> {
         self.workspace.vector(id)
     }
 
-    /// Returns the numbers of the chunks of this thread.
+    /// Returns the range of the chunks that this thread owns.
     pub fn own_chunks(&self) -> Range<usize> {
         self.workspace.chunks.share(&self.me)
     }
@@ -182,9 +182,10 @@ impl<'a, S> ThreadState<'a, S> {
         self.note(of).sum(Some(self.me))
     }
 
-    /// Computes to = scale to + sum_k factor_k v_k on a range of rows of this thread.
+    /// Computes `to` = `scale` `to` + sum_k factor_k v_k on a range of rows of this thread.
     fn combine_rows(&self, rows: &Range<usize>, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
-        // SAFETY: rows of this thread, which no other thread uses in this step; `to` is none of the terms.
+        // SAFETY: the rows belong to this thread, and no other thread uses them in this step. `to` is none of the
+        // terms.
         let to = unsafe { self.rows_of_mut(to, rows) };
         // SAFETY: as above.
         let term = |id: VectorId| unsafe { self.rows_of(id, rows) };
@@ -203,7 +204,7 @@ impl<'a, S> ThreadState<'a, S> {
     pub fn combine_and_square(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
             s.combine_rows(&rows, to, scale, terms);
-            // SAFETY: rows of this thread, which no other thread uses in this step.
+            // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
             let to = unsafe { s.rows_of(to, &rows) };
             [dot(to, to)]
         })[0]
@@ -212,7 +213,7 @@ impl<'a, S> ThreadState<'a, S> {
 
 impl<S: System> VectorSteps for ThreadState<'_, S> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
-        // SAFETY: rows of this thread, which only this thread writes.
+        // SAFETY: the rows belong to this thread, and only this thread writes them.
         self.sums(|s, rows| unsafe { [dot(s.rows_of(a, &rows), s.rows_of(b, &rows))] })[0]
     }
 
@@ -223,7 +224,7 @@ impl<S: System> VectorSteps for ThreadState<'_, S> {
     }
 
     fn largest(&mut self, v: VectorId) -> f64 {
-        // SAFETY: rows of this thread, which only this thread writes.
+        // SAFETY: the rows belong to this thread, and only this thread writes them.
         let noted = self.note(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
         max_abs(noted.all(Some(self.me))[0])
     }

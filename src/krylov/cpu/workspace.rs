@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn lines_of_chunks() {
-        // Four lines of 5 values, with two values before and after each line, and two lines without values around them.
+        // Four lines of 5 values, with two values before and after each line, and two lines without values before and
+        // after the four lines.
         let lines = Lines { count: 4, len: 5, first: 2 * 9 + 2, stride: 9 };
         let all = |chunk: usize| {
             let chunks = Chunks { rows: 8 * 9, chunk };

@@ -140,7 +140,7 @@ mod tests {
     use crate::base::team::Team;
     use std::sync::Mutex;
 
-    /// Levels of 1, 150 and 2 rows.
+    /// The order has levels of 1, 150 and 2 rows.
     #[test]
     fn rows_of_a_level_ascend() {
         let mut level = vec![1_u32; 153];

@@ -41,8 +41,8 @@ impl<'a> General<'a> {
 }
 
 impl ThreadState<'_, General<'_>> {
-    /// Computes to = A from, or to = A^T from. Begins with a barrier, since other threads may still write `from`, and
-    /// ends with one, since the next step may write `from`.
+    /// Computes `to` = A `from`, or `to` = A^T `from`. Begins with a barrier, since other threads may still write
+    /// `from`, and ends with one, since the next step may write `from`.
     fn times(&self, a: &dyn Stored, transposed: bool, from: VectorId, to: VectorId) {
         let (from, to, rows) = (self.vector(from), self.vector(to), self.len());
         self.me.barrier();
@@ -75,7 +75,8 @@ impl ThreadState<'_, General<'_>> {
         self.me.barrier();
     }
 
-    /// Computes to = M^-1 from, or to = M^-T from. Begins and ends with a barrier as `times` does, unless M = I.
+    /// Computes `to` = M^-1 `from`, or `to` = M^-T `from`. Begins and ends with a barrier as `times` does, unless M =
+    /// I.
     fn apply(&self, from: VectorId, to: VectorId, transposed: bool) {
         let (from, to) = (self.vector(from), self.vector(to));
         match self.system.m {
@@ -86,7 +87,7 @@ impl ThreadState<'_, General<'_>> {
             }
             None => {
                 let own = self.workspace.chunks.own(&self.me);
-                // SAFETY: rows of this thread, which no other thread uses in this step.
+                // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
                 unsafe { to.slice_mut(own.start, own.len()).copy_from_slice(from.slice(own.start, own.len())) };
             }
         }
@@ -137,7 +138,7 @@ impl System for General<'_> {
         }
         Self::product(m, VectorId::X, VectorId::R);
         m.sums(|m, rows| {
-            // SAFETY: rows of this thread, which no other thread uses in this step.
+            // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
             [unsafe { subtract_from(m.rows_of_mut(VectorId::R, &rows), m.rows_of(VectorId::B, &rows)) }]
         })[0]
     }
@@ -190,7 +191,7 @@ impl KrylovSteps for ThreadState<'_, General<'_>> {
             let sums = self.sums(|s, rows| {
                 let mut of_chunk = [0.0; GROUP];
                 for (product, &b) in of_chunk.iter_mut().zip(with) {
-                    // SAFETY: rows of this thread, which only this thread writes.
+                    // SAFETY: the rows belong to this thread, and only this thread writes them.
                     *product = unsafe { dot(s.rows_of(a, &rows), s.rows_of(b, &rows)) };
                 }
                 of_chunk
@@ -205,7 +206,7 @@ impl KrylovSteps for ThreadState<'_, General<'_>> {
 
     fn fill_random(&mut self, to: VectorId, seed: u64) {
         for rows in self.chunks() {
-            // SAFETY: rows of this thread, which no other thread uses in this step.
+            // SAFETY: the rows belong to this thread, and no other thread uses them in this step.
             let to = unsafe { self.rows_of_mut(to, &rows) };
             for (v, row) in to.iter_mut().zip(rows) {
                 let drawn = split_mix(seed.wrapping_add((row as u64 + 1).wrapping_mul(STEP))) >> 11;

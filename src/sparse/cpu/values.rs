@@ -2,7 +2,8 @@
 
 use crate::base::shared::Shared;
 
-/// A vector in which threads read and write single values; slices of several threads would overlap.
+/// A vector in which threads read and write single values. Slices cannot be used, because those of several threads
+/// would overlap.
 #[derive(Clone, Copy)]
 pub struct Values {
     first: *mut f64,
@@ -25,7 +26,7 @@ impl Values {
     #[inline(always)]
     pub unsafe fn get(self, i: usize) -> f64 {
         debug_assert!(i < self.count);
-        // SAFETY: inside the array and not written concurrently, as the caller guarantees.
+        // SAFETY: the caller guarantees that value i exists and that no thread writes it during the call.
         unsafe { *self.first.add(i) }
     }
 
@@ -34,7 +35,7 @@ impl Values {
     #[inline(always)]
     pub unsafe fn set(self, i: usize, value: f64) {
         debug_assert!(i < self.count);
-        // SAFETY: inside the array and not accessed concurrently, as the caller guarantees.
+        // SAFETY: the caller guarantees that value i exists and that no other thread accesses it during the call.
         unsafe { *self.first.add(i) = value };
     }
 }

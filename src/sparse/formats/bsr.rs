@@ -119,7 +119,8 @@ impl<I: Index> Bsr<I> {
         Ok(Self { b, cols: a.cols, ptr, col, val })
     }
 
-    /// Iterates over the blocks of a range of block rows: block row relative to the range, block column, and values.
+    /// Iterates over the blocks of a range of block rows, as (block row minus the first block row of the range, block
+    /// column, values).
     fn blocks(&self, rows: Range<usize>) -> impl Iterator<Item = (usize, usize, &[f64])> {
         let size = self.b * self.b;
         let of_row = move |(i, row): (usize, &[usize])| {

@@ -13,7 +13,7 @@ use crate::sparse::cpu::values::Values;
 
 /// M^-1 in the form of [`Split`], applied by triangular solves.
 pub struct Solved<I, V> {
-    /// Shared with M^-T.
+    /// Order of processing, which M^-1 and M^-T share.
     order: Counted<Order<I>>,
     stages: Stages,
     /// Number of rows plus entries of `lower` before each unit. The last element is the total.
@@ -72,8 +72,9 @@ struct Triangle<I, V> {
 struct Span {
     /// Entries per row.
     width: usize,
-    /// First position and first entry.
+    /// First position.
     place: usize,
+    /// Index of the first entry in `col` and `val`.
     entry: usize,
 }
 
@@ -173,7 +174,8 @@ unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values
     // SAFETY: the columns were checked when the matrix was built; the matrix is square, and x has one value per row
     // (checked in `apply`). The caller excludes concurrent writes.
     let sum = col.iter().zip(val).fold(0.0, |sum, (j, t)| sum + t.wide() * unsafe { x.get(j.at()) });
-    // SAFETY: i is a row, and the caller excludes concurrent accesses; `first` reads no value of x except x_i.
+    // SAFETY: i is a row, so x_i exists. The caller excludes accesses by other threads. `first` reads no value of x
+    // except x_i.
     unsafe { x.set(i, first(i) - sum) };
 }
 
