@@ -1,5 +1,5 @@
-//! Writers of matrix files. Values are written with the fewest digits that are read back as the same double. A bitwise
-//! symmetric matrix is written as its lower triangle.
+//! Writers of matrix files. Values are written with the fewest digits that are read back as the same double. If a
+//! matrix is bitwise symmetric, only its lower triangle is written.
 
 use super::short::Short;
 use crate::base::csr::Csr;
@@ -74,8 +74,8 @@ fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
     Ok(line)
 }
 
-/// Returns the fewest digits that are read back as the same double. The text contains a point, because the format of
-/// the field would insert one otherwise.
+/// Returns the fewest digits that are read back as the same double. The text contains a point. Without it, a reader
+/// would insert a point according to the format of the field.
 fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{value:E}").map_err(io::Error::other)?;

@@ -22,8 +22,8 @@ pub trait SeriesSteps {
 ///
 /// The arrays `room` are two work vectors.
 ///
-/// Horner's rule: v = D^-1 (r - L v) starting from v = D^-1 r, then z = v - D^-1 U z starting from z = v, each `order`
-/// times.
+/// Horner's rule: v = D^-1 r, then `order` times v = D^-1 (r - L v). After that z = v, then `order` times z = v - D^-1
+/// U z.
 pub fn series<S: SeriesSteps>(s: &mut S, order: usize, room: [S::Vector; 2], z: S::Vector) -> Result<(), S::Fault> {
     if order == 0 {
         return s.begin(z, true);

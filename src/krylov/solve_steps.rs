@@ -197,15 +197,16 @@ pub trait SolveSteps: PcgSteps {
     fn worst_incompatibility(&mut self) -> (usize, f64, f64) {
         (0, 0.0, 0.0)
     }
-    /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. With
-    /// `scale`, b is input * scale; whether the vector b is reloaded depends on the backend.
+    /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. If `scale`
+    /// is given, the residual is that of b = input * `scale`. A backend may then load the vector b again.
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64;
     /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. Returns <b_r,
     /// D_r^-1 b_r> for `Eliminated::Residual`, else an unspecified value.
     fn reduce(&mut self, _what: Eliminated) -> f64 {
         0.0
     }
-    /// Computes x_r = D_r^-1 (b_r - A_rb x_b), unless CG runs on A. Returns max |x|, or NaN if any value is NaN.
+    /// Completes x. If CG runs on S1, computes x_r = D_r^-1 (b_r - A_rb x_b). If CG runs on a deflated system, adds the
+    /// deflated part of x. Returns max |x|, or NaN if any value is NaN.
     ///
     /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed it. A backend may
     /// fuse this computation if `scale` is given, for a regular system with the 2-norm.

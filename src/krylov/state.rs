@@ -17,8 +17,8 @@ pub struct Test {
     /// A residual whose 2-norm is at most this value consists only of rounding errors. Nonzero only for singular
     /// systems, where such a residual gives no search direction.
     pub rounding: f64,
-    /// Each start centers r (`pcg::center_residual`), since the preconditioned norm of a singular system uses P M^-1 P
-    /// (P: see `PcgSteps::precondition`).
+    /// Each start of PCG subtracts the means over singular components from r (`pcg::center_residual`), since the
+    /// preconditioned norm of a singular system uses P M^-1 P (P: see `PcgSteps::precondition`).
     pub centers: bool,
     /// 2-norm of r below which squares may underflow in the sweeps. A nonpositive square then does not indicate an
     /// indefinite matrix.
@@ -118,12 +118,12 @@ pub enum Code {
     Spent,
     /// p'Ap is nonpositive and below the rounding level.
     SigmaVanished,
-    /// r'M^-1 r is negative or not finite, with the preconditioned norm. The iteration has no norm, so it was not
+    /// With the preconditioned norm: r'M^-1 r is negative, infinite or NaN. The iteration has no norm, so it was not
     /// reported to the observer.
     RhoNegative,
-    /// r'M^-1 r, needed for the next direction, is not positive or not finite.
+    /// r'M^-1 r is needed for the next direction, but is nonpositive, infinite or NaN.
     RhoBad,
-    /// p'Ap is not positive or not finite.
+    /// p'Ap is nonpositive, infinite or NaN.
     SigmaBad,
     /// The observer requested a stop.
     Paused,

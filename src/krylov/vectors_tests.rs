@@ -336,7 +336,7 @@ fn blocks_have_the_golden_counts() {
     compare("blocks3_24", &blocks3(24), &expected);
 }
 
-/// Rows of the golden table with `converged` = -1: the residual exceeds 1e10.
+/// In these rows of the golden table, `converged` is -1: the relative residual exceeds 1e10.
 #[test]
 fn bicg_diverges_on_convection() {
     for (rows, count) in [(convection(2.0, 1.0), 21), (upwind(10.0, 5.0), 18)] {

@@ -44,8 +44,8 @@ impl Components {
         self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()
     }
 
-    /// Returns whether a last pivot of zero at node (i, j) may be replaced. It may, unless the node is in a singular
-    /// component whose constants are not projected out.
+    /// Returns whether a last pivot of zero at node (i, j) may be replaced. False only if the node is in a singular
+    /// component and constants are not projected out.
     pub fn may_be_singular(&self, nx: usize, i: usize, j: usize) -> bool {
         self.projected || self.singular_of(nx, i, j).is_none()
     }

@@ -2,7 +2,7 @@
 //! elimination").
 //!
 //! The report's formula for even k has a typo; its figures show that B[2] contains the nodes with both 1-based indices
-//! even. Counted from 0, a grid of nx x ny nodes keeps the nodes with i = ox, j = oy (mod 2), where ox = 1 if nx >= 2
+//! even. Counted from 0, a grid of nx x ny nodes keeps the nodes with i = ox, j = oy (mod 2). Here ox = 1 if nx >= 2,
 //! and ox = 0 if nx = 1; oy depends on ny in the same way. The kept nodes form the next grid. Level 2q + 1 eliminates
 //! the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not kept.
 

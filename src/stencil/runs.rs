@@ -129,9 +129,9 @@ impl Runs {
         push(&mut self.start, start as u32, RUNS)
     }
 
-    /// Calls `join` for each pair of runs of the rows `low` and `high` that are joined by a nonzero coupling and do not
-    /// belong to the same component yet. Coupling t < `count` connects node `from` + t of `low` and node `to` + t of
-    /// `high`. `any` returns whether a coupling of a range is not zero.
+    /// Calls `join` for each run of row `low` and each run of row `high` between which there is a nonzero coupling.
+    /// Pairs that already belong to the same component are omitted. Coupling t < `count` connects node `from` + t of
+    /// `low` and node `to` + t of `high`. `any` returns whether a coupling of a range is not zero.
     pub fn for_each_joined_pair(
         &mut self,
         [low, high]: [usize; 2],

@@ -116,7 +116,8 @@ impl<'a, S> ThreadState<'a, S> {
         self.own_chunks().map(move |chunk| chunks.range(chunk))
     }
 
-    /// Iterates over the lines of the caller's arrays in the rows of this thread, with their ranges in a vector.
+    /// Iterates over the lines (`Lines`) in the rows of this thread: the number of each line, and its range in a
+    /// vector.
     pub fn lines(&self) -> impl Iterator<Item = (usize, Range<usize>)> + use<S> {
         let Workspace { chunks, lines, .. } = self.workspace;
         lines.within(&chunks.own(&self.me), chunks.rows)

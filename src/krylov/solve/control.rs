@@ -41,7 +41,8 @@ pub struct Control<'a> {
     pub seen: MatrixProperties<'a>,
     /// The sweeps of M compute in single precision.
     pub single_sweeps: bool,
-    /// M is definite. Only recursive cycles can make M indefinite.
+    /// M is definite. M may be indefinite with a recursive cycle. In `sparse_`, it may be indefinite with ilu0, with
+    /// chebyshev, or if a diagonal entry of A is not positive.
     pub definite: bool,
     /// Upper bound of the number of nodes.
     pub nodes: usize,

@@ -217,7 +217,7 @@ impl<'c> Solve<'c> {
         }
     }
 
-    /// Returns the threshold of the recurred residual.
+    /// Returns the threshold of the recurred residual: `threshold`, but at least `futile`.
     fn wanted(&self, threshold: f64) -> f64 {
         threshold.max(self.futile)
     }
@@ -234,7 +234,9 @@ impl<'c> Solve<'c> {
         (!preconditioned || !self.checks) && !value.is_finite() && iteration > 1
     }
 
-    /// Stores x in the caller's array, unless the array already contains an iterate with a smaller residual.
+    /// Stores the best iterate in the caller's array, and returns the outcome. The best iterate is x, unless the array
+    /// already contains an iterate with a smaller residual. After stagnation or divergence, the guess is returned if it
+    /// has the smallest residual.
     fn conclude(&self, s: &mut dyn SolveSteps, at: State, mut reason: StopReason) -> Result<Outcome> {
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
         let State { iterations, norm: last, stored_norm, .. } = at;

@@ -1,5 +1,5 @@
-//! Diagonals (dia; Saad 2003, section 3.4): val[d][i] = a(i, i + offset[d]), with ascending offsets. Positions outside
-//! the matrix are zero. Then y_i = sum_d val[d][i] x[i + offset[d]].
+//! Diagonals (dia; Saad 2003, section 3.4): val[d][i] = a(i, i + offset[d]), with ascending offsets. The values at
+//! positions outside the matrix are zero. Then y_i = sum_d val[d][i] x[i + offset[d]].
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;

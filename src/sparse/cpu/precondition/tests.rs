@@ -35,7 +35,8 @@ fn vector(n: usize, seed: usize) -> Vec<f64> {
     (0..n).map(|i| number(seed + 1 + i)).collect()
 }
 
-/// A diagonally dominant matrix with bands at distances 1, 4 and 11; symmetric, or with an unsymmetric pattern.
+/// A matrix with bands at distances 1, 4 and 11, which is diagonally dominant in almost all rows. It is symmetric, or
+/// has an unsymmetric pattern.
 fn entries(n: usize, symmetric: bool) -> Vec<(usize, usize, f64)> {
     let mut all = Vec::new();
     for i in 0..n {

@@ -182,7 +182,7 @@ unsafe fn solve_row<I: Index, V: Real>(i: usize, col: &[I], val: &[V], x: Values
 impl<I: Index, V: Real + Send + Sync> Apply for Solved<I, V> {
     fn apply(&self, me: &Me, from: &Shared, to: &Shared) {
         let x = Values::of(to);
-        // Rows and columns index this vector.
+        // The rows and columns of the matrix are used as indices into this vector.
         assert_eq!(x.count(), self.scale.len());
         // SAFETY: no thread writes `from` (`Apply::apply`).
         let from = unsafe { from.slice(0, self.scale.len()) };

@@ -94,7 +94,7 @@ fn colours(rows: &Entries) -> Vec<usize> {
     colour
 }
 
-/// A sequential sweep, as in the algorithms of the thesis.
+/// Computes a sequential sweep, as in the thesis of 2008, algorithms 1 and 2.
 fn sweep(rows: &Entries, wanted: &SweepParameters, b: &[f64], x: &mut [f64]) {
     let (n, omega) = (rows.len(), wanted.omega);
     let old = x.to_vec();
