@@ -54,7 +54,7 @@ impl Unpacker {
         match code {
             Z_OK | Z_BUF_ERROR | Z_STREAM_END => Ok(step),
             _ if self.stream.msg.is_null() => Err("not the gzip format"),
-            // SAFETY: `msg` is not null, and then points to a static NUL-terminated text of zlib.
+            // SAFETY: `msg` is not null, so it points to a static NUL-terminated text of zlib.
             _ => Err(unsafe { CStr::from_ptr(self.stream.msg) }.to_str().unwrap_or_default()),
         }
     }

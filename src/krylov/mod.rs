@@ -272,8 +272,10 @@ fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
 }
 
 /// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
-/// (docs/theory/rrb.md, breakdown). For r'M^-1 r, this is the case if M is definite. For p'Ap, this is the case if
-/// |p'Ap| <= 128 epsilon max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>.
+/// (docs/theory/rrb.md, breakdown). Rounding can explain a square for which `State::is_negligible` holds. For other
+/// squares r'M^-1 r, the condition is that M is definite. For other squares p'Ap, the condition is |p'Ap| <= 128 epsilon
+/// max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>. At the start, p'Ap = 0 is excluded if
+/// `Test::general` is set.
 fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, square: f64) -> bool {
     let test = &at.test;
     if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {

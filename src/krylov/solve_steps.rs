@@ -165,7 +165,7 @@ pub struct Begun {
     pub residual_norm2: Option<f64>,
 }
 
-/// Right-hand side that `SolveSteps::reduce` eliminates.
+/// Right-hand side from which `SolveSteps::reduce` eliminates the red nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eliminated {
     /// b. `reduce` may overwrite r.

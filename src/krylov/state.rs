@@ -76,7 +76,7 @@ pub struct State {
     pub restarts_of_run: usize,
     /// Tested norm at the last restart but one of this run; infinite if the run has had fewer than two restarts.
     pub previous_restart_norm: f64,
-    /// Norm of the iterate that the caller has stored; infinite if there is none.
+    /// Residual norm of the iterate that the caller has stored; infinite if there is none.
     pub stored_norm: f64,
     /// Number of the last restart whose x was passed to the caller. Each x is passed at most once.
     pub last_passed: usize,

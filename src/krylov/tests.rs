@@ -23,7 +23,7 @@ struct Line {
     /// Each update is x = x + (1 + error) alpha p. When the recurred residual is zero, b - A x is -error times its
     /// value at the start.
     error: f64,
-    /// Replaces the residual, as for CG in single precision.
+    /// Whether PCG replaces the residual, as in single precision.
     single: bool,
     /// Number of residual replacements.
     replaced: usize,
@@ -129,7 +129,7 @@ impl Line {
     }
 }
 
-/// Norms of the iterates that PCG passed to the caller.
+/// Residual norms of the iterates that PCG passed to the caller.
 struct Offered(Vec<f64>);
 
 impl Caller<Line> for Offered {

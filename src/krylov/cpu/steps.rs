@@ -1,8 +1,8 @@
 //! Steps of one thread on numbered vectors: the vectors are divided into chunks, and each thread processes its own
 //! chunks. A family supplies its matrix and its preconditioner ([`System`]).
 //!
-//! Safety of the unsafe blocks: a step writes only rows of its thread, and reads only vectors that no thread writes in
-//! this step. A barrier separates a step from the next step that reads rows of other threads.
+//! Safety of the unsafe blocks: a step writes only rows of its thread. It reads rows of other threads only in vectors
+//! that no thread writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
 use super::caller::Caller;
 use super::workspace::Workspace;

@@ -41,8 +41,8 @@ pub struct Control<'a> {
     pub seen: MatrixProperties<'a>,
     /// The sweeps of M compute in single precision.
     pub single_sweeps: bool,
-    /// M is definite. M may be indefinite with a recursive cycle. In `sparse_`, it may be indefinite with ilu0, with
-    /// chebyshev, or if a diagonal entry of A is not positive.
+    /// Whether M is known to be definite. A recursive cycle may be indefinite. In `sparse_`, M may also be indefinite
+    /// with ilu0 or chebyshev, or if a diagonal entry of A is not positive.
     pub definite: bool,
     /// Upper bound of the number of nodes.
     pub nodes: usize,
@@ -50,8 +50,8 @@ pub struct Control<'a> {
     pub method: Option<&'a dyn Method>,
     /// Krylov method that continues after a breakdown of PCG, with the second preconditioner.
     pub second: Option<&'a dyn Method>,
-    /// A residual has diverged if its norm exceeds this factor times the reference, and this factor times the norm of
-    /// the first residual.
+    /// A residual has diverged if its norm exceeds this factor times the larger of the reference and the norm of the
+    /// first residual.
     pub divergence: f64,
     /// M has the unit of A.
     pub same_unit: bool,

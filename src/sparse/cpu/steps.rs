@@ -1,7 +1,7 @@
 //! Steps on a general matrix: products, preconditioning, and the additional steps of the methods other than PCG.
 //!
-//! Safety of the unsafe blocks: a step writes only rows of its thread, and reads only vectors that no thread writes in
-//! this step. A barrier separates a step from the next step that reads rows of other threads.
+//! Safety of the unsafe blocks: a step writes only rows of its thread. It reads rows of other threads only in vectors
+//! that no thread writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
 use super::parts::Parts;
 use super::precondition::Preconditioner;

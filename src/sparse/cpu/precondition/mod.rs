@@ -1,8 +1,8 @@
 //! Preconditioners for general matrices: z = M^-1 r and z = M^-T r by a thread team.
 //!
-//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `split` (the common form of the following
-//! ones), `incomplete` (ic0, ilu0), `triangular` (triangular solves), `truncated` (Neumann series), `chebyshev`,
-//! `aggregated` (multigrid).
+//! Modules, each of which may use the previous ones: `apply`, `jacobi`, `split` (the common form of ssor, ic0, ilu0 and
+//! the Neumann series), `incomplete` (ic0, ilu0), `triangular` (triangular solves), `truncated` (Neumann series),
+//! `chebyshev`, `aggregated` (multigrid).
 
 mod aggregated;
 mod apply;
