@@ -273,9 +273,9 @@ fn changes_preconditioner<S: PcgSteps + ?Sized>(s: &mut S, at: &State) -> bool {
 
 /// Returns whether rounding can explain a nonpositive `square`, which then does not indicate an indefinite matrix
 /// (docs/theory/rrb.md, breakdown). Rounding can explain a square for which `State::is_negligible` holds. For other
-/// squares r'M^-1 r, the condition is that M is definite. For other squares p'Ap, the condition is |p'Ap| <= 128 epsilon
-/// max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>. At the start, p'Ap = 0 is excluded if
-/// `Test::general` is set.
+/// squares r'M^-1 r, the condition is that M is definite. For other squares p'Ap, the condition is
+/// |p'Ap| <= 128 epsilon max(center) <p, p>, because |p|'|A||p| <= 2 max(center) <p, p>. At the start, p'Ap = 0 is
+/// excluded if `Test::general` is set.
 fn is_rounding<S: PcgSteps + ?Sized>(s: &mut S, at: &State, quantity: &str, square: f64) -> bool {
     let test = &at.test;
     if test.general && quantity == ENERGY && square == 0.0 && at.iterations == 0 {
