@@ -14,10 +14,10 @@ use std::process::{Child, Command};
 /// architectures compile.
 const ARCHITECTURES: [u32; 5] = [75, 80, 90, 100, 120];
 
-/// Those of the architectures whose devices can have fast links to other devices.
+/// The architectures in `ARCHITECTURES` whose devices can have fast links to other devices.
 const LINKED: [u32; 3] = [80, 90, 100];
 
-/// Translation units in kernels/, each in the folder of its family, and the architectures that it is compiled for.
+/// Translation units in kernels/, each with the architectures for which it is compiled.
 const UNITS: [(&str, &[u32]); 4] =
     [("dpcg", &ARCHITECTURES), ("rrb", &ARCHITECTURES), ("rrb_divided", &LINKED), ("smoother", &ARCHITECTURES)];
 
@@ -182,7 +182,8 @@ fn flat<'a>(all: &'a Structures, name: &str) -> Vec<&'a Field> {
 }
 
 /// Returns the size in bytes, the alignment, and whether the structure contains padding. An array whose length is a
-/// named constant is counted as one element. This suffices, because its elements are structures of whole 8-byte words.
+/// named constant is counted as one element. This suffices, because the elements of such arrays are structures of whole
+/// 8-byte words.
 fn layout(all: &Structures, name: &str) -> (usize, usize, bool) {
     let (mut size, mut most, mut padded) = (0, 1, false);
     for field in flat(all, name) {

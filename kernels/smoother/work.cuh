@@ -46,7 +46,9 @@ struct RelaxArgs {
     const BlockItem *items;
     const BlockTables *tables;
     unsigned *progress;
-    const unsigned *totals; // items of each chunk that count in a launch; then, per stage, the items of lower stages
+    // For each chunk, the number of its items that increment `progress` in one launch. Then, for each stage and chunk,
+    // the number of items of lower stages.
+    const unsigned *totals;
     unsigned launches;      // number of launches of this plan, including this one
     int from, to;           // indices of the arrays that are read and written
     int own_chunk;          // wait for items of the own chunk only

@@ -60,9 +60,9 @@ pub fn sum<R: Real>(a: &[R]) -> f64 {
     add_lanes(&lanes) + tail
 }
 
-/// Adds the lanes pairwise by halves. This function is not inlined, because the compiler would then keep all lanes of
-/// the caller in vectors of two values. Each halving writes a new array. In place, a load would overlap two preceding
-/// stores and wait for both.
+/// Adds the lanes pairwise by halves. This function is not inlined. If it were inlined, the compiler would keep all
+/// lanes of the caller in vectors of two values. Each halving writes a new array. In place, a load would overlap two
+/// preceding stores and wait for both.
 #[inline(never)]
 fn add_lanes<R: Real>(lanes: &[R; LANES]) -> R {
     fn halve<R: Real, const HALF: usize>(lanes: &[R]) -> [R; HALF] {

@@ -30,8 +30,9 @@ pub fn yield_core() {
 /// Number of polls before a waiting thread yields its core. They take about 10 microseconds, longer than the usual time
 /// between the first and the last arrival at a barrier.
 const POLLS: usize = 400;
-/// Time for which a thread polls and yields before it sleeps. Longer than the serial work of one thread in an iteration
-/// (small grids, the exact factorization), since waking a thread takes 50 microseconds. Shorter than a time slice.
+/// Time for which a thread polls and yields before it sleeps. The time is longer than the serial work of one thread in
+/// an iteration (small grids, the exact factorization), since waking a thread takes 50 microseconds. It is shorter than
+/// a time slice of the system.
 const POLLING_TIME: Duration = Duration::from_micros(500);
 
 /// Polling state of one wait.
@@ -118,7 +119,7 @@ pub enum Point {
     Last = 1,
 }
 
-/// Latest stage in which a thread reached each of its points, on a separate cache line.
+/// For each point, the latest stage in which a thread reached it. Each thread has its own cache line.
 #[repr(align(64))]
 #[derive(Default)]
 struct Posts([AtomicUsize; 2]);

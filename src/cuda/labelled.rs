@@ -14,8 +14,8 @@ const NUMBERS: usize = 4;
 
 /// Lists of cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Memory of the labels and of the slots. The number of slots is rounded up to a power of two, so that other
-    /// labels can reuse the memory.
+    /// Memory of the labels and of the slots (kernels/common/labelled.cuh). It has room for a number of slots that is
+    /// rounded up to a power of two, so that other labels can reuse the memory.
     memory: [Memory; 2],
     /// Memory of the labels, if this object owns them.
     own: Option<Memory>,
@@ -25,7 +25,7 @@ pub struct Labelled {
 }
 
 impl Labelled {
-    /// Lists `of` cells by label.
+    /// Lists the cells by label; `of` is the number of cells.
     pub fn new(pool: &mut Pool, stream: &Stream, of: usize, labels: CellLabels) -> Result<Self> {
         let count = labels.count as usize;
         let chunks = of.div_ceil(CHUNK as usize);
@@ -91,8 +91,8 @@ impl Labelled {
         self.arguments.labels
     }
 
-    /// Computes the sums of v by label, and stores the bare sums at `g` too unless `g` is 0. `sum` names the loop to
-    /// which the kernels belong.
+    /// Computes the sums and means of v by label. Stores the sums also at `g`, unless `g` is 0. If `sum` belongs to a
+    /// loop on the device, the kernels do nothing after the loop has ended.
     pub fn sums(&self, stream: &Stream, v: Address, g: Address, sum: Sum) -> Result<()> {
         let scalars = if sum.in_loop != 0 { sum.scalars } else { 0 };
         self.sums_of(stream, false, &LabelledArgs { v, g, scalars, ..self.arguments })

@@ -123,8 +123,9 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Planes of 4094 x 2048 values on three and four devices, in each format. Rows next to a split belong to the
-    /// expected devices; at later splits a row of tiles may share a granule.
+    /// Planes of 4094 x 2048 values on three and four devices, in each format. The rows next to the first boundary
+    /// between two devices belong to the expected devices. At the other boundaries, this is tested for rows at a
+    /// distance of 16, because a granule may contain rows of both devices.
     #[test]
     fn devices_have_granules_of_their_own() {
         let g = Geometry { cx: 4094, cy: 2048, stride: 4126, part_rows: 256, ..Geometry::default() };

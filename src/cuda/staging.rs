@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const PIECE: usize = 16 * 1024;
 /// Largest number of values of one device copy: 4 MB, so that its launch takes only a small part of its time.
 const CHUNK: usize = 32 * PIECE;
-/// Number of values of the first or the last device copies, for which the device or the host waits.
+/// Number of values of a short device copy. The first copies to the device are short, because the device waits for
+/// them. The last copies to the host are short, because the host waits for them.
 const SHORT: usize = 2 * PIECE;
 /// Number of page-locked buffers. With three buffers, copies are 5 % slower on an H200.
 const BUFFERS: usize = 6;
@@ -71,7 +72,7 @@ impl<'a> Job<'a> {
         Self::write(values, (len, len, 1), device)
     }
 
-    /// Returns the values that are copied through the buffers.
+    /// Returns the number of values that are copied through the buffers.
     fn staged(&self) -> usize {
         if self.locked { 0 } else { self.count }
     }

@@ -94,7 +94,7 @@ mod tests {
                         );
                         assert_eq!(below.is_some(), !rows.is_empty() && rows.start > 0);
                         assert_eq!(above.is_some(), !rows.is_empty() && rows.end < layout.cy);
-                        // The kept rows J of a grid become rows J of the next grid.
+                        // The b2 nodes of row J are in row J / 2 of the next grid.
                         if q + 1 < strips.depth {
                             let next = strips.rows(q + 1, rank);
                             let kept = layout.rows(Colour::B2);

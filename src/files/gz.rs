@@ -102,8 +102,8 @@ impl Packer {
     /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
     pub fn step(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Step {
         let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
-        // A call without input or without room for output makes no progress. This code is ignored. All other error
-        // codes mean a wrong call.
+        // A call without input or without room for output makes no progress and returns an error code, which is
+        // ignored. All other error codes would mean a wrong call.
         run(&mut self.stream, input, output, |stream| {
             // SAFETY: initialized by `new`; `run` has set input and output.
             unsafe { deflate(stream, flush) }

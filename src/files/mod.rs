@@ -70,8 +70,8 @@ pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     })
 }
 
-/// Writes a matrix, compressed with gzip if the name ends with .gz. The file is replaced when the new one is complete;
-/// Until then, and after an error, an existing file is unchanged.
+/// Writes a matrix, compressed with gzip if the name ends with .gz. An existing file is replaced only when the new file
+/// is complete. Until then, and after an error, it is unchanged.
 pub fn save(matrix: &dyn Matrix, path: &CStr, format: FileFormat) -> Result<()> {
     let fault = |error: io::Error| about(path, io_fault("written", error));
     // A pipe or a device is written directly, because another file cannot replace it.

@@ -74,8 +74,8 @@ fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
     Ok(line)
 }
 
-/// Returns the fewest digits that are read back as the same double. The text contains a point, because the format of
-/// the field would insert one otherwise.
+/// Returns the fewest digits that are read back as the same double. The text always contains a point. In a field
+/// without a point, the format would determine its position.
 fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{value:E}").map_err(io::Error::other)?;

@@ -79,7 +79,7 @@ impl Family {
         if self == Self::Smoother { "sweep" } else { "iteration" }
     }
 
-    /// Returns what the family does instead. For errors about common options and results that the family lacks.
+    /// Returns what the family does, for errors about common options and results that the family lacks.
     fn instead(self) -> &'static str {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",
@@ -115,7 +115,8 @@ impl Family {
     }
 }
 
-/// Returns `doc`, and lists the exceptions: families that lack a common key, or further families of a family's key.
+/// Returns `doc` and a list of exceptions. For a common key, these are the families that lack it. For a key in the
+/// block of one family, these are the other families that have it.
 fn meaning(key: i32, what: &str, families: impl Fn(Family) -> bool, doc: &str) -> String {
     let home = Family::home(key);
     let others = |f: &&Family| home.map_or(!families(**f), |home| families(**f) && **f != home);

@@ -112,7 +112,8 @@ pub fn relative(norm: f64, first: f64) -> f64 {
     if first == 0.0 { 0.0 * norm } else { norm / first }
 }
 
-/// Sweep number that the ghost callback receives before a residual is computed without a following sweep.
+/// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual and not for a
+/// sweep.
 const BEFORE_SWEEPS: i32 = -1;
 
 /// Copies the ghost cells between patches.

@@ -119,7 +119,7 @@ impl Cut {
         Segment { start: start as usize, len: (end - start) as usize }
     }
 
-    /// Returns whether the edge of the patch truncates a block.
+    /// Returns whether the edge of the patch truncates a block, or would truncate it without `overlap`.
     pub fn has_remainder(&self, patch: &Patch) -> bool {
         let whole = Self { overlap: false, ..*self };
         (0..3).any(|d| {
@@ -158,7 +158,7 @@ pub struct PatchList {
     pub patches: Vec<Patch>,
     /// Ghost copies, sorted by the patch that is written.
     pub copies: Vec<GhostCopy>,
-    /// Number of cells of all previous patches; one entry more than patches.
+    /// Number of cells of all patches before each patch. A further entry contains the number of cells of all patches.
     pub cells_before: Vec<usize>,
 }
 

@@ -1,6 +1,5 @@
 //! Kernels of the aggregation multigrid (docs/theory/aggregation.md; kernels/aggregation) and of dense inverses
-//! (kernels/common/inverse.cuh). They are the first kernels
-//! in the modules of the families that use it.
+//! (kernels/common/inverse.cuh). They are the first kernels in the modules of the families that use them.
 
 use super::declare::Address;
 use super::inverse::{InverseArgs, MOST_UNKNOWNS, NullArgs, PIVOTS};
@@ -42,7 +41,8 @@ impl ScanArgs {
 
 plain_kernels! {
     Number from 0, in PLAIN:
-    /// Before the first round of matching: makes each row on which only the smoother acts its own partner.
+    /// Initializes a pass of pairing: no row has a partner. In the first pass, excludes the rows with strongly dominant
+    /// diagonals from pairing (kernels/aggregation/pairs.cuh).
     SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Lets each unpaired row point at its unpaired neighbour with the smallest key.
     Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
@@ -72,7 +72,7 @@ plain_kernels! {
     SumCouplings sum_couplings(GalerkinArgs) = "agg_sum_couplings_f64", |a| blocks_of(a.coarse.rows, WARP), BLOCK;
     /// Stores the coarsest matrix as a dense matrix.
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Removes one unknown of each null vector from the dense matrix.
+    /// Removes one unknown per null vector from the dense matrix.
     LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
     /// Subtracts from each row of an inverse its mean over the component of the row, and transposes the inverse.
     TakeMeans take_means(NullArgs) = "take_means_f64", |a| a.n.max(1) as u32, BLOCK;

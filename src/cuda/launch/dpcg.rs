@@ -242,7 +242,7 @@ plain_kernels! {
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
     /// Sums the couplings between regions exactly.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Rounds these sums to E.
+    /// Rounds the exact sums of `add_couplings` to the entries of E.
     TakeCoarseMatrix take_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
     /// Computes the shift c of each null vector.
@@ -338,7 +338,8 @@ fn vertex_cycle_kernel(single: bool) -> usize {
     COUNT + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
-/// Returns the launch shape of this kernel. `blocks` is 0 if the device does not support cooperative launches.
+/// Returns the launch shape of the cooperative kernel of the cycle. `blocks` is 0 if the device does not support
+/// cooperative launches.
 pub fn vertex_cycle_together(device: &Device, single: bool) -> Result<Together> {
     let blocks = device.together(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
     Ok(Together { blocks, cluster: 1, shared: 0, further: 0 })

@@ -54,5 +54,5 @@ real_kernels! {
     Shift shift_labelled(LabelledArgs) = "shift", |a| cell_blocks(a.of);
 }
 
-/// Number of the kernels that families share, which is the number of a family's first own kernel.
+/// Count of the kernels that families share. The kernels of one family alone are numbered from this value.
 pub(super) const COUNT: usize = aggregation::COUNT + PLAIN.len() + REAL.len();

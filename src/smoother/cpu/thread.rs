@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Minimum number of slabs per thread for the fused form; with fewer slabs, the load imbalance is too large.
+/// Minimum number of slabs per thread for a fused sweep. With fewer slabs, the load imbalance is too large.
 const SLABS_PER_THREAD: usize = 6;
 
 /// Data that the threads share, in addition to the caller's arrays.

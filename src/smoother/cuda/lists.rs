@@ -48,7 +48,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// Returns whether every block is an item.
+    /// Returns whether every block is an item of its own.
     fn is_single(self) -> bool {
         matches!(self, Self::Lexicographic { .. })
     }
@@ -209,7 +209,7 @@ fn place_items(
 }
 
 /// Builds the sorted items of one sweep over some patches. The indices into `progress` begin at 0. Also returns the
-/// numbers of items that increment each entry of `progress`, and the stages.
+/// counts of items with which `progress` is compared (`totals` of the kernel), and the stages.
 pub fn items_of(
     blocks: &Blocks,
     range: Range<usize>,
@@ -380,8 +380,9 @@ impl Faces {
         self.words.get(&(patch, cell)).copied().unwrap_or(0)
     }
 
-    /// Returns the copies of the ghost cells that no pair of faces covers, in pieces. The pieces that a sweep reads
-    /// come first, and their number is returned. Edges and corners follow.
+    /// Returns the copies of the ghost cells that no pair of faces covers, in pieces. The ghost cells that a sweep
+    /// reads come first, and the number of these pieces is returned. Ghost cells at edges and corners, which no 7-point
+    /// stencil reads, follow.
     pub fn rest(&self, list: &PatchList, cut: &Cut, order: Order) -> Result<(Vec<BlockCopy>, usize)> {
         let (mut needed, mut unread) = (Vec::new(), Vec::new());
         for copy in &list.copies {

@@ -65,7 +65,8 @@ pub(super) struct Run<'a> {
     pub(super) pending: bool,
     /// The previous sweep wrote its faces, to the half of `faces` that the number of the sweep selects.
     pub(super) arrived: bool,
-    /// The last operation on the first stream is one of these kernels, so the next kernel may start before it ends.
+    /// The last operation on the first stream is a kernel of this backend, so the next kernel may start before that
+    /// kernel ends.
     pub(super) behind: bool,
     pub(super) seconds_transfer: f64,
     pub(super) failed: Option<Error>,

@@ -31,7 +31,7 @@ pub mod flag {
     pub const KEEP_TOO: i32 = 2;
     /// The step computes a partial sum of <r, M^-1 r>.
     pub const RHO: i32 = 4;
-    /// The step has the last of these partial sums and updates the scalars.
+    /// The step computes the last partial sum of <r, M^-1 r> in the iteration. The update of the scalars follows.
     pub const UPDATE: i32 = 8;
     /// Backward or as a step: d = z, or with `WITH_BETA` d = z + beta d.
     pub const DIRECTED: i32 = 16;
@@ -53,7 +53,7 @@ pub mod flag {
     pub const CLUSTER_BARRIER: i32 = 4096;
     /// No barrier follows; the next step has one.
     pub const NO_BARRIER: i32 = 8192;
-    /// The step computes the last partial sum of rho in this kernel.
+    /// The step computes the last partial sum of <r, M^-1 r> in this kernel; further kernels may add others.
     pub const PART: i32 = 16384;
     /// The data are in the shared memory of the cluster.
     pub const IN_CLUSTER: i32 = 65536;

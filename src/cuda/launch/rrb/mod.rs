@@ -53,7 +53,7 @@ plain_kernels! {
     StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates the red nodes (odd level).
     EliminateReds eliminate_reds(LevelArgs) = "rrb_eliminate_reds_f64", |a| a.k.g.blocks(), OVER_AREA;
-    /// Computes the skew stencil that the odd level leaves.
+    /// Computes the skew stencil that remains after the odd level.
     FormSkew form_skew(LevelArgs) = "rrb_form_skew_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates the black nodes that are not in the next grid (even level).
     EliminateDropped eliminate_dropped(LevelArgs) = "rrb_eliminate_dropped_f64", |a| a.k.g.blocks(), OVER_AREA;
@@ -112,7 +112,8 @@ plain_kernels! {
     Reduce reduce(ReduceArgs) = "rrb_reduce_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Computes red values of x: x_r = D_r^-1 (b_r - A_rb x_b).
     BackSubstitute back_substitute(ReduceArgs) = "rrb_back_substitute_f64", |a| a.k.g.blocks(), OVER_AREA;
-    /// Start of a solve: inspects b and x, stores both by colour, and computes b1 and r of S1 and ||b - A x||_2^2.
+    /// Start of a solve: inspects b and x, and stores both by colour. Computes the right-hand side b1 and the residual
+    /// r of the system with S1, and ||b - A x||_2^2.
     Begin begin(EndArgs) = "rrb_begin_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or BeginUniform = "rrb_begin_uniform_f64" in a.k.g;
     /// Computes ||b - A x||_2^2 on all nodes.
@@ -126,7 +127,7 @@ plain_kernels! {
     /// Computes red values of x, and r of S1 as `eliminated_residual` does.
     FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
-    /// Stores the caller's x if the solve ends here.
+    /// Stores x in the caller's array if the solve ends here.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
     /// Writes the scalars to host memory.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
