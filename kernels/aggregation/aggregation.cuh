@@ -14,7 +14,8 @@
     AGGREGATION_KERNEL(NAME##_f64, ARGS<double>, THREADS, BODY)                                                        \
     AGGREGATION_KERNEL(NAME##_f32, ARGS<float>, THREADS, BODY)
 
-// Defines a kernel that calls inverse::BODY (kernels/common/inverse.cuh), with two thread blocks per multiprocessor.
+// Defines a kernel that calls inverse::BODY (kernels/common/inverse.cuh), with at least two thread blocks per
+// multiprocessor.
 #define INVERSE_KERNEL(NAME, ARGS, BODY)                                                                               \
     extern "C" __global__ void __launch_bounds__(inverse::THREADS, 2) NAME(inverse::ARGS a) { inverse::BODY(a); }
 

@@ -1,8 +1,8 @@
 // The cycle computes z = B r, an approximation of A^-1 r. Each level executes one step of damped Jacobi before the
-// coarse correction, and one after it. The coarse system is solved by two Chebyshev steps with fixed bounds (AMLI). If
-// a level has more than half of the couplings of the previous level, one cycle solves the coarse system. The coarsest
-// system is solved with the inverse of its matrix. The cycle computes no dot products, so B is a fixed symmetric
-// positive definite matrix.
+// coarse correction, and one after it. On the finest coarse levels, two Chebyshev steps with fixed bounds solve the
+// coarse system, and each step executes one cycle (AMLI). One cycle solves the system of the other coarse levels, and
+// of levels with more than half of the couplings of the previous level. The coarsest system is solved with the inverse
+// of its matrix. The cycle computes no dot products, so B is a fixed symmetric positive definite matrix.
 #pragma once
 #include "couplings.cuh"
 
@@ -14,9 +14,9 @@ template <class V> struct alignas(2 * sizeof(V)) Entry {
     V a;
 };
 
-// Number of rows of a slice in sliced ELLPACK format, which is used with one thread per row. The couplings number w of
-// all rows of a slice are contiguous. Shorter rows are padded with zero couplings to themselves. If LANES threads share
-// a row, a slice has one row.
+// Number of rows of a slice in sliced ELLPACK format, which is used with one thread per row. For each w, the couplings
+// number w of the SLICE rows are contiguous. Shorter rows are padded with zero couplings to themselves. If LANES
+// threads share a row, a slice has only one row.
 constexpr uint32_t SLICE = 32;
 
 // A level of the cycle. The coarsest level uses only r and z.
@@ -24,10 +24,10 @@ template <class V> struct Level {
     const uint32_t *first; // slice s has the entries first[s] .. first[s + 1] - 1
     const Entry<V> *entries;
     const V *excess, *step; // excess: row sums e_i; step: omega / d_i
-    const uint32_t *aggregate; // of each row; NONE: only the smoother treats the row. Null pointer: coarsest level
-    const uint32_t *nodes;     // nodes of each row, its finer rows: `width` entries per row, padded with NONE
-    V *r, *start;              // start: step_i r_i, the first Jacobi step from zero
-    V *c, *z;
+    const uint32_t *aggregate; // aggregate of each row; NONE: the row is in none. Null pointer: coarsest level
+    const uint32_t *nodes;     // rows of the finer level in each row: `width` entries per row, padded with NONE
+    V *r, *start;              // r: right-hand side; start: step_i r_i, the first Jacobi step from zero
+    V *c, *z;                  // z: result; c: result of the first of two cycles
     uint32_t rows;
     uint16_t width;
     uint16_t twice; // 1: the system of this level is solved by two cycles; 0: by one
@@ -36,7 +36,7 @@ template <class V> struct Level {
 };
 
 // Computes (A x)_i = e_i x_i + sum_j a_ij (x_i - x_j). In this form, a small row sum loses no digits to large
-// couplings. The threads that share a row share this sum.
+// couplings. The threads that share a row each compute a part of the sum.
 template <int ROW, class V, class X>
 __device__ inline V product(const Level<V> &k, uint32_t i, uint32_t lane, V own, X x) {
     V sum = lane == 0 ? k.excess[i] * own : V(0);
@@ -88,7 +88,7 @@ template <class V> __device__ inline void descend(const DescendArgs<V> &a) {
 }
 
 // Second half of the cycle on a level. Adds the coarse correction to z, executes a Jacobi step, and computes out =
-// first * c + second * z.
+// first * c + second * z, or out = z if `first` is 0.
 template <class V> struct AscendArgs {
     Level<V> k;
     const V *coarse_z; // null pointer: coarsest level
@@ -163,7 +163,7 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
 // Conversion of the matrix of a level from the format of the setup to that of the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
-    uint32_t *first; // length of each slice, later its prefix sum; then the total and the number of couplings
+    uint32_t *first; // entries per slice, later prefix sums; then their total and the number of couplings
     Entry<V> *entries;
     V *excess, *step;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A

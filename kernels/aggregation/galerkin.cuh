@@ -85,13 +85,13 @@ __device__ inline void scan_values(const ScanArgs &a) {
 
 struct GalerkinArgs {
     Couplings fine, coarse; // coarse.rows: number of aggregates
-    const uint32_t *of;
+    const uint32_t *of;    // aggregate of each fine row, or NONE
     const uint32_t *nodes; // nodes of each aggregate, `width` entries, padded with NONE
     int width, unused;
 };
 
-// Computes the memory required for each coarse row: its number of couplings is at most that of all nodes of its
-// aggregate.
+// Stores in coarse.first[k] the memory that coarse row k requires: the row has at most as many couplings as all nodes
+// of its aggregate together.
 __device__ inline void make_room(const GalerkinArgs &g) {
     over(g.coarse.rows, [&](uint32_t k) {
         uint32_t room = 0;
@@ -103,17 +103,20 @@ __device__ inline void make_room(const GalerkinArgs &g) {
     });
 }
 
-// Computes P^T S P with one warp per row: sums of couplings and of row sums over aggregates. Couplings to nodes outside
-// all aggregates are added to the row sum. Terms are added in the order of the nodes of an aggregate, and of the
-// columns within a node. `coarse.first` must have been computed before.
+// The following functions compute P^T S P with one warp per row: sums of couplings and of row sums over aggregates.
+// Couplings to nodes outside all aggregates are added to the row sum. Terms are added in the order of the nodes of an
+// aggregate, and of the columns within a node. `coarse.first` must contain the start of each coarse row. `sum_together`
+// processes up to MOST_TOGETHER fine couplings.
 constexpr int MOST_TOGETHER = 64;
+// A fine coupling, and the aggregate of its column.
 struct Summed {
     uint32_t to;
     double a;
 };
 
-// Returns coupling number k of all nodes of aggregate `row`. `to` is NONE if there is no such coupling, if it is inside
-// the aggregate, or if it leads to a node outside all aggregates.
+// Returns coupling number k of aggregate `row`; the couplings of all its nodes are counted consecutively. `to` is NONE
+// if there is no such coupling, if it is inside the aggregate, or if it leads to a node outside all aggregates. In the
+// last case, adds it to `excess`.
 __device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32_t k, double &excess) {
     for (int w = 0; w < g.width; ++w) {
         const uint32_t i = g.nodes[uint64_t(row) * g.width + w];
@@ -131,7 +134,7 @@ __device__ inline Summed coupling_of(const GalerkinArgs &g, uint32_t row, uint32
     return {NONE, 0.0};
 }
 
-// Sums the couplings of a coarse row with one thread. Used for rows with more than MOST_TOGETHER fine couplings.
+// Sums the couplings of a coarse row with one thread, for rows with more than MOST_TOGETHER fine couplings.
 __device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
     double &sum) {
     uint32_t *col = g.coarse.col + g.coarse.first[row], length = 0;
@@ -156,9 +159,9 @@ __device__ inline uint32_t sum_one_by_one(const GalerkinArgs &g, uint32_t row, u
     return length;
 }
 
-// Sums the couplings of a coarse row with one warp. For each neighbouring aggregate, the lane that has the first
-// coupling to it adds all couplings to it. The position of a sum in the row is the number of neighbouring aggregates
-// with a lower number.
+// Sums the couplings of a coarse row with one warp. Each lane has up to two fine couplings. For each neighbouring
+// aggregate, the lane that has the first coupling to it adds all couplings to it. The position of a sum in the row is
+// the number of neighbouring aggregates with a lower number.
 __device__ inline uint32_t sum_together(const GalerkinArgs &g, uint32_t row, uint32_t count, double &excess,
     double &sum) {
     constexpr int EACH = MOST_TOGETHER / 32;

@@ -1,14 +1,15 @@
 // Aggregates by passes of pairwise matching (Napov and Notay 2012) with handshakes. Each unpaired node points at its
-// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. A key contains mu
-// rounded to a quarter of an octave, and a hash for equal rounded values. Keys with all digits of mu would lead to
-// chains of nodes in which each node prefers the next one, and a round would find only one pair per chain.
+// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. The upper bits of a key
+// are mu, rounded down to a mantissa of two bits. The lower bits are a hash of the two nodes, which orders pairs with
+// equal rounded values. If keys contained all digits of mu, there would be chains of nodes in which each node points at
+// the next one, and a round would find only one pair per chain.
 #pragma once
 #include "couplings.cuh"
 
 namespace aggregation {
 
-// A pivot below this value counts as negative. One eigenvalue is always zero, so a negative pivot above this value may
-// be a rounding error.
+// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero, and its
+// pivot may be negative by rounding.
 constexpr double NEGATIVE = -1e-9;
 
 struct PairArgs {
@@ -17,14 +18,14 @@ struct PairArgs {
     uint32_t *partner;  // NONE: not yet paired; the row itself: it remains without a partner
     uint32_t *pointed;  // index of the coupling to the node at which each node points, or NONE
     uint8_t *struck;    // per coupling: 1 if the quality test has rejected the union of its two rows
-    uint32_t *of;       // first pass: NONE for rows that only the smoother treats, otherwise 0; null in later passes
-    Couplings fine;     // later passes: the matrix of the level,
-    const uint32_t *nodes; // and its rows in each row of c: `width` entries, ascending, padded with NONE
+    uint32_t *of;       // first pass: NONE for rows outside all aggregates, otherwise 0; null in later passes
+    Couplings fine;     // matrix of the level; used in later passes, as is `nodes`
+    const uint32_t *nodes; // rows of `fine` in each row of c: `width` entries, ascending, padded with NONE
     int width, unused;
 };
 
 // Computes mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), which is small for strongly coupled
-// pairs (Napov and Notay 2012).
+// pairs (Napov and Notay 2012). The last fraction is replaced by 0 unless e_i and e_j are positive.
 __device__ inline double quality(const Couplings &c, uint32_t i, uint32_t j, double a) {
     const double di = c.diagonal[i], dj = c.diagonal[j], ei = c.excess[i], ej = c.excess[j];
     const double series = ei > 0.0 && ej > 0.0 ? ei * ej / (ei + ej) : 0.0;

@@ -6,7 +6,7 @@
 // end of a launch.
 struct BarrierCounts {
     unsigned arrived;
-    unsigned epoch;  // products with the inverse of the coarsest system by a cluster, counted over all launches
+    unsigned epoch;  // number of products that a cluster has computed with the coarsest inverse, over all launches
     unsigned summed; // thread blocks that have written their partial sums
 };
 

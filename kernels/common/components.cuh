@@ -13,7 +13,7 @@ namespace components {
 using forest::join;
 using forest::root_of;
 
-constexpr int WARPS = 8; // of a block
+constexpr int WARPS = 8; // number of warps per thread block
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
 __device__ inline int lane() { return threadIdx.x % 32; }
@@ -57,16 +57,19 @@ __device__ inline void hook(
                                      : uint32_t(c);
 }
 
-// Whether a cell is joined to its neighbours to the west, north and top, and these two to theirs to the west.
+// `west`, `north` and `top`: whether a cell is joined to these neighbours. `west_north`: whether the neighbour to the
+// north is joined to its own neighbour to the west. `west_top`: the same for the neighbour to the top.
 struct Contacts {
     bool west, north, top, west_north, west_top;
 };
 
 // Joins the trees that `hook` has not joined. x(c), y(c) and z(c) return whether a cell is joined to its neighbour to
-// the east, north and top. A contact is a coupling that joins two cells. A contact may be omitted if preceding cells,
-// which are joined to the cells of this contact, have an equivalent contact. For contacts within a plane, these are the
-// preceding cells of the segment; for contacts between planes, also the cells of the previous row. For contacts between
-// segments, they are the cells of the previous row or plane. No two contacts are omitted because of each other.
+// the east, north and top. A contact is a coupling that joins two cells. A contact between two cells may be omitted if
+// both cells are joined to preceding cells between which there is another contact. The preceding cells are:
+// - for a contact within a plane: the previous cells of the two segments;
+// - for a contact between planes: the previous cells of the two segments, or the cells of the previous row;
+// - for a contact between segments: the cells of the previous row or plane.
+// No two contacts are omitted because of each other.
 template <class X, class Y, class Z>
 __device__ inline void unite(uint32_t *parent, int64_t c, const Steps &s, const Contacts &to, X x, Y y, Z z) {
     const int64_t n = s.n, t = s.t;

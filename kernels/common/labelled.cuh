@@ -24,7 +24,7 @@ constexpr int SUMMING = 6;
 struct CellLabels {
     const void *of; // null: all cells have label 0
     int wide;       // 32-bit labels, else 16-bit
-    uint32_t count; // cells with a label from here on are not summed
+    uint32_t count; // number of labels; cells with a label of at least `count` are not summed
     __device__ uint32_t at(int64_t c) const {
         if (!of) return 0;
         return wide ? static_cast<const uint32_t *>(of)[c] : static_cast<const uint16_t *>(of)[c];
@@ -41,11 +41,11 @@ struct alignas(8) Slot {
 struct ListArgs {
     CellLabels labels;
     int64_t cells;
-    uint32_t *chunk_slots, *chunk_items; // counts of each chunk; after the scan, first index and end
+    uint32_t *chunk_slots, *chunk_items; // numbers per chunk; after the scan, numbers in all previous chunks, and total
     Slot *slots;                         // null: slots and items are only counted
     uint32_t *items;                     // 65536 times the segment in the chunk + a bit per cell
     uint32_t *slot_label;
-    uint32_t *label_start; // number of slots of each label; after the scan, first index and end
+    uint32_t *label_start; // number of slots per label; after the scan, number in all previous labels, and total
     uint32_t *place;       // index of each slot in the order of labels; null: a single label
     unsigned long long *cells_of; // number of cells of each label
 };
@@ -86,7 +86,7 @@ __device__ inline uint32_t find_slots(ListedChunk &c, uint32_t labels) {
         if (begins(i)) c.of_run[run++] = c.at(i);
     }
     __syncthreads();
-    // Runs whose label occurs in no preceding run.
+    // Selects the runs whose label occurs in no preceding run.
     for (uint32_t low = 0; low < runs; low += THREADS) {
         const uint32_t k = low + t, of = k < runs ? c.of_run[k] : labels;
         bool is_first = of < labels;
@@ -155,7 +155,7 @@ struct ScanArgs {
     int64_t count, arrays;
 };
 
-// Replaces each value by the sum of the preceding values. One block per array.
+// Replaces each value by the sum of the preceding values. A thread block processes an array.
 __device__ inline void scan(const ScanArgs &a) {
     uint32_t before = 0, all, *values = a.values + blockIdx.x * (a.count + 1);
     for (int64_t first = 0; first < a.count; first += THREADS) {
@@ -167,7 +167,7 @@ __device__ inline void scan(const ScanArgs &a) {
     if (threadIdx.x == 0) values[a.count] = before;
 }
 
-// Computes the index of each slot in the order of labels. One warp per label.
+// Computes the index of each slot in the order of labels. A warp processes a label.
 __device__ inline void sort_slots(const ListArgs &a) {
     constexpr uint32_t AT_ONCE = 8;
     const uint32_t slots = a.chunk_slots[(a.cells + CHUNK - 1) / CHUNK], lane = threadIdx.x % 32;
@@ -195,7 +195,7 @@ __device__ inline void sort_slots(const ListArgs &a) {
     }
 }
 
-// Summands.
+// What is summed over the cells of a label: v, |v| or 1 / v.
 enum Added { VALUES, MAGNITUDES, INVERSES };
 
 struct LabelledArgs {
@@ -208,7 +208,7 @@ struct LabelledArgs {
     double *totals;                  // of each label: sum, sum of magnitudes, mean, stored mean
     double *g;                       // the sums only; may be null
     void *v;     // in double or single precision
-    int restore; // `shift` adds the stored means
+    int restore; // 1: `shift` also adds the stored means
     int added;
     const Scalars *scalars; // of the loop of a recorded graph, after whose end sums are not computed; may be null
 };
@@ -236,7 +236,8 @@ template <class Real> __device__ inline double slot_sum(const LabelledArgs &a, c
         }
 #pragma unroll
         for (double of : value) {
-            // A zero is not a center, since all centers are positive.
+            // Inverses are computed of centers, which are positive. A zero therefore belongs to a cell with another
+            // label.
             sum += a.added == VALUES ? of : a.added == MAGNITUDES ? fabs(of) : of != 0.0 ? 1.0 / of : 0.0;
         }
     }
@@ -261,8 +262,8 @@ template <class Real> __device__ inline void slot_sums(const LabelledArgs &a) {
     }
 }
 
-// Computes for each label its sum and mean, or its sum of magnitudes, or mean^2 times its sum of inverses. One block
-// per label.
+// Computes for each label its sum and mean, or its sum of magnitudes, or mean^2 times its sum of inverses. A thread
+// block processes a label.
 __device__ inline void label_sums(const LabelledArgs &a) {
     if (is_over(a)) return;
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {

@@ -21,15 +21,15 @@ struct Standing {
     int64_t iterations;
     int64_t max_iter;
     int64_t pause_at;
-    int64_t done;           // the loop has ended and x is final: further kernels of the graph return immediately
+    int64_t done;           // 1: the loop has ended and x is final; further kernels of the graph return immediately
     int32_t preconditioned; // 1: the stopping test uses the preconditioned norm; 0: the 2-norm
     int32_t code;
     double rho, sigma, alpha, beta, norm2, norm;
     int64_t met; // 1 if check_ahead has found that this iteration will satisfy the convergence test
     int32_t ring_used;
-    int32_t parity;              // index of the current r of b1 (0 or 1); later kernels only read this r
+    int32_t parity;              // index (0 or 1) of the current array r (RRB: of colour b1); later kernels only read r
     double sum;                  // result of the last dot product
-    int64_t direction;           // index of the current p (0 or 1), which is the p of alpha
+    int64_t direction;           // index (0 or 1) of the current array p, for which alpha was computed
     double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of this sum (rrb/solve.cuh)
     uint64_t largest, largest_guess;
     uint64_t not_finite; // bitwise complement of the index of the first value that is not finite; 0: none
@@ -145,7 +145,7 @@ __device__ inline void update_scalars(const ScalarArgs &a, Standing &s, Step *ri
     rho = block_sum(rho);
     norm2 = block_sum(norm2);
     if (thread_of_block() == 0) {
-        // In the loop, the forward half of the cycle has written the other r of b1.
+        // In the loop, the forward half of the cycle has written the other array r of colour b1.
         if (a.how == LOOP) s.parity ^= 1;
         update(s, ring, rho * s.per_unit, norm2, a.how);
     }

@@ -86,7 +86,7 @@ __device__ inline bool is_over(const Sum &s) {
     return true;
 }
 
-// Adds `sum` over all thread blocks, and uses the result as `s.use` states.
+// Adds `sum` over all thread blocks, and uses the result as `s.how` states.
 __device__ inline void finish_sum(const Sum &s, double sum) {
     if (!s.partial) return;
     sum_blocks(sum, s.partial, &s.scalars->ticket, [&](double all) {

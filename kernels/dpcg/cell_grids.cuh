@@ -1,6 +1,6 @@
 // Setup of multigrid with cell coarsening, grid after grid: row sums, centers, strengths of the directions, and coarse
-// couplings. The formulas are in src/dpcg/cell_grids.rs. The sums of one value are computed in f64, in the
-// order of the reference, so the matrices are bitwise identical. Storage as in box.cuh.
+// couplings. The formulas are in src/dpcg/cell_grids.rs. Each value is summed in f64 in the same order as on the CPU,
+// so the matrices are bitwise identical. box.cuh describes the storage.
 //
 // Bytes per cell for T of 4 bytes: look_at_cells 40 on the finest grid and 24 on coarse grids; coarsen_cells 32, and 20
 // per coarse cell.
@@ -56,13 +56,15 @@ template <class T, bool FINEST> __device__ inline void look_at_cells(const CellG
     sums_of_blocks(strengths, a.partial, &a.scalars->ticket, a.strengths);
 }
 
-// Computes the next coarser grid. A coupling is the sum over the faces between two coarse cells, divided by the ratio
-// of the distances of their centres. A row sum is the sum over all fine cells of the coarse cell.
+// Computes the next coarser grid. A coarse coupling is the sum of the fine couplings at the faces between two coarse
+// cells, divided by `ratio`, because the centres of coarse cells are `ratio` times as far apart. A coarse row sum is
+// the sum of the row sums of the fine cells in the coarse cell.
 template <class Fine, class T> __device__ inline void coarsen_cells(const CellGridArgs &a) {
     double factor[3];
     for (int d = 0; d < 3; ++d) factor[d] = a.ratio[d] == 2 ? 0.5 * a.factor : a.factor;
     over_places(a.coarse, [&](int64_t c, int I, int J, int K) {
-        // The last fine cells in each direction, also limited to the box.
+        // `last` is the index of the last fine cell of the coarse cell in each direction, and `end` is limited to the
+        // box.
         const int last[3] = {(I + 1) * a.ratio[0] - 1, (J + 1) * a.ratio[1] - 1, (K + 1) * a.ratio[2] - 1};
         const int end[3] = {min(last[0], a.cells.nx - 1), min(last[1], a.cells.ny - 1), min(last[2], a.cells.nz - 1)};
         double sums[3] = {0.0, 0.0, 0.0}, excess = 0.0;

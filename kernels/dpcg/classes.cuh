@@ -29,7 +29,7 @@ struct ClassArgs {
     int dilation;     // 1: labels also apply to coupled neighbours without label
     int slots, guard; // size of the table; number of guard cells before and after `regions`
     uint64_t *keys;
-    uint32_t *first, *first_heavy, *of_class; // of each slot, as in CellClass
+    uint32_t *first, *first_heavy, *of_class; // first, first_heavy and cells of each slot's class (see CellClass)
     uint32_t *place;                       // number of the class of each slot, in the order of insertion
     uint32_t *slot_of;                     // slot of each cell
     CellClass *classes;

@@ -1,16 +1,17 @@
 // Setup of multigrid with vertex coarsening, grid after grid: conductances of the caller's matrix, strengths of the
 // directions, interpolation weights, Galerkin product P^T A P with 27 points, smoother (Dendy 1982). The formulas are
-// in src/dpcg/cpu/vertex. Products are computed in f64, conductances are stored in T. Storage as in
-// vertex.cuh; unrounded weights and products have arrays of their own.
+// in src/dpcg/cpu/vertex. Products are computed in f64, conductances are stored in T. vertex.cuh describes the storage;
+// unrounded weights and products have arrays of their own.
 //
-// Each fine edge (p, q) is assigned to one closed cube between 8 coarse points, the cube of min(p, q). A cube has 8
-// such edges of each offset. A thread computes the 8 x 8 matrix of a cube. The thread of a coarse point then adds the
-// matrices of its cubes one after the other. Each sum therefore has one order, which is the same for both of its
-// points. Cubes are computed and added by slabs. A slab is as many planes of points, with the planes of cubes around
-// them, as the workspace allows.
+// Each fine edge (p, q) is assigned to one closed cube between 8 coarse points: the cube that begins at or before the
+// componentwise minimum of p and q. A cube has 8 such edges of each offset. A thread computes the 8 x 8 matrix of a
+// cube. The thread of a coarse point then adds the matrices of its cubes one after the other. The sum for a pair of
+// coarse points therefore has the same order in the threads of both points. Cubes are computed and added by slabs. A
+// slab is as many planes of points, with the planes of cubes around them, as the workspace allows.
 //
-// Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 (other grids 60), weights 100 in three launches.
-// Product: 80 (other grids 240) through the L1 cache and 36 from memory. Coarse grid: 72.
+// Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 on the finest grid and 60 on other grids,
+// weights 100 in three launches. The product moves 80 bytes on the finest grid and 240 on other grids through the L1
+// cache, and 36 from memory. take_coarse moves 72 bytes.
 #include "vertex.cuh"
 
 namespace dpcg {
@@ -23,12 +24,12 @@ constexpr double DAMPING = 0.8;
 struct CoarseningArgs {
     CellBox fine, coarse;
     int coarsened[3];
-    int which;        // number of odd indices of the points
+    int which;        // take_weights: number of odd indices of the points to process
     CellMatrix m;         // the caller's matrix
     double scale;     // factor of the caller's matrix
-    void *c;          // conductances of the fine grid, or couplings: conductance_of
+    void *c;          // conductances of the fine grid, or couplings (see conductance_of)
     int64_t c_stride; // distance between the conductances of successive offsets
-    void *diagonal, *inverse; // of the finest grid, or of the coarse grid
+    void *diagonal, *inverse; // take_conductances: of the finest grid; take_coarse: of the coarse grid
     double *excess;           // row sums of the fine grid
     double *weights;          // unrounded weights
     void *narrow;             // weights rounded to T
@@ -40,7 +41,7 @@ struct CoarseningArgs {
     int64_t coarse_stride;
     double *coarse_excess;
     double *partial;   // 4 values per block
-    double *strengths; // sums over rows of each direction's fraction of the diagonal; number of rows
+    double *strengths; // per direction, the sum over rows of couplings / diagonal; then the number of rows
     Scalars *scalars;
 };
 
@@ -80,7 +81,7 @@ __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
 }
 
 // Computes conductances (unless the solver's matrix is used), row sums, diagonals, and reciprocal centers for
-// Gauss-Seidel on the finest grid. A cell without couplings is solved by its own equation.
+// Gauss-Seidel on the finest grid. If a cell has no couplings, its diagonal entry is its center.
 template <class T> __device__ inline void take_conductances(const CoarseningArgs &a) {
     const int64_t n = a.fine.north(), t = a.fine.top();
     [[maybe_unused]] T *c = static_cast<T *>(a.c);
@@ -124,14 +125,15 @@ template <class T, bool FINEST> __device__ inline void take_strengths(const Coar
     sums_of_blocks(sums, a.partial, &a.scalars->ticket, a.strengths);
 }
 
-// Returns the distance between the weights of two corners of a cube: the lowest one, and the one with the bits of
-// `side`.
+// Returns the distance between the weights of two corners of a cube: the lowest corner, and the corner that is on the
+// upper side in the directions whose bits are set in `side`.
 __device__ inline int64_t step_to_side(const Strides &s, int side) {
     return (side & 1) + (side & 2 ? s.next[1] : 0) + (side & 4 ? s.next[2] : 0);
 }
 
-// Returns the weight of coarse point t in the interpolation to a point whose weights begin at `at`. The bits of `type`
-// are the odd indices of the point in coarsened directions. If t has other bits, the weight is zero.
+// Returns the weight of coarse point t in the interpolation to a point whose weights begin at `at`. `type` has a bit
+// for each coarsened direction in which the index of the point is odd. If t has a bit that `type` does not have, the
+// weight is zero.
 __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
     if (t & ~type) return 0.0;
     return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
@@ -143,8 +145,8 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
     double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
     each_neighbour<T, FINEST>(a, p, [&](const Offset &o, double c) {
         diagonal += c;
-        // If the part of the offset is nonzero in a direction, the other point has an even index there. This bit of its
-        // weights is then unused.
+        // If the offset is nonzero in a direction of `type`, the index of the neighbour is even in this direction. The
+        // type of the neighbour does not have this bit.
         int moved = 0, side = 0;
         for (int d = 0; d < 3; ++d) {
             moved |= (type >> d & 1 && o.d[d] != 0) << d;
@@ -171,7 +173,8 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
     }
 }
 
-// Computes the interpolation weights of points with `which` odd indices in coarsened directions, from those with fewer.
+// Computes the interpolation weights of the points that have `which` odd indices in coarsened directions, from the
+// weights of points with fewer odd indices.
 // A warp processes points of one type. Neighbouring warps process the other types at the same coarse points.
 template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
     const int all = a.coarsened[0] | a.coarsened[1] << 1 | a.coarsened[2] << 2, types = a.which == 3 ? 1 : 3;
@@ -208,8 +211,8 @@ struct CubeMatrix {
     }
 };
 
-// Computes P^T A P for the cubes of a slab. On the finest grid, one thread per cube. On other grids, 8 lanes per cube,
-// each with one edge of each offset.
+// Computes P^T A P for the cubes of a slab. On the finest grid, one thread computes a cube. On other grids, 8 lanes
+// compute a cube, and each lane processes one edge of each offset.
 template <class T, bool FINEST> __device__ inline void take_product(const CoarseningArgs &a) {
     constexpr int LANES = FINEST ? 1 : 8, CORNERS = 8 / LANES;
     const CellBox &coarse = a.coarse;
@@ -229,7 +232,7 @@ template <class T, bool FINEST> __device__ inline void take_product(const Coarse
         auto place = [&](const int (&in)[3]) {
             return (int64_t(low[2] + in[2]) * a.fine.ny + low[1] + in[1]) * a.fine.nx + low[0] + in[0];
         };
-        // Returns the weight of corner t in the interpolation to the point at `in`, relative to the lowest corner.
+        // Returns the weight of corner t in the interpolation to the point at the offset `in` from the lowest corner.
         auto weights_at = [&](const int (&in)[3], int t) {
             int side = 0, type = 0;
             for (int d = 0; d < 3; ++d) {
@@ -330,10 +333,10 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
 
 struct CoarsestArgs {
     CellBox cells;
-    const void *c; // conductances; with 7 points couplings, the negative conductances
+    const void *c; // conductances; if SEVEN, couplings, which are negative conductances
     int64_t c_stride;
-    const void *center; // 7 points: the centers
-    double factor;      // 7 points: factor of couplings and centers
+    const void *center; // if SEVEN: centers
+    double factor;      // if SEVEN: factor by which couplings and centers are multiplied
     const double *excess;
     double *matrix; // initialized with zeros
     double *diagonal;
@@ -341,7 +344,7 @@ struct CoarsestArgs {
 };
 
 // Stores the coarsest matrix as a dense matrix for its inversion, and finds the null vectors: components whose row sums
-// are zero. One block, one thread per point.
+// are zero. Executed by one thread block with one thread per point. SEVEN: whether the matrix has 7 points per row.
 template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     const int n = int(a.cells.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);
@@ -359,8 +362,8 @@ template <class T, bool SEVEN> __device__ inline void spread_coarsest(const Coar
     each([&](int, double conductance) { diagonal += conductance; });
     const bool has_excess = p < n && a.excess[p] > 0.0;
     diagonal += has_excess ? a.excess[p] : 0.0;
-    // In single precision, the rounding error of a center may exceed the couplings of the heavy phase. The sum is used
-    // instead.
+    // In single precision, the rounding error of a center may exceed the couplings of the heavy phase. The diagonal
+    // entry is therefore the sum of the conductances and the row sum, if this sum is positive.
     const bool is_given = SEVEN && (sizeof(T) == sizeof(double) || !(diagonal > 0.0));
     if (is_given && p < n) diagonal = a.factor * static_cast<const T *>(a.center)[p];
     const uint32_t *null =

@@ -24,7 +24,7 @@ struct CellComponentArgs {
     double zero_row_sum;
     const uint32_t *root;     // root of each cell
     uint32_t *number;         // component of each cell; NO_COMPONENT initially, and for cells without component
-    uint32_t *chunk_start;    // components that begin in each chunk; after the scan, in all previous chunks
+    uint32_t *chunk_start;    // number of components that begin in each chunk; after the scan, in all previous chunks
     CellComponent *components; // null: the components are only counted
     const uint32_t *singular; // number of each component among the singular components; `none` for regular components
     uint32_t *labels;         // singular component of each cell
@@ -33,7 +33,7 @@ struct CellComponentArgs {
 
 constexpr uint32_t NO_COMPONENT = ~0u;
 
-// Counts the components that begin in each chunk, or lists them; one block per chunk.
+// Counts the components that begin in each chunk, or lists them. A thread block processes a chunk.
 __device__ inline void list_components(const CellComponentArgs &a) {
     constexpr int EACH = CHUNK / THREADS;
     const int64_t count = a.cells.count();
@@ -42,7 +42,8 @@ __device__ inline void list_components(const CellComponentArgs &a) {
         unsigned begins = 0;
         for (int q = 0; q < EACH; ++q) {
             const int64_t c = first + q;
-            // A root is coupled to following cells, or has no couplings.
+            // The root is the first cell of its component. Without couplings to following cells, it has none, and is
+            // not counted.
             if (c < count && a.root[c] == uint32_t(c) && joins_ahead(a.m, c, {})) begins |= 1u << q;
         }
         uint32_t all, next = block_scan(__popc(begins), all);
@@ -59,8 +60,8 @@ __device__ inline void list_components(const CellComponentArgs &a) {
     }
 }
 
-// Numbers all cells, and collects the data of the components by runs of a warp's cells. The roots have their numbers
-// already, so no entry is read and written in this kernel.
+// Numbers all cells, and collects the data of the components by runs of a warp's cells. The roots already have their
+// numbers, so this kernel reads only entries of `number` that it does not write.
 __device__ inline void number_components(const CellComponentArgs &a) {
     const int64_t count = a.cells.count();
     over_segments(count, [&](int64_t c) {

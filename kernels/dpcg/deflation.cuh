@@ -2,7 +2,7 @@
 //
 //     E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r,
 //
-// where e_i is the row sum of row i of A. It is set to zero in singular components, and where it is a rounding error.
+// where e_i is the row sum of row i of A. e_i is set to zero in singular components, and where it is a rounding error.
 // Sums are exact up to 2^-94 times the largest center. Each value is split into three integers that are added to
 // integer sums, so the order of additions does not matter.
 //
@@ -22,7 +22,7 @@ struct CoarseMatrixArgs {
     CellLabels singular;    // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
     unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): sum of -a_ij for r < s, of e_i for r = s
-    const uint32_t *null_of;  // null vectors, see dense.cuh
+    const uint32_t *null_of;  // null vector of each unknown (LEFT_OUT in inverse.cuh)
     double *matrix, *diagonal;
     int n, unused;
 };
@@ -82,8 +82,8 @@ __device__ inline void add_couplings(const CoarseMatrixArgs &a) {
     });
 }
 
-// Computes E with zeros in the removed rows and columns, and the diagonal of E with all its entries. One warp processes
-// a row.
+// Computes E with zeros in the removed rows and columns, and the diagonal of E, including its entries in removed rows.
+// One warp processes a row.
 __device__ inline void take_coarse_matrix(const CoarseMatrixArgs &a) {
     const int n = a.n, lane = threadIdx.x % 32;
     const int64_t side = n + 1;
@@ -114,7 +114,8 @@ struct DenseArgs {
     Sum sum;
 };
 
-// Computes out = matrix in, one warp per row; sum = <in, out>. For deflation: t = E^-1 g and <g, t>.
+// Computes out = matrix * in, with one warp per row, and the sum <in, out>. For deflation, this is t = E^-1 g and
+// <g, t>.
 template <class In> __device__ inline void dense_product(const DenseArgs &a) {
     if (is_over(a.sum)) return;
     const uint64_t started = a.clock ? nanoseconds() : 0;
@@ -145,7 +146,7 @@ struct DeflatedArgs {
     Sum sum;
 };
 
-// Computes v = v - A Z t, which is P v for t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009); sum = <p, v>.
+// Computes v = v - A Z t, which is P v for t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009), and the sum <p, v>.
 __device__ inline void subtract_deflated(const DeflatedArgs &a) {
     if (is_over(a.sum)) return;
     const int64_t n = a.cells.north(), t = a.cells.top();

@@ -31,7 +31,7 @@ __device__ inline void find_shifts(const NullArgs &a) {
     }
 }
 
-// Computes max |(A^-1)_rs|, and max A_rr including c.
+// Computes max |(A^-1)_rs| and max (A_rr + c), where c is the shift of the null vector of unknown r, or 0.
 __device__ inline void find_condition(const NullArgs &a) {
     uint64_t inverse = 0, diagonal = 0;
     over_cells(int64_t(a.n) * a.n, [&](int64_t k) {

@@ -11,7 +11,8 @@
 //
 // Memory traffic per cell for T of 4 bytes, in bytes: a sweep 28 (from zero 32; after the coarse-grid correction 7
 // more; the last sweep 40); residual and restriction 31. If all directions are coarsened, only the weights of points
-// with two odd indices are read. Points with one or three odd indices have the other colour.
+// with two odd indices are read. Points with one or three odd indices have the colour that is updated first, so their
+// initial x is not needed.
 //
 // There are no races, because a sweep reads one array x and writes the other one, and each cell is written by one
 // thread.
@@ -44,7 +45,7 @@ struct FinestSweepArgs {
     const double *wide; // r in f64
     double *z;          // s * factor * x, written by the last sweep
     double factor;
-    const double *scales; // 1 / s and s, outside a loop
+    const double *scales; // 1 / s and s; only read outside a loop
     Sum sum;              // <r, z>
 };
 
@@ -121,8 +122,9 @@ template <class T, Start START> struct Column {
             const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
             const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
             const bool is[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
-            // Distances in memory from the first coarse point to the coarse points on the other side of the cell, in
-            // the first and in the last odd direction.
+            // In a direction in which its index is odd, the cell is between two coarse points. `low` and `high` are the
+            // distances in memory of these points in the first and in the last such direction. `w_low` and `w_high` are
+            // the distances of their weights.
             const int64_t low = x ? 1 : y ? g.coarse.north() : g.coarse.top();
             const int64_t high = z ? g.coarse.top() : g.coarse.north();
             const int64_t w_low = x ? s.of[0] : y ? s.of[1] : s.of[2], w_high = z ? s.of[2] : s.of[1];
@@ -164,7 +166,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     Row<T> second = column.row(
         low - 1, 1 - q, column.has(low - 2, 1 - q) ? column.c(2, 0, column.place(low - 2, 1 - q)) : T(0));
     Row<T> kept = {};
-    // x of the second colour in planes k - 1, k, k + 1; then x of the first colour in planes k - 2, k - 1, k.
+    // `given` is x of the second colour in planes k - 1, k and k + 1. `relaxed` is x of the first colour in planes
+    // k - 2, k - 1 and k.
     T given[3] = {column.given(low - 2).value(), column.given(low - 1).value(), column.given(low).value()};
     T relaxed[3] = {0, 0, 0};
     double sum = 0.0;

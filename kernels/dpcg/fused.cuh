@@ -4,9 +4,9 @@
 //     descend, planes upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //     ascend, planes downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>
 //
-// Here P A p = q - A Z t with t = E^-1 Z^T q, and <p, P A p> = <p, q> - <Z^T q, t>, whose second term is computed with
-// the product with E^-1. With other preconditioners, `ascend` has order 0 and reads z instead of v. r - alpha P A p is
-// then computed by `descend` without v or, without deflation, by `advance_residual`.
+// Here P A p = q - A Z t with t = E^-1 Z^T q, and <p, P A p> = <p, q> - <Z^T q, t>. The kernel that multiplies by E^-1
+// also computes <Z^T q, t>. With other preconditioners, `ascend` has order 0 and reads z instead of v. With deflation,
+// `descend` then computes r - alpha P A p, but not v. Without deflation, `advance_residual` computes r - alpha q.
 //
 // A thread block processes tiles of ACROSS x DOWN columns, with one thread per column of the tile and of its
 // neighbourhood. A piece consists of `chunk` planes of a tile, which the block processes plane by plane. Each term of
@@ -154,7 +154,7 @@ template <int ORDER> __device__ inline void descend(const FusedArgs &a) {
         double t_below = t_of(c - top), t_here = t_of(c), t_above = t_of(c + top);
         double coupling_below = reads ? fixed(a.m.top[c - top]) : 0.0, below[ORDER > 0 ? ORDER : 1] = {};
         CellRow here = load(c);
-        // Region in the second plane above.
+        // Region of the cell two planes above.
         int region = first + 2 <= col.k1 ? region_of(c + 2 * top) : 0;
         for (int k = first; k < col.k1; ++k, c += top) {
             // All these values are loaded one plane before they are used, because a warp that waits for one value waits

@@ -33,7 +33,7 @@ __device__ inline void inspect(const CellInspectArgs &a) {
 struct CellTransferArgs {
     CellBox cells;
     CellArray array;
-    double *vector; // null: zeros
+    double *vector; // null: `store` writes zeros
     double factor;
     Sum sum;
 };

@@ -24,16 +24,16 @@ struct CellFindings {
     uint64_t first_outward;           // the first of these, in the order of rows, and of arrays within a row
     uint64_t row_sum;                 // largest row sum of |L D^-1|
     double strength[3];               // sums over rows of couplings / center, per direction
-    unsigned long long alone, components, regular; // uncoupled cells; components; coupled rows with row sums
+    unsigned long long alone, components, regular; // uncoupled cells; components; coupled rows with nonzero row sum
     unsigned long long groups;                     // groups of strong couplings
-    unsigned long long classes;                    // classes.cuh
+    unsigned long long classes;                    // classes of cells (classes.cuh)
     unsigned long long hidden;                     // groups that are hidden from coarse grids
     unsigned ticket, unused;
 };
 
 struct SurveyArgs {
     CellBox cells;
-    CellArray input[4]; // center, east, north, top: the caller's arrays, or the copies
+    CellArray input[4]; // center, east, north, top: the caller's arrays, or their copies on the device
     double *to[4];
     double zero_row_sum; // row sums below this fraction of the center count as zero
     uint32_t *component, *group; // parent of each cell
@@ -147,7 +147,7 @@ __device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int6
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
 }
 
-// Computes row sums and statistics of the rows, and joins the cells of each segment to runs.
+// Computes row sums and statistics of the rows, and joins the cells of each segment into runs.
 __device__ inline void look(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
@@ -185,7 +185,7 @@ __device__ inline void look(const SurveyArgs &a) {
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
-// Joins the runs to components and groups.
+// Joins the runs into components and groups.
 __device__ inline void unite(const SurveyArgs &a) {
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const CellMatrix m = a.matrix();
@@ -279,9 +279,9 @@ __device__ inline void extents(const SurveyArgs &a) {
     });
 }
 
-// Counts the hidden groups (src/stencil/cell_components.rs), for which a coarse grid has several points in the group,
-// and the next coarser grid has none. Step 0 finds the coarsest grid with points in each group. Step 1 counts these
-// points, but only distinguishes one from several. Step 2 counts the groups.
+// Counts the hidden groups (src/stencil/cell_components.rs). A group is hidden if a coarse grid has several points in
+// it, and the next coarser grid has none. Step 0 finds, for each group, the coarsest grid with points in the group.
+// Step 1 counts these points, but only distinguishes one from several. Step 2 counts the hidden groups.
 constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {

@@ -33,8 +33,8 @@ constexpr int MOST_GRIDS = 64;
 // 3 y + 9 z - 1 of the rows of weights for a coarse row. A direction that is not coarsened has no digit, and the
 // factors of the following directions are 3 times smaller.
 struct Strides {
-    int64_t of[3];   // distance in memory between consecutive digits of a direction
-    int64_t next[3]; // distance in memory between coarse points: 1 along x, and over all rows along y and z
+    int64_t of[3];   // distance in memory between weights whose digits in a direction differ by 1
+    int64_t next[3]; // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x
     __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
     // Returns the distance from `place` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
     // direction in which the index of the fine point is odd. In the directions with a bit in t, the coarse point is the
@@ -62,7 +62,7 @@ struct VertexGrid {
     void *r;
     void *x[2];
     void *coarse_r;
-    void *coarse_start; // x after the first smoothing step from zero; null on the coarsest grid
+    void *coarse_start; // x after the first smoothing step from zero; null if the next grid is the coarsest
     const void *coarse_inverse;
     const void *coarse_x; // solution on the next coarser grid
 };

@@ -30,8 +30,8 @@ struct Numbers {
     }
 };
 
-// Arguments for the conversion of S1 or A. S1 has couplings to diagonal neighbours (`d`) and, after level 1, couplings
-// at distance two (`far`).
+// Arguments for the conversion of S1 or A. S1 has couplings to diagonal neighbours (`d`) and couplings at distance two
+// (`far`).
 struct CouplingsArgs {
     Numbers n;
     Matrix m;              // A

@@ -96,7 +96,7 @@ template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first, rows, stride, plane;
-    int members, rows_before, rows_after; // blocks with rows; rows of the neighbouring blocks, 0 if there is none
+    int members, rows_before, rows_after; // number of blocks with rows; rows of the two neighbouring blocks, or 0
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *excess, *corners, *black;
 
@@ -126,8 +126,8 @@ template <class F> struct Window {
     }
 };
 
-// Returns the number of columns with nodes. In device memory, padding follows them (Geometry::cx), which does not
-// correspond to entries of the next grid.
+// Returns the number of columns with nodes. In device memory, a row has Geometry::cx columns, including padding. The
+// padding does not correspond to entries of the next grid.
 __device__ inline int columns_of(const Geometry &g) { return (g.nx + g.shift_x + 1) / 2; }
 
 template <class F> struct CycleArgs;

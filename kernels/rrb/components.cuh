@@ -1,9 +1,9 @@
 // Counts the connected components of the graph of A, and those that contain a row with a nonzero row sum. These counts
 // suffice if no component is singular.
 //
-// Nodes are numbered row by row, with those of the padding, which have no couplings (kernels/common/components.cuh).
-// The parents differ between runs; the counts do not. Launch: a thread per node. Bytes per node: 20, 24 (40 with 9
-// points) and 16 in the three kernels.
+// Nodes are numbered row by row. The points of the padding are numbered, too, but have no couplings
+// (kernels/common/components.cuh). The parents differ between runs; the counts do not. A launch has one thread per
+// node. Bytes per node: 20, 24 (40 with 9 points) and 16 in the three kernels.
 #include "../common/components.cuh"
 #include "storage.cuh"
 
@@ -11,13 +11,14 @@ struct ComponentArgs {
     Geometry g;
     Matrix m;
     const double *excess; // row sums; 0 if they count as zero
-    // Of each node, by its number, which is below 2^31.
+    // One value per node. The index is the number of the node, which is below 2^31.
     uint32_t *parent, *marks;
     Findings *findings;
 };
 
 namespace components {
-// Properties of a component, stored at its root: it has at least two nodes; it has a row with a nonzero row sum.
+// Properties of a component, stored at its root. COUPLED: it has at least two nodes. REGULAR: it has a row with a
+// nonzero row sum.
 enum Mark : uint32_t { COUPLED = 1, REGULAR = 2, BOTH = 3 };
 
 // Entries of A by the numbers of the nodes; zero if there is no such node.
@@ -75,7 +76,7 @@ __device__ inline void unite_nodes(const ComponentArgs &a) {
     });
 }
 
-// Counts the components. The thread that sets a property of a component first increments the count.
+// Counts the components. Of all threads that set a property of a component, the first one increments the count.
 __device__ inline void count_components(const ComponentArgs &a) {
     __shared__ unsigned count, with_sums;
     if (threadIdx.x == 0) count = with_sums = 0;

@@ -115,10 +115,10 @@ template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &
     __syncthreads();
 }
 
-// Barrier of all thread blocks with a pending scalar update, which takes as long as several steps. If no other block
-// waits for the result, this block computes it after its arrival at the barrier. If all blocks need the result, all of
-// them compute it after the barrier. Each block then reads the partial sums once, which is faster than waiting for the
-// result of one block.
+// Barrier of all thread blocks. `state.due` states whether this block must also update the scalars, which takes as long
+// as several steps. If no other block waits for the result, this block computes it after its arrival at the barrier. If
+// all blocks need the result, all of them compute it after the barrier. Each block then reads the partial sums once,
+// which is faster than waiting for the result of one block.
 template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, Standing &now) {
     const bool due = state.due;
     state.due = false;

@@ -38,7 +38,7 @@ struct Tiles {
 
 __device__ inline int parts_of(const Geometry &g) { return is_divided(g) ? PARTS : 1; }
 
-// Returns the first row of a part; the middle part begins in the middle of the grid. The host selects the distance
+// Returns the first row of a part. Part PARTS / 2 begins in the middle of the grid. The host selects the distance
 // between parts (src/rrb/cuda/division.rs).
 __device__ inline int first_row(const Geometry &g, int part) {
     if (part <= 0) return 0;

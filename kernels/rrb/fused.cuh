@@ -382,7 +382,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
     end_by_last(a, a.partial);
 }
 
-// Computes r = b - S1 x and <r, r>; r of b1 is stored in the first array, which becomes the current one.
+// Computes the residual r of S1 and <r, r>. The black planes of b contain the right-hand side of S1. r of b1 is stored
+// in the first of its two arrays, which becomes the current one.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_first_f64(SchurArgs a) {
     Scalars &s = *a.v.scalars;
     // If the loop continues, the kernel must not change r.

@@ -9,7 +9,7 @@
 //               z_red = (r_red - A_red,black z_black) / d
 //
 // `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (ALONE), the forward half
-// ends with z_b2 = kept / d and rho += kept' D^-1 kept.
+// ends with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the center of b2.
 //
 // A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes b1 in one more
 // row and column. Threads exchange b1 through shared memory. There are no races, because only the thread of an (I, J)
@@ -123,8 +123,8 @@ __device__ inline void over_tiles(const Geometry &g, const Tiles &tiles, Team te
 
 // Computes the forward half of both levels. Returns the partial sum of rho of this thread.
 //
-// `over`: the loop has ended, and nothing is written. Without this flag, the remaining iterations of the loop body
-// would execute the sweep. The flag is tested when the loads of the first tile are in flight, so the test takes no
+// If `over` is set, the loop has ended, and nothing is written. Without this flag, the remaining iterations of the loop
+// body would execute the sweep. The flag is tested when the loads of the first tile are in flight, so the test takes no
 // time.
 template <bool UNIFORM = false, class F>
 __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
@@ -168,7 +168,7 @@ template <class F> __device__ inline Before<typename F::Real> before(const Spot<
 }
 
 // Completes a colour in the backward half, where v contains z. If the step requests it, computes d and u. Returns
-// whether v still contains z; otherwise, v contains d.
+// whether v contains z afterwards; with TAKE, this is z = u. Otherwise, v contains d.
 template <class F> __device__ inline bool finish(
     const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
@@ -189,8 +189,8 @@ template <class Real> struct Up {
 };
 
 // Computes z_b1 and the right-hand sides of the red nodes. `known` contains z_b2 to the southwest, to the south, to the
-// west, and here. `own`: whether the red values belong to this thread. In a cluster, other threads are writing the red
-// values in the row after those of the thread block.
+// west, and here. `own`: whether the red values belong to this thread. In a cluster, other threads may be writing the
+// red values in the row after those of the thread block, so these values are not read.
 template <class Place, class F>
 __device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename F::Real (&known)[4], bool own) {
     using Real = typename F::Real;

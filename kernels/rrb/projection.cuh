@@ -12,7 +12,7 @@ struct RunArgs {
     const Run *runs;
     int count;
     int wide;     // 32-bit labels, else 16-bit
-    void *labels; // 4 planes, filled with ones, which mean no label
+    void *labels; // 4 planes; initially all bits are 1, which means no label
 };
 
 // Stores the component of each node as its label. One warp per run.

@@ -2,9 +2,9 @@
 // by cyclic reduction over lines in row-sum form, and products of Z with a vector.
 //
 // Nodes are numbered along the shorter side. A line consists of as many grid rows in this direction as fit into LINE
-// nodes; the last line may have fewer. The first, third, ... line is eliminated. The same is done with the remaining
-// lines, until no line remains. Let P be an eliminated line whose neighbours among the remaining lines are L and R. The
-// nodes k of P are eliminated in order. With nodes l and m after k in P, or in L or in R,
+// nodes; the last line may have fewer. Each step eliminates the first, third, ... of the remaining lines, until no line
+// remains. Let P be an eliminated line whose neighbours among the remaining lines are L and R. The nodes k of P are
+// eliminated in order. With nodes l and m after k in P, or in L or in R,
 //
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //

@@ -19,7 +19,7 @@ struct Findings {
     uint64_t bad_center; // smallest j * nx + i of a center that is not a positive normal number
     uint64_t positive;   // number of positive couplings
     uint64_t center_max, center_min, coupling_max; // as bit patterns
-    uint64_t uncoupled;                            // number of east or north couplings that are zero
+    uint64_t uncoupled;                            // number of nodes whose east or north coupling is zero
     uint64_t outward[4];    // number of couplings that point out of the grid and are neither 0 nor NaN, per array
                             // (src/stencil/outward.rs)
     uint64_t first_outward; // index of the first of them, as in `not_finite`
@@ -30,8 +30,8 @@ struct Findings {
         remainder_pivot;          // largest entry of the inverse of the coarsest system and largest of its pivots, bit
                                   // patterns
     uint64_t uniform[MOST_LEFT];  // number of uniform tiles of each grid: kernels/rrb/uniform.cuh
-    uint64_t coupling[MOST_LEFT]; // of the matrix after each grid: largest sum of |couplings| of a row over its center,
-                                  // bit pattern
+    uint64_t coupling[MOST_LEFT]; // for the matrix after each grid: largest ratio of the sum of |couplings| of a row to
+                                  // its center, as bit pattern
     double window[WINDOWS * WINDOWS]; // anisotropy of each window: src/rrb/anisotropy.rs
 };
 
@@ -163,7 +163,7 @@ struct ExcessArgs {
     double zero_row_sum;
     int nine_points;
     Findings *findings;
-    uint8_t *same; // per patch: 1; 0 if a row differs from its west or south neighbour of the same colour
+    uint8_t *same; // per patch: 1 on entry, set to 0 if a row differs from a west or south neighbour of its colour
 };
 
 // Compares a value of a plane with its west and south neighbours; returns 0 if all three are bitwise identical.
@@ -172,8 +172,8 @@ __device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n)
     return (bits(c) ^ bits(c - 1)) | (bits(c) ^ bits(c - n));
 }
 
-// Computes the row sums of A for M, s_k = c_k + sum_l a_kl, and 0 if |s_k| <= zero_row_sum c_k. The compensation of
-// positive couplings does not change row sums.
+// Computes the row sums of M: s_k = c_k + sum_l a_kl, or 0 if this sum has a magnitude of at most zero_row_sum c_k. The
+// compensation of positive couplings does not change row sums.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
@@ -227,8 +227,8 @@ __device__ inline void ahead(const WindowArgs &a, int i, int j, double &east, do
     north = y ? (x ? r2[S * p + c + n] : r1[N * p + c]) : (x ? r2[N * p + c] : r1[S * p + c]);
     excess = a.excess[colour * p + c];
     if (!a.nine_points) return;
-    // The grid cell to the northeast of the node contains two diagonal couplings. Its coupling to the northwest is
-    // stored with the node to the east.
+    // The grid cell to the northeast of the node contains two diagonal couplings. One of them is the northwest coupling
+    // of the node to the east.
     const double *own = x == y ? a.m.black : a.m.red, *other = x == y ? a.m.red : a.m.black;
     const int64_t to = g.at((ii + 1) >> 1, jj >> 1);
     const int64_t above = y ? n : 0;
@@ -255,9 +255,10 @@ struct Conductances {
 };
 
 // Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/rrb/anisotropy.rs).
-// In a quarter of the 4 x 4 parts of a window, the ratio must be at least the square root of that of the window, in the
-// same direction. Otherwise, or if couplings are zero or positive, the anisotropy is 1. There is one thread block of
-// one warp per window, and one lane per column.
+// The ratio of a set of nodes is that of its conductances in x and y. In at least a quarter of the 4 x 4 parts of a
+// window, the ratio must be at least the square root of the window's ratio, in favour of the same direction. Otherwise,
+// or if couplings are zero or positive, the anisotropy is 1. There is one thread block of one warp per window, and one
+// lane per column.
 extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };
@@ -358,7 +359,7 @@ struct Rules {
     int fine_nx, fine_ny;
     Geometry fine; // geometry of the finest grid, for its centers
     const double *center;
-    const uint32_t *label; // singular component of each node; null: a zero last pivot is no error
+    const uint32_t *label; // nonzero at nodes where a zero pivot is an error (Components::labels_to_refuse); null: none
     Findings *findings;
     Format format;
 };
@@ -476,8 +477,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
         const int64_t c = g.at(i, j);
         a.k.excess[B1 * p + c] -= straight_b1(a.k, a.k.excess, c);
         a.k.excess[B2 * p + c] -= straight_b2(a.k, a.k.excess, c);
-        // Factors a_bk / d_k for the red neighbours k of b1, which are multiplied by the couplings of k to its other
-        // neighbours.
+        // Factors a_bk / d_k for the red neighbours k of b1. Below, they are multiplied by the couplings of k to its
+        // other neighbours.
         const double west = r2[E * p + c - 1] * h2[c - 1], east = r2[W * p + c] * h2[c];
         const double south = r1[N * p + c - n] * h1[c - n], north = r1[S * p + c] * h1[c];
         double *d = a.k.d + c;
@@ -528,7 +529,7 @@ __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fab
 
 // Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. With `weigh`,
 // also stores the reciprocal of the center of b2 in h. The sum of the couplings of a b2 node through its neighbour b in
-// b1 is a_b (sum of the other couplings of b) / d_b, where a_b couples the two.
+// b1 is -a_b (sum of the other couplings of b) / d_b, where a_b couples the two.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

@@ -29,7 +29,7 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// Stores the largest magnitudes, and the norms of b and b - A x, in the scalars.
+// Stores the largest magnitudes, and the squared norms of b and b - A x, in the scalars.
 __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2]) {
     Scalars &s = *a.scalars;
     note_largest(&s.largest, largest[0]);
@@ -113,8 +113,9 @@ struct RedRows {
 
 // Computes, in one pass:
 // - the largest magnitudes, the first entry that is not finite, and <b, b>, as rrb_inspect does;
-// - b and the black values of the guess by colour, with b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10);
-// - r = b1 - S1 x for these black values, from A, and |b - A x|^2 on all nodes.
+// - b and the black values of the guess by colour, where the black planes of b receive b_S = b_b - A_br D_r^-1 b_r, the
+//   right-hand side of S1 (report 16-06, equation 2.10);
+// - r = b_S - S1 x for these black values, from A, and |b - A x|^2 on all nodes.
 //
 // The black neighbours of a red node read three numbers from it: D_r^-1 b_r, D_r^-1 A_rb x_b, and x_r. The residual r
 // of S1 does not depend on x_r.
@@ -227,10 +228,10 @@ enum Whole { SQUARE, ELIMINATED };
 
 // Computes r = b - A x on all nodes, from the caller's b.
 //
-// SQUARE: stores |r|^2 in `whole_norm2`. ELIMINATED: stores r1 = r_b - A_br D_r^-1 r_r in the first array for r of S1,
-// and <r_r, D_r^-1 r_r> in `whole_norm2` (docs/theory/rrb.md, stopping test). With SUBSTITUTE, first computes x_r =
-// D_r^-1 (b_r - A_rb x_b), and stores max |x| in the scalars, which must contain zero on entry. Does nothing if the
-// loop continues.
+// SQUARE: stores |r|^2 in `whole_norm2`. ELIMINATED: stores r_b - A_br D_r^-1 r_r, the residual of S1, in `r_b1` and
+// `r_b2`, and <r_r, D_r^-1 r_r> in `whole_norm2` (docs/theory/rrb.md, stopping test). With SUBSTITUTE, first computes
+// x_r = D_r^-1 (b_r - A_rb x_b), and stores max |x| in the scalars, which must contain zero on entry. Does nothing if
+// the loop continues.
 template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void whole_residual(const EndArgs &a) {
     Scalars &s = *a.scalars;
     if (a.how == LOOP && (s.code == PAUSED || s.code == RUNNING)) return;
@@ -354,7 +355,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
-// Bound for the change of the scale; the same constant is in src/rrb/cuda/run.rs.
+// Bound for the change of the scale; the same constant is in src/krylov/solve/given.rs.
 constexpr double NEAR_SCALE = 256.0;
 
 // Writes the scalars and the iterations in the ring buffer to host memory, which has less latency than a copy. The

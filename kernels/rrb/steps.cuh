@@ -295,7 +295,8 @@ struct ReduceArgs {
     Scalars *scalars;
 };
 
-// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10), which is also the residual of x = 0.
+// Replaces b_b in the black planes by b_b - A_br D_r^-1 b_r, the right-hand side of S1 (report 16-06, equation 2.10).
+// The result is also stored in r, because it is the residual of S1 for x = 0.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

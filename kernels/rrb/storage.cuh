@@ -18,8 +18,8 @@
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"
 
-// Extents of a tile. A warp reads 256 consecutive bytes of a row, and rows between two of the eight rows of a tile are
-// read only once.
+// Extents of a tile. A warp reads 256 consecutive bytes of a row. A row that several rows of a tile need is read from
+// device memory only once.
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;
@@ -64,8 +64,8 @@ struct Geometry {
 };
 
 // Storage formats of M (src/rrb/storage.rs): type in memory, and type in which sweeps compute. CG is in double
-// precision. The short formats store M / unit. `read` loads a value that no kernel of the solve writes from device
-// memory, and converts it. `widen` converts a value in a register.
+// precision. The short formats store M / unit. `read` loads a value from device memory and converts it; no kernel of
+// the solve writes this value. `widen` converts a value in a register.
 struct Double {
     using Stored = double;
     using Real = double;
@@ -102,7 +102,7 @@ struct Brain {
 // nodes (8 planes: W E S N of r1, then of r2), diagonal couplings with b1 (4 planes: SW SE NW NE).
 struct Grid {
     Geometry g;
-    double *h;       // 1 / d of r1, r2, b1; after the elimination, except on the first grid, also 1 / center of b2
+    double *h;       // 1 / d of r1, r2, b1; on grids after which M may be truncated, also 1 / center of b2
     double *s;       // straight couplings
     double *d;       // diagonal couplings between black nodes, after the odd level
     double *excess;  // row sums s; s / d for eliminated nodes

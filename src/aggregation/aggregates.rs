@@ -30,7 +30,8 @@ impl Rules {
 
 /// Aggregates of a level.
 pub struct Aggregates {
-    /// Aggregate of each node. The value is `NONE` for a node that only the smoother treats.
+    /// Aggregate of each node. The value is `NONE` for a node outside all aggregates; the coarse correction does not
+    /// change its value.
     pub of: Vec<u32>,
     pub count: usize,
 }
@@ -51,8 +52,8 @@ impl Aggregates {
     }
 }
 
-/// Returns whether node i remains outside all aggregates, so that only the smoother treats it: d_i (kappa - 2) >= kappa
-/// sum_j |a_ij|.
+/// Returns whether the diagonal of row i is so dominant that smoothing suffices: d_i (kappa - 2) >= kappa sum_j |a_ij|.
+/// Such a node remains outside all aggregates (Napov and Notay 2012).
 fn is_only_smoothed(c: &Couplings, i: usize, kappa: f64) -> bool {
     let sum: f64 = c.row(i).map(|(_, a)| a.abs()).sum();
     c.diagonal[i] * (kappa - 2.0) >= kappa * sum

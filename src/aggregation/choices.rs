@@ -7,17 +7,16 @@ use super::order::Order;
 pub struct Choices {
     /// Order of the rows in a smoother sweep.
     pub order: Order,
-    /// Number of coarse levels, counted from the finest of them, whose systems are solved by two cycles regardless of
-    /// their size.
+    /// On this many coarse levels, from the finest on, two cycles solve the system, regardless of its size.
     pub levels: usize,
-    /// On other levels, minimum number of rows for two cycles. Systems with fewer rows are solved by one cycle
-    /// (V-cycle).
+    /// On the other coarse levels, two cycles solve systems with at least this number of rows. One cycle solves smaller
+    /// systems (V-cycle).
     pub rows: usize,
 }
 
 impl Choices {
-    /// Choice for several threads. It reduces the error as much as two cycles on all levels, but visits small levels
-    /// less often, because these do not profit from several threads.
+    /// Parameters for several threads. With these parameters, a cycle reduces the error as much as with two cycles on
+    /// all levels, but visits small levels less often, because these do not profit from several threads.
     pub const PARALLEL: Self = Self { order: Order::Colours, levels: 3, rows: 3000 };
 
     /// Returns whether two cycles solve the system of coarse level k.
@@ -26,10 +25,10 @@ impl Choices {
     }
 }
 
-/// Bounds of the eigenvalues of B A, where B is the cycle, on every level. `HIGH` satisfies HIGH = 1 + 1 / T_2((HIGH +
+/// Bounds of the eigenvalues of B A on every level, where B is the cycle. `HIGH` satisfies HIGH = 1 + 1 / T_2((HIGH +
 /// LOW) / (HIGH - LOW)) with the Chebyshev polynomial T_2. If the eigenvalues on the coarser level are below `HIGH`,
 /// those on this level are too. B is positive definite, because smoothing contracts in the A-norm. `LOW` follows from
-/// the bound of mu, with a margin.
+/// kappa, the bound of mu (`Rules::kappa`), with a margin.
 const LOW: f64 = 0.3;
 const HIGH: f64 = 1.225;
 

@@ -18,7 +18,7 @@ pub const MOST_INVERTED: usize = 1500;
 /// Coarsening stops at this number of rows or fewer.
 pub const COARSEST: usize = 128;
 
-/// A level above the coarsest level.
+/// A level other than the coarsest one.
 pub struct Level {
     pub matrix: Couplings,
     pub aggregates: Aggregates,
@@ -72,7 +72,7 @@ impl Hierarchy {
             let made = aggregates(&matrix, &rules, workers)?;
             if made.count as f64 > MAX_ROW_FRACTION * matrix.rows() as f64 {
                 // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with a
-                // weaker bound.
+                // larger kappa.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
                 if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MAX_KAPPA {
                     break;
@@ -88,8 +88,9 @@ impl Hierarchy {
     }
 
     /// Builds the hierarchy with the aggregates of an earlier matrix if all of them are suitable, otherwise with new
-    /// aggregates. The test is necessary: if a coast has moved, an aggregate may extend across two basins, and no
-    /// smoother reduces the resulting error.
+    /// aggregates. The test is necessary: if a strong coupling inside an aggregate has disappeared, for example because
+    /// a coastline has moved, the aggregate joins two uncoupled regions. The error then differs between the two
+    /// regions, and neither the coarse correction nor the smoother reduces it.
     pub fn reusing(
         mut matrix: Couplings,
         scale: f64,
@@ -125,5 +126,5 @@ impl Hierarchy {
     }
 }
 
-/// Largest kappa with which the aggregation of a hierarchy begins.
+/// Kappa may be doubled up to 4 times this value if there are too few pairs.
 const MAX_KAPPA: f64 = KAPPA;

@@ -48,8 +48,8 @@ struct Pending {
     sum: f64,
 }
 
-/// Contribution of one block to E. The key r << 16 | s belongs to the couplings between the vectors r < s, and to the
-/// row sum of r = s.
+/// Contribution of one block to E. For r < s, the key r << 16 | s belongs to the couplings between the regions r and s.
+/// For r = s, it belongs to the row sum of region r.
 #[derive(Default)]
 struct Part {
     sums: HashMap<u32, f64>,
@@ -103,8 +103,9 @@ pub fn assemble_block(
     let of = |row: usize| &regions.of[row * nx..][..nx];
     let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
     let mut excess = zeroed(nx, COARSE_MATRIX)?;
-    // Along x, the couplings at one column often connect the same two regions in many rows, so there is one pending sum
-    // per column. In y and z, consecutive couplings of a row often connect the same two regions.
+    // In x, the couplings at one column often connect the same two regions in many rows, so there is one pending sum
+    // per column. In y and z, consecutive couplings of a row often connect the same two regions, so one pending sum is
+    // sufficient.
     let (mut along_x, mut across_x) = (zeroed(nx, COARSE_MATRIX)?, Pending::default());
     for row in block_rows(a.cells, block) {
         let own = of(row);

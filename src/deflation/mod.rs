@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A column of Z is one on a region and zero elsewhere. E therefore depends only on couplings of A between regions, and
-//! on the row sums e_i of A. Row sums are zero in singular components. With r != s and i in r:
+//! on the row sums e_i of A. Row sums are zero in singular components. With r != s, i in r and j in s:
 //!
 //! ```text
 //! E_rs = sum of a_ij,   E_rr = sum of e_i - sum of a_ij over all couplings that leave r.
@@ -15,8 +15,9 @@
 //! E is stored in row-sum form. The row sum of region r in E is the sum of its e_i, minus its couplings to cells
 //! without a region.
 //!
-//! If all vectors are kept and some of them add up to a null vector u of A, E is singular. E + c u u^T is then regular,
-//! and gives the same projection P.
+//! If all vectors are kept and some of them add up to a null vector of A, E is singular: E u = 0 for the vector u that
+//! is one for these deflation vectors and zero for the others. E + c u u^T is then regular, and gives the same
+//! projection P.
 
 mod assembly;
 pub mod cpu;
@@ -32,8 +33,8 @@ use crate::direct::solver::{Direct, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use assembly::{COARSE_MATRIX, multiply, sum_entries};
 
-/// The inverse of E is used if (max_r E_rr) (max_rs |E^-1_rs|) is at most this number. The product with the inverse
-/// multiplies the rounding error of A Z E^-1 g by up to this factor; a solve with the factor of E does not. The limit
+/// The inverse of E is used if the condition (max_r E_rr) (max_rs |E^-1_rs|) is at most this number. A product with the
+/// inverse multiplies the rounding error of A Z E^-1 g by up to the condition; a solve with L D L^T does not. The limit
 /// is exceeded if row sums of E are tiny, or if bubbles are divided into several regions at contrasts below 1e-6.
 pub const LARGEST_CONDITION: f64 = 1e8;
 
@@ -41,7 +42,7 @@ pub const LARGEST_CONDITION: f64 = 1e8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
     /// Product with the dense inverse, which has k^2 entries for k vectors. If the inverse is too inaccurate, the
-    /// factor is used instead.
+    /// factorization L D L^T is used instead.
     Inverse,
     /// Factorization L D L^T within the envelope of E.
     Cholesky,
@@ -63,8 +64,8 @@ enum Method {
     Cg { inverse_diagonal: Vec<f64>, tolerance: f64 },
 }
 
-/// Workspace of `solve`: some vectors with one entry per deflation vector, and one vector with an entry per null
-/// vector.
+/// Workspace of `solve`. `vectors` have one entry per deflation vector, and are empty unless the method is conjugate
+/// gradients. `means` have one entry per null vector.
 pub struct Scratch {
     vectors: [Vec<f64>; 3],
     means: [Vec<f64>; 2],
@@ -72,8 +73,8 @@ pub struct Scratch {
 
 impl CoarseMatrix {
     /// Factorizes E. `entries` contains the entries of all blocks of rows, in any order. `tolerance` is the relative
-    /// tolerance of conjugate gradients, |r| <= tolerance |g|. With `Solver::Inverse`, only the factor is computed
-    /// here. The caller then computes the inverse with `columns` and `invert`.
+    /// tolerance of conjugate gradients, |r| <= tolerance |g|. With `Solver::Inverse`, only L D L^T is computed here.
+    /// The caller then computes the inverse with `columns` and `invert`.
     pub fn factorize(entries: &mut [Entry], regions: &Regions, solver: Solver, tolerance: f64) -> Result<Self> {
         let matrix = sum_entries(entries, regions.count)?;
         let shift = Shift::new(&matrix, regions)?;
@@ -253,15 +254,16 @@ for_each_isa! {
     }
 }
 
-/// Shifts c u u^T, one for each null vector u of E. A null vector has the entries 0 and 1, because it is a sum of
-/// deflation vectors. With the pseudo-inverse E^+ and k = u^T u,
+/// Shifts c u u^T, one for each null vector u of E. The entries of u are 1 for the deflation vectors whose sum is a
+/// null vector of A, and 0 for all others. With the pseudo-inverse E^+ and k = u^T u,
 ///
 /// ```text
-/// (E + c u u^T)^-1 g = E^+ (g - u u^T g / k) + u u^T g / (c k^2),
+/// (E + c u u^T)^-1 g = E^+ (g - u u^T g / k) + u u^T g / (c k^2).
 /// ```
 ///
-/// E^+ v is computed for vectors v orthogonal to u: the solution with one entry set to zero, minus its mean. If u is a
-/// single deflation vector, the row of E and the column of A Z of this vector are zero. Its entry of t is then zero.
+/// E^+ is applied only to vectors v orthogonal to u. The code solves E y = v with one entry of y fixed at zero, and
+/// then subtracts the mean of y over the entries in u. If u is a single deflation vector, the row of E and the column
+/// of A Z of this vector are zero, and its entry of t is set to zero.
 #[derive(Default)]
 struct Shift {
     /// For each deflation vector, number of its null vector, counted from 1; 0: none.

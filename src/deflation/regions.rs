@@ -2,9 +2,9 @@
 //! sets).
 //!
 //! A deflation vector is one on its region and zero elsewhere. If some vectors add up to the constant vector on a
-//! singular component of the matrix, E = Z^T A Z is singular. Either one of these vectors, in the heavy phase, is
-//! dropped, or all vectors are kept. In the second case, E is shifted by c u u^T with the sum u of these vectors, which
-//! gives the same projection (docs/theory/dpcg.md).
+//! singular component of the matrix, E = Z^T A Z is singular. Then one of these vectors is dropped, in the heavy phase
+//! if the component has one. If the caller asks for all vectors, none is dropped. In this case, E is shifted by c u
+//! u^T, where u is one for these vectors and zero for the others. The projection is the same (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, ComponentList, Strong};
@@ -21,9 +21,10 @@ const REGIONS: &str = "deflation regions";
 pub enum Kind {
     /// The cells of a box.
     Subdomain,
-    /// The cells with the same label, or in the same group of cells joined by strong couplings.
+    /// With labels, the cells with the same label. Without labels, the cells of a group joined by strong couplings.
     LevelSet,
-    /// The cells of a box that have the same label, or are in the same group; or those without a label or group.
+    /// The cells of a box that have the same label or, without labels, are in the same group. The cells of a box
+    /// without a label or group also form a region.
     LevelSetSubdomain,
 }
 
@@ -75,7 +76,7 @@ pub struct Class {
     pub component: usize,
     /// Number of its cells.
     pub cells: usize,
-    /// Whether the class contains only cells of the heavy phase and gets no vector unless all are kept.
+    /// Whether the class contains only cells of the heavy phase. It then gets no vector unless all vectors are kept.
     pub heavy: bool,
     /// Its first cell that is in no group of strong couplings.
     pub first_heavy: Option<usize>,
@@ -86,7 +87,7 @@ pub struct Class {
 struct CellProperties {
     /// Group of strong couplings, counted from 1; 0: none.
     group: u32,
-    /// Label + 1, or the group; 0: the cell has none, or the kind of region uses none.
+    /// With labels, the label + 1; otherwise the group. It is 0 for a cell without label or group, and for boxes.
     phase: u32,
     /// Number of the box.
     domain: u32,
@@ -125,7 +126,7 @@ impl Regions {
         Ok((regions, vector))
     }
 
-    /// Returns the numbers, and the regions; `None` if there is no vector.
+    /// Returns the numbers of vectors and regions, and the regions themselves, or `None` if there is no vector.
     pub fn with_counts(self) -> (RegionCount, Option<Self>) {
         let count = RegionCount { vectors: self.count, found: self.found };
         (count, Some(self).filter(|regions| regions.count > 0))
@@ -199,8 +200,8 @@ impl Regions {
 }
 
 /// Returns a surplus class for each singular component whose cells are all in classes with a vector. The vector of this
-/// class is dropped unless all vectors are kept. It is the class of the component's first cell of the heavy phase, or
-/// else of its first cell.
+/// class is dropped unless all vectors are kept. The surplus class contains the component's first cell of the heavy
+/// phase or, if it has no such cell, the component's first cell.
 fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<Vec<Option<u16>>> {
     let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
     let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;

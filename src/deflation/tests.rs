@@ -305,7 +305,7 @@ fn the_projection_annihilates_z_and_is_one() {
         let deflation = Deflation::new(&a, &choice, Solver::Inverse);
         let k = deflation.regions.count;
         let mut v = random(a.cells.count());
-        // v must be in the range of A. Otherwise, P v is not in the range of A either, if A is singular.
+        // v = A x is in the range of A, and so is P v. The checks need this if A is singular.
         let x = v.clone();
         a.multiply(&x, &mut v);
         let once = deflation.project(&v);

@@ -1,6 +1,7 @@
 //! Symmetric matrix S in row-sum form. Its couplings are a_ij = -s_ij, and its row sums are e_i = sum_j s_ij. The
-//! diagonal entry is d_i = s_ii = e_i + sum_j a_ij. Row sums are added without the diagonal, so a large d_i costs them
-//! no digits. If S has positive off-diagonal entries, e_i may be negative.
+//! diagonal entry is d_i = s_ii = e_i + sum_j a_ij. The row sum of an aggregate is computed from row sums, without
+//! diagonal entries. It is therefore accurate even if it is much smaller than d_i. If S has positive off-diagonal
+//! entries, e_i may be negative.
 
 use crate::base::csr::Csr;
 use crate::base::index::Index;
@@ -100,7 +101,7 @@ impl Couplings {
         self.a.push(a);
     }
 
-    /// Ends the current row, after all its couplings.
+    /// Ends the current row, whose couplings have all been appended. A row sum at the rounding level is set to zero.
     pub fn end_row(&mut self, excess: f64) {
         let is_rounding = excess.abs() < ROUNDING * (excess + self.sum());
         self.end_exact_row(if is_rounding { 0.0 } else { excess });
@@ -111,7 +112,7 @@ impl Couplings {
         self.a[self.ptr.last().copied().unwrap_or(0)..].iter().sum()
     }
 
-    /// Ends the current row with this row sum, even if it is below the rounding error.
+    /// Ends the current row with exactly this row sum, even if it is at the rounding level.
     pub fn end_exact_row(&mut self, excess: f64) {
         let sum = self.sum();
         self.ptr.push(self.col.len());
@@ -214,8 +215,8 @@ impl Couplings {
 /// Aggregate number of a row that is in no aggregate.
 pub const NONE: u32 = u32::MAX;
 
-/// Returns the nodes of all aggregates, sorted by aggregate and then by number, after the index of the first node of
-/// each aggregate in this list.
+/// Returns `(starts, members)`. `members` lists the rows that are in aggregates, sorted by aggregate and then by
+/// number. Aggregate k consists of the entries `starts[k] .. starts[k + 1]` of `members`.
 pub fn members(of: &[u32], count: usize) -> Result<(Vec<usize>, Vec<u32>)> {
     let mut starts: Vec<usize> = zeroed(count + 1, WHAT)?;
     of.iter().filter(|&&k| k != NONE).for_each(|&k| starts[k as usize + 1] += 1);

@@ -1,8 +1,9 @@
 //! Factorization L D L^T within the envelope of a symmetric matrix in row-sum form (report 16-06, equation 2.7;
 //! docs/theory/rrb.md, coarsest system).
 //!
-//! Let a_kl be the couplings of node k to later nodes, and s_k the row sum of node k after the elimination of earlier
-//! nodes. The elimination of node k computes
+//! Let a_kl be the off-diagonal entries between node k and later nodes, and s_k the row sum of node k, both after the
+//! elimination of earlier nodes. In this file, a coupling is such an entry a_kl; in `couplings.rs`, it has the opposite
+//! sign. The elimination of node k computes
 //!
 //! ```text
 //! d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k,   l, m > k.

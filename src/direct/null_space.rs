@@ -1,18 +1,19 @@
-//! Null vectors of a matrix: the constants on its singular and nearly singular components. Rounding errors
-//! compute_constants r a nonzero mean on such a component. This mean must be removed before a coarse solve.
+//! Null vectors of a matrix: the constants on its singular and nearly singular components. On such a component,
+//! rounding errors give the residual r a nonzero mean. This mean must be removed before a coarse solve.
 //!
-//! The row sums of a nearly singular component almost vanish. Let B be the preconditioner, n the number of rows of the
-//! component, and P = I - 1 1^T / n. On the component, P B P + 1 1^T / sum_i e_i replaces B, so the constant part is
-//! solved in double precision. In single precision, B alone would convert the rounding error of sum r to a large
-//! constant (docs/theory/aggregation.md, "Nearly singular closed basins").
+//! The row sums e_i of a nearly singular component almost vanish. Let B be the preconditioner, n the number of rows of
+//! the component, 1 the vector of ones, and P = I - 1 1^T / n. On the component, P B P + 1 1^T / sum_i e_i replaces B,
+//! so the constant part is solved in double precision. In single precision, B alone would convert the rounding error of
+//! sum r to a large constant (docs/theory/aggregation.md, "Nearly singular closed basins").
 
 use super::couplings::{Couplings, NONE, WHAT};
 use crate::base::number::Real;
 use crate::error::{Result, collected, push, zeroed};
 use std::iter::repeat_n;
 
-/// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. At this
-/// bound, the error (eps sum r)^2 / sum e of r^T B r in single precision is about as large as the rest of r^T B r.
+/// A component is nearly singular if its mean |e_i| is at most this fraction of its largest diagonal entry. In single
+/// precision, the rounding error of sum r changes r^T B r by about (eps sum r)^2 / sum e. At this bound, the change is
+/// about as large as the rest of r^T B r.
 const NEARLY_SINGULAR: f64 = 1e-12;
 
 /// Singular and nearly singular components of a matrix, for the removal of means.
@@ -34,8 +35,8 @@ pub fn nearly_singular_bound(rows: usize, largest: f64) -> f64 {
 }
 
 impl Means {
-    /// Finds the components with sum |e_i| <= `least(rows, largest)`, where `largest` is their largest diagonal entry.
-    /// Returns `None` if there are none.
+    /// Finds the components with sum |e_i| <= `least(rows, largest)`. The arguments are the number of rows of the
+    /// component and its largest diagonal entry. Returns `None` if there are no such components.
     pub fn of(c: &Couplings, least: impl Fn(usize, f64) -> f64) -> Result<Option<Self>> {
         let mut component: Vec<u32> = collected(repeat_n(NONE, c.rows()), WHAT)?;
         let (mut sizes, mut excesses, mut reached) = (Vec::new(), Vec::new(), Vec::new());
@@ -99,7 +100,8 @@ impl Means {
         rows().for_each(|(i, &of)| r[i] -= V::narrow(sums[of as usize]));
     }
 
-    /// Returns whether there is a nearly singular component. A singular component has the sum 0.
+    /// Returns whether there is a nearly singular component, whose row sums have a positive sum. On a singular
+    /// component, this sum is 0.
     pub fn has_nearly_singular(&self) -> bool {
         self.excess.iter().any(|e| *e > 0.0)
     }

@@ -40,7 +40,8 @@ pub enum Preconditioner {
         /// Maximum number of cells of the coarsest grid with cell-centered coarsening.
         coarsest: usize,
     },
-    /// A cycle of aggregation-based multigrid, which is not linear in r.
+    /// A cycle of aggregation-based multigrid. On the CPU, this cycle is not linear in r; on a device, M is a fixed
+    /// matrix.
     Aggregation {
         /// Number of passes of pairwise matching. Aggregates have at most 2^passes cells.
         passes: usize,
@@ -68,7 +69,7 @@ pub struct Setup {
     pub coarse_solver: Solver,
     /// Tolerance of an iterative solver of systems with E.
     pub coarse_tolerance: f64,
-    /// Whether fused stages are used, if the backend has them.
+    /// Whether fused passes are used, if the backend has them.
     pub fused: bool,
 }
 

@@ -56,7 +56,7 @@ impl Dpcg {
         stream: usize,
         make: MakeBackend,
     ) -> Result<Self> {
-        // A solver for another machine is freed before a new one is created.
+        // If `previous` is for another machine, `filter` frees it before a new backend is created.
         let mut dpcg = match previous.filter(|dpcg| dpcg.machine == machine) {
             Some(dpcg) => dpcg,
             None => {

@@ -19,8 +19,8 @@ use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::is_flat;
 use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 
-/// Defaults for boxes: at most `BOXES` boxes per direction, each with at least `CELLS_OF_A_BOX` cells. There are then
-/// about 8 boxes per bubble for nine bubbles, as in the slides of Vuik and others (2013).
+/// Defaults for boxes: at most `BOXES` boxes per direction, each with at least `CELLS_OF_A_BOX` cells. With 8 boxes per
+/// direction, each of nine bubbles intersects about 8 boxes, as in the slides of Vuik and others (2013).
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
@@ -49,8 +49,8 @@ fn unsupported_on_device(options: &Options) -> Option<&'static str> {
     None
 }
 
-/// Returns the tolerance, relative to the center, below which a row sum counts as zero. The value is the same with
-/// `null_space=none`, since E is singular whenever the matrix is.
+/// Returns the tolerance, relative to the center, below which a row sum counts as zero. `null_space=none` has the same
+/// tolerance as `null_space=auto`, because E is singular whenever the matrix is.
 pub fn zero_row_sum(options: &Options) -> f64 {
     match options.choice(opt::NULL_SPACE) {
         NullSpace::Auto | NullSpace::None => ZERO_ROW_SUM,
@@ -185,7 +185,7 @@ impl<'a> Plan<'a> {
         self.preconditioner == Preconditioner::Amg && self.options.is(opt::PRECONDITIONER, Preconditioner::Auto)
     }
 
-    /// Returns whether the null space is not projected out (`null_space=none`).
+    /// Returns whether `null_space=none` is set. The null space is then not projected out.
     pub fn skips_projection(&self) -> bool {
         self.options.is(opt::NULL_SPACE, NullSpace::None)
     }
@@ -343,8 +343,8 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
     }
 }
 
-/// Selects the deflation with multigrid, and returns the reason: labels, or groups of strong couplings that each need a
-/// vector.
+/// Selects the deflation for `preconditioner=multigrid`, and returns the reason: labels, or groups of strong couplings
+/// that each need a vector.
 fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::Levelset, AutoReason::Labels);
@@ -362,8 +362,8 @@ fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: b
     (deflation, AutoReason::Plain)
 }
 
-/// Selects the deflation with other preconditioners, and returns the reason. The regions are boxes, which are divided
-/// by the phases if there are two.
+/// Selects the deflation for all other preconditioners, and returns the reason. The regions are boxes. If there are two
+/// phases, the boxes are divided by phase.
 fn deflation_with_others(survey: &Survey, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::LevelsetSubdomain, AutoReason::Labels);
@@ -374,8 +374,8 @@ fn deflation_with_others(survey: &Survey, labelled: bool) -> (Deflation, AutoRea
     (Deflation::Subdomain, AutoReason::Plain)
 }
 
-/// Returns the first specific reason. If there is none, returns `Asked` if the options determine all methods, and
-/// otherwise `Plain`.
+/// Returns the first specific reason, that is, the first one other than `Asked` and `Plain`. Without a specific reason,
+/// returns `Plain` if it occurs. Otherwise, the options determine all methods, and the result is `Asked`.
 fn first_reason(reasons: [AutoReason; 3]) -> AutoReason {
     let tells = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
     let left = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
@@ -390,7 +390,8 @@ mod tests {
 
     const CUBE: Cells = Cells { nx: 24, ny: 24, nz: 24 };
 
-    /// Returns the survey of a cube of water with `strong` bubbles of at least `thinnest` cells across, and a contrast.
+    /// Returns the survey of a cube of water with the given contrast and `strong` bubbles. The thinnest bubble has
+    /// `thinnest` cells across.
     fn bubbly(strong: usize, thinnest: usize, contrast: f64) -> Survey {
         Survey { coarsened: [true; 3], contrast, components: 1, strong, thinnest, ..Survey::default() }
     }
@@ -409,7 +410,7 @@ mod tests {
         assert_eq!((done.coarsening, done.deflation, done.reason), (coarsening, deflation, reason));
     }
 
-    /// Rule 2: with multigrid, deflation depends on the number of groups, the contrast and the thinnest group.
+    /// With multigrid, deflation depends on the number of groups, the contrast and the thinnest group.
     #[test]
     fn groups_that_are_worth_vectors() {
         use AutoReason::{Contrast, Plain, Thin};
@@ -430,13 +431,14 @@ mod tests {
         ] {
             let survey = bubbly(strong, thinnest, contrast);
             check(planned_results("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
-            // `cell` needs deflation vectors for groups of any size.
+            // `coarsening=cell` needs deflation vectors for groups of any size.
             let deflation = if (2..=1000).contains(&strong) { Levelset } else { None };
             check(planned_results("coarsening=cell", CUBE, &survey, false), Coarsening::Cell, deflation, reason);
         }
     }
 
-    /// Rule 1: `cell` if a direction of more than one cell is not coarsened. This reason takes precedence.
+    /// `coarsening=cell` is selected if a direction of more than one cell is not coarsened. The reason `Anisotropic`
+    /// takes precedence over the reasons for deflation.
     #[test]
     fn flat_cells() {
         let flat = Survey { coarsened: [false, true, true], ..bubbly(9, 3, 1e-6) };
@@ -460,8 +462,9 @@ mod tests {
         check(planned_results("", plane, &one, false), Coarsening::Vertex, Deflation::None, AutoReason::Plain);
     }
 
-    /// Aggregation is selected if there are too many groups for deflation, or if flat cells hide many groups. It is not
-    /// selected if an option of multigrid is set, or if the backend does not support it.
+    /// Aggregation is selected if many groups are hidden from the coarse grids and one more condition is true: the
+    /// cells are flat, or there are too many groups for deflation and the contrast is large. It is not selected if
+    /// there are labels, if an option of multigrid or of deflation is set, or if the backend does not support it.
     #[test]
     fn many_groups_select_aggregation() {
         let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
@@ -533,7 +536,8 @@ mod tests {
         }
     }
 
-    /// `asked` is reported only if the options set preconditioner, coarsening and deflation.
+    /// `Asked` is reported only if the options set preconditioner and deflation and, for multigrid, also the
+    /// coarsening.
     #[test]
     fn what_is_asked_for() {
         let survey = bubbly(9, 9, 1e-3);
@@ -575,7 +579,8 @@ mod tests {
         (cells, SurveyData::of(&a, ZERO_ROW_SUM).unwrap().1)
     }
 
-    /// The same rules, tested with matrices: `blocks` blocks of air with sides of `side` cells in a cube of water.
+    /// The same rules, tested with matrices: `blocks` blocks of air in a box of water. A block has `side` cells in x,
+    /// 8 cells in y and 7 cells in z.
     #[test]
     fn rules_by_matrices() {
         let of = |side: usize, blocks: usize, contrast: f64, faces: [f64; 3]| {

@@ -1,6 +1,6 @@
 //! Survey of a matrix before the factorization: properties on which the choice of the method depends, components,
-//! groups of strong couplings, and deflation regions. Threads may share the rows; the result does not depend on the
-//! division.
+//! groups of strong couplings, and deflation regions. The rows may be divided among threads. The result does not depend
+//! on the number of threads.
 
 use crate::base::isa::for_each_isa;
 use crate::base::loops::largest;
@@ -20,8 +20,8 @@ pub use crate::options::limits::MANY_COMPONENTS as MANY;
 /// Properties of a matrix on which the choice of the method depends.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Survey {
-    /// Largest row sum of |L D^-1|, where L has the entries to the west, south and bottom. The Neumann series converges
-    /// if it is below 1.
+    /// Largest row sum of |L D^-1|, where L is the strictly lower triangle of A: the couplings to the west, south and
+    /// bottom. The Neumann series converges if this row sum is below 1.
     pub row_sum: f64,
     /// Whether multigrid coarsens the finest grid in each direction.
     pub coarsened: [bool; 3],
@@ -34,14 +34,16 @@ pub struct Survey {
     pub singular: Vec<usize>,
     /// Number of groups of cells that strong couplings join.
     pub strong: usize,
-    /// Smallest extent of a group, as in [`Strong::thinnest`]. A backend may return 0 if there are many groups.
+    /// Smallest extent of a group, as in [`Strong::thinnest`]. A backend may return 0 if there are more than [`MANY`]
+    /// groups.
     pub thinnest: usize,
     /// Number of hidden groups ([`Strong::hidden`]) if [`needs_hidden_groups`] is true; otherwise 0.
     pub hidden: usize,
 }
 
 /// Returns whether the choice of the method depends on groups that coarse grids do not represent. This is the case if
-/// there are more groups than deflation can use, or if a direction with more than one cell is not coarsened at first.
+/// there are more groups than deflation can use, or if the finest grid is not coarsened in a direction with more than
+/// one cell.
 pub fn needs_hidden_groups(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
     strong > MANY || is_flat(cells, coarsened)
 }
@@ -161,7 +163,8 @@ impl SurveyData {
         Self::of_parts(a.cells, &parts, &joins)
     }
 
-    /// Combines the results of all rows, which `parts` contain in order, and their strong couplings.
+    /// Combines the results of all threads. `parts` contains the results of `SurveyedRows::of`, and `strong` the
+    /// strong couplings. Both are in the order of the rows.
     pub fn of_parts(cells: Cells, parts: &[SurveyedRows], strong: &[JoiningCouplings]) -> Result<(Self, Survey)> {
         let components = CellComponents::of_parts(cells, &collected(parts.iter().map(|part| &part.components), ROWS)?)?;
         let strong = Strong::of_parts(cells, &collected(strong.iter(), ROWS)?)?;

@@ -1,5 +1,5 @@
 //! BiCG (biconjugate gradients) for general matrices. The residual r of A x = b is orthogonal to all previous shadow
-//! residuals r~, which belong to A'.
+//! residuals r~, the residuals of a system with A'. A' is the transpose of A.
 //!
 //! Sources: Fletcher, Conjugate gradient methods for indefinite systems, 1976; the 2008 thesis, (3.21) to (3.23).
 
@@ -22,8 +22,10 @@ pub const BICG_VECTORS: usize = 7;
 /// Runs BiCG from x and r = b - A x; r~ = r at the start. With z = M^-1 r, z~ = M^-T r~ and rho = <r~, z>, one
 /// iteration computes
 ///
-/// p = z + beta p, p~ = z~ + beta p~, beta = rho / rho_old (0 in the first iteration);
-/// alpha = rho / <p~, A p>; x = x + alpha p, r = r - alpha A p, r~ = r~ - alpha A' p~.
+/// ```text
+/// beta = rho / rho_old (0 in the first iteration),   p = z + beta p,   p~ = z~ + beta p~
+/// alpha = rho / <p~, A p>,   x = x + alpha p,   r = r - alpha A p,   r~ = r~ - alpha A' p~
+/// ```
 ///
 /// Cost per iteration: one product with A and one with A', one application of M^-1 and one of M^-T, three inner
 /// products. Returns `Stagnated` if rho or <p~, A p> is zero or not finite.

@@ -1,4 +1,5 @@
-//! BiCGSTAB for general matrices: a BiCG step, followed by a step that minimizes the residual. A' is not needed.
+//! BiCGSTAB for general matrices: a BiCG step, followed by a step that minimizes the residual. Products with the
+//! transpose of A are not needed.
 //!
 //! Source: van der Vorst, Bi-CGSTAB: a fast and smoothly converging variant of Bi-CG, SIAM J. Sci. Stat. Comput. 13
 //! (1992). With right preconditioning, r is the residual of A x = b.
@@ -19,9 +20,12 @@ pub const BICGSTAB_VECTORS: usize = 5;
 
 /// Runs BiCGSTAB from x and r = b - A x; r~ = r at the start. With rho = <r~, r>, one iteration computes
 ///
-/// p = r + beta (p - omega v), beta = (rho / rho_old) (alpha / omega) (p = r in the first iteration);
-/// v = A M^-1 p, alpha = rho / <r~, v>, s = r - alpha v;
-/// t = A M^-1 s, omega = <t, s> / <t, t>, x = x + alpha M^-1 p + omega M^-1 s, r = s - omega t.
+/// ```text
+/// beta = (rho / rho_old) (alpha / omega),   p = r + beta (p - omega v)     (first iteration: p = r)
+/// v = A M^-1 p,   alpha = rho / <r~, v>,   s = r - alpha v
+/// t = A M^-1 s,   omega = <t, s> / <t, t>
+/// x = x + alpha M^-1 p + omega M^-1 s,   r = s - omega t
+/// ```
 ///
 /// If s satisfies the test, the iteration ends with x + alpha M^-1 p and r = s. The vector s is stored in r.
 ///

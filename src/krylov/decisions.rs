@@ -46,8 +46,8 @@ pub enum Next {
     Fail(Error),
 }
 
-/// Largest number of restarts per solve. Each restart reduces the rounding errors that the initial guess causes by
-/// about 1e-15. After three restarts, even a guess 1e45 times too large no longer affects the residual.
+/// Largest number of restarts per solve. Each restart reduces the rounding errors that the initial guess causes by a
+/// factor of about 1e15. After three restarts, even a guess 1e45 times too large no longer affects the residual.
 pub const MOST_RESTARTS: usize = 3;
 /// Another restart is allowed if the last restart reduced the norm to at most this fraction. At the rounding level, a
 /// restart reproduces the previous residual.
@@ -87,8 +87,9 @@ pub(super) const EXCESSIVE_GROWTH: f64 = 100.0;
 
 /// Number of iterations without a lower residual after which the residual stagnates. Applies only to preconditioners
 /// that reduce the error quickly for all coefficients. With an aggregation cycle, CG needs three or four iterations per
-/// decimal digit. At contrasts of 1e6, the first twenty iterations may not reduce the residual. At the rounding level,
-/// the recurred residual may stay just above the threshold, and grow after 50 or more iterations.
+/// decimal digit. With coefficients that differ by factors of 1e6, the first twenty iterations may not reduce the
+/// residual. At the rounding level, the recurred residual may stay just above the threshold, and grow after 50 or more
+/// iterations.
 pub(super) const STAGNATION_ITERATIONS: usize = 40;
 /// A residual counts as lower if its norm is at most this fraction of the smallest norm so far.
 pub(super) const LOWER_NORM: f64 = 0.7;
@@ -98,7 +99,7 @@ pub(super) const STAGNATION_NORM: f64 = 1e-4;
 
 /// Magnitude below which a nonpositive square is attributed to rounding, relative to the largest r'M^-1 r. An
 /// indefinite matrix causes a nonpositive square before the residual has decreased by five digits. On a singular
-/// system, rounding also leaves a constant in r, which P M^-1 P maps to zero.
+/// system, rounding also leaves a constant in r, which P M^-1 P maps to zero (P: see `PcgSteps::precondition`).
 pub(super) const NEGLIGIBLE: f64 = 1e-10;
 /// A nonpositive p'Ap is attributed to rounding if |p'Ap| <= `ROUNDING_FACTOR` epsilon |p|'|A||p|. A is then nearly
 /// singular.
@@ -139,7 +140,8 @@ impl State {
             Code::Changed => Next::Change,
             Code::Met if self.recurred && self.test.confirms => Next::Restart,
             Code::Spent | Code::SigmaVanished if self.recurred => Next::Restart,
-            // An iteration with a negative rho has no norm and is not reported. The error names the iteration before.
+            // With the preconditioned norm, an iteration with a negative rho has no norm and is not reported to the
+            // observer. The error therefore contains the number of the previous iteration.
             Code::RhoNegative => breakdown(SQUARE, self.rho, self.iterations.saturating_sub(1)),
             Code::RhoBad => breakdown(SQUARE, self.rho, self.iterations),
             Code::SigmaBad => breakdown(ENERGY, self.sigma, self.iterations + 1),
@@ -164,8 +166,8 @@ impl State {
         (self.restarts_of_run, self.last_passed, self.previous_restart_norm) = (0, 0, f64::INFINITY);
     }
 
-    /// Counts a restart and records the norm at the previous restart of the run. The first residual of a run does not
-    /// count, since no recurred residual has converged before.
+    /// Counts a restart and records the norm at the previous restart of the run. If there was no previous restart, the
+    /// recorded norm is infinite, so that `may_start` accepts every norm.
     pub(super) fn count_restart(&mut self) {
         self.previous_restart_norm = if self.restarts_of_run > 0 { self.start.norm } else { f64::INFINITY };
         self.restarts_of_run += 1;
@@ -199,7 +201,7 @@ impl State {
         }
     }
 
-    /// Tests a start with rho = <r, M^-1 r>. `rounding`: rounding explains the sign of rho.
+    /// Tests a start with rho = <r, M^-1 r>. `rounding`: whether rounding can explain a nonpositive rho.
     pub(super) fn test_start(&mut self, rho: f64, rounding: bool) -> Code {
         let test = &self.test;
         // M is definite, so rho <= 0 is a rounding error: on a singular system, the residual of a guess may consist

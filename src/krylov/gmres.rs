@@ -14,8 +14,8 @@ pub const fn gmres_vectors(restart: usize) -> usize {
     restart + 2
 }
 
-/// Scalars of GMRES, one instance per thread. The caller allocates all instances before the threads start. No single
-/// thread can then fail to allocate memory while the other threads continue.
+/// Scalars of GMRES, one instance per thread. The caller allocates all instances before the threads start, so that an
+/// allocation cannot fail on one thread while the other threads continue.
 pub struct GmresScalars {
     restart: usize,
     /// R of the QR factorization of the Hessenberg matrix H. Column j begins at j (restart + 1). The last column is
@@ -102,7 +102,11 @@ fn v(k: usize) -> VectorId {
 
 /// Runs GMRES from x and r = b - A x with v_0 = r / norm(r). Iteration j = 0, 1, ... of a cycle computes
 ///
-/// w = A M^-1 v_j; twice: h_ij = <v_i, w>, w = w - sum_i h_ij v_i; h_j+1,j = norm(w), v_j+1 = w / h_j+1,j.
+/// ```text
+/// w = A M^-1 v_j
+/// twice: h_ij = h_ij + <v_i, w>,   w = w - sum_i <v_i, w> v_i,   for i = 0 .. j, starting from h_ij = 0
+/// h_j+1,j = norm(w),   v_j+1 = w / h_j+1,j
+/// ```
 ///
 /// Givens rotations transform H to R and g = norm(r) e_0 to the right-hand side of R y = g. The magnitude of the last
 /// entry of g is the norm of the residual. At the end of a cycle, x = x + M^-1 V y and r = b - A x. The product with A

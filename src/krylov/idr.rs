@@ -9,8 +9,9 @@ use crate::error::{Result, reserve, zeroed};
 use crate::krylov::vectors::{KrylovSteps, VectorId};
 use crate::report::StopReason;
 
-/// If |cos(t, r)| is below this value, omega is multiplied by `KAPPA` / |cos(t, r)|. With a small omega, the
-/// coefficients of the next cycle would be inaccurate.
+/// Let cos(t, r) be the cosine of the angle between r and t = A B^-1 r, where B is the preconditioner. If |cos(t, r)|
+/// is below this value, omega is multiplied by `KAPPA` / |cos(t, r)|. With a small omega, the coefficients of the next
+/// cycle would be inaccurate.
 const KAPPA: f64 = 0.7;
 /// State of the generator SplitMix64 before the first shadow vector. The vectors are consecutive parts of one sequence.
 const SEED: u64 = 42;
@@ -91,7 +92,7 @@ impl IdrScalars {
         }
     }
 
-    /// Sets `terms` to `factor` c_i times vector `of` i, for i >= k.
+    /// Sets `terms` to `factor` * c_i times the vector of(i), for i >= k.
     fn take_terms(&mut self, k: usize, factor: f64, of: fn(&Self, usize) -> VectorId) {
         self.terms.clear();
         for i in k..self.shadow {
@@ -103,9 +104,13 @@ impl IdrScalars {
 /// Runs IDR(s) from x and r = b - A x. P has s random orthonormal columns (at most one per row of A). Let B denote the
 /// preconditioner and M = P'G. With f = P'r, a cycle computes for k = 1 .. s
 ///
-/// M c = f (rows k and later), v = B^-1 (r - sum_i c_i g_i), u_k = omega v + sum_i c_i u_i, g_k = A u_k;
-/// for i < k: a = <p_i, g_k> / m_ii, g_k = g_k - a g_i, u_k = u_k - a u_i; then column k of M is m_k = P'g_k;
-/// beta = f_k / m_kk, r = r - beta g_k, x = x + beta u_k, f = f - beta m_k.
+/// ```text
+/// solve M c = f in the rows and columns k and later;   sums over i >= k:
+/// v = B^-1 (r - sum_i c_i g_i),   u_k = omega v + sum_i c_i u_i,   g_k = A u_k
+/// for i < k: a = <p_i, g_k> / m_ii,   g_k = g_k - a g_i,   u_k = u_k - a u_i
+/// column k of M: m_k = P'g_k
+/// beta = f_k / m_kk,   r = r - beta g_k,   x = x + beta u_k,   f = f - beta m_k
+/// ```
 ///
 /// The cycle ends with v = B^-1 r, t = A v, r = r - omega t, x = x + omega v. Here omega = <t, r> / <t, t> minimizes
 /// the norm of r, unless `KAPPA` increases omega.
@@ -194,8 +199,8 @@ fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, 
     s.combine(u, scalars.c[k], &scalars.terms);
     s.product(u, g);
     // The vectors g_i are subtracted one after another, as published. Computing all inner products in one pass differs
-    // only by rounding. With M = D, the single pass needed 111 iterations instead of 108 on blocks3_24 of the golden
-    // table.
+    // only by rounding. On the test matrix blocks3_24 with the Jacobi preconditioner, the single pass needed 111
+    // iterations instead of 108.
     for i in 0..k {
         let alpha = s.inner(scalars.p(i), g) / scalars.m[i * n + i];
         s.combine(g, 1.0, &[(-alpha, scalars.g(i))]);

@@ -35,13 +35,18 @@ struct Rotation {
 /// Runs MINRES from x and r = b - A x with u_1 = r, u_0 = 0, w_0 = w_-1 = 0, phibar_1 = beta_1. Let y_k = M^-1 u_k and
 /// beta_k = <u_k, y_k>^1/2. Iteration k computes
 ///
-/// u_k+1 = A y_k / beta_k - (alpha_k / beta_k) u_k - (beta_k / beta_k-1) u_k-1, alpha_k = <y_k, A y_k> / beta_k^2;
-/// gamma_k = (gammabar_k^2 + beta_k+1^2)^1/2, c_k = gammabar_k / gamma_k, s_k = beta_k+1 / gamma_k;
-/// w_k = (y_k / beta_k - delta_k w_k-1 - epsilon_k w_k-2) / gamma_k, x = x + c_k phibar_k w_k;
-/// phibar_k+1 = s_k phibar_k, r = s_k^2 r - phibar_k+1 c_k u_k+1 / beta_k+1.
+/// ```text
+/// alpha_k = <y_k, A y_k> / beta_k^2
+/// u_k+1 = A y_k / beta_k - (alpha_k / beta_k) u_k - (beta_k / beta_k-1) u_k-1
+/// gamma_k = (gammabar_k^2 + beta_k+1^2)^1/2,   c_k = gammabar_k / gamma_k,   s_k = beta_k+1 / gamma_k
+/// w_k = (y_k / beta_k - delta_k w_k-1 - epsilon_k w_k-2) / gamma_k,   x = x + c_k phibar_k w_k
+/// phibar_k+1 = s_k phibar_k,   r = s_k^2 r - phibar_k+1 c_k u_k+1 / beta_k+1
+/// ```
 ///
-/// The Givens rotations (c_k, s_k) transform the tridiagonal matrix T of alpha and beta to the upper triangular R.
-/// MINRES minimizes the norm of M^-1/2 r, but the test uses the 2-norm of r.
+/// T is the tridiagonal matrix of the alpha_k and beta_k. The Givens rotations (c_k, s_k) transform it to the upper
+/// triangular R. In column k, the rotations k - 2 and k - 1 produce the entries epsilon_k, delta_k and gammabar_k, and
+/// rotation k changes gammabar_k to gamma_k. In the code, k counts from 0. MINRES minimizes the norm of M^-1/2 r, but
+/// the test uses the 2-norm of r.
 ///
 /// Cost per iteration: one product with A, one application of M^-1, three inner products. Returns `Stagnated` if beta_k
 /// or gamma_k is zero or not finite. If gamma_k is zero, A is singular.

@@ -5,19 +5,21 @@ use super::state::{Code, State};
 use super::vectors::{Iterate, VectorId, VectorSteps};
 
 /// Steps of preconditioned conjugate gradients (report 16-06, algorithm 1) for A x = b. The family defines A: RRB with
-/// 5 points solves S1 x_b = b1, and a deflated family solves P A x = P b.
+/// 5 points solves the Schur complement system S1 x_b = b1 on the black nodes. A deflated family solves the deflated
+/// system.
 pub trait PcgSteps: VectorSteps {
     /// Returns the properties of these steps, which a change of the preconditioner may change.
     fn properties(&self) -> Properties {
         Properties::default()
     }
     /// Computes z = P M^-1 P r; returns rho = <r, z>. P subtracts the means over singular components; if nothing is
-    /// singular, P = I. Rounding errors move r out of the range of A. The last pivot of a singular component is zero up
-    /// to rounding and is replaced. Without P, this pivot would turn the errors of r into large local values of z.
+    /// singular, P = I. P is necessary because rounding errors move r out of the range of A. The last pivot of a
+    /// singular component is zero up to rounding and is replaced. Without P, this pivot would turn the errors of r into
+    /// large local values of z.
     fn precondition(&mut self) -> f64;
     /// Computes q = A p; returns sigma = <p, q>.
     fn multiply(&mut self) -> f64;
-    /// Changes v on each singular component by a constant, or stores its means.
+    /// Subtracts, stores or restores the means of v on the singular components, as `to` selects.
     fn means(&mut self, _v: VectorId, _to: Means) {}
     /// Returns the sum over singular components of mean(r)^2 sum_i 1 / center_i, on the nodes of the system that CG
     /// solves. This is the squared D^-1 norm of the means, which P M^-1 P maps to zero. Zero if nothing is singular.
@@ -49,10 +51,11 @@ pub trait PcgSteps: VectorSteps {
         false
     }
 
-    /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend cannot.
-    /// This loop replaces the loop on the host and makes identical decisions. x includes all its updates. Sets
-    /// `iterations`, `norm` and `stopped`, and `rho` or `sigma` after a breakdown. Returns the code at the end of the
-    /// loop. The code is `Paused` if the observer stopped the loop, or if another preconditioner may need less work.
+    /// Runs the PCG loop on the backend, starting from p, q = A p, rho and sigma; returns `None` if the backend has no
+    /// such loop. This loop replaces the loop on the host and makes identical decisions. x includes all its updates.
+    /// Sets `iterations`, `norm` and `stopped`, and `rho` or `sigma` after a breakdown. Returns the code at the end of
+    /// the loop. The code is `Paused` if the observer stopped the loop, or if another preconditioner may need less
+    /// work.
     fn iterate(&mut self, _at: &mut State) -> Option<Code> {
         None
     }
@@ -61,8 +64,8 @@ pub trait PcgSteps: VectorSteps {
 /// Properties of the steps of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Properties {
-    /// CG runs on a reduced system: S1, with b1 instead of b on black nodes. `SolveSteps::back_substitute` computes the
-    /// other values of x.
+    /// CG runs on the system of the black nodes, S1 x_b = b1, from which the red nodes are eliminated.
+    /// `SolveSteps::back_substitute` computes the red values of x.
     pub eliminates: bool,
     /// CG runs on a deflated system, and `SolveSteps::back_substitute` adds the deflated part of x.
     pub deflates: bool,
@@ -117,9 +120,10 @@ pub enum Another<'a> {
     /// A preconditioner with which the estimated remaining work is smaller. The norm in the state must be the 2-norm.
     /// The steps notify the observer, and the caller recomputes r.
     Cheaper(&'a State),
-    /// The V-cycle instead of a recursive cycle until the next factorization, if the cycle was selected automatically.
+    /// The V-cycle, which replaces a recursive cycle until the next factorization. Available if the cycle was selected
+    /// automatically.
     Definite,
-    /// A fixed symmetric matrix, if M depends on r and the backend has a fixed variant.
+    /// A fixed symmetric variant of an M that depends on r, if the backend has one.
     Linear,
     /// The preconditioner for the method that continues after a breakdown.
     Second,

@@ -20,7 +20,7 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Returns the values for no inspected entries.
+    /// Returns the values before any entry is inspected.
     pub fn none() -> Self {
         Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }
     }
@@ -36,8 +36,8 @@ impl Inputs {
         }
     }
 
-    /// Merges the values of another thread. The first entry is determined row by row, in a row the input before the
-    /// output.
+    /// Merges the values of another thread. The first entry that is not finite is the first one in the order of the
+    /// rows. Within a row, the input precedes the output.
     pub fn merge(&mut self, other: &Self, input_name: &'static str) {
         self.rhs_max = larger(self.rhs_max, other.rhs_max);
         self.guess_max = larger(self.guess_max, other.guess_max);
@@ -168,7 +168,7 @@ pub struct Begun {
 pub enum Eliminated {
     /// b. May overwrite r.
     Rhs,
-    /// A reloaded b. r is unchanged.
+    /// b, which was loaded again after a previous `reduce`. r is unchanged.
     Again,
     /// b - A x on the whole grid, which replaces b. x includes its red values.
     Residual,
@@ -184,8 +184,8 @@ pub trait SolveSteps: PcgSteps {
     fn timing(&mut self) -> Option<&mut dyn Timing> {
         None
     }
-    /// Inspects both arrays, or the input only if `guess` is false. `criterion` is the stopping test of a solve that
-    /// the backend may begin before the host knows the norms.
+    /// Inspects the input and, if `guess` is true, the output, which contains the initial guess. `criterion` is the
+    /// stopping test of a solve that the backend may begin before the host knows the norms.
     fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs;
     /// Loads the caller's arrays. Returns <b, b> on the whole grid, or an unspecified value for `Load::Rhs`. If the
     /// backend has run the steps up to PCG, also returns |b - A x|^2 on the whole grid and <r, r>.

@@ -12,7 +12,7 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
         return None;
     }
     let inverse_alpha = |k: usize| 1.0 / coefficients[k].0;
-    // l_k^2 D_{k-1}: contribution of step k - 1 to the diagonal of row k.
+    // l_k^2 D_{k-1} with l_k = sqrt(beta_k): contribution of step k - 1 to the diagonal entry of row k.
     let added = |k: usize| if k > 0 { coefficients[k].1 * inverse_alpha(k - 1) } else { 0.0 };
     let off = |k: usize| if k > 0 { coefficients[k].1.sqrt() * inverse_alpha(k - 1) } else { 0.0 };
     let next_off = |k: usize| if k + 1 < n { off(k + 1) } else { 0.0 };
@@ -24,7 +24,8 @@ pub fn lanczos_extremes(coefficients: &[(f64, f64)]) -> Option<(f64, f64)> {
     // Sylvester's law of inertia: the number of eigenvalues below t is the number of negative pivots of T - t I. The
     // stationary qds recurrence computes these pivots from L and D without forming T. No entry is squared, and no
     // cancellation in the diagonal makes T indefinite (Dhillon and Parlett, Linear Algebra Appl. 387 (2004), 1-28). A
-    // tiny pivot is replaced by a rounding error of T, so that quotients stay finite while `high` is below 1e292.
+    // pivot of magnitude below epsilon * `high` is replaced by a pivot of this magnitude, so that quotients stay finite
+    // while `high` is below 1e292.
     let smallest = f64::EPSILON * high;
     let below = |t: f64| {
         let mut count = 0;

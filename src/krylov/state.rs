@@ -17,8 +17,8 @@ pub struct Test {
     /// A residual whose 2-norm is at most this value consists only of rounding errors. Nonzero only for singular
     /// systems, where such a residual gives no search direction.
     pub rounding: f64,
-    /// Each start centers r (`pcg::center_residual`), since the preconditioned norm of a singular system uses
-    /// P M^-1 P.
+    /// Each start centers r (`pcg::center_residual`), since the preconditioned norm of a singular system uses P M^-1 P
+    /// (P: see `PcgSteps::precondition`).
     pub centers: bool,
     /// 2-norm of r below which squares may underflow in the sweeps. A nonpositive square then does not indicate an
     /// indefinite matrix.
@@ -38,8 +38,8 @@ pub struct Test {
     pub general: bool,
 }
 
-/// State of a solve. A run of PCG begins with x and r = b - A x. PCG starts again after each recomputation of r at a
-/// restart.
+/// State of a solve. A run of PCG begins with x and r = b - A x. Within a run, each restart recomputes r, and PCG
+/// starts again from it.
 #[derive(Clone, Copy, Debug)]
 pub struct State {
     /// Test of this run. Its threshold may be smaller than the caller's threshold.

@@ -22,8 +22,8 @@ pub const STEEPEST_DESCENT_VECTORS: usize = 2;
 ///
 /// This alpha minimizes f(x) = x'A x / 2 - b'x along z for every z, so M need not be linear.
 ///
-/// Cost per iteration: one product with A, one application of M^-1, three inner products; without M, two. Returns
-/// `Stagnated` if a divisor is zero or not finite, or if rounding can explain that it is negative.
+/// Cost per iteration: one product with A, one application of M^-1, three inner products (two if M = I). Returns
+/// `Stagnated` if <r, z> or <z, A z> is zero or not finite, or is negative but explained by rounding.
 ///
 /// # Errors
 /// Returns `Error::Breakdown` if <z, A z> or <r, z> is negative, since A or M is then indefinite.
@@ -42,7 +42,8 @@ pub fn steepest_descent<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State) -> R
         }
         s.product(z, Q);
         let energy = s.inner(z, Q);
-        // |z|' |A| |z| <= 2 max(center) <z, z> bounds the rounding error of <z, A z> (`Test::center_max`).
+        // The rounding error of <z, A z> is at most a multiple of epsilon |z|' |A| |z|, and
+        // |z|' |A| |z| <= 2 max(center) <z, z> with max(center) = `Test::center_max`.
         let is_rounding =
             |s: &mut S| -energy <= ROUNDING_FACTOR * f64::EPSILON * 2.0 * at.test.center_max * s.inner(z, z);
         if energy < 0.0 && !is_rounding(s) {

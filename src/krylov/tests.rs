@@ -477,7 +477,8 @@ fn unpredicted_growth_resets_the_direction() {
     assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta has told");
     assert_eq!(direction(1.0, 1.0, rho, 0.0), Some(true), "p was z");
 
-    // <r, r> is much larger than at the previous replacement, which must not be the start.
+    // `grown` compares <r, r> with its value at the previous replacement. It is false if r was not replaced since the
+    // start.
     let mut at = started(State { norm2: 1e-6, ..somewhere() });
     at.iterations = 8;
     assert!(!at.replace(1.0, 1.0).grown, "from the start itself");

@@ -34,8 +34,10 @@ pub trait VectorSteps {
     /// Returns <a, b>.
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64;
     /// Computes to = scale to + sum_k factor_k v_k, in the order of the terms; no v_k is `to`. With scale = 0, the old
-    /// values of `to` are ignored, even NaN. PCG uses no term with scale = 0, or one term, where scale is 0 or 1 or the
-    /// factor is 1; backends with `KrylovSteps` allow all terms.
+    /// values of `to` are ignored, even NaN.
+    ///
+    /// PCG uses only these combinations: to = 0; to = factor v; to = to + factor v; to = scale to + v. A backend with
+    /// `KrylovSteps` must support all combinations, other backends only these.
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]);
     /// Returns max |v|, or NaN if any value is NaN.
     fn largest(&mut self, v: VectorId) -> f64;

@@ -366,7 +366,7 @@ fn a_breakdown_ends_as_stagnated() {
     }
 }
 
-/// With fewer rows than shadow vectors, the last residual is a rounding error of b.
+/// Systems of 1 to 5 rows with 4 shadow vectors. After the last iteration, the residual is only rounding error.
 #[test]
 fn idr_solves_small_systems() {
     for n in 1..=5 {

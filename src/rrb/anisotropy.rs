@@ -10,9 +10,9 @@
 //!     anisotropy = max(E, N) / (min(E, N) + e)
 //! ```
 //!
-//! The couplings of a layered medium therefore count by the conductances of the layers along and across. Jumps in both
-//! directions (checkerboards, noise) do not count as anisotropy. A jump between two halves of a window must not count,
-//! either. A window with direction x as the better conductor is therefore divided into parts of 4 x 4 nodes. In a
+//! A layered medium is therefore represented by its conductances along and across the layers. Jumps in both directions
+//! (checkerboards, noise) do not count as anisotropy. A jump between two halves of a window must not count, either. A
+//! window with direction x as the better conductor is therefore divided into parts of 4 x 4 nodes. In at least a
 //! quarter of the parts, E / N must be at least the square root of the window's E / N. Otherwise, the window counts as
 //! isotropic. Direction y is treated in the same way.
 //!
@@ -62,8 +62,9 @@ pub fn percentile(mut windows: [[f64; WINDOWS]; WINDOWS]) -> f64 {
     windows[OUTLIERS]
 }
 
-/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if a coupling is zero or positive: the
-/// flow can then avoid this coupling, so the model of series and parallel conductances does not apply.
+/// Computes the anisotropy of the window that begins at (i, j). Returns `None` if the window counts as isotropic. This
+/// is also the case if a coupling is zero or positive: the flow can then avoid this coupling, so the model of series
+/// and parallel conductances does not apply.
 fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Option<f64> {
     let (mut east, mut north) = ([[0.0; WINDOW]; WINDOW], [[0.0; WINDOW]; WINDOW]);
     let mut excess = 0.0;

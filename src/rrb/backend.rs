@@ -53,19 +53,21 @@ pub struct Setup {
     pub storage: Storage,
     /// Power of two near the largest center; f32 and bf16 store M / unit. With f64, the unit is 1.
     pub unit: f64,
-    /// Recursions of the cycle.
+    /// Parameters of the cycle.
     pub cycle: Cycle,
     /// Use of aggregation instead of the levels.
     pub aggregation: Aggregation,
 }
 
 /// Approximate memory for aggregation in bytes per node, with 5 and with 9 points. It includes the hierarchy in double
-/// precision, which only the setup needs, and the cycle. On a device, both remain allocated.
+/// precision, which only the setup needs, and the cycle. On a device (`BYTES_ON_DEVICE`), the hierarchy is not freed
+/// after the setup.
 const BYTES_OF_AGGREGATION: [usize; 2] = [150, 400];
 const BYTES_ON_DEVICE: [usize; 2] = [400, 800];
 
 /// Memory for the inverse of the coarsest system on a device, in bytes per entry.
 const BYTES_OF_INVERSE: usize = 24;
+/// Largest number of rows of a coarsest system of aggregation that a device inverts.
 pub const INVERTED_ON_DEVICE: usize = 1024;
 
 /// Returns the approximate memory that aggregation needs for `nodes` nodes, in bytes.
@@ -93,7 +95,7 @@ pub struct CostOfAggregation {
     pub unfused: f64,
 }
 
-/// Ratio of two numbers: the condition number of M^-1 A with M from the levels, and the anisotropy of the matrix
+/// Assumed ratio of the condition number of M^-1 A, where M consists of the levels, to the anisotropy of the matrix
 /// (`rrb::anisotropy`). It is a compromise between the ratios that fit the iteration counts of the hard suite
 /// (docs/benchmarks/hard-suite.md):
 /// - 0.7 if the couplings of a direction are equal everywhere,
@@ -119,7 +121,7 @@ pub struct Prediction {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// Number of CG iterations. With levels, it is sqrt(kappa) / 2 ln(2 / reduction), where kappa is the condition
-    /// number of M^-1 A.
+    /// number of M^-1 A. With aggregation, it is ln(reduction) / ln(contraction).
     pub iterations: f64,
     /// Cost of setup and iterations.
     pub cost: f64,
@@ -167,8 +169,8 @@ pub enum Aggregation {
 }
 
 impl Setup {
-    /// Returns whether CG runs on the Schur complement S1 of the first level: This requires 5 points, for which the
-    /// first elimination is exact.
+    /// Returns whether CG runs on the Schur complement S1 of the first level. This requires a 5-point matrix without
+    /// compensation, for which the first elimination is exact.
     pub fn on_schur_complement(&self, a: &StencilView) -> bool {
         a.corners.is_none() && !self.compensate && self.levels > 0
     }
@@ -179,8 +181,8 @@ impl Setup {
         1.0 - self.omega
     }
 
-    /// Returns the row sum of a row of A for M. A row sum of magnitude at most `zero_row_sum` times the center is
-    /// rounding error and becomes zero.
+    /// Returns the row sum that M uses for a row of A; `couplings` is the sum of its couplings. A row sum of magnitude
+    /// at most `zero_row_sum` times the center is rounding error and becomes zero.
     pub fn excess(&self, center: f64, couplings: f64) -> f64 {
         let excess = center + couplings;
         if excess.abs() <= self.zero_row_sum * center { 0.0 } else { excess }
@@ -218,7 +220,7 @@ pub type FivePoints = (Grid, [Vec<f64>; 3]);
 /// Properties of a factorization.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
-    /// Kind of the recursions in use.
+    /// Kind of the cycle in use.
     pub kind: Kind,
     /// Number of levels in use, or of coarse levels with aggregation. `None`: the number in [`Setup`] is in use.
     pub levels: Option<usize>,
@@ -266,8 +268,8 @@ pub trait RrbBackend: Engine + Send {
     fn outward(&mut self, a: &StencilView) -> Result<Outward> {
         Ok(Outward::of(a))
     }
-    /// Divides the rows of `grid` among the threads: calls `work(thread, rows)` once per thread with rows, in ascending
-    /// order of both. The number of threads is at most the number for which the backend was created.
+    /// Divides the rows of `grid` among the threads, in the order of the rows. Calls `work(thread, rows)` once for
+    /// every thread that has rows. The number of threads is at most the number for which the backend was created.
     fn over_rows(&mut self, grid: Grid, work: &(dyn Fn(usize, Range<usize>) + Sync)) -> Result<()> {
         work(0, 0..grid.ny);
         Ok(())
@@ -312,8 +314,8 @@ const ROW_SUM_WORTH: f64 = 0.1;
 pub struct Pivot {
     /// Pivot d.
     pub d: f64,
-    /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of each remaining
-    /// neighbour.
+    /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of a remaining neighbour,
+    /// where a is the coupling to this neighbour.
     pub excess: f64,
     /// Row sum s as the sweeps read it: d = s - sum of kept couplings.
     pub stored: f64,
@@ -331,9 +333,10 @@ impl Pivot {
     /// the center, the center becomes the pivot, as with omega = 0.
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
-    /// sums. Any positive pivot is then correct, because the constant is projected out of z, or because A is regular
-    /// although M has lost the coupling to its Dirichlet rows. The center of A is used, which has a suitable magnitude.
-    /// The caller must reject this case if A itself is singular and its constants are not projected out.
+    /// sums. Any positive pivot is then correct. If A is singular, the constant is projected out of z. If A is regular,
+    /// M has lost the couplings of the component to Dirichlet rows by lumping, but A has them. The center of A is used,
+    /// which has a suitable magnitude. The caller must reject this case if A itself is singular and its constants are
+    /// not projected out.
     #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
         let sum = Self::sum(kept);
@@ -466,7 +469,8 @@ pub struct PivotContext<'a> {
     pub a: &'a StencilView<'a>,
     /// Components of the matrix.
     pub components: &'a Components,
-    /// If other ranks own some of the centers, the value that is used as the center of every node.
+    /// Value that replaces the center of every node if other ranks own some of the centers: the largest center of the
+    /// matrix. `None` if all centers are on this rank.
     pub center: Option<f64>,
 }
 

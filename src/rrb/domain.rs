@@ -19,8 +19,8 @@ pub const REACH: usize = 3;
 /// Number of halo rows J on each side that are stored. The copy of natural rows to the arrays by colour also writes the
 /// row above.
 pub const STORED: usize = REACH + 1;
-/// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. The lowest of them is
-/// needed because it contains the couplings from the next row to the south.
+/// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. The lowest row is
+/// needed because it stores the couplings between itself and the next row.
 pub const BELOW: usize = 2 * REACH + 1;
 pub const ABOVE: usize = 2 * REACH;
 

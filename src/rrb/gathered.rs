@@ -16,7 +16,7 @@ const WHAT: &str = "events for other ranks";
 /// The root rank, which computes.
 pub const FIRST: usize = 0;
 
-/// Number of words per event: its kind, one of the constants below, and up to three values.
+/// Number of words per event. The first word is its kind, one of the constants below. Up to three values follow.
 const EVENT: usize = 4;
 const ITERATION: f64 = 1.0;
 const PASSED: f64 = 2.0;
@@ -58,8 +58,8 @@ fn event_of(words: &[f64]) -> Option<Event> {
 const EVENTS: usize = 64;
 const BLOCK: usize = 1 + EVENTS * EVENT;
 
-/// Number of words for the result of a solve: the status, and the five fields of the outcome. The results of the
-/// factorization, the number of grids and the number of threads follow these words.
+/// Number of words for the result of a solve: the status, and the five fields of the outcome. In a message, these words
+/// are followed by the results of the factorization, the number of grids and the number of threads.
 const SOLVE: usize = 6;
 const RESULTS: usize = SOLVE + FactorizationResults::WORDS + 2;
 
@@ -88,7 +88,7 @@ impl RootSolve {
     }
 
     /// On rank 0, runs `solve` and sends its events. On the other ranks, passes these events to `observer`. `stop` is
-    /// not `None` if any rank has a monitor.
+    /// `Some` if any rank has a monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,

@@ -70,12 +70,12 @@ impl Layout {
         Self { from, to, ..self }
     }
 
-    /// Returns the distance between rows, in values.
+    /// Returns the distance between rows on a device, in values.
     pub fn stride(&self) -> usize {
         self.cx + 2 * self.block
     }
 
-    /// Returns the number of values of one array.
+    /// Returns the number of values of one array on a device.
     pub fn len(&self) -> usize {
         (self.cy + 2) * self.stride()
     }

@@ -63,8 +63,8 @@ struct LastFactorization {
 /// Number of factorizations without speculation after a failed one. A failed speculation factorizes the matrix twice.
 const SPECULATION_PAUSE: usize = 8;
 
-/// Decisions of `auto`, valid while the relevant options are unchanged. With these decisions, later matrices are
-/// factorized only once, in the memory that is already allocated.
+/// Decisions of `auto`, valid while the options in `auto_options` are unchanged. With these decisions, later matrices
+/// are factorized only once, in the memory that is already allocated.
 #[derive(Clone, Copy, Debug, Default)]
 struct AutoDecisions {
     auto_options: AutoOptions,
@@ -204,7 +204,7 @@ impl Rrb {
         Self { backend, machine, inspection, done, found, last: None, until_speculation: 0 }
     }
 
-    /// Creates the object that represents the factorization of another rank and only reports its results.
+    /// Creates an object that represents the factorization of another rank. It only reports the results `done`.
     pub fn of_remote(machine: Machine, backend: Box<dyn RrbBackend>, done: FactorizationResults) -> Self {
         Self { done, ..Self::new(machine, backend) }
     }
@@ -293,8 +293,8 @@ impl Rrb {
                 self.until_speculation = SPECULATION_PAUSE;
             }
         }
-        // If the factorization ended after fewer levels, its choice of the cycle says nothing about other matrices. Its
-        // number of levels need not be reduced.
+        // If the factorization ended after fewer levels than requested, its choice of the cycle does not apply to other
+        // matrices. No second factorization with fewer levels is then needed.
         let Report { levels, kind, .. } = self.backend.report();
         let ended = levels.is_some_and(|levels| levels < setup.levels);
         if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
@@ -404,7 +404,8 @@ impl Rrb {
             other => other?,
         };
         if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
-            // The reason of the stagnation is not the precision of CG but the rounding of the products with A.
+            // The cause of the stagnation is the rounding of the products with A, not the precision of CG. Later
+            // factorizations therefore use single precision again.
             (self.found.stagnates, self.found.futile) = (false, true);
         }
         Ok(Outcome { initial_residual: first.initial_residual, ..second })

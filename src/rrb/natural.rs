@@ -347,7 +347,7 @@ impl NaturalLevels {
     }
 
     /// Factorizes level by level, and then the coarsest matrix. `exact` contains the centers of A for the first level
-    /// (see [`NaturalGrid::eliminate_red`]) and receives S1 before the couplings of M are rounded.
+    /// (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded.
     pub fn factorize(
         &mut self,
         setup: &Setup,

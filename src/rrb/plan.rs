@@ -186,9 +186,9 @@ impl<'a> Plan<'a> {
             aggregation: self.aggregation(),
         };
         // CG in single precision requires the CPU, S1 of a regular matrix, and at least two packed grids. `auto`
-        // selects it if a slow solve may switch to aggregation, because it increases iteration counts only in solves of
-        // hundreds of iterations. On a distributed domain, `auto` selects it if a stagnating solve can continue with CG
-        // in double precision.
+        // selects it if a slow solve may switch to aggregation: single precision increases the number of iterations
+        // only in solves of hundreds of iterations. On a distributed domain, `auto` selects it if a stagnating solve
+        // can continue with CG in double precision.
         let asked = match options.choice(opt::PRECISION) {
             Precision::Auto => {
                 let PlanConditions { shared, stagnates, .. } = self.conditions;
@@ -259,9 +259,9 @@ fn check_supported(options: &Options, machine: Machine) -> Result<()> {
 /// Selects the storage format of M. `auto` usually selects bf16, which `Plan::setup` replaces by `mixed` if possible.
 /// bf16 needs a quarter of the memory traffic of f64, and one or two iterations more.
 ///
-/// `auto` selects f64 on small grids, if the ratio of the largest to the smallest center is above a limit, and for
-/// other variants of lumping. On singular systems, sweeps in f32 add constant vectors by rounding. bf16 then needs up
-/// to 20 % more iterations than f64, but only 0.7 to 0.95 of the time.
+/// `auto` selects f64 in three cases: on small grids, for lumping other than M1 with omega = 1, and if the ratio of the
+/// largest to the smallest center is above a limit. On singular systems, sweeps in f32 add constant vectors by
+/// rounding. bf16 then needs up to 20 % more iterations than f64, but only 0.7 to 0.95 of the time.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
@@ -282,8 +282,8 @@ fn is_default_lumping(options: &Options) -> bool {
     options.is(opt::LUMPING, options::Lumping::M1) && options.real(opt::RELAXATION) == 1.0
 }
 
-/// Number of levels between recursions for `cycle_spacing=0`. The cycle {4, 4, ...} costs 1.28 V-cycles and needs less
-/// than half of the iterations.
+/// Number of levels between recursions for `cycle_spacing=0`. A cycle with a recursion after every 4 levels costs 1.28
+/// V-cycles and needs less than half of the iterations.
 pub const SPACING: usize = 4;
 
 /// Properties other than grid and options on which the choice of a cycle depends.
@@ -294,8 +294,8 @@ struct CycleConditions {
     aggregates: bool,
 }
 
-/// Selects the cycle. Its kind is `None` if the factorization selects it by estimates. The kind is V on small grids,
-/// for other variants of lumping, and with aggregation.
+/// Selects the cycle. `cycle=auto` selects V on small grids, for lumping other than M1 with omega = 1, and with
+/// aggregation. Otherwise, it leaves the kind `None`, and the factorization selects the kind by estimates.
 fn choose_cycle(grid: Grid, options: &Options, kinds: CycleConditions) -> Result<Cycle> {
     let CycleConditions { on_device, singular, aggregates } = kinds;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {
@@ -389,7 +389,8 @@ fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize
 mod tests {
     use super::*;
 
-    /// Bounds the cost of the default cycle for all grids and their levels, on a host and on a device.
+    /// Checks that the default cycle costs less than 3 V-cycles for all grids and their numbers of levels, on a host
+    /// and on a device.
     #[test]
     fn default_cycles_cost_little() {
         let options = Options::new(options::Family::Rrb);

@@ -1,11 +1,12 @@
 //! Recursive cycles (`cycle = amli`, `k`). They reduce the number of outer iterations, but do more work on coarse
 //! grids.
 //!
-//! A recursion grid is the grid that every `spacing`-th level leaves. Let A_k be the matrix that the levels above the
-//! k-th recursion grid leave there, before the levels below drop couplings. The V-cycle passes the right-hand side g on
-//! a recursion grid to the levels below and uses M_k^-1 g as the solution of A_k u = g. A recursive cycle instead runs
-//! `steps` inner iterations with the preconditioner M_k (Axelsson and Vassilevski, SIAM J. Numer. Anal. 27, 1990; Notay
-//! and Vassilevski, Numer. Linear Algebra Appl. 15, 2008; docs/theory/rrb.md, recursive cycles).
+//! A recursion grid is a grid that remains after every `spacing`-th level. Let A_k be the matrix on the k-th recursion
+//! grid: it results from the levels above, and the levels below have not yet dropped couplings. The V-cycle passes the
+//! right-hand side g on a recursion grid to the levels below and uses M_k^-1 g as the solution of A_k u = g. A
+//! recursive cycle instead runs `steps` inner iterations with the preconditioner M_k (Axelsson and Vassilevski, SIAM J.
+//! Numer. Anal. 27, 1990; Notay and Vassilevski, Numer. Linear Algebra Appl. 15, 2008; docs/theory/rrb.md, recursive
+//! cycles).
 //!
 //! Both kinds of inner iteration use the recurrence of conjugate gradients and differ in the coefficients only:
 //!
@@ -172,7 +173,7 @@ pub trait CycleSteps {
         self.advance(k, alpha, false, false);
         self.copy_solution(k);
     }
-    /// Sets d to a vector that contains all frequencies, the same vector in every call, and r = 0.
+    /// Sets r = 0, and d to a vector that contains all frequencies. This vector is the same in every call.
     fn set_all_frequencies(&mut self, k: usize);
 }
 
@@ -203,7 +204,7 @@ pub fn apply_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
 const ROUNDING_LEVEL: f64 = 1e-10;
 /// Largest alpha of an inner iteration. alpha is at most 1 / lambda_min(M_k^-1 A_k), and lambda_min is about 1, or a
 /// few hundredths with compensation. In a singular system, rounding adds a constant vector to d, for which A_k d is
-/// zero up to rounding. A larger alpha is caused by this vector.
+/// zero up to rounding. A larger alpha is therefore an effect of this vector.
 const MAX_ALPHA: f64 = 100.0;
 
 /// Computes z = B_k z with an approximation B_k of A_k^-1 on the k-th recursion grid.
@@ -263,14 +264,14 @@ pub fn solve_section(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion) {
 const MIN_ESTIMATE_STEPS: usize = 6;
 const MAX_ESTIMATE_STEPS: usize = 16;
 const MAX_CONVERGED_GROWTH: f64 = 1.02;
-/// Factors for the extreme Ritz values, which are inside the spectrum and must be enlarged to bounds. With two inner
+/// Factors by which the extreme Ritz values are enlarged to bounds. Ritz values are inside the spectrum. With two inner
 /// iterations, M is definite if no eigenvalue exceeds low + high.
 const UPPER_MARGIN: f64 = 1.08;
 const LOWER_MARGIN: f64 = 0.95;
 
 /// Estimates the bounds of the eigenvalues of M_k^-1 A_k with CG on A_k u = A_k v, where v contains all frequencies.
-/// The distance of the extreme Ritz values never decreases from step to step. The estimate therefore ends as soon as
-/// their ratio exceeds `enough`.
+/// The ratio of the largest to the smallest Ritz value never decreases from step to step. The estimate therefore ends
+/// as soon as the ratio of the bounds exceeds `enough`.
 pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough: f64) -> Bounds {
     let mut coefficients = [(0.0, 0.0); MAX_ESTIMATE_STEPS];
     let (mut done, mut largest) = (0, 0.0);

@@ -26,7 +26,7 @@ pub struct Reference {
     /// A team of one thread.
     team: Option<Team>,
     state: Option<State>,
-    /// Vectors of CG. They have a ring of zeros around the grid. With S1, r, p, q and z are zero on red nodes.
+    /// Vectors of CG. They have a ring of zeros around the grid. If CG runs on S1, r, p, q and z are zero on red nodes.
     vectors: Option<Workspace>,
 }
 
@@ -127,7 +127,7 @@ impl State {
     }
 
     /// Initializes the levels with A. With `compensate`, positive couplings are moved to the diagonal, which does not
-    /// change the row sums. Straight couplings are rounded to the storage format, except with S1.
+    /// change the row sums. East and north couplings are rounded to the storage format, unless CG runs on S1.
     fn start_levels(&mut self, setup: &Setup) {
         let schur = self.schur();
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
@@ -153,8 +153,8 @@ impl State {
         }
     }
 
-    /// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 2.9). Its couplings are those of the skew stencil
-    /// of the first level.
+    /// Computes the diagonal of S1 = D_b - A_br D_r^-1 A_rb (report 2.9). The couplings of S1 are those of the skew
+    /// stencil of the first level.
     fn form_schur_center(&mut self) {
         let (a, n) = (&self.matrix, ring_stride(self.grid.nx));
         let h = &self.levels.grids[0].inverse_pivot;

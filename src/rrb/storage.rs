@@ -17,7 +17,7 @@ pub enum Storage {
     F32,
     /// 2 bytes: the upper half of an f32.
     Bf16,
-    /// Like `Bf16`, but CG on S1 of a regular system runs in f32, and residuals are replaced in f64. Only for the CPU.
+    /// Like `Bf16`, but CG runs in f32, with residual replacement in f64. Only on the CPU, for S1 of a regular system.
     Mixed,
 }
 

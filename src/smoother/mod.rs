@@ -27,7 +27,7 @@ use crate::options::{self, Backend, BlockSolver, Choice, Memory, Options, Remain
 use crate::smoother::block_inverse::{MOST_SCALING, PERMITTED_SCALING, Separable, Shape, Stencil, dense_inverse};
 use crate::smoother::patches::{Cut, Patch, PatchList};
 use crate::smoother::steps::{
-    Blocks, Inverse, Kept, Method, Parallel, PatchArrays, SmootherBackend, SmootherSteps, Swept, Watcher, Work,
+    Blocks, Callbacks, Inverse, Kept, Method, Parallel, PatchArrays, SmootherBackend, SmootherSteps, Swept, Work,
 };
 
 /// Runs the sweeps of one call. All backends use this function.
@@ -248,17 +248,17 @@ impl Smoother {
     pub fn apply(
         &mut self,
         arrays: &mut dyn PatchArrays,
-        watcher: &mut dyn Watcher,
+        callbacks: &mut dyn Callbacks,
         options: &Options,
         sweeps: usize,
     ) -> Result<Swept> {
         let work = self.work(options, sweeps);
         self.check_overlap(&work)?;
         check_memory(options, self.made_for.machine)?;
-        if sweeps == 0 && !work.check_input && !watcher.watched() {
+        if sweeps == 0 && !work.check_input && !callbacks.watched() {
             return Ok(Swept::default());
         }
-        let done = self.backend.run(arrays, watcher, &work, relax)?;
+        let done = self.backend.run(arrays, callbacks, &work, relax)?;
         self.finite(done)
     }
 
@@ -283,24 +283,24 @@ impl Smoother {
     pub fn exchange(
         &mut self,
         arrays: &mut dyn PatchArrays,
-        watcher: &mut dyn Watcher,
+        callbacks: &mut dyn Callbacks,
         options: &Options,
     ) -> Result<()> {
         check_memory(options, self.made_for.machine)?;
         let work = self.work(options, 0);
-        self.backend.run(arrays, watcher, &work, exchange).map(|_| ())
+        self.backend.run(arrays, callbacks, &work, exchange).map(|_| ())
     }
 
     /// Computes r = f - A u with current ghost cells, and its norm.
     pub fn residual(
         &mut self,
         arrays: &mut dyn PatchArrays,
-        watcher: &mut dyn Watcher,
+        callbacks: &mut dyn Callbacks,
         options: &Options,
     ) -> Result<Swept> {
         check_memory(options, self.made_for.machine)?;
         let work = self.work(options, 0);
-        let done = self.backend.run(arrays, watcher, &work, residual)?;
+        let done = self.backend.run(arrays, callbacks, &work, residual)?;
         self.finite(done)
     }
 

@@ -5,7 +5,7 @@ use crate::error::{Error, Result, push, reset};
 use crate::smoother::block_inverse::{Shape, Stencil};
 use crate::smoother::patches::{Cut, Patch};
 use crate::smoother::steps::{
-    BadCell, Blocks, Inverse, PatchArrays, SmootherBackend, SmootherProgram, SmootherSteps, Swept, Watcher, Work,
+    BadCell, Blocks, Callbacks, Inverse, PatchArrays, SmootherBackend, SmootherProgram, SmootherSteps, Swept, Work,
     colour, colours,
 };
 
@@ -52,12 +52,12 @@ impl SmootherBackend for Reference {
     fn run(
         &mut self,
         arrays: &mut dyn PatchArrays,
-        watcher: &mut dyn Watcher,
+        callbacks: &mut dyn Callbacks,
         work: &Work,
         program: SmootherProgram,
     ) -> Result<Swept> {
         let blocks = self.blocks.as_ref().ok_or_else(|| Error::Internal("there are no patches".to_owned()))?;
-        let mut one = ReferenceCall { blocks, inverses: &self.inverses, new: &mut self.new, arrays, watcher };
+        let mut one = ReferenceCall { blocks, inverses: &self.inverses, new: &mut self.new, arrays, callbacks };
         Ok(program(&mut one, work))
     }
 }
@@ -75,7 +75,7 @@ struct ReferenceCall<'a> {
     inverses: &'a [(Shape, Vec<f64>)],
     new: &'a mut [f64],
     arrays: &'a mut dyn PatchArrays,
-    watcher: &'a mut dyn Watcher,
+    callbacks: &'a mut dyn Callbacks,
 }
 
 /// Computes (A u)[p] = sum_q s_q u[p + offset_q], in the order of the stencil entries.
@@ -195,7 +195,7 @@ impl SmootherSteps for ReferenceCall<'_> {
     }
 
     fn fill(&mut self, sweep: i32) -> bool {
-        self.watcher.fills() && self.watcher.fill(sweep, self.arrays.pointers().u)
+        self.callbacks.fills() && self.callbacks.fill(sweep, self.arrays.pointers().u)
     }
 
     fn colours(&self) -> usize {
@@ -263,11 +263,11 @@ impl SmootherSteps for ReferenceCall<'_> {
     }
 
     fn watched(&self) -> bool {
-        self.watcher.watched()
+        self.callbacks.watched()
     }
 
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.watcher.report_residual(sweep, relative_residual)
+        self.callbacks.report_residual(sweep, relative_residual)
     }
 
     fn store_result(&mut self) {}

@@ -178,7 +178,7 @@ pub struct Pointers<'a> {
 }
 
 /// The caller's callbacks, called on the calling thread.
-pub trait Watcher {
+pub trait Callbacks {
     /// Returns whether there is a callback for ghost cells.
     fn fills(&self) -> bool;
     /// Calls the callback for ghost cells; returns true if the callback requests a stop.
@@ -218,7 +218,7 @@ pub trait SmootherBackend: Engine {
     fn run(
         &mut self,
         arrays: &mut dyn PatchArrays,
-        watcher: &mut dyn Watcher,
+        callbacks: &mut dyn Callbacks,
         work: &Work,
         program: SmootherProgram,
     ) -> Result<Swept>;

@@ -14,7 +14,8 @@ const VALUES: &str = "values of a matrix";
 /// A matrix, and the position of each of the caller's values in the matrix.
 pub struct Assembled<I> {
     pub csr: Csr<I>,
-    /// For each of the caller's values, the index of its entry. `None` if the values are in the order of the entries.
+    /// For each of the caller's values, the index of its entry. `None` if the caller's values are already in the order
+    /// of `csr.val`.
     slots: Option<Vec<usize>>,
     /// Number of the caller's values.
     pub given: usize,
@@ -45,7 +46,7 @@ impl<I: Index> Assembled<I> {
         Self { given: csr.val.len(), csr, slots: None }
     }
 
-    /// Returns the number of the caller's entries whose position occurred before.
+    /// Returns the number of the caller's entries that repeat the position of an earlier entry.
     pub fn duplicates(&self) -> usize {
         self.given - self.csr.val.len()
     }
@@ -215,9 +216,9 @@ impl<I: Index> Triplets<I> {
         Ok(matrix)
     }
 
-    /// Builds the matrix of these entries and, if `mirrored` is set, of the mirror images of off-diagonal entries
-    /// multiplied by this factor. Frees arrays as soon as possible, so that a file with few bytes per entry does not
-    /// need much more memory than its matrix.
+    /// Builds the matrix of these entries. If `mirrored` is set, each off-diagonal entry a_ij also contributes its
+    /// mirror image, `mirrored` * a_ij at (j, i). Frees each array as soon as possible, so that reading a file needs
+    /// little more memory than the matrix.
     pub fn matrix(
         self,
         rows: usize,
@@ -225,7 +226,7 @@ impl<I: Index> Triplets<I> {
         mirrored: Option<f64>,
         workers: &mut Workers,
     ) -> std::result::Result<Csr<I>, AssemblyError> {
-        // Entry numbers have an additional bit, which marks mirror images.
+        // One bit of a number marks mirror images, so entries are counted with 31 of 32 bits.
         if self.values.len() < 1 << 31 {
             self.summed::<u32>(rows, cols, mirrored, workers)
         } else {
@@ -265,7 +266,7 @@ impl<I: Index> Triplets<I> {
     }
 }
 
-/// Reason why entries form no matrix.
+/// Reason why the entries cannot be assembled.
 pub enum AssemblyError {
     Library(Error),
     /// The duplicates at one position have no finite sum; `last` is the number of the last duplicate.
@@ -301,11 +302,11 @@ fn sums<I: Index, N: Index>(
         start = ptr[i + 1];
         ptr[i] = col.len();
         for place in row.chunk_by(|a, b| a.0 == b.0) {
-            // -0 + v = v for every v, including -0.
+            // The sum starts from -0, because -0 + v = v for every v, including -0.
             let sum = place.iter().fold(-0.0, |sum, &(_, n)| sum + factor(n) * values[n.at() / 2]);
             let (j, last) = place[place.len() - 1];
             if !sum.is_finite() {
-                // The position in the input: the position of a mirror image is exchanged.
+                // Position in the input: for a mirror image, row and column are exchanged.
                 let place = if last.at().is_multiple_of(2) { [i, j.at()] } else { [j.at(), i] };
                 return Err(AssemblyError::Sum { last: last.at() / 2, place, sum: factor(last) * sum });
             }

@@ -3,12 +3,12 @@
 use crate::base::index::Indices;
 use crate::error::{Error, Place, RRB_ERR_ARGUMENT, Result};
 
-/// Returns the error for entry k of an array with an invalid value.
+/// Returns the error for entry k of the array `name`, whose `value` is invalid. `must` states the requirement.
 pub fn wrong(name: &str, k: usize, must: impl std::fmt::Display, value: i64) -> Error {
     Error::at(RRB_ERR_ARGUMENT, "entry ", Place::entry(k), format!(" of {name} must {must}, got {value}"))
 }
 
-/// Checks that pointers begin with the base, ascend, and end with the number of entries.
+/// Checks that the pointers begin with the base, never decrease, and end with the number of entries plus the base.
 pub fn check_pointers(name: &str, ptr: Indices, base: i64, count: usize) -> Result<()> {
     let narrow = matches!(ptr, Indices::Narrow(_));
     let last = ptr.len() - 1;

@@ -12,7 +12,7 @@ use crate::options::{Choice, Format};
 
 /// Block sizes that `block_size=0` compares.
 const BLOCKS: [usize; 6] = [2, 3, 4, 5, 6, 8];
-/// Number of rows per sorting window that `sigma=0` compares with no sorting.
+/// Rows per sorting window of sell that `sigma=0` tries. It is used if sorting reduces the bytes.
 const SIGMA: usize = 256;
 
 /// Requested format and parameters; 0 means automatic.
@@ -24,8 +24,8 @@ pub struct FormatRequest {
     pub block_size: usize,
     /// Maximum number of bytes for the arrays of a format.
     pub memory: u128,
-    /// Whether the format is used for products. If so, sell stores long rows separately. The arrays of the public
-    /// interface cannot represent these rows.
+    /// Whether the format is used for products. If so, sell stores long rows separately, which the arrays of the public
+    /// interface cannot represent.
     pub product: bool,
 }
 
@@ -49,9 +49,9 @@ impl FormatRequest {
         self.affordable((kind, kind.size(a, workers)?))
     }
 
-    /// Returns the format that moves the fewest bytes. Of formats with equal bytes, csr is preferred, then the earlier
-    /// candidate. Some formats require passes over the matrix to determine their size. These formats are tried last,
-    /// and only if they may need fewer bytes than the best format so far.
+    /// Returns the format that moves the fewest bytes: diagonal for a diagonal matrix, otherwise csr, dia, sell or bsr.
+    /// Of formats with equal bytes, the first in this list is used. To compute the size of sell or bsr, the matrix must
+    /// be read. This is done only if the size may be smaller than the smallest size so far.
     fn fewest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         if is_diagonal(a) {
             return Ok((Kind::Diagonal, Kind::Diagonal.size(a, workers)?));

@@ -272,7 +272,7 @@ impl Arrays<'_> {
     }
 }
 
-/// Collects the entries.
+/// The entries read so far, and the caller's values.
 struct Sink<'a, I> {
     triplets: Triplets<I>,
     values: &'a [f64],

@@ -30,7 +30,7 @@ pub struct Inspection {
     /// First entry a_ij that differs from a_ji by more than rounding, in the order of the rows; `None` if A is
     /// symmetric.
     pub asymmetry: Option<Asymmetry>,
-    /// A = A^T, bitwise.
+    /// Whether A = A^T bitwise.
     pub exactly_symmetric: bool,
     /// First row, and first column, without nonzero entries.
     pub empty_row: Option<usize>,
@@ -108,8 +108,8 @@ impl<I: Index> Csr<I> {
 
     /// Returns the first entry that differs from its mirror image by more than rounding, and whether A = A^T bitwise.
     /// `next[j]` is the first entry of row j to the right of the diagonal that has not been compared yet. Rows i are
-    /// processed in ascending order. The entries a_ij with j < i are therefore compared with the entries of each row j
-    /// in ascending order of i.
+    /// processed in ascending order. The entries of row j to the right of the diagonal are therefore compared in
+    /// ascending order of their columns.
     fn asymmetry(&self) -> Result<(Option<Asymmetry>, bool)> {
         let mut next: Vec<usize> = zeroed(self.rows(), WHAT)?;
         let (mut first, mut exact): (Option<Asymmetry>, bool) = (None, true);
@@ -127,7 +127,7 @@ impl<I: Index> Csr<I> {
             let (mut k, end) = (self.ptr[i], self.ptr[i + 1]);
             while k < end && self.col[k].at() < i {
                 let j = self.col[k].at();
-                // The entries of row j before column i that have not been compared have no mirror image.
+                // Entries of row j before column i that have not been compared yet have no mirror image.
                 while next[j] < self.ptr[j + 1] && self.col[next[j]].at() < i {
                     compare(j, self.col[next[j]].at(), self.val[next[j]], 0.0);
                     next[j] += 1;
@@ -156,8 +156,9 @@ impl<I: Index> Csr<I> {
         (value - mirrored).abs() <= ROUNDING * if scale > 0.0 { scale } else { largest(i).min(largest(j)) }
     }
 
-    /// Returns the kind of diagonal dominance of a square matrix, by rows (Saad 2003, section 4.2.3). Irreducible means
-    /// weakly dominant, strictly in some row, and with a strongly connected graph of the nonzero entries.
+    /// Returns the kind of diagonal dominance of a square matrix, by rows (Saad 2003, section 4.2.3). The matrix is
+    /// irreducibly dominant if all rows are weakly dominant, at least one row is strictly dominant, and the graph of
+    /// the nonzero entries is strongly connected.
     pub fn dominance(&self) -> Result<Dominance> {
         let (mut all, mut any) = (true, false);
         for i in 0..self.rows() {

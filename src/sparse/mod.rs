@@ -1,4 +1,5 @@
-//! General sparse matrices: assembly, storage formats with their products, and files.
+//! General sparse matrices: assembly, storage formats and their products, preconditioners, sweeps, and the solver of a
+//! handle.
 
 pub mod assemble;
 pub mod backend;

@@ -73,8 +73,9 @@ pub trait ByParts: Sync {
     }
     /// Returns a range that contains all columns with entries in these rows.
     fn columns(&self, rows: Range<usize>) -> Range<usize>;
-    /// Computes y += A^T x for a range of rows, aligned as in [`ByRows`]. The slice x has the values of these rows. The
-    /// slice y has the columns of [`Self::columns`], from column `first` on.
+    /// Computes y += A^T x for a range of rows, aligned as in [`ByRows`]. The slice x contains the values of these
+    /// rows. The slice y contains the values of the columns [`Self::columns`]; its first value belongs to column
+    /// `first`.
     fn add_transposed(&self, rows: Range<usize>, x: &[f64], first: usize, y: &mut [f64]);
 }
 
@@ -148,7 +149,7 @@ impl Size {
         [i0, i1, i2, self.values]
     }
 
-    /// Returns the number of values, including padding.
+    /// Returns the number of values, including padding and rows that are stored separately.
     pub fn stored(&self) -> u128 {
         self.values + self.separate.0
     }

@@ -100,7 +100,7 @@ fn wide_indices_are_narrow_ones() {
     }
 }
 
-/// Much longer rows are stored separately, and their size is counted.
+/// A row that is much longer than the mean is stored separately; the size includes it.
 #[test]
 fn long_rows_pad_no_slice() {
     let mut entries = Triplets::<u32>::with_room(2000).unwrap();

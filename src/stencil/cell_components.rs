@@ -89,8 +89,8 @@ pub fn row_sums(a: &SevenPoints, row: usize, sums: &mut [f64]) {
 /// A row sum below this fraction of the center is a rounding error of the sum of seven numbers.
 const ROUNDING: f64 = 8.0 * f64::EPSILON;
 
-/// Computes the row sums of the matrix in row j + ny k of cells. A row sum becomes zero in singular components, and
-/// where it is a rounding error. Returns whether any row sum is nonzero.
+/// Computes the row sums of the matrix in row j + ny k of cells. Sets a row sum to zero if it is in a singular
+/// component, or if it is a rounding error. Returns whether any row sum is nonzero.
 pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, excess: &mut [f64]) -> bool {
     let is_regular = |component: Option<usize>| component.is_some_and(|c| !components.singular[c]);
     if !components.runs(row).any(|(_, component)| is_regular(component)) {
@@ -110,7 +110,7 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
     excess.iter().any(|&e| e != 0.0)
 }
 
-/// Data of some rows that determine the components: couplings and nonzero row sums.
+/// Data of some rows from which the components are determined: which couplings are nonzero, and which row sums.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentRows {
     joins: JoiningCouplings,
@@ -187,13 +187,14 @@ impl CellComponents {
 pub use crate::options::limits::STRONG;
 
 /// Groups of cells that strong couplings join, such as bubbles, or the air around drops. A coupling is strong if it is
-/// large compared with the smallest coupling of the same direction, which belongs to the heavy phase. Since directions
-/// are treated separately, cells need not be cubes.
+/// large compared with the smallest coupling of the same direction. In a two-phase flow, the smallest coupling belongs
+/// to the heavy phase. Since directions are treated separately, cells need not be cubes.
 #[derive(Clone, Debug, Default)]
 pub struct Strong {
     /// The groups.
     pub joined: CellGroups,
-    /// Smallest extent of any group in any direction that has more than one cell, in cells; 0: there is no group.
+    /// Smallest extent, in cells, of the bounding boxes of all groups; 0 if there is no group. Directions in which
+    /// `Cells` has a single cell do not count.
     pub thinnest: usize,
 }
 
@@ -264,7 +265,7 @@ pub fn coarse_grids(cells: Cells, coarsest: usize) -> u32 {
     grids
 }
 
-/// Returns the smallest extent of the bounding boxes of all groups.
+/// Computes `Strong::thinnest`.
 fn thinnest(cells: Cells, joined: &CellGroups) -> Result<usize> {
     let mut first = zeroed(joined.count(), "extents of strong groups")?;
     first.fill([usize::MAX; 3]);

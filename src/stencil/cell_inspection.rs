@@ -12,7 +12,7 @@ pub struct InspectedRows {
     center_max: f64,
     /// The first entry that is not finite, if the caller asked for this check.
     not_finite: Option<Error>,
-    /// The first center that is not positive, not finite, or too small to divide by.
+    /// The first center that is nonpositive, infinite, NaN, or too small to divide by.
     refused: Option<Error>,
     /// Whether at least one center is not negative.
     some_not_negative: bool,

@@ -135,8 +135,8 @@ pub struct SevenPoints<'a> {
     pub forward: [&'a [f64]; 3],
 }
 
-/// The stored copy of the caller's matrix. As many zeros as a plane has cells precede and follow the values of each
-/// array. Entries that leave the box are zero. Loops over consecutive cells therefore need no conditions at the edges
+/// The stored copy of the caller's matrix. Before and after its values, each array has as many zeros as a plane has
+/// cells. Entries that leave the box are zero. Loops over consecutive cells therefore need no conditions at the edges
 /// of the box.
 #[derive(Default)]
 pub struct StoredMatrix {

@@ -12,7 +12,8 @@ use std::ops::Range;
 
 pub use crate::options::limits::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 
-/// Components of at least two nodes. A single node without couplings (land) belongs to no component.
+/// Components of at least two nodes. A single node without couplings, such as land in a model of an ocean, belongs to
+/// no component.
 #[derive(Clone, Debug, Default)]
 pub struct Components {
     /// First node (i, j) of each singular component.
@@ -21,6 +22,7 @@ pub struct Components {
     pub size: Vec<usize>,
     /// Number of all components, singular or not.
     pub count: usize,
+    /// Whether the constants on singular components are projected out.
     projected: bool,
     /// Label of each run: 0 in regular components, q in singular component q = 1, 2, ...
     runs: Runs,
@@ -42,8 +44,8 @@ impl Components {
         self.runs.bytes() + 8 * self.size.capacity() + 16 * self.first_node.capacity()
     }
 
-    /// Returns whether the last pivot may be zero at node (i, j). It may, unless the node is on a singular component
-    /// whose constants are not projected out.
+    /// Returns whether a last pivot of zero at node (i, j) may be replaced. It may, unless the node is in a singular
+    /// component whose constants are not projected out.
     pub fn may_be_singular(&self, nx: usize, i: usize, j: usize) -> bool {
         self.projected || self.singular_of(nx, i, j).is_none()
     }
@@ -161,8 +163,8 @@ impl Runs {
         failed.map(|()| joined)
     }
 
-    /// Calls `join` for each pair of runs joined by a coupling between the rows j - 1 and j of `a`. In these runs, row
-    /// j of `a` has the number `upper`.
+    /// Calls `join` for each pair of runs joined by a coupling between the rows j - 1 and j of `a`. Row j of `a` is row
+    /// `upper` of `self`.
     fn for_each_upward_pair(
         &mut self,
         a: &StencilView,
@@ -178,8 +180,7 @@ impl Runs {
         }
     }
 
-    /// Unites those runs of the last two rows that are joined by couplings. In `a`, these rows have the numbers j - 1
-    /// and j.
+    /// Unites those runs of the last two rows that are joined by couplings. These rows are the rows j - 1 and j of `a`.
     pub(super) fn unite_last_rows(&mut self, a: &StencilView, j: usize) {
         self.for_each_upward_pair(a, j, self.rows() - 1, Self::unite);
     }

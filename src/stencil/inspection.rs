@@ -138,7 +138,7 @@ struct Part {
     rows: Range<usize>,
     runs: Runs,
     findings: Findings,
-    /// Row sums of one row.
+    /// Workspace for the row sums of the nodes of one grid row.
     sum: Vec<f64>,
     not_finite: Option<Error>,
     not_positive: Option<Error>,
@@ -198,8 +198,8 @@ impl Inspection {
     }
 
     /// Combines the results of the threads. `project`: whether the constants on singular components are projected out.
-    /// If the inspection checks for it, the first entry that is not finite is an error. Otherwise, the first
-    /// nonpositive center is an error; if all centers are negative, the error says so.
+    /// Returns an error for the first entry that is not finite, if the inspection checks for such entries, or else for
+    /// the first nonpositive center. If all centers are negative, the error message says so.
     pub fn finish(&mut self, a: &StencilView, project: bool) -> Result<()> {
         let (_, result) = self.combine_parts(a);
         let runs =
@@ -337,7 +337,7 @@ impl Part {
         for (found, couplings) in found.iter().zip(entries).skip(1) {
             self.record_couplings(*found, couplings);
         }
-        // If all couplings to the east are negative numbers, no coupling is zero.
+        // If all couplings to the east are negative numbers, none of them is zero, and the row is one run.
         self.runs.push_plane_row(a, j, finite && found[1].max < 0.0)?;
         if j > self.rows.start {
             self.runs.unite_last_rows(a, j);

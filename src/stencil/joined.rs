@@ -1,8 +1,8 @@
 //! Groups of cells that are joined by couplings above a limit. A run consists of consecutive cells of a row that are
 //! joined; a group is a union of runs. Cells without such couplings belong to no group.
 //!
-//! One pass reads the matrix and stores one bit per coupling; threads may share its rows. The following steps process
-//! one word of 64 bits at a time.
+//! One pass reads the matrix and stores one bit per coupling. Several threads may share the rows of this pass. The
+//! following steps process one word of 64 bits at a time.
 
 use crate::base::isa::for_each_isa;
 use crate::error::{Result, push, zeroed};

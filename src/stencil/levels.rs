@@ -2,13 +2,12 @@
 //! elimination").
 //!
 //! The report's formula for even k has a typo; its figures show that B[2] contains the nodes with both 1-based indices
-//! even. Counted from 0, a grid of nx x ny nodes keeps the nodes with i = ox, j = oy (mod 2), where ox = 1 for nx >= 2.
-//! A dimension of one node has no second node, so ox = 0 there. The kept nodes form the next grid. Level 2q + 1
-//! eliminates the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not
-//! kept.
+//! even. Counted from 0, a grid of nx x ny nodes keeps the nodes with i = ox, j = oy (mod 2), where ox = 1 if nx >= 2
+//! and ox = 0 if nx = 1; oy depends on ny in the same way. The kept nodes form the next grid. Level 2q + 1 eliminates
+//! the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not kept.
 
-/// Largest number of nodes of a coarsest system that is solved with an explicit inverse: 31 x 32. Half the band of such
-/// a system then has 32 values.
+/// Largest number of nodes of a coarsest system that is solved with an explicit inverse: 31 x 32. The half bandwidth of
+/// such a system is 32.
 pub const MOST_INVERTED: usize = 992;
 
 /// A grid of the hierarchy.
@@ -36,7 +35,7 @@ impl Grid {
         self.nx * self.ny
     }
 
-    /// Returns the number of black nodes. The odd level keeps them.
+    /// Returns the number of black nodes. The first of the two levels of this grid keeps them.
     pub fn black_count(&self) -> usize {
         let kept = self.coarse();
         kept.nodes() + (self.nx - kept.nx) * (self.ny - kept.ny)
@@ -70,9 +69,9 @@ impl Grid {
     }
 
     /// Returns the number of levels for `levels=0`: the smallest even number for which the band factor of the coarsest
-    /// system has at most nx ny / 4 entries. An application reads the factor twice, which is half a word per node; an
-    /// iteration reads 18 words per node. Fewer levels need fewer iterations, because the condition number is about
-    /// 1.23^levels.
+    /// system has at most nx ny / 4 entries. An application reads the factor twice, which is at most half a word per
+    /// node; an iteration reads 18 words per node. Fewer levels need fewer iterations, because the condition number is
+    /// about 1.23^levels.
     pub fn default_levels(self) -> usize {
         self.even_levels(|coarsest| coarsest.band_entries() <= self.nodes() as u128 / 4)
     }

@@ -59,7 +59,7 @@ impl Outward {
         found
     }
 
-    /// Stores the counts of a search on a device, in a matrix on a box of cells.
+    /// Returns the result of a search that a device has executed in a matrix on a box of cells.
     pub fn in_cells(counts: [usize; 3], first: Option<Entry>) -> Self {
         let [x, y, z] = counts;
         Self { arrays: OF_CELLS, counts: [x, y, z, 0], first }

@@ -4,13 +4,14 @@
 /// the values v_j at the neighbours:
 ///
 /// ```text
-/// b - (s v_0 + sum_j a_j (v_j - v_0)),   v_j + v_0 if a_j > 0,   s = center - sum_j |a_j|
+/// b - (s v_0 + sum_j a_j (v_j - v_0)),   s = center - sum_j |a_j|
 /// ```
 ///
-/// If no coupling is positive, s is the row sum (docs/theory/rrb.md, stopping test).
+/// If a_j > 0, v_j + v_0 replaces v_j - v_0. If no coupling is positive, s is the row sum (docs/theory/rrb.md, stopping
+/// test).
 ///
 /// The rounding error of the direct formula b - (center v_0 + sum_j a_j v_j) is eps |A| |v|. This error can be far
-/// above a residual of 1e-12 if centers are large or if v is nearly constant.  In the formula above, the terms that
+/// above a residual of 1e-12 if centers are large or if v is nearly constant. In the formula above, the terms that
 /// nearly cancel have no rounding error: v_j - v_0, or v_j + v_0 across a positive coupling, where v nearly changes its
 /// sign. s is summed with the exact errors of its additions (Knuth, The Art of Computer Programming 2, 4.2.2, theorem
 /// B), and differences of close numbers are exact.

@@ -1,6 +1,6 @@
 //! Connected components by union-find over runs. A run is a maximal piece of a row whose nodes are coupled to their
-//! east neighbours. For example, a row of open water is one run. Couplings between rows unite runs; the run with the
-//! smallest index is the root.
+//! east neighbours. For example, a row whose nodes are all coupled is one run. Couplings between rows unite runs; the
+//! run with the smallest index is the root.
 //!
 //! The rows are those of a plane, or those of a box of cells in storage order. The caller states which rows are
 //! adjacent. Couplings are read as bits of 64-bit words, so that the interior of a long run needs no branches.
@@ -130,8 +130,8 @@ impl Runs {
     }
 
     /// Calls `join` for each pair of runs of the rows `low` and `high` that are joined by a nonzero coupling and do not
-    /// yet belong to one component. Coupling t < `count` connects node `from` + t of `low` and node `to` + t of `high`.
-    /// `any` returns whether a coupling of a range is not zero.
+    /// belong to the same component yet. Coupling t < `count` connects node `from` + t of `low` and node `to` + t of
+    /// `high`. `any` returns whether a coupling of a range is not zero.
     pub fn for_each_joined_pair(
         &mut self,
         [low, high]: [usize; 2],
@@ -172,8 +172,8 @@ impl Runs {
         k
     }
 
-    /// Flags components of the last row as regular. Calls `is_regular` with the columns of each run whose component
-    /// does not have this flag yet.
+    /// Flags a component as regular if `is_regular` returns true for one of its runs in the last row. Calls
+    /// `is_regular` with the columns of each run whose component does not have this flag yet.
     pub fn mark_last_row(&mut self, mut is_regular: impl FnMut(Range<usize>) -> bool) {
         let row = self.row(self.rows() - 1);
         for k in row.clone() {

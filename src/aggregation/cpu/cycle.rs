@@ -3,8 +3,10 @@
 //!
 //! On the finer levels, up to two steps of flexible CG solve the coarse system (K-cycle). On coarser levels, one cycle
 //! solves it (V-cycle). A level with more than half the couplings of the previous level is also solved by one cycle,
-//! because two would be expensive. On the coarsest level, an exact factorization solves the system. With
-//! `CoarseMethod::Linear`, two Chebyshev steps with fixed bounds replace CG on all levels (AMLI-cycle).
+//! because two would be expensive. On the coarsest level, an exact factorization solves the system.
+//!
+//! With `CoarseMethod::Linear`, two Chebyshev steps with fixed bounds (AMLI-cycle) solve the coarse system on all
+//! levels, except the coarsest one and those with too many couplings.
 
 use super::level::{CHUNK, CoarseMethod, CycleCount, Level, Run};
 use crate::aggregation::{Choices, Hierarchy, Kept, MOST_INVERTED, Ordered, TwoSteps};
@@ -43,6 +45,7 @@ pub struct Cycle<V: Number> {
     last: Option<Direct>,
     /// Row of the matrix for each row of the first level, whose rows are in the order of the sweeps.
     row: Vec<u32>,
+    /// Workspace of the search for max |r_i|.
     largest: Partials,
     /// Power of two by which the matrix is multiplied in the hierarchy.
     scale: f64,
@@ -76,8 +79,9 @@ impl<V: Real + Number> Cycle<V> {
             true => Ordered::unswept(coarsest.rows()),
             false => Ordered::of(matrices[k], choices.order),
         };
-        // A singular component remains singular on all coarser levels, or becomes a single row. The sum of its row sums
-        // does not change.
+        // The means of singular components are computed only if there may be such components. A singular component
+        // remains singular on all coarser levels, or becomes a single row. The diagonal entry of this row is the sum of
+        // all row sums of the component, which is nearly zero.
         let largest = matrices[0].diagonal.iter().fold(0.0, |most: f64, d| most.max(*d));
         let least = nearly_singular_bound(matrices[0].rows(), largest);
         let is_one_row = |c: &&Couplings| c.diagonal.iter().any(|d| *d <= least);
@@ -131,8 +135,8 @@ impl<V: Real + Number> Cycle<V> {
     }
 
     /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither
-    /// overflow nor underflow. All threads of a team must call this function, and `to` is called for different rows on
-    /// each thread. Begins and ends with a barrier.
+    /// overflow nor underflow. All threads of a team must call this function. Each thread calls `to` for a different
+    /// set of rows. Begins and ends with a barrier.
     pub fn apply(&self, me: &Me, method: CoarseMethod, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let noted = self.largest.reduce(0, self.largest.rows());

@@ -17,9 +17,10 @@ use crate::error::{Result, collected};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Number of rows of a chunk. Each chunk has one partial result in the search for the largest value.
+/// Number of rows of a chunk in the search for the largest value of a vector (`Cycle::apply`). The search has one
+/// partial result per chunk.
 pub const CHUNK: usize = 2048;
-/// Number of slices of a chunk. Each chunk has one partial result in a sum.
+/// Number of slices of a chunk in sums (`Level::sums`). A sum has one partial result per chunk.
 const SLICES: usize = 128;
 
 /// A level of the cycle.
@@ -29,12 +30,14 @@ pub struct Level<V: Number> {
     /// other. `slices` contains the slices of each group.
     groups: Vec<usize>,
     slices: Vec<Range<usize>>,
-    /// Row of the coarser level for each row; `NONE` if only the smoother treats the row. Empty on the coarsest level.
+    /// Row of the coarser level for each row; `NONE` if the row is in no aggregate. Empty on the coarsest level.
     aggregate: Vec<u32>,
     /// Fine rows of coarse row k: entries `fine.0[k] .. fine.0[k + 1]` of the list `fine.1`.
     fine: (Vec<usize>, Vec<u32>),
     pub cycles: CycleCount,
+    /// Singular components, if there may be any.
     means: Option<Mutex<Means>>,
+    /// Whether some of these components are only nearly singular.
     has_nearly_singular: bool,
     noted: Partials,
     pub r: Shared<V>,
@@ -80,7 +83,7 @@ impl<'a> Run<'a> {
 
 impl<V: Real + Number> Level<V> {
     /// Creates a level for a matrix whose rows are processed in the order `order`. `aggregate` contains the aggregate
-    /// of each row, and the row of the coarser level for each aggregate.
+    /// of each row, and the row of the coarser level for each aggregate. It is `None` on the coarsest level.
     pub fn new(
         c: &Couplings,
         order: &Ordered,
@@ -208,7 +211,8 @@ impl<V: Real + Number> Level<V> {
     fn sweep(&self, me: &Me, z: &Shared<V>, (k, group): (usize, &[usize]), later: bool) {
         let (slices, own) = self.share(me, k);
         // SAFETY: z is written in rows of this thread, and read in other groups, which no thread writes before the next
-        // barrier. The couplings of the slices on either side are to these groups only (`lines`).
+        // barrier. Lines to earlier groups refer only to rows of `before`, and lines to later groups only to rows of
+        // `after` (`lines`).
         let (before, after, r, z) = unsafe {
             let before = Around::new(z.slice(0, group[0]), 0);
             let after = Around::new(z.slice(group[1], self.len() - group[1]), group[1]);

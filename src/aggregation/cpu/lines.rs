@@ -17,13 +17,14 @@ use std::ops::Range;
 
 /// Number of rows of a slice: the number of single-precision values in the widest vector register.
 pub const LANES: usize = 16;
-/// Lines by distance are used if their number is at most this factor times the number of lines with stored columns. In
-/// single precision, a line by distance reads 68 consecutive bytes. A line with stored columns reads 132 bytes, and the
-/// vector values one by one.
+/// Lines by distance are used if their number is at most this factor times the number of lines with stored columns that
+/// would replace them. In single precision, a line by distance reads 68 consecutive bytes. A line with stored columns
+/// reads 132 bytes, and the vector values one by one.
 const MAX_LINE_RATIO: usize = 2;
 /// Largest number of distances per slice.
 const MAX_DISTANCES: usize = 16;
-/// Number of rows of a slice after which the number of distances is first compared with the limit.
+/// Minimum number of rows of a slice before its number of distances is compared with `MAX_LINE_RATIO` times the number
+/// of lines with stored columns.
 const FIRST_TEST: usize = 4;
 /// Bit in `Lines::from` that marks a line with stored columns. The other bits are the index of its columns in
 /// `Lines::col`.
@@ -226,6 +227,7 @@ struct Side<V> {
     are_many: bool,
     /// Largest number of couplings of a row.
     most: usize,
+    /// Number of rows processed so far.
     rows: usize,
 }
 

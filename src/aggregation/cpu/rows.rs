@@ -75,8 +75,9 @@ pub struct Around<'a, V> {
 
 impl<'a, V: Real> Around<'a, V> {
     /// # Safety
-    /// The values must be those of all rows, or of all rows before (or after) the group of the slices that are
-    /// processed. A line to earlier (or later) groups refers to no other rows (`Lines::push_distances`,
+    /// Either `values` contains the values of all rows. Or it contains all rows before the group of the processed
+    /// slices, and only lines to earlier groups are processed; or all rows after this group, and only lines to later
+    /// groups are processed. These lines refer to no other rows (`Lines::push_distances`,
     /// `Lines::push_stored_columns`).
     pub unsafe fn new(values: &'a [V], start: usize) -> Self {
         Self { values, start }

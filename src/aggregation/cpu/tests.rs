@@ -84,13 +84,15 @@ pub(crate) fn dot(x: &[f64], y: &[f64]) -> f64 {
     x.iter().zip(y).map(|(x, y)| x * y).sum()
 }
 
-/// Returns the iterations of flexible CG from x = 0 until ||b - A x|| <= 1e-6 ||b||, or `None` after 300 iterations.
+/// Returns the number of iterations of flexible CG from x = 0 until ||b - A x|| <= 1e-6 ||b||, or `None` after 300
+/// iterations.
 fn iterations(a: &Csr<u32>, b: &[f64], cycle: &mut Applied<f32>) -> Option<usize> {
     iterations_to(1e-6 * dot(b, b).sqrt(), &[], a, b, cycle)
 }
 
-/// Returns the iterations until ||b - A x|| <= `threshold`. `basin` contains the rows of the singular component; the
-/// mean of z over these rows is subtracted from z.
+/// Returns the number of iterations until ||b - A x|| <= `threshold`, or `None` after 300 iterations. `basin` contains
+/// the rows of the singular component, or is empty. The mean of z over these rows is subtracted from z in each
+/// iteration.
 pub(crate) fn iterations_to(
     threshold: f64,
     basin: &[usize],
@@ -182,7 +184,8 @@ fn csr(a: &TwoPhase) -> Csr<u32> {
 
 /// Two-phase systems on boxes of cells (tests/golden/README.md) with the contrast 1e-3: 16^3 and 32^3 cells; with
 /// `RRBSOLVER_ALL_ROWS=1` also 48^3 and 64^3. Iteration counts must agree within one, since sums are rounded in another
-/// order. Multicolour sweeps must need at most one iteration more than the program with pairing in blocks.
+/// order. With multicolour sweeps, this code must need at most one iteration more than the independent program with
+/// pairing in blocks (`blk3`).
 #[test]
 fn golden_boxes() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/aggregation.csv");

@@ -37,7 +37,7 @@ impl Engine {
         Ok((Self { cycle, workspace }, same))
     }
 
-    /// Returns whether the workspace is large enough for a matrix of this shape, and not too large.
+    /// Returns whether the workspace was allocated for this shape.
     pub fn fits(&self, shape: Shape) -> bool {
         self.workspace.fits(shape)
     }

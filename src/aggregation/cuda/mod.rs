@@ -32,8 +32,8 @@ pub struct Launched {
     /// Whether the cycle uses single precision.
     single: bool,
     levels: Vec<Level>,
-    /// Address of the inverse of the coarsest matrix. It is 0 if the matrix is too large to be inverted, or if only the
-    /// smoother treats its rows.
+    /// Address of the inverse of the coarsest matrix. It is 0 if the matrix is too large to be inverted. Two Jacobi
+    /// steps then replace the solution.
     inverse: Address,
     /// Power of two by which A is multiplied.
     scale: f64,
@@ -69,7 +69,8 @@ impl Launched {
         self.solve(stream, 0)
     }
 
-    /// Computes out = B r on level k; with `c` = (first, second), computes out = first c + second B r.
+    /// Computes out = B r on level k. If `c` contains coefficients (first, second), computes out = first v + second B r
+    /// instead, where v is the vector `Level::c`.
     fn cycle(&self, stream: &Stream, k: usize, out: Address, c: Option<(f64, f64)>) -> Result<()> {
         let (own, coarse) = (self.levels[k], self.levels[k + 1]);
         descend(stream, self.single, &DescendArgs { fine: own, coarse })?;

@@ -1,5 +1,5 @@
-//! Setup of the levels on a device. The host enqueues kernels. It waits only for counts: the number of aggregates and
-//! of couplings of each level.
+//! Setup of the levels on a device. The host enqueues kernels. It waits only for counts: the numbers of aggregates, of
+//! couplings and of failed quality tests of each level.
 
 use super::{Cycle, Launched};
 use crate::aggregation::{KAPPA_FOR_REUSE, Rules};
@@ -25,7 +25,8 @@ pub const COARSEST: u32 = MOST_UNKNOWNS;
 /// Numbers of rows for which a coarse level uses aggregates of eight nodes. They reduce such a level to the size of the
 /// dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
-/// Number of coarse levels, counted from the finest of them, whose systems are solved by two cycles.
+/// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
+/// couplings.
 const TWO_CYCLE_LEVELS: usize = 4;
 /// A level is solved by two cycles only if its number of couplings is at most half that of the previous level, plus
 /// this number.
@@ -45,7 +46,7 @@ pub struct SetupWorkspace {
     number: Address,
     parts: Address,
     nodes: Address,
-    /// Address of a count, and of an upper bound of the eigenvalues.
+    /// Address of one number: an upper bound of the eigenvalues, or the number of failed quality tests.
     bound: Address,
     rows: usize,
     entries: usize,

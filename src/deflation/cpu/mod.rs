@@ -125,9 +125,10 @@ struct Slots {
     /// the pieces.
     by_region: Vec<u32>,
     region_start: Vec<u32>,
-    /// For each row, index in `of_run` of the slot of its first run; the slots of its other runs follow. Consecutive
-    /// rows of a piece with one pattern share these entries.
+    /// For each row, the index of its first run in `of_run`. The other runs of the row follow. Consecutive rows of a
+    /// piece with one pattern share these entries.
     of_row: Vec<u32>,
+    /// Slot of each run, or `NO_SLOT`.
     of_run: Vec<u32>,
 }
 
@@ -199,7 +200,7 @@ impl Slots {
 /// Row sums of the matrix, stored only for those rows of cells that contain a nonzero row sum.
 #[derive(Default)]
 struct Excess {
-    /// For each row of cells, position in `values` counted from 1 in units of rows; 0: all its row sums are zero. Empty
+    /// For each row of cells: n + 1 if its row sums are stored at `values[n nx ..]`, and 0 if they are all zero. Empty
     /// if all components are singular.
     of_row: Vec<u32>,
     values: Vec<f64>,

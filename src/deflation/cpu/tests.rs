@@ -70,7 +70,7 @@ impl Case {
             let g = projection.solve(me);
             for row in pieces.share(me).flat_map(|piece| pieces.rows(piece)) {
                 let cells = row * nx..(row + 1) * nx;
-                // SAFETY: a row of this thread.
+                // SAFETY: the row belongs to this thread.
                 let [p, x] = outs.each_ref().map(|out| unsafe { out.slice_mut(cells.start, nx) });
                 p.copy_from_slice(&v[cells.clone()]);
                 x.copy_from_slice(&v[cells.clone()]);

@@ -19,7 +19,8 @@ impl Arrays {
         Self { cells: Cells { nx, ny, nz }, center: problem.center, forward }
     }
 
-    /// Returns a system with one liquid. Impermeable walls are at the west sides of the cells `walls` in x.
+    /// Returns a system with one liquid. `walls` contains indices in x: an impermeable wall is at the west side of each
+    /// cell with such an index.
     fn of_tanks(size: [usize; 3], walls: &[usize]) -> Self {
         let mut a = Self::of(TwoPhase::new("8", size, 1.0));
         for c in 0..a.cells.count() {

@@ -2,7 +2,9 @@
 //! consists of two fine cells in each direction that is coarsened. The interpolation P is piecewise constant, and R =
 //! P^T. The coarse matrix is again a 7-point matrix:
 //!
-//!   coupling of two coarse cells = (sum of the couplings across their common face) / 2
+//! ```text
+//! coupling of two coarse cells = (sum of the couplings across their common face) / 2
+//! ```
 //!
 //! The factor 1/2 accounts for the distance of the centres, which is twice as large as on the fine grid. The Galerkin
 //! product P^T A P lacks this factor, so that aggregation with constant interpolation converges slowly (Braess 1995).
@@ -103,7 +105,8 @@ impl<T: Real + Number> CellCentred<T> {
         Ok(Self { hierarchy, sweeps, vectors, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
     }
 
-    /// Computes z = M^-1 r. All threads must call this function. `largest` is max |r|. Ends with a barrier.
+    /// Computes z = M^-1 r. All threads must call this function. `largest` is a norm of r, which determines the power
+    /// of two by which r is divided on the coarse grids. Ends with a barrier.
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.

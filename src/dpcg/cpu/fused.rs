@@ -12,8 +12,11 @@
 //! threads that it needs. The recomputed values are bitwise identical.
 //!
 //! The product q = A p is computed one plane behind p, while the couplings are still in the cache. Pieces that need p
-//! of another thread are computed after a barrier. With t = E^-1 Z^T q, P A p is q - A Z t. Therefore <p, P A p> = <p,
-//! q> - <Z^T q, t>.
+//! of another thread are computed after a barrier. With t = E^-1 Z^T q,
+//!
+//! ```text
+//! P A p = q - A Z t,   <p, P A p> = <p, q> - <Z^T q, t>.
+//! ```
 //!
 //! Memory traffic: `descend` moves 64 bytes per cell (reads r, q and 4 couplings; writes r and v). `ascend` moves 80
 //! bytes per cell (reads v, p, x and 4 couplings; writes p, x and q). With another preconditioner, `descend` computes
@@ -78,7 +81,7 @@ impl ThreadState<'_> {
     fn rings(&self, order: usize) -> (Rings<'_>, &mut [f64]) {
         let cells = self.k.pieces.cells;
         let len = ring_values(order, cells.nx, cells.ny);
-        // SAFETY: the rings of this thread. Each stage borrows them once, and no borrow outlives its stage.
+        // SAFETY: the rings belong to this thread. Each stage borrows them once, and no borrow outlives its stage.
         let values = unsafe { self.k.rings.slice_mut(self.me.index * len, len) };
         let (values, row) = values.split_at_mut(len - cells.nx);
         (Rings { values, nx: cells.nx, ny: cells.ny }, row)
@@ -106,7 +109,7 @@ impl ThreadState<'_> {
         let (k, Vectors { r, q, .. }) = (self.k, self.vectors());
         for row in rows {
             let cells = self.cells_of(row);
-            // SAFETY: cells of this thread, which no other thread reads in this step.
+            // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
             let (r, q) = unsafe { (r.range_mut(&cells), q.range_mut(&cells)) };
             let Some(d) = &k.deflation else {
                 combine(r, 1.0, -alpha, q);
@@ -128,7 +131,7 @@ impl ThreadState<'_> {
         let (_, projected) = self.rings(0);
         let [norm2] = self.sums(|piece| {
             self.advance_residual_rows(alpha, k.pieces.rows(piece), projected);
-            // SAFETY: cells of this thread.
+            // SAFETY: the cells belong to this thread.
             let r = unsafe { r.range(&k.pieces.range(piece)) };
             [dot(r, r)]
         });
@@ -136,7 +139,7 @@ impl ThreadState<'_> {
         norm2
     }
 
-    /// Computes term v_term in a row, and stores it in the rings, or with `last` in z.
+    /// Computes term v_term in a row, and stores it in z if `last` is set, otherwise in the rings.
     fn lower_row(&self, rings: &mut Rings, term: usize, row: usize, last: bool) {
         let (Vectors { r, z, .. }, cells) = (self.vectors(), self.cells_of(row));
         let a = self.k.matrix.couplings(&cells);
@@ -181,7 +184,7 @@ impl ThreadState<'_> {
                 self.lower_row(&mut rings, order, row, true);
                 let cells = self.cells_of(row);
                 let center = self.k.matrix.couplings(&cells).center;
-                // SAFETY: cells of this thread.
+                // SAFETY: the cells belong to this thread.
                 let (r, v) = unsafe { (r.range(&cells), z.range(&cells)) };
                 norm2 += dot(r, r);
                 rho += weighted_square(v, center);
@@ -215,7 +218,7 @@ impl ThreadState<'_> {
         let (q, p) = unsafe { (q.range_mut(&cells), p.around(&cells)) };
         multiply(q, k.matrix.couplings(&cells), p);
         if let Some(d) = &k.deflation {
-            // SAFETY: a piece of this thread, summed once in this stage.
+            // SAFETY: the piece belongs to this thread, and is summed once in this stage.
             let mut sums = unsafe { d.begin(self.me, piece, true) };
             let rows = k.pieces.rows(piece).zip(q.chunks_exact(k.pieces.cells.nx));
             rows.for_each(|(row, q)| sums.add(row, q));
@@ -249,7 +252,7 @@ impl ThreadState<'_> {
         let mut next = share.end;
         let note = |piece: usize| {
             let energy = self.multiply_piece(piece);
-            // SAFETY: a piece of this thread.
+            // SAFETY: the piece belongs to this thread.
             unsafe { noted.note(piece, [energy]) };
         };
         let Vectors { x, p, z, .. } = self.vectors();
@@ -259,7 +262,7 @@ impl ThreadState<'_> {
                 (0..order).for_each(|term| self.upper_row(&mut rings, term, row, None));
                 self.upper_row(&mut rings, order, row, Some(&mut *last));
             }
-            // SAFETY: cells of this thread; the other threads read p only after the barrier below.
+            // SAFETY: the cells belong to this thread; the other threads read p only after the barrier below.
             let (x, p, v) = unsafe { (x.range_mut(&cells), p.range_mut(&cells), z.range(&cells)) };
             let z = if order > 0 { &*last } else { v };
             match step {

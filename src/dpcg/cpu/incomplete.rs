@@ -1,9 +1,11 @@
 //! Incomplete Cholesky factorizations without fill, in natural order (x fastest): IC(0) (Meijerink and van der Vorst
 //! 1977), and its relaxed variant RIC(omega) (Gustafsson 1978; Axelsson and Lindskog 1986).
 //!
-//! With the strictly lower triangle L of A,
+//! With the strictly lower triangle L of A, and a diagonal matrix D of pivots d,
 //!
-//!   M = (D + L) D^-1 (D + L^T).
+//! ```text
+//! M = (D + L) D^-1 (D + L^T).
+//! ```
 //!
 //! M has the couplings of A, and additional couplings (fill) between cells that follow a common neighbour. With omega =
 //! 0, D is chosen such that diag(M) = diag(A). With omega = 1, M and A have equal row sums.
@@ -35,7 +37,9 @@ pub struct Incomplete {
 impl Incomplete {
     /// Computes the pivots. Let a(m, c) be the coupling of cell c to a preceding cell m. Then
     ///
-    ///   d(c) = a(c, c) - sum over m of a(m, c) (a(m, c) + omega sum over o of a(m, o)) / d(m),
+    /// ```text
+    /// d(c) = a(c, c) - sum over m of a(m, c) (a(m, c) + omega sum over o of a(m, o)) / d(m),
+    /// ```
     ///
     /// where o are the other cells that follow m. The elimination of m causes fill between c and o. The fraction omega
     /// of this fill is subtracted from the diagonal. omega is in [0, 1]; with omega = 0, the factorization is IC(0).
@@ -135,8 +139,8 @@ impl Incomplete {
         }
     }
 
-    /// Returns the matrix entries and the values of a row. They are zeros if `cells` is `None`. If `entries` is empty,
-    /// the first result is empty, too.
+    /// Returns the matrix entries and the values of z in `cells`. If `cells` is `None`, both are rows of zeros. If
+    /// `cells` is given but `entries` is empty, the first result is empty.
     ///
     /// # Safety
     /// No thread may write the row while the slices are in use.
@@ -192,8 +196,8 @@ fn row_of(a: &SevenPoints, j: usize, k: usize) -> Range<usize> {
 const CHUNK: usize = 256;
 
 for_each_isa! {
-    /// Computes z_i = (r - (a_s z_s + a_b z_b)) / d - (a_w / d) z_(i-1) for ascending i. `a`: entries to east, south
-    /// and bottom.
+    /// Computes z_i = (r - (a_s z_s + a_b z_b)) / d - (a_w / d) z_(i-1) for ascending i. `a` contains the entries to
+    /// east, south and bottom; a_w of a cell is the entry to east of the previous cell. `near` contains z_s and z_b.
     fn forward_row(z: &mut [f64], r: &[f64], inverse: &[f64], a: [&[f64]; 3], near: [&[f64]; 2]) {
         let mut west = 0.0;
         let mut a_west = 0.0;
@@ -217,8 +221,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes z_i = (z_i - (a_n z_n + a_t z_t) / d) - (a_e / d) z_(i+1) for descending i. `a`: entries to east, north
-    /// and top.
+    /// Computes z_i = (z_i - (a_n z_n + a_t z_t) / d) - (a_e / d) z_(i+1) for descending i. `a` contains the entries to
+    /// east, north and top, and `near` contains z_n and z_t.
     fn backward_row(z: &mut [f64], inverse: &[f64], a: [&[f64]; 3], near: [&[f64]; 2]) {
         let mut east = 0.0;
         let mut factors = [0.0; CHUNK];

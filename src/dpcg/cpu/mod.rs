@@ -206,7 +206,7 @@ impl DpcgBackend for Cpu {
                 // the fields.
                 unsafe { field.clear() };
             }
-            // SAFETY: as for the fields.
+            // SAFETY: no other thread uses the rings, for the same reason.
             unsafe { state.rings.clear() };
         }
         result

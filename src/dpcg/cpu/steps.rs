@@ -95,7 +95,7 @@ impl<'a> ThreadState<'a> {
     fn store_partials<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
         let noted = self.reduction();
         for piece in self.k.pieces.share(self.me) {
-            // SAFETY: a piece of this thread.
+            // SAFETY: the piece belongs to this thread.
             unsafe { noted.note(piece, of(piece)) };
         }
         noted
@@ -112,7 +112,7 @@ impl<'a> ThreadState<'a> {
     }
 
     pub(super) fn dot(&self, a: &Field, b: &Field) -> f64 {
-        // SAFETY: cells of this thread, which no other thread writes.
+        // SAFETY: the cells belong to this thread, and no other thread writes them.
         self.sum(|cells| unsafe { dot(a.range(&cells), b.range(&cells)) })
     }
 
@@ -121,7 +121,7 @@ impl<'a> ThreadState<'a> {
         let k = self.k;
         self.me.barrier();
         self.sum(|cells| {
-            // SAFETY: reads x, b and the matrix, writes cells of this thread.
+            // SAFETY: the code reads x, b and the matrix, and writes cells of this thread.
             let out = unsafe {
                 let out = out.range_mut(&cells);
                 let v = &k.vectors;
@@ -136,14 +136,14 @@ impl<'a> ThreadState<'a> {
     pub(super) fn product(&self, to: &Field, v: &Field) {
         self.me.barrier();
         self.each(|cells| {
-            // SAFETY: reads v and the matrix, writes cells of this thread.
+            // SAFETY: the code reads v and the matrix, and writes cells of this thread.
             unsafe { multiply(to.range_mut(&cells), self.k.matrix.couplings(&cells), v.around(&cells)) };
         });
     }
 
     /// Computes t = E^-1 Z^T v.
     fn solve_coarse(&self, d: &Projection, v: &Field) {
-        // SAFETY: cells of this thread, which no other thread writes.
+        // SAFETY: the cells belong to this thread, and no other thread writes them.
         d.restrict(self.me, |cells| unsafe { v.range(&cells) });
         self.solve_partial_sums(d);
     }
@@ -163,7 +163,7 @@ impl<'a> ThreadState<'a> {
         let Some(d) = &self.k.deflation else { return };
         self.solve_coarse(d, v);
         for (row, cells) in self.rows() {
-            // SAFETY: cells of this thread, which no other thread reads in this step.
+            // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
             d.subtract(row, self.k.matrix.couplings(&cells), unsafe { v.range_mut(&cells) });
         }
     }
@@ -174,7 +174,7 @@ impl<'a> ThreadState<'a> {
         let Some(d) = &self.k.deflation else { return };
         self.solve_coarse(d, r);
         for (row, cells) in self.rows() {
-            // SAFETY: cells of this thread, which no other thread reads in this step.
+            // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
             d.prolong(row, unsafe { self.vectors().x.range_mut(&cells) });
         }
     }
@@ -183,7 +183,7 @@ impl<'a> ThreadState<'a> {
     fn jacobi(&self, z: &Field) {
         self.each(|cells| {
             let center = self.k.matrix.couplings(&cells).center;
-            // SAFETY: cells of this thread, which no other thread reads in this step.
+            // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
             unsafe { over_center(z.range_mut(&cells), self.vectors().r.range(&cells), center) };
         });
     }
@@ -212,9 +212,9 @@ impl VectorSteps for ThreadState<'_> {
         let to = self.vector(to);
         let term = terms.first().map(|&(factor, from)| (factor, self.vector(from)));
         self.each(|cells| {
-            // SAFETY: cells of this thread; the other threads read `to` only after a barrier.
+            // SAFETY: the cells belong to this thread; the other threads read `to` only after a barrier.
             let to = unsafe { to.range_mut(&cells) };
-            // SAFETY: cells of this thread, which only this thread writes.
+            // SAFETY: the cells belong to this thread, and only this thread writes them.
             match term.map(|(factor, from)| (factor, unsafe { from.range(&cells) })) {
                 Some((factor, from)) => combine(to, scale, factor, from),
                 None => to.fill(0.0),
@@ -224,7 +224,7 @@ impl VectorSteps for ThreadState<'_> {
 
     fn largest(&mut self, v: VectorId) -> f64 {
         let v = self.vector(v);
-        // SAFETY: cells of this thread, which no other thread writes.
+        // SAFETY: the cells belong to this thread, and no other thread writes them.
         let noted = self.store_partials(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
         max_abs(noted.all(Some(self.me))[0])
     }
@@ -252,7 +252,8 @@ impl VectorSteps for ThreadState<'_> {
 impl PcgSteps for ThreadState<'_> {
     fn properties(&self) -> Properties {
         let deflates = self.k.deflation.is_some();
-        // With aggregation, M depends on r, so flexible CG is used. q is P A p for the last direction p.
+        // With aggregation, M depends on r, so flexible CG is used. Its beta needs P A p for the last direction p,
+        // which is stored in q.
         let flexible = matches!(self.k.preconditioner, Preconditioner::Aggregation { .. });
         let beta = if flexible { Beta::Flexible } else { Beta::Fixed };
         Properties { deflates, centers: !deflates, beta, ..Properties::default() }
@@ -261,7 +262,7 @@ impl PcgSteps for ThreadState<'_> {
     fn precondition(&mut self) -> f64 {
         let Vectors { r, z, .. } = self.vectors();
         match self.k.preconditioner {
-            // SAFETY: cells of this thread, which no other thread reads in this step.
+            // SAFETY: the cells belong to this thread, and no other thread reads them in this step.
             Preconditioner::None => self.each(|cells| unsafe { z.range_mut(&cells).copy_from_slice(r.range(&cells)) }),
             Preconditioner::Jacobi => self.jacobi(z),
             Preconditioner::Neumann { order } => {
@@ -334,7 +335,7 @@ impl<'a> SeriesSteps for Series<'a, '_> {
         member.each(|cells| {
             let a = member.k.matrix.couplings(&cells);
             let [w, _, s, _, b, _] = a.near;
-            // SAFETY: no thread writes r or `from` before the next barrier; `to` has cells of this thread.
+            // SAFETY: no thread writes r or `from` before the next barrier; the cells of `to` belong to this thread.
             unsafe {
                 let (to, r) = (to.range_mut(&cells), member.vectors().r.range(&cells));
                 triangle(to, r, a.center, [w, s, b], from.before(&cells));
@@ -349,7 +350,7 @@ impl<'a> SeriesSteps for Series<'a, '_> {
         member.each(|cells| {
             let a = member.k.matrix.couplings(&cells);
             let [_, e, _, n, _, t] = a.near;
-            // SAFETY: no thread writes v or `from` before the next barrier; `to` has cells of this thread.
+            // SAFETY: no thread writes v or `from` before the next barrier; the cells of `to` belong to this thread.
             unsafe {
                 let (to, v) = (to.range_mut(&cells), v.range(&cells));
                 triangle_of_scaled(to, v, a.center, [e, n, t], from.after(&cells));

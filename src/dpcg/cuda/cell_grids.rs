@@ -56,7 +56,8 @@ pub fn make(
     maker.made(pool, grids, inverse)
 }
 
-/// Returns the arguments for coarse grid l - 1, or for the caller's grid if l = 0, before the next grid is known.
+/// Returns the arguments for coarse grid l - 1, or for the caller's grid if l = 0. The fields of the next grid are left
+/// at zero.
 fn arguments(maker: &Maker, grid: Option<&Grid>, l: usize) -> CellGridArgs {
     let m = maker.source.m;
     let (cells, forward, center) = match grid {

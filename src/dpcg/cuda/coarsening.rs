@@ -63,8 +63,8 @@ struct Matrix {
     rows: Padded,
 }
 
-/// Returns the number of zeros around the arrays of a coarse grid: the largest offset of a 27-point stencil. On the
-/// finest grid a plane of zeros suffices, as the solver's vectors have.
+/// Returns the number of zeros before and after each array of a grid: the largest offset of a 27-point stencil. On the
+/// finest grid, a plane of zeros is sufficient, so the solver's vectors can be used there.
 fn guard(of: Cells) -> usize {
     of.plane() + of.nx + 1
 }
@@ -117,7 +117,8 @@ impl Grid {
     }
 }
 
-/// Exact weights, and the cubes for `points` planes of coarse points at a time.
+/// Memory for the unrounded weights, and for the matrices of the cubes that `points` planes of coarse points need
+/// (kernels/dpcg/coarsening.cuh).
 struct Slabs {
     weights: Address,
     cubes: Address,
@@ -125,8 +126,8 @@ struct Slabs {
 }
 
 impl Slabs {
-    /// Plans the exact weights and the cubes of a coarsening step. They are stored in the pool's workspace, which is
-    /// the memory of the solver's vectors, after the row sums of the odd grid.
+    /// Plans the memory of a coarsening step. Weights and cubes are stored in the pool's workspace, which is the memory
+    /// of the solver's vectors, after the row sums of the grids with odd numbers.
     fn plan(maker: &Maker, pool: &mut Pool, odd: Cells, coarse: Cells, weights: usize) -> Result<Self> {
         let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
         let before = (maker.excess[1] - maker.excess[0]) as usize + 8 * odd.count();
@@ -199,7 +200,7 @@ pub fn make(
     Ok(made)
 }
 
-/// Returns the arguments for grid l before the next grid is known.
+/// Returns the arguments for grid l. The fields of the next grid are left at zero.
 fn arguments(maker: &Maker, matrix: &Matrix, l: usize) -> CoarseningArgs {
     CoarseningArgs {
         fine: box_of(matrix.of),

@@ -17,8 +17,8 @@ const COMPONENTS: &str = "components";
 /// Components of the matrix that was inspected last.
 pub struct Components {
     of: Cells,
-    /// Memory of the cells' components with the first component of each chunk, and of the data per component. Allocated
-    /// when a matrix has several components.
+    /// Memory of the data per cell (component of each cell, first component of each chunk), and memory of the data per
+    /// component. Allocated when a matrix has several components.
     memory: [Option<Memory>; 2],
     /// Number of components for which memory is allocated.
     room: usize,
@@ -34,7 +34,7 @@ impl Components {
         Self { of: source.of, memory: [None, None], room: 0, arguments, size: Vec::new(), singular: Vec::new() }
     }
 
-    /// Sets that all cells belong to one component.
+    /// Records that all cells belong to one component, and whether it is singular.
     pub fn set_whole(&mut self, singular: bool) -> Result<()> {
         self.size = collected([self.of.count()], COMPONENTS)?;
         self.singular = collected([singular], COMPONENTS)?;
@@ -84,13 +84,13 @@ impl Components {
         self.size[..] == [self.of.count()]
     }
 
-    /// Returns the fraction of the center below which a row sum counted as zero, if there are several components.
+    /// Returns the fraction of the center below which `number` treated a row sum as zero.
     pub fn zero_row_sum(&self) -> f64 {
         self.arguments.zero_row_sum
     }
 
-    /// Returns the address of each cell's component, all ones for a cell without one. Returns 0 if there is one
-    /// component.
+    /// Returns the address of the array with the component of each cell; a cell without component has all bits set.
+    /// Returns 0 if all cells belong to one component.
     pub fn of_cells(&self) -> Address {
         if self.is_whole() { 0 } else { self.arguments.number }
     }

@@ -25,7 +25,7 @@ const DEFLATION: &str = "deflation vectors";
 enum Inverse {
     /// Product with E^-1 on the device.
     Dense(Dense),
-    /// Factor or CG on the host, with host copies of g = Z^T v and t = E^-1 g.
+    /// Solve on the host, by L D L^T or by conjugate gradients, with host copies of g = Z^T v and t = E^-1 g.
     Host { coarse: CoarseMatrix, scratch: Scratch, g: Vec<f64>, t: Vec<f64> },
 }
 
@@ -53,8 +53,8 @@ impl Deflation {
         }
     }
 
-    /// Computes E and its inverse or factor. `scale` is a power of two such that `scale` times the largest center is
-    /// near 1. `singular` contains the cells of singular components.
+    /// Computes E, and its inverse or its factorization L D L^T. `scale` is a power of two such that `scale` times the
+    /// largest center is near 1. `singular` contains the cells of singular components.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,

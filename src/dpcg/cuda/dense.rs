@@ -30,8 +30,9 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// Largest number of unknowns of a coarsest grid, and of E.
+    /// Largest number of unknowns of a coarsest grid.
     pub const MOST: usize = MOST_UNKNOWNS as usize;
+    /// Largest number of unknowns of E.
     pub const MOST_VECTORS: usize = MOST_VECTORS as usize;
 
     /// Allocates a zero matrix without null vectors. `work` is the address of n^2 values that serve as workspace until

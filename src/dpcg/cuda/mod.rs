@@ -1,11 +1,10 @@
 //! Deflated PCG on a CUDA device (docs/theory/dpcg.md). Arrays are in natural order with zeros before and after them.
 //!
-//! Each module may use the modules named before it in this list. `dense` inverts matrices. `source` stores the matrix,
-//! and `components` finds its connected components. `survey` inspects a matrix, and `regions` and `deflation` implement
-//! the deflation.
-//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` are preconditioners. `state` holds the
-//! data of a factorization. `fused` executes an iteration in few passes. `run` implements the steps of PCG and its
-//! loop. `solve` implements the start and the end of a solve.
+//! Each module may use the modules named before it in this list. `dense` inverts matrices. `source` stores A, and
+//! `components` finds its connected components. `survey` inspects A. `regions` and `deflation` implement the deflation.
+//! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` implement the preconditioners. `state`
+//! holds the data of a factorization. `fused` executes an iteration in few passes. `run` implements the steps of PCG
+//! and its loop. `solve` implements the start and the end of a solve.
 
 mod aggregated;
 mod cell;
@@ -97,8 +96,8 @@ impl Cuda {
         Team::sized(&mut self.team, members).map(|_| ())
     }
 
-    /// Returns the couplings that point out of the box. `seen` contains the findings in `a`, whose arrays are at
-    /// `input`.
+    /// Returns the couplings that point out of the box. `input` are the device addresses of the arrays of `a`, and
+    /// `seen` is the result of their inspection.
     fn outward_of(&self, a: &CellView, input: &[CellArray; 4], seen: &CellFindings) -> Result<Outward> {
         let counts = seen.outward.map(|count| count as usize);
         if seen.first_outward == u64::MAX {

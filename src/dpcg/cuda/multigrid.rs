@@ -1,4 +1,4 @@
-//! What the multigrids with cell and with vertex coarsening share.
+//! Code shared by multigrid with cell coarsening and multigrid with vertex coarsening.
 
 use super::dense::Dense;
 use super::source::Source;
@@ -48,7 +48,7 @@ pub struct Maker<'a> {
     memory: Memory,
     /// Partial sums of the blocks.
     pub partial: Address,
-    /// Sums of the strengths in x, y and z; with vertex coarsening over all rows, followed by the number of rows.
+    /// Sums of the strengths in x, y and z over all rows. With vertex coarsening, the number of rows follows.
     pub strengths: Address,
     /// Row sums of grids with even and with odd numbers, in the pool's workspace. No grid has more points than the
     /// finest one.

@@ -214,8 +214,8 @@ impl State {
         Ok((self.vectors, pool, self.recorded, aggregated))
     }
 
-    /// Sets all vectors and the values around them to zero after an overflow. Loops multiply values next to a row by
-    /// zero, and 0 * inf would be NaN.
+    /// Sets all vectors and the values around them to zero after an overflow. Couplings that leave the box are zero,
+    /// and kernels multiply them by the values there, but 0 * inf would be NaN.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.vectors.arrays.clear(stream)?;
         match &self.multigrid {

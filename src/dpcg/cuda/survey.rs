@@ -24,8 +24,8 @@ use std::mem::offset_of;
 /// Name of the memory in error messages about failed allocations.
 const SURVEY: &str = "the inspection of the matrix";
 
-/// Largest number of classes that may be created before the threads notice that there are too many. Each thread that
-/// runs at the same time may create one.
+/// Largest number of classes that may be created before the threads notice that there are too many. When the limit is
+/// exceeded, each resident thread may be about to create one more class.
 const MOST_AT_ONCE: usize = 1 << 17;
 
 /// Number of values per group: lowest and highest index in each of three directions.
@@ -92,7 +92,8 @@ impl Surveyor {
             first_heavy: keys + 12 * slots as u64,
             of_class,
             place,
-            // This memory contained the roots, which are no longer needed when classes are searched.
+            // This memory contained the root of each cell's component. The roots are no longer needed when classes are
+            // searched.
             slot_of: component,
             classes,
             numbers,
@@ -164,7 +165,7 @@ impl Surveyor {
         })
     }
 
-    /// Returns the number of hidden groups, for which a coarse grid has several points in the group, and the next
+    /// Returns the number of hidden groups. A group is hidden if a coarse grid has several points in it, and the next
     /// coarser grid has none.
     fn hidden(&mut self, stream: &Stream, of: Cells) -> Result<usize> {
         let bytes = 4 * of.count();

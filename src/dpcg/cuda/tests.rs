@@ -304,7 +304,8 @@ fn a_device_finds_components() {
     }
 }
 
-/// If values are not tested for NaN, a NaN does not couple cells, on the host and on the device.
+/// `load` accepts NaN couplings if its argument `finite` is false. A NaN then joins no cells, neither on the host nor
+/// on the device.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_takes_what_is_no_number() {

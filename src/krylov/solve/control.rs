@@ -49,8 +49,8 @@ pub struct Control<'a> {
     pub method: Option<&'a dyn Method>,
     /// Krylov method that continues after a breakdown of PCG, with the second preconditioner.
     pub second: Option<&'a dyn Method>,
-    /// A residual has diverged if its norm exceeds this factor times both the reference and the norm of the first
-    /// residual.
+    /// A residual has diverged if its norm exceeds this factor times the reference, and this factor times the norm of
+    /// the first residual.
     pub divergence: f64,
     /// M has the unit of A.
     pub same_unit: bool,
@@ -111,14 +111,15 @@ impl<'a> Control<'a> {
         !self.singular() && self.norm == Norm::True2
     }
 
-    /// Returns a bound for the change of the tested norm of b - A x that rounding of x to subnormal numbers can cause.
+    /// Rounding of x to subnormal numbers changes the tested norm of b - A x. Returns a bound for this change.
     pub fn store_rounding(&self) -> f64 {
         let nodes = self.nodes as f64;
         match self.norm {
             // Each x_i changes by at most SMALLEST / 2, and the magnitudes of a row sum to at most 2 center_max. Each
             // entry of b - A x then changes by at most SMALLEST center_max.
             Norm::True2 => SMALLEST * self.seen.center_max * nodes.sqrt(),
-            // For an error e of x: e'A M^-1 A e <= lambda_max e'A e, and lambda_max of M^-1 A is a small number.
+            // For an error e of x: e'A M^-1 A e <= lambda_max e'A e, where lambda_max is of order 1: it is the largest
+            // eigenvalue of M^-1 A.
             Norm::Preconditioned => SMALLEST * (self.seen.center_max * nodes).sqrt(),
         }
     }
@@ -145,8 +146,8 @@ pub const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 /// Limit for max(center) max |x| / max |b| of the initial guess. Above this limit, squares of the residual overflow.
 pub const GUESS_TOO_FAR: f64 = 1e150;
 
-/// Range of residual norms in f32 sweeps, as a factor above and below 1. Squares overflow above about 1e19 and
-/// underflow below about 1e-19; the limit leaves a margin.
+/// In f32 sweeps, residual norms must be between the reciprocal of this number and this number. The squares of norms
+/// above about 1e19 overflow, and those of norms below about 1e-19 underflow; the limit leaves a margin.
 pub const FAR_IN_F32: f64 = 1e15;
 
 /// Recurred residuals below this fraction of |b| are far below the rounding error of b - A x. Further iterations would
@@ -205,7 +206,7 @@ impl Fit {
 /// Largest change of the residual by rounding of x that causes no error, relative to the residual norm.
 const LARGEST_SILENT_CHANGE: f64 = 1.0 / 256.0;
 
-/// Inspects the caller's arrays, or the input only if `guess` is false. See `SolveSteps::inspect`.
+/// Inspects the caller's input and, if `guess` is true, the initial guess. See `SolveSteps::inspect`.
 pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool, criterion: Option<&Criterion>) -> Result<Inputs> {
     let inputs = s.inspect(guess, criterion);
     match inputs.not_finite {

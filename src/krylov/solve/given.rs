@@ -20,8 +20,8 @@ pub struct Given<'c> {
     /// Power of two that multiplies b and x. Squares then neither overflow nor underflow. The iterates are unchanged,
     /// apart from the exact scaling.
     pub scale: f64,
-    /// The range of f32 sweeps does not include both the residual of the guess and the residual of the solution. PCG
-    /// then starts from x = 0.
+    /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from
+    /// zero.
     pub far: bool,
     /// Norms at the start of a regular system with the 2-norm.
     pub begun: Option<Begun>,
@@ -37,9 +37,9 @@ pub struct Norms {
     pub initial: f64,
     /// 2-norm of b - A x on the whole grid.
     pub whole: f64,
-    /// With the preconditioned norm, the 2-norm of the reference vector: b, or the residual of the guess, of the system
-    /// that CG solves. Infinite with the 2-norm.
-    pub size: f64,
+    /// With the preconditioned norm: 2-norm of the vector whose norm is the reference, in the system that CG solves.
+    /// This vector is b or the residual of the guess. Infinite with the 2-norm.
+    pub reference_norm2: f64,
 }
 
 impl<'c> Given<'c> {
@@ -86,7 +86,7 @@ impl<'c> Given<'c> {
             s.reduce(Eliminated::Rhs);
         }
         match self.c.norm {
-            Norm::True2 => Ok(Norms { rhs, initial: whole, whole, size: f64::INFINITY }),
+            Norm::True2 => Ok(Norms { rhs, initial: whole, whole, reference_norm2: f64::INFINITY }),
             Norm::Preconditioned => self.preconditioned_norms(s, whole),
         }
     }
@@ -104,8 +104,9 @@ impl<'c> Given<'c> {
         let (initial, of_guess) = if self.far {
             (far_norm(s, c, scale, whole)?, f64::INFINITY)
         } else if self.guess {
-            // On a singular system, the row sums of S1 are exactly zero. `start_again` uses the caller's matrix, so
-            // that its row sums times the means of the guess are part of the residual.
+            // On a singular system, the row sums of S1 are exactly zero. The row sums of the caller's matrix may be
+            // slightly different from zero. `start_again` uses the caller's matrix, so that these row sums times the
+            // means of the guess are part of the residual.
             let norm2 = if c.singular() && s.properties().eliminates {
                 start_again(s, c, scale)
             } else {
@@ -117,7 +118,7 @@ impl<'c> Given<'c> {
         } else {
             (rhs, size)
         };
-        Ok(Norms { rhs, initial, whole, size: if c.reference_initial { of_guess } else { size } })
+        Ok(Norms { rhs, initial, whole, reference_norm2: if c.reference_initial { of_guess } else { size } })
     }
 }
 

@@ -117,7 +117,7 @@ impl<'c> Solve<'c> {
         let (c, criterion, scale) = (given.c, &given.criterion, given.scale);
         let baseless = criterion.baseless * given.norm;
         let rounding = if c.singular() { baseless } else { 0.0 };
-        let reference = match (c.before, norms.size <= baseless, c.reference_initial) {
+        let reference = match (c.before, norms.reference_norm2 <= baseless, c.reference_initial) {
             (Some(before), ..) => before.reference * scale,
             // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination replaces
             // it.
@@ -186,8 +186,8 @@ impl<'c> Solve<'c> {
         if c.max_iter > done && !stop {
             return None;
         }
-        // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, its
-        // red values count.
+        // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, the
+        // residual at the red nodes counts, too.
         let norm = if c.norm == Norm::Preconditioned && s.properties().eliminates {
             norm_as_given(s, c, given.scale, given.guess, given.far.then_some(self.norms.whole))
         } else {
@@ -224,11 +224,12 @@ impl<'c> Solve<'c> {
 
     /// Returns whether a breakdown by overflow ends the solve as stagnated, with the guess as the result. If A is
     /// nearly singular, iterates can overflow even from a moderate guess. This is no error if the residual norm of the
-    /// guess is known. With the preconditioned norm and `checks`, this norm would have to be recomputed, but vectors of
-    /// M contain infinities.
+    /// guess is known. With the preconditioned norm and `checks`, this norm would have to be recomputed, but the work
+    /// vectors of M contain infinities.
     fn ends_by_overflow(&self, quantity: &str, value: f64, iteration: usize) -> bool {
         let preconditioned = self.c.norm == Norm::Preconditioned;
-        // A breakdown of r'M^-1 r in this norm names the iteration before, since its own iteration has no norm.
+        // With the preconditioned norm, a breakdown of r'M^-1 r reports the previous iteration, since its own iteration
+        // has no norm.
         let iteration = iteration + usize::from(preconditioned && quantity == SQUARE);
         (!preconditioned || !self.checks) && !value.is_finite() && iteration > 1
     }
@@ -272,7 +273,8 @@ impl<'c> Solve<'c> {
 }
 
 impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
-    /// Stores x if its residual is also smaller than the residual of the guess.
+    /// Stores x if its residual norm is below `best` and below that of the guess, and if x is representable in double
+    /// precision.
     fn keep(&mut self, s: &mut (dyn SolveSteps + 's), best: f64, mut norm: f64) -> Option<f64> {
         let (c, scale) = (self.c, self.given.scale);
         let largest;

@@ -1,5 +1,5 @@
-//! Conversion between natural rows and the arrays by colour: contains the index rules for rows of values, and for rows
-//! of a half stencil (center, east, north, northeast, northwest).
+//! Conversion between natural rows and the arrays by colour. The functions implement the index rules for rows of
+//! values, and for rows of a half stencil (center, east, north, northeast, northwest).
 
 use super::loops::scale_row;
 use super::loops_setup::deinterleave_same;

@@ -6,7 +6,8 @@
 //!     a_pq <- a_pq + a_rp a_rq / d_r,    e_p <- e_p + a_rp e_r / d_r
 //! ```
 //!
-//! Here a_pq > 0 is the magnitude of a coupling and e_p a row sum. No digits cancel, so small row sums stay accurate.
+//! Here a_pq > 0 is the magnitude of a coupling, e_p a row sum, and d_r a center. No digits cancel, so small row sums
+//! stay accurate.
 
 use super::neighbours::{EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, WEST};
 use super::system::Matrix;
@@ -79,13 +80,13 @@ impl Numbers {
     }
 }
 
-/// `scale` times one row of A. Column i has index i + `PAD`; the border is zero.
+/// One grid row of A, multiplied by `scale`. Column i has index i + `PAD`; the border is zero.
 struct Row {
     /// Magnitudes -a_ij to the west, east, south and north. With 9 points, the magnitudes to the southwest, southeast,
     /// northwest and northeast follow.
     a: Vec<Vec<f64>>,
     excess: Vec<f64>,
-    /// 1 / d of each node.
+    /// 1 / (`scale` c) of each node, where c is the center.
     inverse: Vec<f64>,
 }
 

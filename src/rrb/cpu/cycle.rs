@@ -118,7 +118,7 @@ impl<'a, F: Format> Sections<'a, F> {
         k.pass_to_next_grid(q, me);
     }
 
-    /// Solves L^T z = y on the levels of `grids`, from the coarsest grid to the finest (backward substitution).
+    /// Solves D L^T z = y on the levels of `grids`, from the coarsest grid to the finest (backward substitution).
     pub fn ascend(&mut self, grids: Range<usize>) {
         for q in grids.rev() {
             self.timed(q, UP, |s| s.ascend_grid(q));
@@ -260,8 +260,9 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Combines the values of this rank only, because thread 0 has the same value on every rank. Ranks cannot be
-        // combined: other grids may be shared by the threads of another rank.
+        // Combines the values of this rank only. Other ranks are not needed, because thread 0 has the same value on
+        // every rank. They cannot be included, because a rank on which one thread works on this grid has returned
+        // above.
         let noted = self.begin_sum(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.

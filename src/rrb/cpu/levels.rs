@@ -75,7 +75,8 @@ pub struct Vectors<'a, F: Format> {
     pub z: Option<Four<F::Real>>,
 }
 
-/// Factors that the sweeps read. In f64, these are the arrays of the factorization for diagonal couplings and 1 / d.
+/// Factors that the sweeps read. In f64, `diagonal` and `pivot` use the memory of `PackedGrid::black_diagonal` and
+/// `PackedGrid::inverse`.
 pub struct Sweep<T> {
     /// Couplings between red and black nodes. Absent on the first grid if CG runs on S1, because the sweeps then read
     /// the couplings of A.

@@ -186,7 +186,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = b - (c w + sum a v) with differences (see `residual_of_row`).
+    /// Computes out = b - (c w + sum a v) by the formula of `residual_of_row`.
     fn five_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows) {
         let n = out.len();
         let (b, c, w, a, v) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n));
@@ -195,7 +195,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = b - (c w + sum a v + sum e u) with differences (see `residual_of_row`).
+    /// Computes out = b - (c w + sum a v + sum e u) by the formula of `residual_of_row`.
     fn nine_point_residual(out: &mut [f64], b: &[f64], c: &[f64], w: &[f64], a: Rows, v: Rows, e: Rows, u: Rows) {
         let n = out.len();
         let (b, c, w, a, v, e, u) = (&b[..n], &c[..n], &w[..n], cut(a, n), cut(v, n), cut(e, n), cut(u, n));

@@ -75,7 +75,7 @@ fn pivot<F: Format>(
 }
 
 /// Returns keeps t - over_first b - over_second d: the coupling t after the elimination of two common neighbours of the
-/// coupled nodes.
+/// coupled nodes. `keeps` is the fraction of t that is not lumped; b and d are couplings of the two neighbours.
 #[inline(always)]
 fn after_elimination(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
     keeps * t - over_first * b - over_second * d
@@ -91,7 +91,8 @@ fn cut_link<T>((h, [a, b, c]): Link<T>, n: usize) -> Link<T> {
     (&h[..n], [&a[..n], &b[..n], &c[..n]])
 }
 
-/// Returns, at i, a h and the two couplings of the red neighbour to the other black nodes.
+/// Returns three numbers at i: a h, where a couples the node to the red neighbour, and the two couplings of the red
+/// neighbour to the other black nodes.
 #[inline(always)]
 fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
     [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]
@@ -127,7 +128,7 @@ pub struct KeptNodeInput<'a, T> {
 }
 
 for_each_isa! {
-    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points), A sum of magnitude at most `zero` c becomes
+    /// Computes the row sums of M, out = c + sum a (+ sum b with 9 points). A sum of magnitude at most `zero` c becomes
     /// zero.
     fn row_sums(out: &mut [f64], center: &[f64], a: Rows, b: Option<Rows>, zero: f64) {
         let n = out.len();
@@ -174,8 +175,8 @@ for_each_isa! {
         }
     }
 
-    /// Copies values / unit with even index to `even`, and the others to `odd`, for quotients that are exact in the
-    /// storage format.
+    /// Divides `values` by the unit. Stores the quotients with even index in `even`, and the others in `odd`. The
+    /// quotients must be exact in the storage format.
     fn deinterleave_same<F: Format>(even: &mut [F::Stored], odd: &mut [F::Stored], values: &[f64], unit: f64) {
         let (n, per_unit) = (values.len() / 2, unit.recip());
         if values.len() > 2 * n {
@@ -255,7 +256,7 @@ for_each_isa! {
         let n = southwest.len();
         let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
         let links = [cut_link(links[0], n), cut_link(links[1], n), cut_link(links[2], n), cut_link(links[3], n)];
-        // There are two loops, because compilers do not vectorize a single loop with a condition as well.
+        // There are two loops, because compilers vectorize a single loop with a condition less well.
         if new {
             for i in 0..n {
                 [southwest[i], southeast[i], northwest[i], northeast[i]] =
@@ -328,7 +329,8 @@ for_each_isa! {
             let (to_sw, to_se) = (wide::<F>(sw_ne[i], unit), wide::<F>(se_nw[i], unit));
             let (to_nw, to_ne) = (wide::<F>(nw_se[i], unit), wide::<F>(ne_sw[i], unit));
             excess[i] -= (to_sw * t_sw[i] + to_se * t_se[i]) + (to_nw * t_nw[i] + to_ne * t_ne[i]);
-            // The factor `unit` belongs to the stored couplings below, and is applied only once here.
+            // The couplings below are stored divided by `unit`. This factor is applied here, once for several
+            // couplings.
             let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);
             let over_ne = to_ne * h_ne[i] * unit;
             let to_east =

@@ -102,7 +102,8 @@ pub struct Packed<F: Format> {
     pub unit: f64,
     /// Whether no matrix has been factorized yet.
     pub fresh: bool,
-    /// M by aggregation: set at the factorization if `cycle=aggregation`, or by a solve that switches to aggregation.
+    /// M by aggregation. It is set by a factorization in which aggregation replaces the levels, or by a solve that
+    /// switches to aggregation.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
     /// Aggregates of the previous matrix, during the factorization of the next matrix.
     kept: Kept,
@@ -112,7 +113,8 @@ pub struct Packed<F: Format> {
     pub zero_row_sum: f64,
     /// Levels in natural storage below the grids stored by colour; thread 0 alone works on these levels.
     natural: Mutex<NaturalLevels>,
-    /// Right-hand side, scaled; b1 in its black part if CG runs on S1.
+    /// Right-hand side, scaled. If CG runs on S1, the black part contains b_b - A_br D_r^-1 b_r, the right-hand side of
+    /// S1.
     pub b: Four,
     /// Solution, scaled like b.
     pub x: Four,
@@ -296,8 +298,8 @@ impl<F: Format> Packed<F> {
             let grid = &mut rest[0];
             let layout = &grid.layout;
             let nodes = layout.grid.nx * (2 * grid.own.len()).min(layout.grid.ny);
-            // A thread with rows of a grid also has rows of all finer grids. A rank may have fewer rows of a grid than
-            // of the next grid, which is not distributed.
+            // A thread with rows of a grid also has rows of all finer grids. A rank may have fewer rows of the last
+            // distributed grid than of the next grid, which every rank stores completely.
             let before_is = before.last().is_none_or(|before| before.shared);
             grid.shared = before_is && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
         }
@@ -330,7 +332,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Returns whether the stages that begin and end a solve are fused. They are, if CG runs on S1 of a regular system.
+    /// Returns whether the stages that begin and end a solve are fused. This requires `fusion=on`, and that CG runs on
+    /// S1 of a regular system.
     pub fn fuses_start_and_end(&self) -> bool {
         self.shape.fused && self.shape.schur && self.singular.is_empty()
     }
@@ -340,9 +343,9 @@ impl<F: Format> Packed<F> {
         self.fuses_start_and_end() && self.aggregated.get().is_none()
     }
 
-    /// Returns two factors: of z in the stored p, and of p in the true search direction. They are not 1, because sweeps
-    /// return `unit` times M^-1 r. In single precision, S1 is divided by `unit` like M, so p and q = S1 p stay in the
-    /// range of f32.
+    /// Returns two factors. The stored p contains z times the first factor. The true search direction is the stored p
+    /// times the second factor. Their product is 1 / `unit`, because sweeps return z = `unit` M^-1 r. In single
+    /// precision, S1 is divided by `unit` like M, so p and q = S1 p stay in the range of f32.
     pub fn scales(&self) -> (f64, f64) {
         let per_unit = self.unit.recip();
         if F::SINGLE { (1.0, per_unit) } else { (per_unit, 1.0) }

@@ -105,8 +105,8 @@ impl Sums {
         Self::new(domain, all, most)
     }
 
-    /// Plans sums over the rows of the distributed ones among grids 0 .. `end`. The partial sums of grid q begin at
-    /// `places[q]`. A second set of partial sums of grid 0 begins at `places[end]`.
+    /// Plans sums over the rows of all distributed grids among the grids 0 .. `end`. The partial sums of grid q begin
+    /// at `places[q]`. A second set of partial sums of grid 0 begins at `places[end]`.
     pub fn over_grids(domain: &Domain, places: &[usize], end: usize, most: usize) -> Result<Self> {
         let grids = (0..end).filter(|&q| domain.shares(q)).map(|q| (q, places[q])).chain([(0, places[end])]);
         let mut owned = Vec::new();

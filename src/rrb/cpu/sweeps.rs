@@ -1,5 +1,5 @@
 //! Fused sweeps, which process both levels of a grid in one pass over its rows. E denotes the eliminated nodes of a
-//! level, and K the kept nodes:
+//! level, and K the remaining nodes:
 //!
 //! ```text
 //!     down    y_K <- y_K - A_KE (D^-1 y_E),    rho <- rho + y_E' D^-1 y_E    (D^-1 y_E only in row buffers)
@@ -127,7 +127,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes y_b1 = r_b1 - A_br D^-1 y_r in row J (odd level). The buffers contain D^-1 y_r.
+    /// Computes y_b1 = r_b1 - A_b1,red D^-1 y_red in row J (odd level), with the right-hand side r. The buffers contain
+    /// D^-1 y_red.
     ///
     /// # Safety
     /// No other thread may use this row meanwhile.
@@ -146,7 +147,7 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes r_b2 = r_b2 - A D^-1 y_b1 in row J (even level), and writes it to the next grid.
+    /// Computes r_b2 = r_b2 - A_b2,b1 D^-1 y_b1 in row J (even level), and writes r_b2 to the next grid.
     ///
     /// # Safety
     /// Row J must belong to this thread.

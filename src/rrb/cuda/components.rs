@@ -8,8 +8,9 @@ use crate::cuda::launch::{Address, ComponentArgs, Findings};
 use crate::error::Result;
 
 impl Source {
-    /// Counts the components of at least two nodes. Returns none if a component is singular. `spare`: address of four
-    /// planes whose contents are not needed, and which are zero afterwards; 0 allocates them.
+    /// Counts the components of at least two nodes. Returns `None` if a component is singular, or if the grid is too
+    /// large. `spare` is the address of four planes that serve as workspace and are zero afterwards. If `spare` is 0,
+    /// the workspace is allocated.
     pub fn count_regular(&mut self, stream: &Stream, spare: Address) -> Result<Option<usize>> {
         let values = 4 * self.g.plane as usize;
         // Node indices have 31 bits; the highest bit marks a root (kernels/common/forest.cuh).

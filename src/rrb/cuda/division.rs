@@ -30,8 +30,9 @@ pub struct Division {
 /// rows take as long as 180 local rows.
 const REMOTE_ROW_COST: f64 = 11.0;
 
-/// Sizes of values in bytes, and the approximate fraction of the time that is spent on values of this size. With short
-/// formats, the vectors of the first grid have eight bytes per value and its sweeps four.
+/// Sizes of values in bytes, and the approximate fraction of the time that is spent on values of this size. In the
+/// short formats, the vectors of CG have eight bytes per value, those of the sweeps four, and M four (f32) or two
+/// (bf16).
 const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
 const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
@@ -41,7 +42,7 @@ const PLANNED_DEVICES: usize = 4;
 
 /// Step between two candidates for the row padding, in values. Padding lengthens a row by at most 1/16.
 const PADDING: usize = 16;
-/// Largest number of candidates.
+/// Limits the number of candidates for the row padding, and for the number of rows per part.
 const MAX_CANDIDATES: usize = 32;
 
 impl Division {

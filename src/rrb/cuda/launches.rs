@@ -31,8 +31,8 @@ impl Packed {
         }
     }
 
-    /// Returns the arguments of a pass over the first grid. `input` contains the addresses of b1 and b2 of the vector
-    /// to which M^-1 is applied.
+    /// Returns the arguments of a pass over the first grid. `input` contains the addresses of the planes b1 and b2 of
+    /// the vector to which M^-1 is applied.
     pub fn first_args(&self, how: How, input: [Address; 2]) -> FirstArgs {
         let sums = how != How::Nothing;
         FirstArgs {
@@ -85,8 +85,8 @@ impl Packed {
         }
     }
 
-    /// Returns the arguments of the product with the coarsest system's inverse, which is in f32 if the sweeps compute
-    /// in f32 and it is accurate enough.
+    /// Returns the arguments of the product with the coarsest system's inverse. The inverse is in f32 if sweeps compute
+    /// in f32 and `wide_coarsest` is not set.
     fn coarsest_args(&self) -> Rest {
         let narrow = self.short() && !self.wide_coarsest;
         let inverse = if narrow { self.coarsest.lines.narrow } else { self.coarsest.lines.inverse };
@@ -162,8 +162,8 @@ impl Packed {
         conditional: u64,
     ) -> Result<()> {
         let storage = self.shape.storage;
-        // In a loop, x += alpha p is still to be computed: in the first kernel that executes several steps, or in the
-        // backward half on the first grid.
+        // In a loop, the update x += alpha p is still due. The first kernel that executes several steps computes it, or
+        // the backward half on the first grid.
         let mut x_due = how == How::Loop;
         let mut n = range.start;
         while n < range.end {

@@ -65,7 +65,7 @@ pub struct Cuda {
 }
 
 enum Solver {
-    /// `factorize` has not succeeded yet.
+    /// There is no factorization.
     Empty,
     /// Factorization on the device.
     Packed(Box<Packed>),

@@ -237,7 +237,7 @@ fn pivots(shape: &Shape, number: usize) -> usize {
     if shape.may_end && number > 0 { 4 } else { 3 }
 }
 
-/// Returns the bytes of the arrays that only the factorization of a short format needs.
+/// Returns the bytes of the arrays that only the factorization of a short format (f32 or bf16) needs.
 fn transient_bytes(shape: &Shape) -> Result<usize> {
     if !shape.short() {
         return Ok(0);
@@ -549,7 +549,8 @@ impl Packed {
         !self.shape.aggregates && self.aggregated.is_none()
     }
 
-    /// Returns whether stages are fused. They are, if CG runs on S1 and no means are projected out between stages.
+    /// Returns whether stages are fused. This requires `fusion=on`, CG on S1 of a regular system, and levels as the
+    /// preconditioner.
     pub fn fused(&self) -> bool {
         self.shape.fusion && self.shape.schur && self.projection.is_empty() && self.uses_levels()
     }

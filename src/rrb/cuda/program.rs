@@ -162,7 +162,7 @@ impl CycleSteps for Steps<'_> {
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {
         let first = if first { flag::FIRST_STEP } else { 0 };
-        // If the preceding sweep computes d, it also updates u, and A d need not be stored.
+        // If the preceding sweep computes d, this sweep also updates u. The product A d then need not be stored.
         let product = if go_on { self.last(kind::MULTIPLY_INNER, k, 0).copied() } else { None };
         if product.is_some() {
             self.ops.pop();
@@ -211,7 +211,8 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
     }
     recursion::apply_section(&mut s, 0, recursion);
     if fused && recurses {
-        // At the first recursion, rho receives <g, u>, so its first forward half must store g.
+        // Let g be the right-hand side at the first recursion, and u the solution. The last sweep of the recursion adds
+        // <g, u> to rho, so the first forward half must store g.
         let first = s.sections[1] as i32;
         let of_first = |op: &&mut Op| op.grid == first;
         if let Some(op) = s.ops.iter_mut().filter(of_first).find(|op| op.flags & flag::KEEP != 0) {

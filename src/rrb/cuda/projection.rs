@@ -55,7 +55,7 @@ impl Projection {
         if count == 0 {
             return Ok(Self::default());
         }
-        // A label of ones means that a value is in no singular component.
+        // A label whose bits are all 1 means that a value is in no singular component.
         let wide = count >= usize::from(u16::MAX);
         let (plane, width) = (g.plane as usize, if wide { 4 } else { 2 });
         let (memory, [of]) = lists(stream, [4 * plane * width], RUNS)?;

@@ -37,8 +37,8 @@ pub struct Run<'a> {
     /// Stopping criterion, known before the start so that the loop can begin before the host has read the start's
     /// results.
     pub criterion: Option<Criterion>,
-    /// Whether the caller's x contains an iterate. Kernels must then not overwrite x, because a later iterate may be
-    /// worse.
+    /// Whether the caller's x already contains an iterate. Kernels must then not overwrite this array, because a later
+    /// iterate may be worse.
     pub stored: bool,
     /// Number of iterations after which a loop pauses, so that the host can check whether it is slow.
     pub patience: i64,
@@ -64,7 +64,7 @@ pub enum LaunchMode {
 /// Results on the device that later steps can use.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage {
-    /// None.
+    /// There are no such results.
     Idle,
     /// The caller's arrays were inspected. The value is <b, b> of the caller's b, or `None` if squares of its entries
     /// may overflow or underflow.
@@ -329,7 +329,7 @@ impl VectorSteps for Run<'_> {
             _ => self.vector(from),
         };
         if to != VectorId::Q || self.started().is_some() {
-            // The stage is not reset if `to` is another vector than q, because only a start uses q later.
+            // If `to` is q, the stage is reset only after a start, because only the results of a start include q.
             self.begin_step();
         }
         let _ = self.attempt(|s| {
@@ -464,8 +464,7 @@ impl SolveSteps for Run<'_> {
     fn inspect(&mut self, guess: bool, criterion: Option<&Criterion>) -> Inputs {
         self.criterion = criterion.copied();
         if criterion.is_some_and(|criterion| criterion.max_iter == 0) {
-            // The residual of the guess needs red values of x, which a start of several steps together does not
-            // compute.
+            // The residual of the guess needs red values of x, which a fused start does not compute.
             self.mode = LaunchMode::Textbook;
         }
         // A guess exists only in a solve, and not in an application of M^-1 or A.

@@ -107,8 +107,9 @@ impl Programs {
             }
         }
         let base = base_with(together.blocks);
-        // The number of thread blocks is at most the number of tiles of the largest grid, or the number that the
-        // coarsest system needs, plus the first cluster.
+        // The number of thread blocks is at most the larger of two numbers: the tiles of the largest grid, and the
+        // blocks that the coarsest system needs. The blocks of the first cluster are added to both if they have other
+        // work at the same time.
         let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = if k.ends_early() {
             1
@@ -142,8 +143,8 @@ impl Programs {
         let iteration = &ops[programs.iteration.clone()];
         let divided = k.first.g.is_divided();
         if programs.whole(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
-            // If there are no steps on small grids, or if x is distributed among devices, x is computed in the backward
-            // half.
+            // In three cases, x is computed in the backward half: one kernel executes the whole iteration, x is
+            // distributed among devices, or there are no steps on small grids.
             programs.together.further = 0;
         }
         let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
@@ -259,7 +260,8 @@ impl Programs {
     }
 }
 
-/// Returns `StepArgs::beside` for a step: 1 if one thread block updates the scalars while the others execute the sweep.
+/// Returns `StepArgs::beside` for a step: 1 if one thread block works on the scalars while the others execute the
+/// sweep.
 pub fn beside(op: &Op) -> i32 {
     i32::from(op.flags & flag::BESIDE != 0)
 }

@@ -544,7 +544,8 @@ impl Packed {
     }
 
     /// Factorizes the coarsest system on the host if the host solves or inverts it. Returns the largest entry of the
-    /// inverse, and the largest center.
+    /// inverse (0 if the host solves without an inverse), and the largest center. Returns `None` if the device computes
+    /// the inverse.
     fn factorize_on_host(
         &mut self,
         stream: &Stream,
@@ -608,8 +609,8 @@ impl Packed {
         Ok(Some([largest, center]))
     }
 
-    /// Returns the error message for the first refused pivot. The kernels have stored the pivot and its center in place
-    /// of its inverse and row sum (kernels/rrb/setup.cuh).
+    /// Returns the error for the first rejected pivot. The kernels have stored the pivot and its center in place of its
+    /// inverse and row sum (kernels/rrb/setup.cuh).
     fn bad_pivot(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
         let (i, j) = (node % nx, node / nx);

@@ -101,9 +101,9 @@ impl Run<'_> {
     }
 
     /// Launches the loop after the start, if the device can decide whether the loop is needed (kernel `rrb_set_out`).
-    /// Waits for the start. Returns whether the loop has begun. Must not be called for a later load in which the guess
-    /// is completed (`complete_guess` of krylov/solve/returned.rs). Such a load occurs only in the preconditioned norm,
-    /// in which no loop begins from a guess.
+    /// Waits for the start. Returns whether the loop has begun. The loop must not begin after a load that completes the
+    /// guess (`complete_guess` of krylov/solve/returned.rs). This condition is met: such a load occurs only in the
+    /// preconditioned norm, and in this norm, the kernel begins no loop from a guess.
     fn set_out(&mut self, scale: f64) -> Result<bool> {
         let Some(c) = self.criterion.filter(|_| self.runs_by_itself()) else {
             return self.fetch().map(|_| false);

@@ -34,7 +34,7 @@ use crate::smoother::block_inverse::Shape;
 use crate::smoother::cpu::thread::{Call, CallThread, Data, fused_grain};
 use crate::smoother::patches::Patch;
 use crate::smoother::steps::{
-    Blocks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work, colours,
+    Blocks, Callbacks, Inverse, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Work, colours,
 };
 use exchange::GhostBuffers;
 use kernels::{Operator, SCRATCH, Solver, shape_index};
@@ -169,7 +169,7 @@ impl SmootherBackend for Cpu {
     fn run(
         &mut self,
         arrays: &mut dyn PatchArrays,
-        watcher: &mut dyn Watcher,
+        callbacks: &mut dyn Callbacks,
         work: &Work,
         program: SmootherProgram,
     ) -> Result<Swept> {
@@ -180,7 +180,7 @@ impl SmootherBackend for Cpu {
         let sweeps_before = data.sweeps;
         data.sweeps += work.sweeps;
         let other = data.other.as_ref().map_or(&[][..], |o| &o.1[..]);
-        let (fills, watched) = (watcher.fills(), watcher.watched());
+        let (fills, watched) = (callbacks.fills(), callbacks.watched());
         // The exchange within the sweep is possible if no callback reads ghost cells between sweeps, and if sweeps with
         // both cuts are fused.
         let all_fused = || {
@@ -205,7 +205,7 @@ impl SmootherBackend for Cpu {
             |me| {
                 program(&mut CallThread::new(&call, me, None), work);
             },
-            |me| program(&mut CallThread::new(&call, me, Some(watcher)), work),
+            |me| program(&mut CallThread::new(&call, me, Some(callbacks)), work),
         )
     }
 }

@@ -89,7 +89,7 @@ impl SmootherSteps for CallThread<'_, '_> {
             return false;
         }
         let u = self.current();
-        self.ask(|watcher| watcher.fill(sweep, u))
+        self.ask(|callbacks| callbacks.fill(sweep, u))
     }
 
     fn colours(&self) -> usize {
@@ -247,7 +247,7 @@ impl SmootherSteps for CallThread<'_, '_> {
     }
 
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.ask(|watcher| watcher.report_residual(sweep, relative_residual))
+        self.ask(|callbacks| callbacks.report_residual(sweep, relative_residual))
     }
 
     fn store_result(&mut self) {

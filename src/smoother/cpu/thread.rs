@@ -7,7 +7,7 @@ use crate::base::shared::Shared;
 use crate::base::team::Me;
 use crate::smoother::block_inverse::Shape;
 use crate::smoother::patches::{Cut, Patch};
-use crate::smoother::steps::{BadCell, Blocks, Parallel, Pointers, Watcher, Work};
+use crate::smoother::steps::{BadCell, Blocks, Callbacks, Parallel, Pointers, Work};
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -67,7 +67,7 @@ unsafe impl Sync for Call<'_> {}
 pub struct CallThread<'a, 'w> {
     pub call: &'a Call<'a>,
     pub me: Me<'a>,
-    pub watcher: Option<&'w mut dyn Watcher>,
+    pub callbacks: Option<&'w mut dyn Callbacks>,
     /// Block Jacobi: the current values are in the second array.
     pub flipped: bool,
     /// Number of completed coloured sweeps of this call.
@@ -100,7 +100,7 @@ pub enum Grain {
 }
 
 impl<'a, 'w> CallThread<'a, 'w> {
-    pub fn new(call: &'a Call<'a>, me: Me<'a>, watcher: Option<&'w mut dyn Watcher>) -> Self {
+    pub fn new(call: &'a Call<'a>, me: Me<'a>, callbacks: Option<&'w mut dyn Callbacks>) -> Self {
         let none = Task {
             u: std::ptr::null(),
             out: std::ptr::null_mut(),
@@ -115,7 +115,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
         Self {
             call,
             me,
-            watcher,
+            callbacks,
             flipped: false,
             sweeps: 0,
             batch: Batch { tasks: [none; BATCH], count: 0, shape: [0; 3], alone: false },
@@ -207,10 +207,10 @@ impl<'a, 'w> CallThread<'a, 'w> {
     }
 
     /// Calls `question` with the caller's callbacks on thread 0, and returns its result on every thread.
-    pub fn ask(&mut self, question: impl FnOnce(&mut dyn Watcher) -> bool) -> bool {
+    pub fn ask(&mut self, question: impl FnOnce(&mut dyn Callbacks) -> bool) -> bool {
         let stop = &self.call.data.stop;
-        if let Some(watcher) = &mut self.watcher {
-            stop.store(question(*watcher), Ordering::Relaxed);
+        if let Some(callbacks) = &mut self.callbacks {
+            stop.store(question(*callbacks), Ordering::Relaxed);
         }
         self.me.barrier();
         let answer = stop.load(Ordering::Relaxed);

@@ -13,7 +13,7 @@ use crate::cuda::session::Session;
 use crate::error::{Error, Result, collected, extend};
 use crate::smoother::block_inverse::Shape;
 use crate::smoother::steps::{
-    Blocks, Inverse, Kept, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Watcher, Work,
+    Blocks, Callbacks, Inverse, Kept, Method, PatchArrays, SmootherBackend, SmootherProgram, Swept, Work,
 };
 use data::{Data, kind_of};
 use lists::TILE;
@@ -151,7 +151,7 @@ impl SmootherBackend for Cuda {
     fn run(
         &mut self,
         arrays: &mut dyn PatchArrays,
-        watcher: &mut dyn Watcher,
+        callbacks: &mut dyn Callbacks,
         work: &Work,
         program: SmootherProgram,
     ) -> Result<Swept> {
@@ -169,7 +169,7 @@ impl SmootherBackend for Cuda {
             batches: self.batches,
             arrays,
             on_device,
-            watcher,
+            callbacks,
             work,
             which: 0,
             done: 0,

@@ -21,7 +21,7 @@ use crate::cuda::launch::{
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Result, collected, reserve};
 use crate::smoother::patches::{Cut, PatchList};
-use crate::smoother::steps::{BadCell, Method, Parallel, PatchArrays, SmootherSteps, Watcher, Work, colours};
+use crate::smoother::steps::{BadCell, Callbacks, Method, Parallel, PatchArrays, SmootherSteps, Work, colours};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -49,7 +49,7 @@ pub(super) struct Run<'a> {
     pub(super) batches: bool,
     pub(super) arrays: &'a mut dyn PatchArrays,
     pub(super) on_device: bool,
-    pub(super) watcher: &'a mut dyn Watcher,
+    pub(super) callbacks: &'a mut dyn Callbacks,
     pub(super) work: &'a Work,
     /// Index of the array with the current values, 0 or 1.
     pub(super) which: usize,
@@ -281,7 +281,7 @@ impl Run<'_> {
         }
         let plan = self.plan_of(cut)?;
         let count = self.data.plans[plan].groups.len();
-        let (first, watched) = (!self.uploaded, self.watcher.watched());
+        let (first, watched) = (!self.uploaded, self.callbacks.watched());
         let last = self.done == self.work.sweeps && !watched;
         if self.on_device || !(first || last) || count == 0 || !self.work.overlap_copies {
             self.ensure_uploaded()?;
@@ -301,7 +301,7 @@ impl Run<'_> {
             let next_is_whole =
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
-            let leaving = plan_has_faces && !last && next_is_whole && !watched && !self.watcher.fills();
+            let leaving = plan_has_faces && !last && next_is_whole && !watched && !self.callbacks.fills();
             self.launch(
                 (plan, None),
                 self.ways(jacobi, 0),
@@ -314,7 +314,7 @@ impl Run<'_> {
         }
         // If there are no copies between patches and no callbacks, each group executes all its sweeps before its
         // download.
-        let alone = first && !watched && !self.watcher.fills() && self.data.buffers.copy_count == 0;
+        let alone = first && !watched && !self.callbacks.fills() && self.data.buffers.copy_count == 0;
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
         let leave = last || alone;
@@ -352,7 +352,7 @@ impl Run<'_> {
 
     /// Returns whether the ghost cells must be copied to the second array of block Jacobi.
     fn ghosts_wanted(&mut self) -> bool {
-        !std::mem::replace(&mut self.ghosts_copied, true) || self.watcher.fills()
+        !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.fills()
     }
 
     /// Returns the index of the plan for a cut, and builds the plan if it does not exist.
@@ -477,13 +477,13 @@ impl SmootherSteps for Run<'_> {
             return;
         }
         self.pending = true;
-        if self.watcher.fills() || self.work.sweeps == self.done {
+        if self.callbacks.fills() || self.work.sweeps == self.done {
             self.step(|run| run.exchange_now(run.to_both()));
         }
     }
 
     fn fill(&mut self, sweep: i32) -> bool {
-        if !self.watcher.fills() {
+        if !self.callbacks.fills() {
             return self.failed.is_some();
         }
         let stop = self.attempt(|run| {
@@ -493,13 +493,13 @@ impl SmootherSteps for Run<'_> {
             if run.on_device {
                 let current = run.data.buffers.rows.iter().map(|r| r.u[run.which] as *mut f64);
                 let current = collected(current, "addresses of patches")?;
-                return Ok(run.watcher.fill(sweep, &current));
+                return Ok(run.callbacks.fill(sweep, &current));
             }
             if run.uploaded {
                 run.download(run.all(), run.which, 0)?;
                 run.join()?;
             }
-            let stop = run.watcher.fill(sweep, run.arrays.pointers().u);
+            let stop = run.callbacks.fill(sweep, run.arrays.pointers().u);
             if run.uploaded {
                 run.upload(run.all(), false, 0)?;
                 run.join()?;
@@ -560,11 +560,11 @@ impl SmootherSteps for Run<'_> {
     }
 
     fn watched(&self) -> bool {
-        self.watcher.watched()
+        self.callbacks.watched()
     }
 
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.failed.is_some() || self.watcher.report_residual(sweep, relative_residual)
+        self.failed.is_some() || self.callbacks.report_residual(sweep, relative_residual)
     }
 
     fn store_result(&mut self) {

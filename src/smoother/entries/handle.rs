@@ -17,7 +17,7 @@ use crate::options::{self, Backend, Memory, Options, ResultEntry, info, opt};
 use crate::report::{Outcome, StopReason};
 use crate::smoother::block_inverse::Stencil;
 use crate::smoother::patches::{Patch, PatchList};
-use crate::smoother::steps::{PatchArrays, Pointers, SmootherBackend, Swept, Watcher};
+use crate::smoother::steps::{Callbacks, PatchArrays, Pointers, SmootherBackend, Swept};
 use crate::smoother::{Smoother, machine, relative};
 
 /// Handle of a block smoother. The handle contains the stencil, the block size, the patches, the block inverses and the
@@ -125,8 +125,8 @@ impl Handle<smoother_handle> {
         }
         let start = self.base.begin_solve();
         self.own.watched = false;
-        let swept = self.call(Tables { u, f: Some(f), r: None }, |core, arrays, watcher, options| {
-            core.apply(arrays, watcher, options, sweeps as usize)
+        let swept = self.call(Tables { u, f: Some(f), r: None }, |core, arrays, callbacks, options| {
+            core.apply(arrays, callbacks, options, sweeps as usize)
         })?;
         self.own.watched = self.base.watched();
         self.base.outcome = Outcome {
@@ -164,7 +164,7 @@ impl Handle<smoother_handle> {
     pub(super) fn call<T>(
         &mut self,
         tables: Tables,
-        work: impl FnOnce(&mut Smoother, &mut dyn PatchArrays, &mut dyn Watcher, &Options) -> Result<T>,
+        work: impl FnOnce(&mut Smoother, &mut dyn PatchArrays, &mut dyn Callbacks, &Options) -> Result<T>,
     ) -> Result<T> {
         let list = self.list()?;
         let patches = &list.patches[..];

@@ -302,7 +302,9 @@ pub unsafe extern "C" fn smoother_apply(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn smoother_exchange(h: *mut smoother_handle, u: *const *mut f64) -> rrb_status {
     let exchange = |h: &mut Handle<smoother_handle>| {
-        h.call(Tables { u, f: None, r: None }, |core, arrays, watcher, options| core.exchange(arrays, watcher, options))
+        h.call(Tables { u, f: None, r: None }, |core, arrays, callbacks, options| {
+            core.exchange(arrays, callbacks, options)
+        })
     };
     // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, exchange) }
@@ -456,8 +458,8 @@ pub unsafe extern "C" fn smoother_residual(
 ) -> rrb_status {
     let residual = |h: &mut Handle<smoother_handle>| {
         let r = (!r.is_null()).then_some(r);
-        let swept = h.call(Tables { u, f: Some(f), r }, |core, arrays, watcher, options| {
-            core.residual(arrays, watcher, options)
+        let swept = h.call(Tables { u, f: Some(f), r }, |core, arrays, callbacks, options| {
+            core.residual(arrays, callbacks, options)
         })?;
         if !norm2.is_null() {
             // SAFETY: not NULL, and the caller guarantees a pointer to a double.

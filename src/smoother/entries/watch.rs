@@ -4,7 +4,7 @@ use crate::abi::guard::callback;
 use crate::abi::smoother_ghost_fn;
 use crate::abi::watch::Watch;
 use crate::report::{Event, Observer};
-use crate::smoother::steps::Watcher;
+use crate::smoother::steps::Callbacks;
 use libc::c_void;
 
 /// Ghost function of a handle, with its user pointer.
@@ -20,7 +20,7 @@ pub struct Ghosts<'a, 'b> {
     pub watch: &'a mut Watch<'b>,
 }
 
-impl Watcher for Ghosts<'_, '_> {
+impl Callbacks for Ghosts<'_, '_> {
     fn fills(&self) -> bool {
         self.fill.callback.is_some()
     }

@@ -8,11 +8,11 @@ use crate::error::{Result, push, reserve, zeroed};
 const WHAT: &str = "colours of rows";
 
 /// Colours the rows in ascending order. A row gets the first colour that no earlier neighbour in the graph of A + A^T
-/// has (greedy multicoloring; Saad 2003, section 3.3.3). Two colours are the red-black ordering.
+/// has (greedy multicoloring; Saad 2003, section 3.3.3). With two colours, this is the red-black ordering.
 pub fn by_colours<I: Index>(a: &Csr<I>) -> Result<Order<I>> {
     let readers = readers_before(a)?;
     let mut colour = zeroed::<I>(a.rows(), WHAT)?;
-    // For each colour, the last row that has a neighbour of this colour; rows count from 1.
+    // For each colour, the last row that has a neighbour of this colour; rows are numbered from 1.
     let mut taken: Vec<usize> = Vec::new();
     for i in 0..a.rows() {
         let before = a.row(i).map(|(j, _)| j).filter(|&j| j < i);

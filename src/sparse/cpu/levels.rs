@@ -17,11 +17,14 @@ const OPEN: usize = 4;
 /// pieces of this size do not give enough parallel work, single rows are used as pieces.
 const LEAST: usize = UNIT;
 
-/// Returns an order of the rows whose sequential processing equals the natural order. The rows are divided into pieces
-/// of consecutive rows, and a unit consists of one or more pieces. A level usually has about as many units as threads,
-/// or more. A piece is on a later level than all earlier pieces to which it is connected in the graph of A + A^T. The
-/// earlier pieces compute values that the piece reads, or read its old values. Within a piece, rows are reordered under
-/// the same condition. The reverse order equals the natural order from the last row to the first.
+/// Returns an order of the rows. Processing the rows in this order gives the same result as the natural order.
+/// Processing them in reverse gives the same result as the natural order from the last row to the first.
+///
+/// The rows are divided into pieces of consecutive rows, and a unit consists of one or more pieces. A level usually has
+/// at least about as many units as there are threads. Two pieces are connected if the graph of A + A^T connects rows of
+/// one piece with rows of the other. A piece is on a later level than all earlier pieces to which it is connected,
+/// because these pieces compute values that the piece reads, or read its old values. Within a piece, a row follows all
+/// earlier rows of the piece to which it is connected.
 pub fn by_levels<I: Index>(a: &Csr<I>, members: usize) -> Result<Order<I>> {
     let (length, level, levels) = pieces(a, members)?;
     let (sorted, starts) = by_level(&level, levels)?;

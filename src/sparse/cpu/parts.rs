@@ -39,8 +39,8 @@ impl Parts {
         Ok(Self { parts, columns: Chunks::new(columns) })
     }
 
-    /// Computes y = A^T x. `y(range)` returns these values of the result for writing. All threads of the team call this
-    /// function together, with barriers before and after it. The result does not depend on the number of threads.
+    /// Computes y = A^T x. `y(range)` returns this range of y for writing. All threads of the team call this function
+    /// together, with barriers before and after it. The result does not depend on the number of threads.
     pub fn multiply<'y>(&self, a: &dyn ByParts, me: &Me, x: &[f64], y: impl Fn(Range<usize>) -> &'y mut [f64]) {
         for part in &self.parts[me.share(self.parts.len())] {
             // SAFETY: this thread owns the part; the other threads read `sums` only after the barrier.

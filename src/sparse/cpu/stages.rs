@@ -91,9 +91,9 @@ impl Stages {
         Ok(Self(stages))
     }
 
-    /// Calls `visit` for the units of this thread, stage after stage; `backward` starts with the last unit. All threads
-    /// call this function together. Each stage ends with a barrier. The threads have about equal shares of the `work`
-    /// of a stage.
+    /// Calls `visit` for the units of this thread, stage after stage; with `backward`, from the last unit to the first.
+    /// All threads call this function together. Each stage ends with a barrier. The threads have about equal shares of
+    /// the `work` of a stage.
     pub fn run(&self, me: &Me, backward: bool, work: impl Fn(usize) -> usize, mut visit: impl FnMut(usize)) {
         for step in 0..self.0.len() {
             let stage = if backward { self.0.len() - 1 - step } else { step };

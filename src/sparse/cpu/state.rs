@@ -18,7 +18,8 @@ pub struct State {
 }
 
 impl State {
-    /// Allocates x, b and r. A line of the caller's arrays is a chunk.
+    /// Allocates x, b and r. The caller's arrays are copied line by line ([`Lines`]); here, a line is a chunk of the
+    /// vector.
     pub fn new(rows: usize) -> Result<Self> {
         let chunks = Chunks::new(rows);
         let lines = Lines { count: chunks.count(), len: CHUNK, first: 0, stride: CHUNK };

@@ -52,8 +52,8 @@ pub fn may_fit<I: Index>(a: &Csr<I>, b: usize, bytes: u128) -> Result<bool> {
     Ok(2 * blocks * of_block * a.val.len() as u128 <= 3 * bytes * entries)
 }
 
-/// Calls `see` with block row and block column of each block. Blocks are ordered by block rows, and within a block row
-/// by the first occurrence.
+/// Calls `see` with block row and block column of each block. Visits the block rows in order. Within a block row,
+/// visits the blocks in the order of their first entries.
 fn visit<I: Index>(a: &Csr<I>, b: usize, mut see: impl FnMut(usize, usize)) -> Result<()> {
     // Last block row in which each block column occurred, counted from 1.
     let mut seen: Vec<I> = zeroed(a.cols.div_ceil(b), BSR)?;

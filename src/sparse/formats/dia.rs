@@ -59,7 +59,7 @@ impl Dia {
             for i in part.clone() {
                 let mut indices = offset.iter().zip(&mut diagonals);
                 for (j, value) in a.row(i) {
-                    // Offsets ascend in the row and in `places`, and each entry belongs to a diagonal.
+                    // The offsets ascend in the row and in `indices`, and each entry belongs to a diagonal.
                     if let Some((_, diagonal)) = indices.find(|(o, _)| **o == j as i64 - i as i64) {
                         diagonal[i - part.start] = value;
                     }

@@ -25,7 +25,7 @@ pub fn size<I: Index>(a: &Csr<I>) -> Size {
     size
 }
 
-/// Fills the padded rows of a range.
+/// Fills a range of rows, including their padding. `slots` yields these rows of (col[s], val[s]) for s = 0, 1, ...
 fn fill<'s, I: Index>(a: &Csr<I>, rows: Range<usize>, slots: impl Iterator<Item = (&'s mut [I], &'s mut [f64])>) {
     for (slot, (col, val)) in slots.enumerate() {
         for (i, (col, val)) in rows.clone().zip(col.iter_mut().zip(val)) {
@@ -54,7 +54,7 @@ impl<I: Index> Ell<I> {
         Ok(Self { rows, col, val })
     }
 
-    /// Iterates over the columns of the padded rows, as (column indices, values).
+    /// Yields (col[s], val[s]) for s = 0, 1, ...
     fn slots(&self) -> impl Iterator<Item = (&[I], &[f64])> {
         // `chunks_exact` needs a positive length; a matrix without rows has no chunks.
         let rows = self.rows.max(1);

@@ -155,7 +155,7 @@ impl<I: Index> Sell<I> {
         separate.iter().map(|i| i.at()).enumerate().skip(first).take_while(move |&(_, i)| i < end)
     }
 
-    /// Iterates over a range of slices: first position, and the columns of the slice as (column indices, values).
+    /// Yields for each slice of a range its first position, and its pairs (col[s], val[s]) for s = 0, 1, ...
     fn slices(&self, among: Range<usize>) -> impl Iterator<Item = (usize, impl Iterator<Item = (&[I], &[f64])>)> {
         self.offset[among.start..=among.end].windows(2).zip(among).map(|(range, s)| {
             let range = range[0]..range[1];
@@ -176,7 +176,7 @@ fn fill_slice<I: Index>(
 ) {
     for (slot, (col, val)) in col.chunks_exact_mut(slice).zip(val.chunks_exact_mut(slice)).enumerate() {
         for (lane, (col, val)) in col.iter_mut().zip(val).enumerate() {
-            // A position after the last row is padded like a row with this index.
+            // A position after the last row gets the padding of a row whose index is the position.
             let i = rows.get(lane).copied().unwrap_or(first + lane);
             if lane < rows.len() && slot < length_in_slice(a, i, longest) {
                 (*col, *val) = (a.col[a.ptr[i] + slot], a.val[a.ptr[i] + slot]);

@@ -77,7 +77,7 @@ pub type MakeBackend = fn() -> Result<Box<dyn SparseBackend>>;
 const COPY: &str = "transpose=copy";
 
 impl Sparse {
-    /// Creates a solver without a format or factorization.
+    /// Creates a solver that has neither a matrix for products nor a factorization yet.
     pub fn new(threads: usize, make: MakeBackend) -> Result<Self> {
         let machine = Machine { backend: Backend::Cpu, threads, device: -1, devices: Devices::default() };
         Ok(Self { machine, backend: make()?, product: None, system: None })

@@ -212,8 +212,8 @@ proptest! {
         for _ in 0..bad {
             let mut below = |n: usize| (random(&mut seed) * n as f64) as usize;
             let node = below(ny) * a.ld + below(nx);
-            // Half of the positions are never read, because they are in unused arrays or columns. Positions in `center`
-            // are always read.
+            // Some positions are never read, because they are in unused arrays or columns. Positions in `center` are
+            // always read.
             let value = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -1.0][below(6)];
             let array = if value.is_finite() { 0 } else { below(5) };
             a.arrays[array][node] = value;

@@ -141,8 +141,8 @@ pub struct PassWorkspace<T> {
 impl<T: Real + Number> PassWorkspace<T> {
     pub fn new(cells: Cells, sweeps: usize) -> Result<Self> {
         let split = Split::new(cells);
-        // Each array must hold the planes between the first plane of a pass and the last plane that the pass reads: the
-        // plane below that of the last sweep or, for the residual, the plane below a coarse plane.
+        // In a step of a pass, r and x are used from the plane that is loaded down to the plane below that of the last
+        // half-sweep. The residual is used down to the plane below a coarse plane.
         let planes = |more| Planes::new(split, 2 * sweeps + more);
         Ok(Self { r: planes(2)?, x: planes(2)?, residual: planes(3)?, row: Shared::zeroed(cells.nx.div_ceil(2))? })
     }
@@ -187,11 +187,12 @@ impl<T: Real + Number> Passes<'_, T> {
         (j + k as usize + colour) % 2
     }
 
-    /// Loads plane k of the right-hand side; clears the plane if it is outside the grid.
+    /// Loads plane k of the right-hand side. If plane k is outside the grid, sets x and the residual in it to zero
+    /// instead.
     fn load(&self, k: isize) {
         let (workspace, Cells { nx, ny, .. }) = (self.workspace, self.split().cells);
         if !self.has(k) {
-            // SAFETY: planes of this thread.
+            // SAFETY: the planes belong to this thread.
             unsafe {
                 workspace.x.clear(k);
                 workspace.residual.clear(k);
@@ -200,7 +201,7 @@ impl<T: Real + Number> Passes<'_, T> {
         }
         for j in 0..ny {
             let row = &self.r[(k as usize * ny + j) * nx..][..nx];
-            // SAFETY: a row of this thread.
+            // SAFETY: the row belongs to this thread.
             unsafe { split(workspace.r.row_mut(0, j, k), workspace.r.row_mut(1, j, k), row, self.scale) };
         }
     }
@@ -213,7 +214,7 @@ impl<T: Real + Number> Passes<'_, T> {
         for j in 0..self.split().cells.ny {
             let half = Self::half(j, k, RED);
             let (start, n) = (self.split().at(half, j as isize, k), self.split().points(half));
-            // SAFETY: a row of this thread; no thread writes 1/D.
+            // SAFETY: the row belongs to this thread; no thread writes 1/D.
             unsafe {
                 let r = self.workspace.r.row(half, j as isize, k, 0, n);
                 over(self.workspace.x.row_mut(half, j, k), r, self.finest.inverse.slice(start, n));
@@ -267,7 +268,7 @@ impl<T: Real + Number> Passes<'_, T> {
     fn relax(&self, k: isize, colour: usize, note: bool) {
         let workspace = self.workspace;
         self.each_row(k, colour, |j, half, range, c| {
-            // SAFETY: writes a half row of this thread, reads half rows of the other colour.
+            // SAFETY: the code writes a half row of this thread, and reads half rows of the other colour.
             unsafe {
                 let r = workspace.r.row(half, j as isize, k, 0, range.len());
                 let near = Self::near(&workspace.x, half, j, k, range.len());
@@ -287,7 +288,7 @@ impl<T: Real + Number> Passes<'_, T> {
         let workspace = self.workspace;
         let change = if self.sweeps == 1 { &workspace.x } else { &workspace.residual };
         self.each_row(k, RED, |j, half, range, c| {
-            // SAFETY: writes red cells, reads black cells.
+            // SAFETY: the code writes red cells and reads black cells.
             unsafe { gather(workspace.residual.row_mut(half, j, k), c, &Self::near(change, half, j, k, range.len())) };
         });
     }
@@ -354,7 +355,7 @@ impl<T: Real + Number> Passes<'_, T> {
         }
         for j in 0..self.split().cells.ny {
             let (half, at, n) = self.red_of(j, k);
-            // SAFETY: a plane of this thread, which no other thread reads in this pass.
+            // SAFETY: the plane belongs to this thread, and no other thread reads it in this pass.
             unsafe {
                 self.finest.red().slice_mut(at, n).copy_from_slice(self.workspace.x.row(half, j as isize, k, 0, n))
             };
@@ -368,7 +369,8 @@ impl<T: Real + Number> Passes<'_, T> {
         }
         for j in 0..self.split().cells.ny {
             let (half, at, n) = self.red_of(j, k);
-            // SAFETY: a row of this thread; no thread writes the stored red cells, the weights or the correction.
+            // SAFETY: the row belongs to this thread; no thread writes the stored red cells, the weights or the
+            // correction.
             unsafe {
                 let x = self.workspace.x.row_mut(half, j, k);
                 x.copy_from_slice(self.finest.red().slice(at, n));
@@ -403,7 +405,7 @@ impl<T: Real + Number> Passes<'_, T> {
             let done = k - reach;
             if done >= share.start as isize {
                 let product = self.store_plane(done, back, &z);
-                // SAFETY: a plane of this thread.
+                // SAFETY: the plane belongs to this thread.
                 unsafe { products.note(done as usize, [product]) };
             }
         }
@@ -416,7 +418,7 @@ impl<T: Real + Number> Passes<'_, T> {
         for j in 0..ny {
             let start = (k as usize * ny + j) * nx;
             let z = z(start..start + nx);
-            // SAFETY: a row of this thread.
+            // SAFETY: the row belongs to this thread.
             unsafe {
                 let row = |half| self.workspace.x.row(half, j as isize, k, 0, self.split().points(half));
                 merge(z, row(0), row(1), back);

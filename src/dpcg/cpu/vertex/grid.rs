@@ -105,7 +105,7 @@ impl<T: Real + Number> Grid<T> {
     fn first_sweep(&self, me: Me) {
         self.each_half_plane(me, |_, range| {
             let (start, n) = (range.start, range.len());
-            // SAFETY: points of this thread, which no other thread reads in this step.
+            // SAFETY: the points belong to this thread, and no other thread reads them in this step.
             unsafe { over(self.x.slice_mut(start, n), self.r.slice(start, n), self.inverse.slice(start, n)) };
         });
     }
@@ -179,7 +179,7 @@ impl<T: Real + Number> Grid<T> {
         let before = if sweeps == 1 { &self.x } else { self.y() };
         for k in me.share(split.cells.nz) {
             for j in 0..split.cells.ny {
-                // SAFETY: rows of this thread; no thread writes weights or the correction in this step.
+                // SAFETY: the rows belong to this thread; no thread writes weights or the correction in this step.
                 unsafe {
                     let [even, odd] = [0, 1]
                         .map(|half| Some(before.slice_mut(split.at(half, j as isize, k as isize), split.points(half))));
@@ -195,7 +195,7 @@ impl<T: Real + Number> Grid<T> {
         self.pass(me, self.y(), &self.x, &PassOutput::Step);
         for k in me.share(split.cells.nz) {
             for j in 0..split.cells.ny {
-                // SAFETY: rows of this thread.
+                // SAFETY: the rows belong to this thread.
                 unsafe {
                     let half = |half| self.y().slice(split.at(half, j as isize, k as isize), split.points(half));
                     let to = |half| above.slice_mut(layout.at(half, j, k), layout.points(half));

@@ -10,10 +10,10 @@
 //! x = x + 0.8 (r - A x) / max(D, (D + sum |c|)/2),
 //! ```
 //!
-//! where c are the conductances of a row. It converges in the norm of A for entries of any sign, because by
-//! Gershgorin's theorem, the eigenvalues of D'^-1 A are at most 2 for D' = max(D, (D + sum |c|)/2). The coarsest grid
-//! is factorized exactly. The cycle and the coarse matrices use the number type T; Galerkin products are computed in
-//! f64. A matrix is stored as conductances c_o(p) = -A(p, p + o) and as row sums.
+//! where c are the conductances of a row. This iteration converges in the norm of A for entries of any sign. The reason
+//! is that, by Gershgorin's theorem, the eigenvalues of D'^-1 A are at most 2 for D' = max(D, (D + sum |c|)/2). The
+//! matrix of the coarsest grid is factorized exactly. The cycle and the coarse matrices use the number type T; Galerkin
+//! products are computed in f64. A matrix is stored as conductances c_o(p) = -A(p, p + o) and as row sums.
 //!
 //! A direction of weak couplings is not coarsened. In a direction that is coarsened, point 2 I is coarse point I. The
 //! *type* S of a point is the set of coarsened directions in which its index is odd; S is empty for coarse points. The
@@ -179,7 +179,7 @@ impl<T: Real + Number> Vertex<T> {
         [0, 1, 2].map(|d| if coarsened[d] || cells.size()[d] == 1 { 2 } else { 1 })
     }
 
-    /// Allocates coarse grid l, unless it is allocated.
+    /// Allocates coarse grid l, unless it is already allocated for this ratio.
     fn allocate(&mut self, l: usize, ratio: [usize; 3]) -> Result<()> {
         let fine = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
         if !self
@@ -205,13 +205,13 @@ impl<T: Real + Number> Vertex<T> {
         }
         product::make(me, cube, a, weights, &self.workspaces[me.index].1, &grid.a, has_excess);
         me.barrier();
-        // SAFETY: a plane of this thread; the conductances were written before the barrier.
+        // SAFETY: the plane belongs to this thread; the conductances were written before the barrier.
         self.sum(me, grid.a.split.cells.nz, |k| unsafe { load::finish(grid, k) })
     }
 
     /// Loads the caller's matrix. Returns its properties.
     fn load(&self, me: Me, a: &SevenPoints) -> RowStatistics {
-        // SAFETY: a plane and the workspace of this thread.
+        // SAFETY: the plane and the workspace belong to this thread.
         self.sum(me, a.cells.nz, |k| unsafe {
             load::load(&self.finest, a, k, self.scale, self.workspaces[me.index].1.all_values())
         })
@@ -222,7 +222,7 @@ impl<T: Real + Number> Vertex<T> {
         let plane = a.cells.plane();
         let noted = self.noted.reduce::<1>(0, a.cells.nz);
         for k in me.share(a.cells.nz) {
-            // SAFETY: a plane of this thread.
+            // SAFETY: the plane belongs to this thread.
             unsafe { noted.note(k, [max_abs(&a.center[k * plane..][..plane])]) };
         }
         max_abs(noted.all(Some(me))[0])
@@ -232,7 +232,7 @@ impl<T: Real + Number> Vertex<T> {
     fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
         let noted = self.noted.reduce(0, planes);
         for k in me.share(planes) {
-            // SAFETY: a plane of this thread.
+            // SAFETY: the plane belongs to this thread.
             unsafe { noted.note(k, of(k)) };
         }
         noted.sum(Some(me))
@@ -249,7 +249,7 @@ impl<T: Real + Number> Vertex<T> {
         passes.descend(me, &first.below());
         me.barrier();
         for pair in self.levels.windows(2) {
-            // SAFETY: the workspace of this thread.
+            // SAFETY: the workspace belongs to this thread.
             pair[0].grid.descend(me, sweeps, &pair[1].weights, &pair[1].below(), unsafe { workspace.row() });
         }
         if me.index == 0 {

@@ -295,7 +295,7 @@ impl<T: Real> Cubes<'_, T> {
         let mut factor = [1.0; LANES];
         for l in 0..LANES {
             let near = (sum[l] - 1.0).abs() <= near_one;
-            // 1 / sum up to an error of (sum - 1)^2.
+            // If sum is near 1, 2 - sum approximates 1 / sum with an error of about (sum - 1)^2.
             factor[l] = if near { 2.0 - sum[l] } else { 1.0 };
             total[l] = if near { 1.0 } else { sum[l] };
         }
@@ -356,7 +356,7 @@ impl<T: Real> Cubes<'_, T> {
         for a in 0..8 {
             for b in a..8 {
                 let from = if a == b { &added.rows[a] } else { &added.pairs[a][b] };
-                // SAFETY: the sums of this thread.
+                // SAFETY: the sums belong to this thread.
                 let to = unsafe { self.to.slice_mut(self.places[a][b] + at, n) };
                 if n == LANES {
                     let to = &mut to[..LANES];
@@ -467,7 +467,7 @@ pub fn make<T: Real + Number>(
     if share.is_empty() {
         return;
     }
-    // SAFETY: the sums of this thread.
+    // SAFETY: the sums belong to this thread.
     unsafe { sums.values.clear() };
     let mut added = CubeContributions::new();
     for k in share.start.saturating_sub(1)..share.end {
@@ -482,16 +482,17 @@ pub fn make<T: Real + Number>(
             finish_row(sums, to, &weights.coarse, [j, k], k >= share.start);
         }
         // Clears the sums of the row beyond the last coarse row.
-        // SAFETY: the sums of this thread.
+        // SAFETY: the sums belong to this thread.
         unsafe { sums.values.slice_mut(0, ROWS * sums.row) }.fill(0.0);
     }
 }
 
-/// If `store` is set, stores a coarse row. Also saves the contributions to the entries within the plane above.
+/// Completes coarse row (j, k), and stores it if `store` is set. Also saves the contributions of these cubes to the
+/// entries within the plane above.
 fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [j, k]: [usize; 2], store: bool) {
     let split = &to.split;
     for entry in 0..ENTRIES {
-        // SAFETY: three different rows of this thread's sums.
+        // SAFETY: the three rows are different, and the sums belong to this thread.
         let (here, above, below) = unsafe {
             let row = |start| sums.values.slice_mut(start, sums.row);
             (row(sums.row(0, entry, j)), row(sums.row(1, entry, j)), row(sums.below(entry, j)))
@@ -502,7 +503,7 @@ fn finish_row<T: Real + Number>(sums: &Sums, to: &Stencil<T>, coarse: &Coarse, [
         }
         if store {
             let (array, first) = if entry == ROW_SUM { (&to.excess, 0) } else { (&to.c, entry * split.len()) };
-            // SAFETY: a plane of this thread.
+            // SAFETY: the plane belongs to this thread.
             let half =
                 |half| unsafe { array.slice_mut(first + split.at(half, j as isize, k as isize), split.points(half)) };
             if coarse.is_split() {

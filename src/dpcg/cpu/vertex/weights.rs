@@ -135,7 +135,8 @@ impl PointType {
         for corner in (0..8).filter(|t| t & !bits == 0) {
             let start = of.paths.len();
             for (number, part) in parts.iter().enumerate() {
-                // Otherwise there is no path, because the point p + o_S is not interpolated from this corner.
+                // If a component of `from` exceeds 1 in magnitude, the point p + o_S is not interpolated from this
+                // corner, so there is no path.
                 let from = [0, 1, 2].map(|d| (bits >> d & 1) as isize * (1 + part[d] - 2 * (corner >> d & 1) as isize));
                 if from.iter().all(|o| o.abs() <= 1) {
                     push(&mut of.paths, (number, from), TYPES)?;
@@ -233,8 +234,8 @@ impl<T: Real> Points<'_, T> {
 impl<T: Real> Work for Points<'_, T> {
     #[inline(always)]
     fn work(&mut self, parts: &mut Parts) {
-        // Compiled separately for full and for partial lanes. A closure would not be compiled for the selected
-        // instruction set.
+        // `compute_weights` is compiled separately for full and for partial lanes. It is not a closure, because a
+        // closure would not be compiled for the selected instruction set.
         let whole = self.len - self.len % LANES;
         for at in (0..whole).step_by(LANES) {
             self.compute_weights(parts, at, LANES);
@@ -300,13 +301,13 @@ fn make_row<T: Real + Number>(
         for (path, &(_, from)) in row.paths[paths.clone()].iter_mut().zip(&of.paths[paths]) {
             *path = (from != [0; 3]).then(|| {
                 let (array, place) = corner(from, t);
-                // SAFETY: weights of points with fewer odd indices, which no thread writes in this step.
+                // SAFETY: no thread writes the weights of points with fewer odd indices in this step.
                 unsafe { array.slice(place, len) }
             });
         }
         let to = [0, 1, 2].map(|d| if of.bits >> d & 1 == 1 { 1 - 2 * (t >> d & 1) as isize } else { 0 });
         let (array, place) = corner(to, t);
-        // SAFETY: weights of these points, which belong to this thread.
+        // SAFETY: the weights of these points belong to this thread.
         row.to[t] = Some(unsafe { array.slice_mut(place, len) });
     }
     weights_of(&mut row, &mut Parts([[0.0; LANES]; MAX_PARTS]));

@@ -62,7 +62,7 @@ fn as_matrix(c: &Couplings) -> Csr<u32> {
     a
 }
 
-/// Computes b1 = b_b - A_br D_r^-1 b_r, node by node (report 2.10).
+/// Computes the right-hand side of S1, b_b - A_br D_r^-1 b_r, node by node (report 2.10).
 fn reduced(System { a, b, .. }: &System) -> Vec<f64> {
     let mut b1 = b.clone();
     for (p, q, value) in a.couplings() {
@@ -74,10 +74,10 @@ fn reduced(System { a, b, .. }: &System) -> Vec<f64> {
 }
 
 /// Compares the numbers of levels, entries and aggregates with a row of the table. They are equal, unless several pairs
-/// have the same mu. This happens for equal coefficients with a mass term, and for spacings that are mirror images. The
-/// last bits of sums then select a pair, and another summation order changes at most one of several hundred aggregates.
-/// On generated grids, the systems channels1e6 and lognormal have equal values of mu, too, because their coefficients
-/// differ by rounding. The number of levels may then differ by one.
+/// of unknowns have the same quality mu (docs/theory/aggregation.md). This happens for equal coefficients with a mass
+/// term, and for spacings that are mirror images. The last bits of sums then select a pair, and another summation order
+/// changes at most one of several hundred aggregates. On generated grids, the systems channels1e6 and lognormal have
+/// equal values of mu, too, because their coefficients differ by rounding. The number of levels may then differ by one.
 fn check_sizes((levels, complexity, aggregates): (usize, f64, usize), row: &[&str], is_stored: bool) {
     let wanted: (usize, f64, usize) = (row[9].parse().unwrap(), row[10].parse().unwrap(), row[11].parse().unwrap());
     let is_one_of = |names: &[&str]| names.contains(&row[1]);

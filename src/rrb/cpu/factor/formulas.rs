@@ -291,8 +291,8 @@ impl<'a, F: Format> Levels<'a, F> {
         store_same::<F::CgFormat>(unsafe { area.row_mut(row, 0) }, values, self.k.unit);
     }
 
-    /// Computes the couplings at distance two of row J of a black colour, Each entry of `directions` has its row in the
-    /// scratch space.
+    /// Computes the couplings at distance two of row J of a black colour. Returns one row of `out` for each entry of
+    /// `directions`.
     ///
     /// # Safety
     /// `reds` must be complete for rows J - 1 to J + 1.
@@ -417,7 +417,7 @@ impl<'a, F: Format> Levels<'a, F> {
         unsafe { coarse.target(self.setup.unit).spread(row, self.coarse_row(row, scratch).map(|values| (0, values))) };
     }
 
-    /// Computes the next grid's matrix in natural storage, Both levels must be complete.
+    /// Computes the next grid's matrix in natural storage. Both levels must be complete.
     pub(super) fn form_natural(&self, coarse: &mut HalfStencil, scratch: &mut [f64]) {
         for row in self.grid.layout.rows(Colour::B2) {
             // SAFETY: this thread has passed the last barrier of `form`, and no thread writes this grid afterwards.

@@ -5,7 +5,7 @@
 //! The table names, for each formula, its result for row J and the rows that it reads:
 //!
 //! ```text
-//!     spread    first grid: A of row J, and its couplings of r2 and b1 in row J + 1
+//!     spread    first grid: A of row J, and the couplings to the south of r2 and b1 in row J + 1
 //!     start     first grid: M before the levels           A of J - 1, J, after spread
 //!               (if CG runs on S1, reds and skew compute the row sums)
 //!     reds      pivots of r1 and r2                       A, M of J - 1 .. J + 1, before skew
@@ -82,8 +82,8 @@ impl<'a> SpeculativeInspection<'a> {
 }
 
 impl<F: Format> Packed<F> {
-    /// Sets the pivots of f32 and bf16 to one, also in padding and border, where loops divide by them, too. Each thread
-    /// sets its own rows.
+    /// Sets the stored pivots of f32 and bf16 to one. This includes padding and border, because loops divide by these
+    /// entries, too. Each thread sets its own rows.
     fn fill_short_pivots(&self, me: Me) {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };

@@ -9,15 +9,15 @@
 //! ```
 //!
 //! Each coarser grid is processed once downwards and once upwards. The table in docs/benchmarks/cpu-2d.md gives the
-//! number of words for each format (computed by benches/src/cost.rs). In f64, the diagonal couplings of the level are
-//! those of S1, and are stored only once. f32 and bf16 store both.
+//! number of words for each format (computed by benches/src/cost.rs). In f64, the diagonal couplings of the even level
+//! are those of S1, and are stored only once. f32 and bf16 store both.
 //!
 //! Stages sweep over rows, so that rows needed by the next row are still in cache. In the downward sweep, z of
 //! eliminated nodes receives y instead of D^-1 y, so red rows change only in the upward sweep. The value rho = y' D^-1
 //! y is known before the upward sweep begins.
 //!
-//! A stage needs at most one row of the previous and of the next thread. A thread publishes when its first and its last
-//! row are complete. There is one barrier between grids, and one barrier per scalar.
+//! A stage needs at most one row of the previous and of the next thread. A thread notifies them when its first and its
+//! last row are complete. There is one barrier between grids, and one barrier per scalar.
 
 use crate::base::loops::{combine, dot};
 use crate::base::reduce::{OtherRanks, Reduce, pairwise};
@@ -71,7 +71,8 @@ impl<F: Format> ThreadState<'_, F> {
             if self.sections.takes_part(1) {
                 solve_section(&mut self.sections, 1, &recursion);
             }
-            // Adds <g, u> of the first recursion to rho. The kept values of the previous grid still contain g.
+            // Adds <g, u> to rho, where g is the right-hand side of the first recursion, and u its solution. The kept
+            // values of the previous grid still contain g.
             let above = &k.grids[grids.end - 1];
             below = below.over(k.elsewhere(grids.end - 1));
             above.barrier(me);
@@ -97,7 +98,7 @@ impl<F: Format> ThreadState<'_, F> {
         pairwise(&sums[all_grids..])
     }
 
-    /// Solves L^T z = y and computes x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
+    /// Solves D L^T z = y and computes x = x + alpha p, p = z + beta p, q = S1 p. Returns <p, q>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
         let (k, me, sigma) = (self.k, self.me, self.reduction());
         let grids = self.sections.grids(0);
@@ -190,9 +191,10 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Computes row J of the kept nodes from D^-1 y of b1 rows J and J + 1 in the buffers, and writes it to the next
-    /// grid. Returns <r, r> of the row. If a later step reads the values again, they are stored in row J of z.
-    /// Otherwise, they are stored in row `passing`, which all rows use and which therefore stays in cache.
+    /// Computes the values of the kept nodes in row J, and writes them to the next grid. The buffers contain D^-1 y in
+    /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values again, they
+    /// are stored in row J of z. Otherwise, they are stored in row `passing`, which all rows use and which therefore
+    /// stays in cache.
     ///
     /// # Safety
     /// Rows J and `passing` must belong to this thread.

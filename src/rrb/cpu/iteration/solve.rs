@@ -6,17 +6,18 @@
 //!     complete    x_r = D_r^-1 (b_r - A_rb x_b),  |b - A x|^2
 //! ```
 //!
-//! b is read from the caller's array and is not stored, except b1 for CG in single precision. The memory traffic in
-//! words per black node is as follows, where w marks a write:
+//! b is read from the caller's array and is usually not stored. With CG in single precision and without a guess,
+//! however, b_S = b_b - A_br D_r^-1 b_r, the right-hand side of S1, is stored in the black part of b. The memory
+//! traffic in words per black node is as follows, where w marks a write:
 //!
 //! ```text
-//!     begin                  b 2, red center and couplings 5, black x w, r w, b1 w if stored
+//!     begin                  b 2, red center and couplings 5, black x w, r w, b_S w if stored
 //!     begin with a guess     b 2, x 2, A 6, x w 2, r w
 //!     complete               b 2, A 6, black x, red x w
 //! ```
 //!
-//! A natural row of b contains two colours. The values of r2 and b1 are needed again with a later row, so two
-//! alternating buffer rows store them.
+//! A natural row of b contains two colours. The values of the colours r2 and b1 are needed again with a later row, so
+//! two alternating buffer rows store them.
 
 use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs, pairwise};
@@ -197,7 +198,8 @@ impl<F: Format> ThreadState<'_, F> {
         }
     }
 
-    /// Loads b and computes b1, unless b1 is already stored. With `reds`, also loads red b.
+    /// Loads b and computes the right-hand side of S1, unless this right-hand side is already stored. With `reds`, the
+    /// red part of b is also loaded.
     pub(super) fn fetch_rhs(&mut self, reds: bool) {
         match self.not_loaded {
             Some(NotLoaded::Rhs(scale)) => self.load_and_reduce(scale),
@@ -206,7 +208,7 @@ impl<F: Format> ThreadState<'_, F> {
         }
     }
 
-    /// Loads b, and replaces black b by b1.
+    /// Loads b, and replaces its black part by the right-hand side of S1.
     fn load_and_reduce(&mut self, scale: f64) {
         self.load_rhs(scale);
         self.reduce(Eliminated::Rhs);
@@ -316,7 +318,7 @@ mod tests {
                 assert_eq!(fused_norm2, norm2);
                 assert_eq!(r, r_textbook);
             }
-            // The fused start does not store b1, so `residual` must load it.
+            // If the fused start has not stored the right-hand side of S1, `residual` has computed it.
             assert_eq!((again, &r_again), (norm2, &r_textbook));
             // Red x still contains values of the previous system. The fused end must not read them.
             let fused = member.fused_complete(scale);

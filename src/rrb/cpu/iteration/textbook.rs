@@ -68,7 +68,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
         if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.system() }
     }
 
-    /// Returns the factor from stored values to values, a power of two (see [`Packed::scales`]).
+    /// Returns the factor by which the stored values of v must be multiplied, a power of two (see [`Packed::scales`]).
     fn unit_of(&self, v: VectorId) -> f64 {
         match v {
             VectorId::P => self.k.scales().1,

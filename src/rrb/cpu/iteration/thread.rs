@@ -24,7 +24,7 @@ use std::sync::{MutexGuard, PoisonError};
 pub(super) enum NotLoaded {
     /// All of b.
     Rhs(f64),
-    /// The red part of b. The black part contains b1.
+    /// The red part of b. The black part contains the right-hand side of S1.
     Reds(f64),
 }
 
@@ -41,7 +41,7 @@ pub struct ThreadState<'a, F: Format> {
     /// rho = <r, M^-1 r> of the last fused downward sweep.
     pub(super) rho: f64,
     pub(super) not_loaded: Option<NotLoaded>,
-    /// Variant of the cycle with M by aggregation: flexible CG or Chebyshev steps.
+    /// Method for the coarse systems if M is the aggregation cycle: flexible CG or Chebyshev steps.
     pub(super) coarse_method: CoarseMethod,
 }
 
@@ -174,8 +174,8 @@ impl<'a, F: Format> ThreadState<'a, F> {
         self.k.scratch[self.me.index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes r = b1 - S1 x from A in double precision. It is used when S1 is stored in single precision. Returns <r,
-    /// r>.
+    /// Computes the residual r of S1 in double precision, from A. This is needed if S1 is stored in single precision.
+    /// Returns <r, r>. The black part of b must contain the right-hand side of S1.
     pub(super) fn residual_from_a(&mut self) -> f64 {
         let k = self.k;
         self.refresh(&k.x);

@@ -195,7 +195,8 @@ fn check<F: Format>(storage: Storage) {
                     assert!(all.iter().all(|(sums, _)| *sums == one.0), "{nx} x {ny}, {kind:?}, {fused}, {ranks}");
                     let x: Vec<u64> = all.into_iter().flat_map(|(_, x)| x).collect();
                     assert!(x == one.1, "{nx} x {ny}, {kind:?}, {fused}, {ranks}: x");
-                    // With sums per rank, all ranks have equal sums, and no sum is NaN.
+                    // If each rank sends one total instead of all partial sums, all ranks have equal sums, and no sum
+                    // is NaN.
                     let by_ranks = ranks_of::<F>(&arrays, grid, &wanted, (ranks, false), members);
                     let (sums, _) = &by_ranks[0];
                     assert!(

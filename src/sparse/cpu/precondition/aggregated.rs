@@ -39,7 +39,7 @@ impl<V: Real + Number> Aggregated<V> {
 /// entries form aggregates of eight (three passes), since aggregates of four would leave too many couplings on the
 /// coarse level.
 fn rules<I: Index>(a: &Csr<I>) -> Rules {
-    /// Average number of entries per row from which on three passes are made; a 7-point stencil has about 7.
+    /// Minimum average number of entries per row for three passes; a 7-point stencil has about 7 entries per row.
     const MANY: f64 = 6.5;
     let mean = a.col.len() as f64 / a.rows().max(1) as f64;
     Rules::passes(if mean < MANY { 2 } else { 3 })

@@ -1,4 +1,4 @@
-//! Chebyshev polynomial preconditioner in D^-1 A.
+//! Preconditioner: a Chebyshev polynomial in D^-1 A.
 
 use super::apply::{Apply, WHAT};
 use super::jacobi::inverse_diagonal;
@@ -14,18 +14,19 @@ use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::spectrum::lanczos_extremes;
 use crate::sparse::Stored;
 
-/// Ratio of the ends of the interval. The polynomial damps the components of all eigenvectors except those of the
-/// lowest eigenvalues.
+/// Ratio hi / lo of the ends of the interval [lo, hi]. The polynomial damps error components with eigenvalues in this
+/// interval, but not those with smaller eigenvalues.
 const RATIO: f64 = 30.0;
 /// Number of Lanczos steps for the estimate of the largest eigenvalue.
 const STEPS: usize = 10;
-/// Factor on the estimate of the largest eigenvalue, which is too small.
+/// Factor by which the Lanczos estimate of the largest eigenvalue is multiplied, because the estimate is too small.
 const MARGIN: f64 = 1.1;
 
 /// M^-1 = p(D^-1 A) D^-1. The residual polynomial 1 - t p(t) is the Chebyshev polynomial of the interval [hi / 30, hi],
 /// scaled to 1 at t = 0 (Saad 2003, algorithm 12.1).
 ///
-/// Let lo = hi / 30, theta = (hi + lo) / 2 and delta = (hi - lo) / 2. The recurrence for z = M^-1 r starts with k = 0:
+/// Here hi (`largest`) is an upper bound or estimate of the largest eigenvalue of D^-1 A. Let lo = hi / 30, theta = (hi
+/// + lo) / 2 and delta = (hi - lo) / 2. The recurrence for z = M^-1 r starts with k = 0:
 /// - rho_0 = delta / theta,
 /// - s_0 = D^-1 r,
 /// - z_0 = d_0 = s_0 / theta.
@@ -41,7 +42,7 @@ pub struct Chebyshev<I, V> {
     inverse: Vec<f64>,
     degree: usize,
     largest: f64,
-    /// Workspaces: the current d_k, and s_k = D^-1 (r - A z).
+    /// Workspaces: the current d_k, and s_k = D^-1 (r - A z_{k-1}).
     room: [Shared; 2],
 }
 

@@ -12,16 +12,22 @@ use crate::error::{Error, Place, RRB_ERR_MATRIX, Result, reserve, written, zeroe
 /// First shift that is tried; each following shift is twice the previous one.
 const FIRST_SHIFT: f64 = 1e-3;
 
-/// Largest shift that is tried. With it, the diagonal dominates all other entries, unless these are larger than the
-/// diagonal entries by a factor of about 1e16, the precision of a double.
+/// The search ends after the first shift above this value. The shifted diagonal then dominates all other entries,
+/// unless these exceed the diagonal entries by a factor of about 1e16, the inverse of the rounding error of f64.
 const LAST_SHIFT: f64 = 1e16;
 
 /// Marks a column without an entry in the current row.
 const NONE: usize = usize::MAX;
 
-/// Computes ILU(0), row by row (IKJ variant). For each k < i with an entry: l_ik = w_k / d_k, then w_j = w_j - l_ik
-/// u_kj for all j with an entry in row i. Up to dropped entries, A = (I + L) (D + U_D). In the form of [`Split`], U =
-/// D^-1 U_D and G = D^-1.
+/// Computes ILU(0), row by row (IKJ variant). For row i, w starts as a copy of the row. For each k < i with an entry
+/// a_ik:
+///
+/// ```text
+/// l_ik = w_k / d_k,   w_j = w_j - l_ik u_kj for all j > k with an entry a_ij
+/// ```
+///
+/// Then d_i = w_i, and u_ij = w_j for j > i. Up to dropped entries, A = (I + L) (D + U_D), where U_D contains the u_ij.
+/// In the form of [`Split`], U = D^-1 U_D and G = D^-1.
 pub fn ilu0<I: Index>(a: &Csr<I>) -> Result<Split<I>> {
     let rows = a.rows();
     let below = a.entries().filter(|&(i, j, _)| j < i).count();
@@ -143,7 +149,8 @@ fn below<I: Index>(col: &[I], row: usize) -> usize {
 type Factored<I> = std::result::Result<(Part<I>, Vec<f64>), (usize, f64)>;
 
 /// Factorizes A + s diag(A) = (I + L) D (I + L^T) up to dropped entries, row by row. L has `entries` entries, and each
-/// row of A must have a diagonal entry. With k over the columns in which both rows i and j have entries:
+/// row of A must have a diagonal entry. The first sum covers the columns k in which both row i and row j of L have
+/// entries, the second the columns k of row i:
 ///
 /// ```text
 /// l_ij d_j = a_ij - sum over k < j of (l_ik d_k) l_jk

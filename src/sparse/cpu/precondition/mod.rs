@@ -77,7 +77,7 @@ pub struct Made {
     pub pivot: Option<(usize, f64)>,
     /// Number of levels of the triangular solves.
     pub levels: usize,
-    /// Number of colours, if the levels are colours.
+    /// Number of colours if the levels are colours, otherwise 0.
     pub colours: usize,
     /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
@@ -122,7 +122,8 @@ fn make_of<I: Index, V: Real + Number>(
         Kind::Ssor => {
             solved::<I, V>(a, wanted, purpose, purpose.symmetric, team, |a| Ok(Split::ssor(a, wanted.omega)?.into()))
         }
-        // Even if the values of A are symmetric, its pattern may be unsymmetric: fill can enter at an explicit zero.
+        // M may be unsymmetric although A is symmetric: an explicit zero may have no mirrored entry, and ILU(0) can
+        // turn it into a nonzero entry of L or U.
         Kind::Ilu0 => solved::<I, V>(a, wanted, purpose, false, team, |a| Ok(ilu0(a)?.into())),
         Kind::Ic0 => solved::<I, V>(a, wanted, purpose, true, team, |a| ic0(a, wanted.shift)),
         Kind::Neumann => {

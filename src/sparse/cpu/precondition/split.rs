@@ -82,8 +82,8 @@ impl<I: Index> Part<I> {
         self.col[range.clone()].iter().map(|j| j.at()).zip(self.val[range].iter().copied())
     }
 
-    /// Returns the matrix whose row and column `rows[k]` are row and column k of this one. The entries of a row remain
-    /// in their order.
+    /// Returns the matrix B with b_ij = a_kl for i = `rows[k]` and j = `rows[l]`, where A is this matrix. The order of
+    /// the entries within a row is unchanged.
     fn renamed(&self, rows: &[I]) -> Result<Self> {
         let mut ptr = zeroed(rows.len() + 1, WHAT)?;
         rows.iter().zip(self.ptr.windows(2)).for_each(|(row, range)| ptr[row.at() + 1] = range[1] - range[0]);
@@ -134,8 +134,8 @@ pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<
 }
 
 impl<I: Index> Split<I> {
-    /// Returns the splitting whose row and column `rows[k]` are row and column k of this one. Its factors are
-    /// triangular in the order `rows`.
+    /// Returns the splitting in which row and column k have the new number `rows[k]`. Its factors are triangular if the
+    /// rows are processed in the order `rows`.
     pub fn renamed(self, rows: &[I]) -> Result<Self> {
         let mut scale = zeroed(rows.len(), WHAT)?;
         rows.iter().zip(self.scale).for_each(|(row, g)| scale[row.at()] = g);

@@ -78,7 +78,7 @@ fn factors(a: &Dense, places: &[(usize, usize, f64)]) -> Option<Dense> {
     places.iter().for_each(|&(i, j, _)| is_place[i][j] = true);
     let mut f = vec![vec![0.0; n]; n];
     for k in 0..2 * n {
-        // Row, then column, of each diagonal entry.
+        // Computes row d of U, then column d of L.
         let d = k / 2;
         for other in d..n {
             let (i, j) = if k % 2 == 0 { (d, other) } else { (other, d) };
@@ -175,7 +175,7 @@ fn a_row_without_diagonal_is_an_error() {
     assert!(error.to_string().starts_with("row 7 has a missing or zero diagonal"), "{error}");
 }
 
-/// Checks M z = r with the factors from the definition. For a symmetric A, ic0 and ilu0 have equal factors.
+/// Checks M z = r with the factors from the definition. For a symmetric A, ic0 and ilu0 have the same M.
 #[test]
 fn incomplete_factors_satisfy_their_definition() {
     for n in SIZES {

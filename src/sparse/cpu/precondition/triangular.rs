@@ -16,7 +16,7 @@ pub struct Solved<I, V> {
     /// Shared with M^-T.
     order: Counted<Order<I>>,
     stages: Stages,
-    /// Number of rows and entries of `lower` before each unit, and in total.
+    /// Number of rows plus entries of `lower` before each unit. The last element is the total.
     work: Vec<usize>,
     lower: Triangle<I, V>,
     upper: Triangle<I, V>,
@@ -48,9 +48,10 @@ impl<I: Index, V: Real + Send> Solved<I, V> {
             me,
             BACK,
             |unit| self.work[unit],
-            // SAFETY: during a stage, threads write only rows of this stage, each the rows of its own units. A row
-            // reads no rows of other units of the stage: its columns are in its own unit or on other levels. This holds
-            // since `by_levels` and `by_colours` divide the graph of A + A^T. One thread processes joined levels.
+            // SAFETY: during a stage, each thread writes only rows of its own units. If the stage is one level, a row
+            // reads no rows of other units of the stage, because `by_levels` and `by_colours` put connected rows of A +
+            // A^T into the same unit or on different levels. If the stage consists of several levels, only thread 0
+            // processes it.
             |unit| unsafe { t.solve_unit::<BACK>(&self.order.rows, unit, x, &first) },
         );
     }

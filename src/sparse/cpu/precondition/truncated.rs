@@ -1,4 +1,4 @@
-//! The truncated Neumann series: the steps of `krylov::series`.
+//! Truncated Neumann series as a preconditioner. It implements the steps of `krylov::series`.
 
 use super::apply::Apply;
 use super::split::{Part, Split};
@@ -59,8 +59,8 @@ impl<'a, I: Index, V: Real> Steps<'a, I, V> {
         unsafe { v.slice(self.own.start, self.own.len()) }
     }
 
-    /// Computes to_i = value(i, sum_j t_ij from_j) for each row i of this thread; `value` gets i relative to the first
-    /// row.
+    /// Computes to_i = value(i, sum_j t_ij from_j) for each row i of this thread; the first argument of `value` is i
+    /// minus the first row of this thread.
     fn each(&self, t: &Part<I, V>, from: &Shared, to: &Shared, value: impl Fn(usize, f64) -> f64) {
         self.me.barrier();
         // SAFETY: no thread writes `from` until the next barrier; the rows of `to` belong to this thread.

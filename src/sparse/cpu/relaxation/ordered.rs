@@ -31,9 +31,9 @@ impl<I: Index> Ordered<I> {
     fn pass(&self, me: &Me, backward: bool, x: Values, b: &[f64]) {
         let relax = |place: usize| {
             let i = self.order.rows[place].at();
-            // SAFETY: during a stage, threads write only rows of this stage, each the rows of its own units. Row i
-            // reads no rows of other units of the stage: its columns are in its own unit or on other levels
-            // (`Ordered::new`). One thread processes joined levels.
+            // SAFETY: during a stage, each thread writes only rows of its own units. If the stage is one level, row i
+            // reads no rows of other units of the stage, because units of a level are not connected (`Ordered::new`).
+            // If the stage consists of several levels, only thread 0 processes it.
             unsafe { x.set(i, self.rows.relaxed(place, b[i], x.get(i), |j| x.get(j))) };
         };
         let units = &self.order.units;

@@ -47,13 +47,18 @@ impl<I: Index> Rows<I> {
         self.diagonal.len()
     }
 
-    /// Returns the number of rows and entries before a position.
+    /// Returns the number of rows plus off-diagonal entries before a position.
     pub fn work(&self, place: usize) -> usize {
         place + self.ptr[place]
     }
 
-    /// Returns the new x_i for the row at this position: omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega)
-    /// x_i, where x(j) returns the current x_j. The sum is in the order of ascending columns.
+    /// Returns the new x_i for the row at this position, where x(j) returns the current x_j:
+    ///
+    /// ```text
+    /// omega (b_i - sum over j != i of a_ij x_j) / a_ii + (1 - omega) x_i
+    /// ```
+    ///
+    /// The sum is in the order of ascending columns.
     pub fn relaxed(&self, place: usize, b_i: f64, x_i: f64, x: impl Fn(usize) -> f64) -> f64 {
         let entries = self.ptr[place]..self.ptr[place + 1];
         let (col, val) = (&self.col[entries.clone()], &self.val[entries]);

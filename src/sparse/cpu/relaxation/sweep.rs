@@ -1,4 +1,4 @@
-//! Interface of the orders of rows.
+//! Interface of a sweep in a given order of the rows.
 
 use crate::base::shared::Shared;
 use crate::base::team::Me;

@@ -195,8 +195,8 @@ fn bits_are_those_of_a_sequential_sweep() {
     }
 }
 
-/// Levels and colours are large enough to be shared, there are more chunks than threads, and the orders differ from the
-/// storage order.
+/// In these matrices, levels and colours are large enough for several threads, there are more chunks than threads, and
+/// the orders of the rows differ from the storage order.
 #[test]
 fn bits_where_members_share_the_rows() {
     let rows = random(30_000, 2);
@@ -204,7 +204,7 @@ fn bits_where_members_share_the_rows() {
         let wanted = SweepParameters { simultaneous: false, omega: 1.0, ordering, blocks: 1 };
         Relaxation::new(&csr::<u32>(&rows, rows.len()), &wanted, 3).unwrap()
     };
-    // The average level then has more rows and entries than thread 0 processes alone.
+    // With at most 30 levels or colours, the average level is too large for thread 0 to process alone.
     assert!((1..=30).contains(&relaxation(Ordering::Natural).levels()));
     assert!((1..=30).contains(&relaxation(Ordering::Multicolour).colours()));
     check_bits("random", &rows);
