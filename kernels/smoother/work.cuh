@@ -14,8 +14,9 @@ struct BlockPatch {
 };
 
 // An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z). `shape` contains lx, ly, lz, cx,
-// cy, cz in four bits each, then flags. STRIDED: every other block. MASKED: only the blocks with ix + iy + iz + phase
-// even are relaxed, where the flag PHASE sets the phase to 1.
+// cy, cz in four bits each, then flags. STRIDED: every other block. MASKED: only every other block is relaxed: with the
+// indices (ix, iy, iz) of a block in the item, those with ix + iy + iz even. PHASE: those with ix + iy + iz odd
+// instead.
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;

@@ -42,7 +42,8 @@ fn named(name: &str) -> Option<Isa> {
     NAMES.iter().find(|n| n.0 == name).map(|n| n.1)
 }
 
-/// Returns the reason why a value of `RRBSOLVER_ISA` is ignored, if it is.
+/// Returns a warning if this value of `RRBSOLVER_ISA` is ignored, because it is unknown or this machine does not
+/// support it.
 pub fn ignored_isa(requested: &str) -> Option<IgnoredIsa<'_>> {
     let known = named(requested);
     known.is_none_or(|isa| isa > best()).then_some(IgnoredIsa { requested, known: known.is_some() })

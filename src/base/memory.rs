@@ -199,7 +199,7 @@ pub fn fence_copies() {
     }
 }
 
-/// Returns whether two byte arrays are equal; uninitialized bytes are compared as they are.
+/// Returns whether two byte arrays are equal; of uninitialized bytes, the stored values are compared.
 pub fn same_bytes(a: &[MaybeUninit<u8>], b: &[MaybeUninit<u8>]) -> bool {
     // SAFETY: both arrays have the same length if the first condition holds; the C library compares the stored bytes.
     a.len() == b.len() && unsafe { libc::memcmp(a.as_ptr().cast(), b.as_ptr().cast(), a.len()) } == 0

@@ -99,7 +99,7 @@ impl Me<'_> {
         Self { index: 0, members: 1, ..*self }
     }
 
-    /// Returns this thread's part of 0..n, a contiguous range that depends only on n.
+    /// Returns this thread's part of 0..n, a contiguous range. It is the same in every call with this n.
     pub fn share(&self, n: usize) -> std::ops::Range<usize> {
         share(n, self.index, self.members)
     }

@@ -14,10 +14,10 @@ const NUMBERS: usize = 4;
 
 /// Lists of cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Memory of the labels and of the slots (kernels/common/labelled.cuh). It has room for a number of slots that is
-    /// rounded up to a power of two, so that other labels can reuse the memory.
+    /// Memory of the lists by label and of the lists of slots (kernels/common/labelled.cuh). The second one has room
+    /// for a number of slots that is rounded up to a power of two, so that other labels can reuse the memory.
     memory: [Memory; 2],
-    /// Memory of the labels, if this object owns them.
+    /// Memory of the labels of the cells, if this object owns it.
     own: Option<Memory>,
     arguments: LabelledArgs,
     /// Host buffer for the sums.
@@ -71,7 +71,7 @@ impl Labelled {
         Ok(Self { memory: [of_labels, of_slots], own: None, arguments, seen })
     }
 
-    /// Owns the memory of the labels from now on.
+    /// Takes ownership of the memory of the labels of the cells.
     pub fn owning(self, labels: Memory) -> Self {
         Self { own: Some(labels), ..self }
     }

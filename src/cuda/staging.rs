@@ -259,7 +259,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies one piece if the next one belongs to an open chunk.
+    /// Copies the next piece if its chunk is open.
     fn copy_next_piece(&self, chunk: &mut usize) {
         let piece = self.next.load(Ordering::Relaxed);
         if piece < self.pieces {

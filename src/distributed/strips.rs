@@ -57,7 +57,7 @@ impl Strips {
         of(start)..of(end)
     }
 
-    /// Returns the ranks with the rows before and after those of this rank.
+    /// Returns the ranks that have the rows before and the rows after those of rank `rank`.
     pub fn neighbours(&self, rank: usize) -> [Option<usize>; 2] {
         let Range { start, end } = self.natural(rank);
         if start == end {

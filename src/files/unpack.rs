@@ -15,7 +15,7 @@ const GZ: [u8; 2] = [0x1f, 0x8b];
 pub const PIECE: usize = 1 << 16;
 const TEXT: &str = "the text of a file";
 
-/// Reads the text of a file, without a byte order mark.
+/// Reads the text of a file, and removes a byte order mark.
 pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if path == c"-" {
         return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));

@@ -209,7 +209,7 @@ pub fn sin_pi(p: usize, n: usize) -> f64 {
 }
 
 fn singular(shape: Shape) -> Error {
-    // The caller adds the index of a block of this shape to the message.
+    // The caller adds the location of a block of this shape to the message.
     let [x, y, z] = shape;
     Error::Matrix { reason: format!("the block of {x} x {y} x {z} cells"), place: None, then: " is singular" }
 }

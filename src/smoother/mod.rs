@@ -390,7 +390,8 @@ impl Core for Smoother {
         }
     }
 
-    /// Computes the inverses of the plain and the staggered cut, and allocates the second array of block Jacobi.
+    /// Computes the inverses of the plain cut and, with the option `stagger`, of the staggered cut. Allocates the data
+    /// that the method needs in addition to u and f.
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let staggers = options.int(opt::STAGGER) != 0;
         self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;

@@ -92,7 +92,8 @@ pub struct BadCell {
 
 /// Steps of block relaxation. Every thread of a team calls the steps in the same order and receives the same results.
 pub trait SmootherSteps {
-    /// Returns the first value that is not finite, in the order patch, u (without ghost cells) before f, cell.
+    /// Returns the first value that is not finite. The values are ordered by patch, then by array (u without ghost
+    /// cells, then f), then by cell.
     fn bad_cell(&mut self) -> Option<BadCell>;
     /// Copies the values of ghost cells from the patches that cover them.
     fn exchange(&mut self);

@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-/// A stream that this library created, or that the caller lent.
+/// A stream that this library created, or a stream of the caller.
 pub struct Stream {
     pub(super) device: Arc<Device>,
     pub(super) stream: sys::CUstream,

@@ -116,5 +116,5 @@ real_kernels! {
     Coarsest solve_coarsest(CoarsestArgs) = "agg_coarsest", |a| blocks_of(a.k.rows, WARP);
 }
 
-/// Number of these kernels.
+/// Count of the kernels in this file. The kernels that follow are numbered from this value.
 pub(super) const COUNT: usize = PLAIN.len() + REAL.len();

@@ -272,7 +272,7 @@ fn finite_row(values: &[f64]) -> bool {
     sums::max_abs(values).is_finite()
 }
 
-/// Replaces `found` if `bad` precedes it in the order patch, u before f, cell.
+/// Replaces `found` by `bad` if `bad` precedes it. The order is by patch, then by array (u, then f), then by cell.
 fn earlier(found: &mut Option<BadCell>, bad: BadCell) {
     let key = |b: &BadCell| (b.patch, b.name == "f", b.cell[2], b.cell[1], b.cell[0]);
     if found.as_ref().is_none_or(|f| key(&bad) < key(f)) {

@@ -25,9 +25,9 @@ const FIRST_FACE: u32 = 7;
 /// Minimum number of tiles per chunk; with two colours, a stage of a chunk then has 32 tiles. 64 tiles were faster than
 /// 128 and 256 tiles, each measured with the lag that `items_of` computes.
 const CHUNK_TILES: usize = 64;
-/// Number of items that a device executes at a time: 12 on each of 132 multiprocessors. An item is launched at least
-/// this number of items after the items of the previous stage that it waits for, so that it need not wait. The data of
-/// the items in between should stay in the L2 cache: with 2048 items, a sweep takes 3 % longer.
+/// Number of items that a device executes at a time: 12 on each of 132 multiprocessors. Between an item and the items
+/// of the previous stage that it waits for, at least this number of other items is launched. The item then rarely
+/// waits. The data of the items in between should stay in the L2 cache: with 2048 items, a sweep takes 3 % longer.
 const IN_FLIGHT: usize = 1600;
 /// Largest number of ghost cells that a thread block copies.
 const BOX_CELLS: usize = 512;
@@ -307,8 +307,8 @@ struct Edge {
 }
 
 /// Faces between tiles of different patches. A tile writes the values that the adjacent tile reads in the next sweep.
-/// Ghost cells are therefore neither written nor read in between. Used with 7-point stencils, cuts without overlap, and
-/// blocks that sine transforms solve.
+/// Ghost cells are therefore neither written nor read in between. Faces are used with 7-point stencils, cuts without
+/// overlap, and blocks that sine transforms solve.
 #[derive(Default)]
 pub struct Faces {
     /// The `faces` word of an item, by patch and first cell.

@@ -59,7 +59,8 @@ pub mod flag {
     pub const IN_CLUSTER: i32 = 65536;
     /// The first step in shared memory; its z is in device memory.
     pub const ENTERS: i32 = 131_072;
-    /// Forward: z_b2 = kept / d; the couplings of b2 are ignored.
+    /// Forward: z_b2 = kept / d, where `kept` is the right-hand side of the next grid and d the center of b2. The
+    /// couplings of b2 are ignored.
     pub const ALONE: i32 = 262_144;
     /// Set by the host only, for `StepArgs::beside`; kernels do not read this bit.
     pub const BESIDE: i32 = 524_288;
