@@ -75,8 +75,8 @@ impl Boxes {
                 rows[0][here..][gap.clone()].fill(center);
                 let below = here.checked_sub(nx);
                 let west = (gap.start > 0).then(|| gap.start - 1);
-                // Array (1: east, and so on), start of its row j or j - 1, and columns whose coupling in this array
-                // connects to a node of the gap.
+                // Index of an array in `rows` (1: east, 2: north, and so on); start of row j, or of row j - 1 for
+                // couplings to row j; columns of this row whose coupling connects to a node of the gap.
                 let into = [
                     (1, Some(here), west.map_or(0..0, |west| west..gap.start)),
                     (2, below, gap.clone()),

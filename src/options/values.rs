@@ -209,8 +209,9 @@ impl Options {
         Ok(())
     }
 
-    /// Applies the valid entries of `RRBSOLVER_OPTIONS` that this family has. Calls `complain` with an error for each
-    /// wrong entry. An error that `complain` returns ends the call.
+    /// Applies `text`, the value of `RRBSOLVER_OPTIONS`, and ignores options that this family lacks. Calls `complain`
+    /// with an error for each wrong entry, and for each option that describes arrays of the program. An error that
+    /// `complain` returns ends the call.
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(Error) -> Result<()>) -> Result<()> {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");
