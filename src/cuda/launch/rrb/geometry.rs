@@ -72,8 +72,8 @@ impl Geometry {
     }
 
     /// Returns the tile height of the backward half on the first grid, which computes the values around a tile twice
-    /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). If a block has more than two tiles
-    /// of 16 rows, the height is 16.
+    /// (kernels/rrb/fused.cuh). The height minimizes (tiles per block) x (rows + 2). On a distributed grid, and if a
+    /// block has more than two tiles of 16 rows, the height is 16.
     pub fn big_rows(&self) -> i32 {
         if self.is_divided() {
             return BIG_ROWS[0];
