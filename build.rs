@@ -1,8 +1,8 @@
 //! Compiles the kernels of each family into a fatbin that the library embeds (src/cuda/launch/), translates the
 //! structures that kernels receive to Rust, and names the shared library.
 //!
-//! nvcc is searched in `CUDA_HOME`, in the folder .cuda that scripts/setup fills, and in the PATH, in this order.
-//! `RRBSOLVER_CUDA=off` builds a library without kernels; its result `RRB_INFO_CUDA_KERNELS` is 0.
+//! The build searches for nvcc in `CUDA_HOME`, in the folder .cuda that scripts/setup fills, and in the PATH, in this
+//! order. `RRBSOLVER_CUDA=off` builds a library without kernels; its result `RRB_INFO_CUDA_KERNELS` is 0.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -216,7 +216,7 @@ fn read_structures(path: &Path, all: &mut Structures) {
         if tokens[opens] != "{" {
             continue;
         }
-        // `alignas(..) Name`, `Name : Base`.
+        // The name is the token before the brace or, for a structure with a base, the token before the colon.
         let base = (tokens[opens - 2] == ":").then(|| tokens[opens - 1].clone());
         let name = tokens[if base.is_some() { opens - 3 } else { opens - 1 }].clone();
         let (fields, end) = read_fields(&tokens, opens + 1);
@@ -241,7 +241,8 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Returns the fields of a structure whose first token is at `at`, and the index of its end. Skips functions and types.
+/// Returns the fields of a structure whose body begins at token `at`, and the index of its closing brace. Skips
+/// functions and types.
 fn read_fields(tokens: &[String], mut at: usize) -> (Vec<Field>, usize) {
     let mut fields = Vec::new();
     while tokens[at] != "}" {

@@ -31,7 +31,7 @@
 // Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
 // 8^3 blocks is 37 bytes, because a row of u occupies sectors of 96 bytes and faces are read twice. Faces between
 // patches need 16 bytes per value. A separate buffer for the west and east faces of all tiles (512 contiguous bytes
-// instead of 64 sectors) was slower: the data between the colours must stay in L2.
+// instead of 64 sectors) was slower, because the data that later colours read must stay in L2.
 //
 // Races: an item reads its own cells, cells of blocks of other colours, and ghost cells. Blocks of one colour are not
 // adjacent. The writes of an earlier stage are released by `advance`, after a barrier of the thread block, and acquired

@@ -3,7 +3,7 @@
 // transforms").
 namespace blocks {
 
-// sin(20 k degrees), k = 1, 2, 3; the fourth value is the sum of the first two.
+// Sk = sin(20 k degrees), k = 1, 2, 3. The value for k = 4 is S1 + S2, so it is not stored.
 constexpr double S1 = 0.34202014332566873304, S2 = 0.64278760968653932632, S3 = 0.86602540378443864676;
 
 // Sine transform of length 8 in 36 operations: sums and differences of mirror images, then two transforms of length 4.

@@ -14,9 +14,9 @@ struct BlockPatch {
 };
 
 // An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z). `shape` contains lx, ly, lz, cx,
-// cy, cz in four bits each, then flags. STRIDED: every other block. MASKED: only every other block is relaxed: with the
-// indices (ix, iy, iz) of a block in the item, those with ix + iy + iz even. PHASE: those with ix + iy + iz odd
-// instead.
+// cy, cz in four bits each, then flags. STRIDED: the item consists of every other block along each axis. MASKED: only
+// every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item have an even sum or,
+// with PHASE, an odd sum.
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;

@@ -195,7 +195,7 @@ struct ErasedFunction(*const (dyn Fn(Me) + Sync));
 // SAFETY: the closure behind the pointer is Sync, and `Team::run` keeps it alive while threads use it.
 unsafe impl Send for ErasedFunction {}
 
-/// State for which the threads wait between runs.
+/// Request for a run or for the end of the team. The threads wait for it between runs.
 struct RunRequest {
     number: usize,
     function: Option<ErasedFunction>,
@@ -264,7 +264,8 @@ impl Team {
         self.shared.barrier.members
     }
 
-    /// Returns a team of `members` threads: `team`, if it has this size. Otherwise the threads of `team` end first.
+    /// Returns a team of `members` threads. If `team` has this size, returns `team`. Otherwise, ends its threads, and
+    /// then stores a new team in `team`.
     pub fn sized(team: &mut Option<Self>, members: usize) -> Result<&mut Self> {
         if team.as_ref().is_none_or(|team| team.members() != members) {
             *team = None;
@@ -273,7 +274,7 @@ impl Team {
         Self::started(team)
     }
 
-    /// Returns a team that must have started.
+    /// Returns the team, or an internal error if there is none.
     pub fn started(team: &mut Option<Self>) -> Result<&mut Self> {
         team.as_mut().ok_or_else(|| Error::Internal("the thread team is missing".to_owned()))
     }

@@ -9,7 +9,7 @@ use crate::error::{Result, reset};
 /// Purpose of the allocations, for error messages.
 const LABELS: &str = "cells by label";
 
-/// Numbers per label: sum, sum of magnitudes, mean, kept mean.
+/// Numbers per label: sum, sum of magnitudes, mean, and the mean that `keep` stored.
 const NUMBERS: usize = 4;
 
 /// Lists of cells by label on the device, and memory for sums over them.
@@ -104,7 +104,7 @@ impl Labelled {
         launch::label_sums(stream, a)
     }
 
-    /// Computes v = v - mean(v) for each label; with `restore` it also adds the kept mean.
+    /// Computes v = v - mean(v) for each label. With `restore`, also adds the mean that `keep` stored.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.shift_of(stream, false, &LabelledArgs { v, restore: i32::from(restore), ..self.arguments })
     }
@@ -137,7 +137,8 @@ impl Labelled {
         Ok((worst, values[NUMBERS * worst], values[NUMBERS * worst + 1]))
     }
 
-    /// Returns sum over labels of mean(v)^2 sum_i 1 / center_i. Overwrites the means, but not the kept means.
+    /// Returns the sum over all labels of mean(v)^2 sum_i 1 / center_i, where i runs over the cells of the label.
+    /// Overwrites the means, but not the means that `keep` stored.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         self.sums(stream, v, 0, Sum::default())?;
         self.sums_of(stream, false, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;

@@ -81,11 +81,11 @@ impl<'a> Job<'a> {
     fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
         let (len, rows) = (self.last + 1, self.count / self.nx);
         if to_device {
-            // SAFETY: the slice that `read` borrowed, whose length `read` has checked against `last`.
+            // SAFETY: `read` borrowed this slice and checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts(self.host, len) };
             stream.send_rows(self.device, values, self.ld, self.nx, rows)
         } else {
-            // SAFETY: the slice that `write` borrowed, whose length `read` has checked against `last`.
+            // SAFETY: `write` borrowed this slice, and `read` checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts_mut(self.host, len) };
             stream.fetch_rows(values, self.device, self.ld, self.nx, rows)
         }
@@ -154,13 +154,13 @@ impl Copies {
         self.carrier.as_ref().map_or(0, Carrier::bytes)
     }
 
-    /// Copies arrays to the device. Work queued later on the stream sees the copies. The arrays may be changed after a
-    /// wait.
+    /// Copies arrays to the device. Work queued later on the stream sees the copies. The caller may change the arrays
+    /// after it has waited for the stream.
     pub fn send(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, true)
     }
 
-    /// Copies arrays to the host, where they are visible after a wait.
+    /// Copies arrays to the host, where their values are visible after a wait for the stream.
     pub fn fetch(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, false)
     }
@@ -202,7 +202,8 @@ struct Run<'a> {
     failed: AtomicBool,
 }
 
-// SAFETY: the pointers are those of buffers and arrays that the run borrows; threads write disjoint pieces of them.
+// SAFETY: the pointers belong to buffers and arrays that the run borrows, and the threads write disjoint pieces of
+// them.
 unsafe impl Sync for Run<'_> {}
 
 impl Run<'_> {

@@ -92,7 +92,8 @@ impl Rows {
     pub fn array(&self, k: usize) -> &[f64] {
         match self {
             Self::Own(arrays) => &arrays[k],
-            // SAFETY: other ranks write only between two collective calls, and this rank holds no slice then.
+            // SAFETY: other ranks write only between two collective calls, and this rank holds no slice during that
+            // time.
             Self::SharedRows(shared) => unsafe { shared.memory.slice(shared.start + k * shared.len, shared.own_len()) },
         }
     }

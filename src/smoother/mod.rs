@@ -160,7 +160,7 @@ pub struct Smoother {
     stencil: Stencil,
     block: Shape,
     form: Option<Separable>,
-    /// For the plain and for the staggered cut, the first patch that truncates blocks.
+    /// For the plain and for the staggered cut, the index of the first patch whose edges truncate blocks, if any.
     remainders: [Option<usize>; 2],
     overlap: bool,
     /// The inverses of the staggered cut have been computed.
@@ -360,7 +360,7 @@ impl Smoother {
         self.backend.keep_arrays()
     }
 
-    /// Copies values to, from or between device arrays: (to, from, count).
+    /// Copies values to, from or between device arrays. Each copy is (target, source, number of values).
     pub fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         self.backend.copy(copies)
     }

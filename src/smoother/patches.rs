@@ -87,12 +87,12 @@ impl Cut {
         Self { block, shift: [0; 3], overlap: false }
     }
 
-    /// Returns this cut, shifted by floor(b/2) cells towards lower indices.
+    /// Returns this cut, shifted towards lower indices by half a block, rounded down to whole cells.
     pub fn staggered(self) -> Self {
         Self { shift: self.block.map(|b| -(b as i64 / 2)), ..self }
     }
 
-    /// Returns the global index of the block that contains the cell `cell` along `axis`: floor((cell - shift) / b).
+    /// Returns the global index of the block that contains the cell `cell` along `axis`: floor((cell - shift) / block).
     pub fn block_of(&self, axis: usize, cell: i64) -> i64 {
         (cell - self.shift[axis]).div_euclid(self.block[axis] as i64)
     }
@@ -128,8 +128,8 @@ impl Cut {
         })
     }
 
-    /// Returns the distinct lengths of the patch's segments along `axis`, at most three, each with the index of a
-    /// segment.
+    /// Returns the distinct lengths of the patch's segments along `axis`, at most three. Each item is the index of a
+    /// segment, and its length.
     pub fn lengths(&self, patch: &Patch, axis: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (cut, patch) = (*self, *patch);
         let (_, count) = self.range(&patch, axis);

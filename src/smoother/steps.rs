@@ -71,8 +71,8 @@ pub fn colours(stencil: &Stencil) -> usize {
     if stencil.points == 7 { 2 } else { 8 }
 }
 
-/// Returns the colour of the block with the global block index (i, j, k): red-black, or (i & 1) + 2 (j & 1) + 4 (k &
-/// 1).
+/// Returns the colour of the block with the global block index (i, j, k): with two colours (i + j + k) & 1, with eight
+/// colours (i & 1) + 2 (j & 1) + 4 (k & 1).
 pub fn colour(colours: usize, [i, j, k]: [i64; 3]) -> usize {
     if colours == 2 { ((i + j + k) & 1) as usize } else { ((i & 1) + 2 * (j & 1) + 4 * (k & 1)) as usize }
 }
@@ -97,7 +97,8 @@ pub trait SmootherSteps {
     fn bad_cell(&mut self) -> Option<BadCell>;
     /// Copies the values of ghost cells from the patches that cover them.
     fn exchange(&mut self);
-    /// Calls the caller's function that fills the other ghost cells; returns true if the function requests a stop.
+    /// Calls the caller's function that fills the ghost cells that no patch covers. Returns true if the function
+    /// requests a stop.
     fn fill(&mut self, sweep: i32) -> bool;
     /// Computes u_b + omega A_b^-1 (f - A u)_b for all blocks, from the values before the sweep.
     fn jacobi(&mut self, cut: &Cut, omega: f64);
@@ -228,7 +229,8 @@ pub trait SmootherBackend: Engine {
     fn keep_arrays(&mut self) -> Result<Kept> {
         Err(Error::Internal("this backend has no device".to_owned()))
     }
-    /// Copies values to, from or between device arrays of the current patches: (to, from, count).
+    /// Copies values to, from or between device arrays of the current patches. Each copy is (target, source, number of
+    /// values).
     fn copy(&mut self, copies: &[(*mut f64, *const f64, usize)]) -> Result<()> {
         let _ = copies;
         Err(Error::Internal("this backend has no device".to_owned()))

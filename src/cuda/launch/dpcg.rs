@@ -18,8 +18,8 @@ const TILE_THREADS: u32 = 768;
 const BRICK: [i32; 3] = [16, 4, 4];
 /// Largest width of a tile in cells. With this limit, a row of 128 cells has two tiles.
 const TILE_WIDTH: u32 = 64;
-/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A kernel
-/// that executes a whole cycle has this number of blocks.
+/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A launch
+/// that executes one step of the cycle below the finest grid has this number of blocks.
 const AT_ONCE: u32 = 132;
 
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
@@ -245,7 +245,7 @@ plain_kernels! {
     /// Rounds the exact sums of `add_couplings` to the entries of E.
     TakeCoarseMatrix take_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
-    /// Computes the shift c of each null vector.
+    /// Computes the shift c of each null vector u: E + c u u^T is inverted instead of E.
     FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
     /// Finds the largest entries of an inverse and of its matrix.
     FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",

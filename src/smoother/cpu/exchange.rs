@@ -140,7 +140,7 @@ impl GhostBuffers {
     }
 
     /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which`
-    /// (`Direction::Out`), or fills the ghost cells that this row reads from this buffer (`Direction::In`).
+    /// (`Direction::Out`), or fills, from this buffer, the ghost cells that the row reads (`Direction::In`).
     ///
     /// # Safety
     /// `u` is the array of patch p. `Direction::Out`: the conditions of `store_patch` hold for the cells of this row.

@@ -61,8 +61,8 @@ pub fn shape_index([x, y, z]: Shape) -> usize {
     ((z - 1) * 8 + y - 1) * 8 + x - 1
 }
 
-/// Returns whether `relax_cube` relaxes blocks of this shape. Between its transforms along x, the tile is transposed
-/// plane by plane.
+/// Returns whether `relax_cube` relaxes blocks of this shape. `relax_cube` multiplies by the reciprocals while the
+/// planes of the tile are transposed, so the reciprocals are also stored with transposed planes.
 pub fn is_cube(shape: Shape) -> bool {
     shape == [8; 3]
 }

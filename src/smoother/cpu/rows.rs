@@ -32,7 +32,7 @@ pub struct RowParameters<'a> {
 
 /// Cells to prefetch while a row of blocks is relaxed. In a fused sweep, rows of the first and of the second colours
 /// alternate, and only the rows of the first colours are not yet in the cache. Each row of a pair therefore prefetches
-/// half of the next such row.
+/// half of the next row of the first colours.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
     Nothing,
@@ -323,7 +323,7 @@ impl CallThread<'_, '_> {
     }
 }
 
-/// Cells per side of a block of 8 cells with the layer around it.
+/// Cells per side of a block with 8 cells per side and the layer around it.
 const SIDE: usize = 10;
 
 impl CallThread<'_, '_> {

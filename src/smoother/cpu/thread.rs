@@ -84,7 +84,8 @@ pub struct Batch {
     pub alone: bool,
 }
 
-/// A row of blocks in the work list: row kb * (rows of blocks per slab) + jb of a patch.
+/// A row of blocks in the work list. `row` is kb * (rows of blocks per slab) + jb, where jb and kb are the indices of
+/// the row of blocks in y and z, counted from the first block of the patch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub patch: usize,

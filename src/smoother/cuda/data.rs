@@ -96,7 +96,8 @@ pub(super) struct Launch {
     pub(super) cubes: bool,
     /// Number of executions of this launch so far.
     pub(super) launches: u32,
-    /// With dense inverses: ranges of items that are launched one after the other, blocks of 8^3 cells and all others.
+    /// Ranges of items that are launched one after the other, if dense inverses are applied stage by stage. Otherwise
+    /// empty: all items are launched at once.
     pub(super) stages: Stages,
 }
 
@@ -124,8 +125,8 @@ pub(super) struct Plan {
     /// Number of faces that tiles of different patches exchange, and for each face the number of the adjacent face.
     pub(super) face_count: usize,
     pub(super) partners: GrowingMemory,
-    /// Copies of the remaining ghost cells. `rest_counts` contains the number of copies that a sweep reads, and the
-    /// number of all copies.
+    /// Copies of the remaining ghost cells. `rest_counts` contains the number of copies to ghost cells that a sweep
+    /// reads, and the number of all copies.
     pub(super) rest: GrowingMemory,
     pub(super) rest_counts: [u32; 2],
 }
@@ -322,7 +323,8 @@ impl Data {
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }
 
-    /// Returns the index of the plan for one cut of a call, and allocates the buffers for its faces.
+    /// Returns the index of the plan for one cut of a call. Builds the plan if it does not exist, and allocates the
+    /// buffers for its faces.
     pub(super) fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: Kind) -> Result<usize> {
         let order = order_of(work);
         let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);

@@ -41,7 +41,7 @@ plain_kernels! {
     Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes the anisotropy in each of several windows of the grid.
     Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
-    /// Finds the tiles of a grid, and the patches of the next grid, whose rows are equal.
+    /// Finds the tiles of a grid, and the patches of the next grid, in which all rows of the matrix are equal.
     Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
     /// Joins the nodes of each segment to runs.
     HookNodes hook_nodes(ComponentArgs) = "rrb_hook_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
@@ -180,8 +180,9 @@ pub fn allow_cluster(device: &Device, storage: Storage, bytes: u32) -> bool {
     cooperative_kernels(storage).into_iter().all(|kernel| device.allow_shared(kernel, bytes))
 }
 
-/// Returns the blocks of a sweep. With 132 multiprocessors, three blocks each are resident in f64, and four in other
-/// formats. No more blocks are launched, so that no block waits for another block to end.
+/// Returns the blocks of a sweep: one per tile and, if `beside` is 1, one block without tiles. At most as many blocks
+/// are launched as 132 multiprocessors can execute at once, so that no block waits for another block to end: three per
+/// multiprocessor in f64, and four in other formats.
 pub fn sweep_blocks(g: &Geometry, beside: i32, storage: Storage) -> Blocks {
     let most = if storage == Storage::F64 { MOST_BLOCKS / 4 * 3 } else { MOST_BLOCKS };
     g.on_all((g.blocks().count + beside as u32).min(most))
@@ -193,7 +194,8 @@ pub fn blocks_of_x(g: &Geometry) -> u32 {
     ((g.cx as u32).div_ceil(128) * g.cy as u32).div_ceil(CLUSTER_THREADS / 32)
 }
 
-/// Returns the blocks of the start and of the end of a solve: three per multiprocessor.
+/// Returns the blocks of the kernels at the start and at the end of a solve: one per tile, but at most three for each
+/// of 132 multiprocessors.
 fn end_blocks(g: &Geometry) -> Blocks {
     g.on_all(g.blocks().count.min(MOST_BLOCKS / 4 * 3))
 }
