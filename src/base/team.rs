@@ -130,7 +130,8 @@ struct Abandoned;
 /// Barrier: counts the arrivals; the last thread releases all others.
 struct Barrier {
     members: usize,
-    /// False with more threads than cores: a spinning thread would block another thread's core.
+    /// Whether a waiting thread may poll. False if there are more threads than cores, because a polling thread would
+    /// occupy the core that another thread needs.
     may_spin: bool,
     arrived: AtomicUsize,
     round: AtomicUsize,
@@ -209,7 +210,7 @@ struct Shared {
     /// Number of threads other than 0 that have not finished the current run.
     running: AtomicUsize,
     finished: Condvar,
-    /// First panic of a thread other than 0.
+    /// Payload of the panic that a thread other than 0 stored last.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 

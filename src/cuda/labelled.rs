@@ -145,7 +145,7 @@ impl Labelled {
         Ok(self.see(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
     }
 
-    /// Waits and returns the sums.
+    /// Copies the numbers of all labels to the host, waits for the copy, and returns the numbers.
     fn see(&mut self, stream: &Stream) -> Result<&[f64]> {
         stream.fetch(&mut self.seen, self.arguments.totals)?;
         stream.wait()?;

@@ -210,7 +210,7 @@ impl BoxTransfer {
         Ok(Self { boxes: boxes.clone(), slabs: slabs.clone(), rank, send_to_rows, send_to_boxes, parts })
     }
 
-    /// Returns the number of nodes in boxes of rank `to` that rank `from` computes for them.
+    /// Returns the number of nodes in boxes of rank `to` that rank `from` computes and sends to rank `to`.
     fn nodes_given(boxes: &Boxes, slabs: &Slabs, from: usize, to: usize) -> usize {
         let nodes = |b: &GridBox| slabs.given(from, to, b.rows()).len() * b.columns().len();
         boxes.of(to).iter().map(nodes).sum()

@@ -163,7 +163,7 @@ pub struct Smoother {
     /// For the plain and for the staggered cut, the index of the first patch whose edges truncate blocks, if any.
     remainders: [Option<usize>; 2],
     overlap: bool,
-    /// The inverses of the staggered cut have been computed.
+    /// Whether the inverses of the staggered cut have been computed.
     staggers: bool,
 }
 

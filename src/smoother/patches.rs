@@ -68,7 +68,8 @@ pub struct Cut {
     pub block: [usize; 3],
     /// Blocks begin at multiples of `block` plus `shift`, in cells.
     pub shift: [i64; 3],
-    /// Blocks that the edge of the patch would truncate are shifted inwards instead (the method of Rodriguez et al.).
+    /// Whether a block that the edge of the patch would truncate is shifted inwards instead (the method of Rodriguez et
+    /// al.).
     pub overlap: bool,
 }
 

@@ -55,13 +55,13 @@ pub struct Work {
     pub sweeps: usize,
     /// Cuts of the even and of the odd sweeps.
     pub cuts: [Cut; 2],
-    /// Reverses the order of the colours. With the chaotic method, reverses the order of the blocks of a patch.
+    /// Whether the order of the colours is reversed or, with the chaotic method, the order of the blocks of a patch.
     pub reverse: bool,
     /// Division of the work among the threads.
     pub parallel: Parallel,
-    /// Rejects NaN and infinity in u and f.
+    /// Whether NaN and infinity in u and f are rejected.
     pub check_input: bool,
-    /// Overlaps the copies of patches in host memory with the computation on a device.
+    /// Whether the copies of patches in host memory overlap the computation on a device.
     pub overlap_copies: bool,
 }
 
@@ -131,11 +131,11 @@ pub trait SmootherSteps {
 pub struct Swept {
     /// Number of completed sweeps.
     pub sweeps: usize,
-    /// The caller's function or the monitor requested a stop.
+    /// Whether the caller's function or the monitor requested a stop.
     pub stopped: bool,
     /// Input that is not finite, if any; no sweep was executed.
     pub bad: Option<BadCell>,
-    /// A norm was infinite, or NaN although the input is checked. The norm is stored in `residual_norm`.
+    /// Whether a norm was infinite, or was NaN although the input is checked. `residual_norm` is then this norm.
     pub overflow: bool,
     /// Norm of the last residual, or 0 if no residual was computed.
     pub residual_norm: f64,

@@ -46,11 +46,11 @@ plain_kernels! {
     SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Lets each unpaired row point at its unpaired neighbour with the smallest key.
     Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
-    /// Matches rows that point at each other, to aggregates of two nodes.
+    /// Joins rows that point at each other to aggregates of two nodes.
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Matches pairs to aggregates of at most four nodes, whose quality is tested.
+    /// Joins pairs that point at each other to aggregates of at most four nodes, if these pass the quality test.
     MatchFour match_four(PairArgs) = "agg_match_4_f64", |a| row_blocks(a.c.rows), BLOCK;
-    /// Matches aggregates of at most four nodes to aggregates of at most eight nodes, whose quality is tested.
+    /// Joins aggregates that point at each other to aggregates of at most eight nodes, if these pass the quality test.
     MatchEight match_eight(PairArgs) = "agg_match_8_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Marks the first row of each pair, and the rows without partner.
     MarkFirst mark_first(NumberArgs) = "agg_mark_first_f64", |a| row_blocks(a.rows), BLOCK;

@@ -23,7 +23,7 @@ pub struct RowParameters<'a> {
     pub to: &'a [*mut f64],
     pub cut: &'a Cut,
     pub omega: f64,
-    /// Each block reads the new values of the previous blocks in the row.
+    /// Whether each block reads the new values of the previous blocks in the row.
     pub in_order: bool,
     pub reverse: bool,
     /// Cells to prefetch during the relaxation.

@@ -68,7 +68,7 @@ pub struct CallThread<'a, 'w> {
     pub call: &'a Call<'a>,
     pub me: Me<'a>,
     pub callbacks: Option<&'w mut dyn Callbacks>,
-    /// Block Jacobi: the current values are in the second array.
+    /// Whether the current values are in the second array of block Jacobi.
     pub flipped: bool,
     /// Number of completed coloured sweeps of this call.
     pub sweeps: usize,
@@ -80,7 +80,7 @@ pub struct Batch {
     pub tasks: [Task; BATCH],
     pub count: usize,
     pub shape: Shape,
-    /// The batch is processed after every block, because the method relaxes the blocks one after the other.
+    /// Whether the batch is processed after every block, because the method relaxes the blocks one after the other.
     pub alone: bool,
 }
 

@@ -25,9 +25,9 @@ pub struct Cuda {
     // Fields are dropped in this order: the device memory before the device.
     data: Option<Data>,
     inverses: Vec<Option<Memory>>,
-    /// All inverses are dense. If false, none is dense.
+    /// Whether the inverses are dense. Either all of them are dense, or none is.
     dense: bool,
-    /// The device has enough shared memory for the matrix-matrix product of many blocks (`launch::allow_dense`).
+    /// Whether the device can apply dense inverses to many blocks by one matrix-matrix product (`launch::allow_dense`).
     batches: bool,
     tables: Memory,
     second: Stream,

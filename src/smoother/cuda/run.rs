@@ -59,15 +59,15 @@ pub(super) struct Run<'a> {
     /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
     pub(super) uploaded: bool,
     pub(super) downloaded: bool,
-    /// The second array contains the caller's ghost cells.
+    /// Whether the second array of block Jacobi contains the caller's ghost cells.
     pub(super) ghosts_copied: bool,
-    /// Ghost cells between patches must be copied by the next sweep, or before any other step.
+    /// Whether ghost cells between patches must be copied by the next sweep, or before any other step.
     pub(super) pending: bool,
-    /// The previous sweep wrote its faces, to one half of `faces`: the first half if its number, counted from 1, is
-    /// even, else the second half.
+    /// Whether the previous sweep wrote its faces. It wrote them to one half of `faces`: the first half if its number,
+    /// counted from 1, is even, else the second half.
     pub(super) arrived: bool,
-    /// The last operation on the first stream is a kernel of this backend, so the next kernel may start before that
-    /// kernel ends.
+    /// Whether the last operation on the first stream is a kernel of this backend. The next kernel may then start
+    /// before that kernel ends.
     pub(super) behind: bool,
     pub(super) seconds_transfer: f64,
     pub(super) failed: Option<Error>,

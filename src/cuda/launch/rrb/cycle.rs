@@ -27,7 +27,7 @@ pub mod kind {
 pub mod flag {
     /// Forward: r = right-hand side.
     pub const KEEP: i32 = 1;
-    /// Forward: also q = right-hand side.
+    /// Forward, with `KEEP`: also q = right-hand side.
     pub const KEEP_TOO: i32 = 2;
     /// The step computes a partial sum of <r, M^-1 r>.
     pub const RHO: i32 = 4;
@@ -57,7 +57,7 @@ pub mod flag {
     pub const PART: i32 = 16384;
     /// The data are in the shared memory of the cluster.
     pub const IN_CLUSTER: i32 = 65536;
-    /// The first step in shared memory; its z is in device memory.
+    /// The first step in shared memory; its input z is in device memory.
     pub const ENTERS: i32 = 131_072;
     /// Forward: z_b2 = kept / d, where `kept` is the right-hand side of the next grid and d the center of b2. The
     /// couplings of b2 are ignored.
