@@ -1,8 +1,8 @@
 //! Compiles the kernels of each family into a fatbin that the library embeds (src/cuda/launch/), translates the
 //! structures that kernels receive to Rust, and names the shared library.
 //!
-//! nvcc is searched in `CUDA_HOME`, in the folder .cuda that scripts/setup fills, and in the PATH, in this order.
-//! `RRBSOLVER_CUDA=off` builds a library without kernels; its result `RRB_INFO_CUDA_KERNELS` is 0.
+//! The build searches for nvcc in `CUDA_HOME`, in the folder .cuda that scripts/setup fills, and in the PATH, in this
+//! order. `RRBSOLVER_CUDA=off` builds a library without kernels; its result `RRB_INFO_CUDA_KERNELS` is 0.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use std::process::{Child, Command};
 /// architectures compile.
 const ARCHITECTURES: [u32; 5] = [75, 80, 90, 100, 120];
 
-/// Those of the architectures whose devices can have fast links to other devices.
+/// The architectures in `ARCHITECTURES` whose devices can have fast links to other devices.
 const LINKED: [u32; 3] = [80, 90, 100];
 
-/// Translation units in kernels/, each in the folder of its family, and the architectures that it is compiled for.
+/// Translation units in kernels/, each with the architectures for which it is compiled.
 const UNITS: [(&str, &[u32]); 4] =
     [("dpcg", &ARCHITECTURES), ("rrb", &ARCHITECTURES), ("rrb_divided", &LINKED), ("smoother", &ARCHITECTURES)];
 
@@ -182,7 +182,8 @@ fn flat<'a>(all: &'a Structures, name: &str) -> Vec<&'a Field> {
 }
 
 /// Returns the size in bytes, the alignment, and whether the structure contains padding. An array whose length is a
-/// named constant is counted as one element. This suffices, because its elements are structures of whole 8-byte words.
+/// named constant is counted as one element. This suffices, because the elements of such arrays are structures of whole
+/// 8-byte words.
 fn layout(all: &Structures, name: &str) -> (usize, usize, bool) {
     let (mut size, mut most, mut padded) = (0, 1, false);
     for field in flat(all, name) {
@@ -215,7 +216,7 @@ fn read_structures(path: &Path, all: &mut Structures) {
         if tokens[opens] != "{" {
             continue;
         }
-        // `alignas(..) Name`, `Name : Base`.
+        // The name is the token before the brace or, for a structure with a base, the token before the colon.
         let base = (tokens[opens - 2] == ":").then(|| tokens[opens - 1].clone());
         let name = tokens[if base.is_some() { opens - 3 } else { opens - 1 }].clone();
         let (fields, end) = read_fields(&tokens, opens + 1);
@@ -240,7 +241,8 @@ fn tokens(text: &str) -> Vec<String> {
     tokens
 }
 
-/// Returns the fields of a structure whose first token is at `at`, and the index of its end. Skips functions and types.
+/// Returns the fields of a structure whose body begins at token `at`, and the index of its closing brace. Skips
+/// functions and types.
 fn read_fields(tokens: &[String], mut at: usize) -> (Vec<Field>, usize) {
     let mut fields = Vec::new();
     while tokens[at] != "}" {

@@ -94,7 +94,7 @@ pub enum Event {
 
 /// Receives the events of a solve in order, on the calling thread.
 pub trait Observer {
-    /// Receives an event. Returns `true` after an [`Event::Iteration`] to request a stop.
+    /// Receives an event. Returns true to request a stop; only the result for an [`Event::Iteration`] has an effect.
     fn see(&mut self, event: Event) -> bool;
     /// Returns whether `see` may request a stop. If so, a parallel solver must wait for its return value.
     fn may_stop(&self) -> bool;

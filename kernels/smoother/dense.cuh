@@ -3,8 +3,8 @@
 //
 // Roles of the warps: eight warps multiply, two per quarter of a multiprocessor. Each of them has 64 rows of the result
 // in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step consists of
-// eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory contains the
-// data of STAGES steps.
+// eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory has room for the
+// data of STAGES steps. The memory of one step is called a stage.
 //
 // The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half for both. The inverse
 // is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of
@@ -262,7 +262,7 @@ template <int POINTS, bool ONE> __device__ __forceinline__ void help(const Relax
     // All helper warps write the same values, so no synchronization is needed.
     if (lane < 27) weights[lane][0] = -a.omega * a.entries[lane], weights[lane][1] = (1.0 - a.omega) * a.entries[lane];
     __syncwarp();
-    // Results of two multiplying threads.
+    // Destinations of the results of two multiplying threads: `out`, and `out` + `apart`.
     double *out = nullptr;
     int64_t row = 0, apart = 0;
     auto write = [&](unsigned round, int first) {

@@ -1,7 +1,7 @@
 // Block relaxation on patches: u_b <- u_b + omega A_b^-1 (f - A u)_b for the blocks b of a list of patches. The blocks
 // are relaxed by colours, all at once, or in lexicographic order (Rodriguez et al., algorithms 1 to 3). A_b^-1 = D S
 // Lambda^-1 S^-1 D^-1 (src/smoother/block_inverse.rs) is applied as three sine transforms, a scaling and three further
-// sine transforms. Other stencils use a dense inverse.
+// sine transforms. Stencils without such a factorization use a dense inverse.
 //
 // Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at
 // most 8 x 8 x 8 cells: one block of 8^3 cells, or as many smaller blocks of one shape as fit. The smaller blocks are
@@ -31,15 +31,15 @@
 // Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
 // 8^3 blocks is 37 bytes, because a row of u occupies sectors of 96 bytes and faces are read twice. Faces between
 // patches need 16 bytes per value. A separate buffer for the west and east faces of all tiles (512 contiguous bytes
-// instead of 64 sectors) was slower: the data between the colours must stay in L2.
+// instead of 64 sectors) was slower, because the data that later colours read must stay in L2.
 //
 // Races: an item reads its own cells, cells of blocks of other colours, and ghost cells. Blocks of one colour are not
 // adjacent. The writes of an earlier stage are released by `advance`, after a barrier of the thread block, and acquired
-// by `wait`, before a barrier. An item of a later stage waits for this item, so it cannot overwrite cells that this
-// item reads. Block Jacobi reads one array and writes the other. Faces between patches are read from one buffer and
-// written to the other, each value by one thread. An item of the asynchronous (chaotic) method waits only for items of
-// its own chunk. It reads values of other chunks as they are in memory at that moment. These loads and stores are
-// relaxed atomic accesses of eight bytes.
+// by `wait`, before a barrier. An item of a later stage waits for the items of all earlier stages around it, so it
+// cannot overwrite cells that they still have to read. Block Jacobi reads one array and writes the other. Faces between
+// patches are read from one buffer and written to the other, each value by one thread. An item of the asynchronous
+// (chaotic) method waits only for items of its own chunk. It reads values of other chunks as they are in memory at that
+// moment. These loads and stores are relaxed atomic accesses of eight bytes.
 #include "../common/device.cuh"
 #include "work.cuh"
 #include "transforms.cuh"
@@ -208,8 +208,8 @@ extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_c
     }
 }
 
-// Finds the smallest number of a value of u (without ghost cells) or f that is not finite. Values are numbered patch by
-// patch, u before f.
+// Finds the first value of u (without ghost cells) or f that is not finite, and stores its number in `bad`. Values are
+// numbered patch by patch, u before f.
 extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::LookArgs a) {
     const blocks::BlockRegion region = a.regions[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[region.patch];

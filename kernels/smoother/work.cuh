@@ -14,8 +14,9 @@ struct BlockPatch {
 };
 
 // An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z). `shape` contains lx, ly, lz, cx,
-// cy, cz in four bits each, then flags. STRIDED: every other block. MASKED: only the blocks with ix + iy + iz + phase
-// even are relaxed, where the flag PHASE sets the phase to 1.
+// cy, cz in four bits each, then flags. STRIDED: the item consists of every other block along each axis. MASKED: only
+// every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item have an even sum or,
+// with PHASE, an odd sum.
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;
@@ -46,7 +47,9 @@ struct RelaxArgs {
     const BlockItem *items;
     const BlockTables *tables;
     unsigned *progress;
-    const unsigned *totals; // items of each chunk that count in a launch; then, per stage, the items of lower stages
+    // For each chunk, the number of its items that increment `progress` in one launch. Then, for each stage and chunk,
+    // the number of items of lower stages.
+    const unsigned *totals;
     unsigned launches;      // number of launches of this plan, including this one
     int from, to;           // indices of the arrays that are read and written
     int own_chunk;          // wait for items of the own chunk only

@@ -1,7 +1,6 @@
 //! Vectors of eight doubles for each instruction set. All operations except `mul_add` and `mul_sub` are bitwise
-//! identical on all instruction sets. Used where row slices are too short for automatic vectorization: blocks of at
-//! most eight cells per side, whose lines along x are transposed in registers. `rrbsolver-bench smoother` measures both
-//! forms.
+//! identical on all instruction sets. The vectors are used where row slices are too short for automatic vectorization:
+//! blocks of at most eight cells per side, whose lines along x are transposed in registers.
 
 /// Vector of eight doubles.
 pub trait Lanes: Copy {

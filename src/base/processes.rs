@@ -13,7 +13,8 @@ pub fn own_number() -> u64 {
     drawn ^ u64::from(std::process::id()).rotate_left(32)
 }
 
-/// Returns an identifier of this host and boot, equal on all its processes; 0 if unknown.
+/// Returns a number that identifies this host since its last boot, or 0 if it is unknown. All processes of the host
+/// obtain the same number.
 pub fn host_number() -> u64 {
     let Ok(boot) = std::fs::read_to_string("/proc/sys/kernel/random/boot_id") else { return 0 };
     let mut hasher = std::hash::DefaultHasher::new();
@@ -24,7 +25,8 @@ pub fn host_number() -> u64 {
 /// Name of an allocation in error messages.
 const ROWS: &str = "rows of all ranks";
 
-/// Address of a shared memory block for other processes of the host.
+/// Address by which other processes of the host open a shared memory block: process identifier and file descriptor of
+/// the owner, and a signature.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedAddress {
     pub process: u64,

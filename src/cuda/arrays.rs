@@ -1,5 +1,5 @@
-//! Device memory: arrays between zeros, several lists in one allocation, and a pool that reuses memory from one
-//! factorization to the next.
+//! Device memory: arrays with zeros before and after them, several lists in one allocation, and a pool that reuses
+//! memory from one factorization to the next.
 
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch::{Address, CellBox};

@@ -9,15 +9,15 @@ use crate::error::{Result, reset};
 /// Purpose of the allocations, for error messages.
 const LABELS: &str = "cells by label";
 
-/// Numbers per label: sum, sum of magnitudes, mean, kept mean.
+/// Numbers per label: sum, sum of magnitudes, mean, and the mean that `keep` stored.
 const NUMBERS: usize = 4;
 
 /// Lists of cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Memory of the labels and of the slots. The number of slots is rounded up to a power of two, so that other
-    /// labels can reuse the memory.
+    /// Memory of the lists by label and of the lists of slots (kernels/common/labelled.cuh). The second one has room
+    /// for a number of slots that is rounded up to a power of two, so that other labels can reuse the memory.
     memory: [Memory; 2],
-    /// Memory of the labels, if this object owns them.
+    /// Memory of the labels of the cells, if this object owns it.
     own: Option<Memory>,
     arguments: LabelledArgs,
     /// Host buffer for the sums.
@@ -25,7 +25,7 @@ pub struct Labelled {
 }
 
 impl Labelled {
-    /// Lists `of` cells by label.
+    /// Lists the cells by label; `of` is the number of cells.
     pub fn new(pool: &mut Pool, stream: &Stream, of: usize, labels: CellLabels) -> Result<Self> {
         let count = labels.count as usize;
         let chunks = of.div_ceil(CHUNK as usize);
@@ -71,7 +71,7 @@ impl Labelled {
         Ok(Self { memory: [of_labels, of_slots], own: None, arguments, seen })
     }
 
-    /// Owns the memory of the labels from now on.
+    /// Takes ownership of the memory of the labels of the cells.
     pub fn owning(self, labels: Memory) -> Self {
         Self { own: Some(labels), ..self }
     }
@@ -91,8 +91,8 @@ impl Labelled {
         self.arguments.labels
     }
 
-    /// Computes the sums of v by label, and stores the bare sums at `g` too unless `g` is 0. `sum` names the loop to
-    /// which the kernels belong.
+    /// Computes the sums and means of v by label. Stores the sums also at `g`, unless `g` is 0. If `sum` belongs to a
+    /// loop on the device, the kernels do nothing after the loop has ended.
     pub fn sums(&self, stream: &Stream, v: Address, g: Address, sum: Sum) -> Result<()> {
         let scalars = if sum.in_loop != 0 { sum.scalars } else { 0 };
         self.sums_of(stream, false, &LabelledArgs { v, g, scalars, ..self.arguments })
@@ -104,7 +104,7 @@ impl Labelled {
         launch::label_sums(stream, a)
     }
 
-    /// Computes v = v - mean(v) for each label; with `restore` it also adds the kept mean.
+    /// Computes v = v - mean(v) for each label. With `restore`, also adds the mean that `keep` stored.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.shift_of(stream, false, &LabelledArgs { v, restore: i32::from(restore), ..self.arguments })
     }
@@ -137,14 +137,15 @@ impl Labelled {
         Ok((worst, values[NUMBERS * worst], values[NUMBERS * worst + 1]))
     }
 
-    /// Returns sum over labels of mean(v)^2 sum_i 1 / center_i. Overwrites the means, but not the kept means.
+    /// Returns the sum over all labels of mean(v)^2 sum_i 1 / center_i, where i runs over the cells of the label.
+    /// Overwrites the means, but not the means that `keep` stored.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         self.sums(stream, v, 0, Sum::default())?;
         self.sums_of(stream, false, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;
         Ok(self.see(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
     }
 
-    /// Waits and returns the sums.
+    /// Copies the numbers of all labels to the host, waits for the copy, and returns the numbers.
     fn see(&mut self, stream: &Stream) -> Result<&[f64]> {
         stream.fetch(&mut self.seen, self.arguments.totals)?;
         stream.wait()?;

@@ -163,7 +163,8 @@ pub trait Looped {
     /// Returns the largest number of iterations before the loop pauses.
     fn lag(&self) -> i64;
 
-    /// Prepares the loop. Returns whether the device is already running the loop with the limits of this test.
+    /// Prepares the loop. Returns whether the device is already running a loop with the limits and from the iteration
+    /// in `_at`; `run` then does not launch the loop.
     fn begin(&mut self, _at: &State) -> Result<bool> {
         Ok(false)
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Session {
     /// The handle's own stream, used if the caller provides none.
     own: Stream,
-    /// Number of the caller's stream, or 0 if the caller has set none.
+    /// The caller's stream as an integer, or 0 if the caller has set none.
     number: usize,
     /// The caller's stream; `None` after a reset of the device.
     caller: Option<Stream>,

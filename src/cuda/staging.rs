@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const PIECE: usize = 16 * 1024;
 /// Largest number of values of one device copy: 4 MB, so that its launch takes only a small part of its time.
 const CHUNK: usize = 32 * PIECE;
-/// Number of values of the first or the last device copies, for which the device or the host waits.
+/// Number of values of a short device copy. The first copies to the device are short, because the device waits for
+/// them. The last copies to the host are short, because the host waits for them.
 const SHORT: usize = 2 * PIECE;
 /// Number of page-locked buffers. With three buffers, copies are 5 % slower on an H200.
 const BUFFERS: usize = 6;
@@ -71,7 +72,7 @@ impl<'a> Job<'a> {
         Self::write(values, (len, len, 1), device)
     }
 
-    /// Returns the values that are copied through the buffers.
+    /// Returns the number of values that are copied through the buffers.
     fn staged(&self) -> usize {
         if self.locked { 0 } else { self.count }
     }
@@ -80,11 +81,11 @@ impl<'a> Job<'a> {
     fn copy_directly(&self, stream: &Stream, to_device: bool) -> Result<()> {
         let (len, rows) = (self.last + 1, self.count / self.nx);
         if to_device {
-            // SAFETY: the slice that `read` borrowed, whose length `read` has checked against `last`.
+            // SAFETY: `read` borrowed this slice and checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts(self.host, len) };
             stream.send_rows(self.device, values, self.ld, self.nx, rows)
         } else {
-            // SAFETY: the slice that `write` borrowed, whose length `read` has checked against `last`.
+            // SAFETY: `write` borrowed this slice, and `read` checked that it has at least `last` + 1 values.
             let values = unsafe { std::slice::from_raw_parts_mut(self.host, len) };
             stream.fetch_rows(values, self.device, self.ld, self.nx, rows)
         }
@@ -153,13 +154,13 @@ impl Copies {
         self.carrier.as_ref().map_or(0, Carrier::bytes)
     }
 
-    /// Copies arrays to the device. Work queued later on the stream sees the copies. The arrays may be changed after a
-    /// wait.
+    /// Copies arrays to the device. Work queued later on the stream sees the copies. The caller may change the arrays
+    /// after it has waited for the stream.
     pub fn send(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, true)
     }
 
-    /// Copies arrays to the host, where they are visible after a wait.
+    /// Copies arrays to the host, where their values are visible after a wait for the stream.
     pub fn fetch(&mut self, stream: &Stream, jobs: &[Job]) -> Result<()> {
         self.run(stream, jobs, false)
     }
@@ -201,7 +202,8 @@ struct Run<'a> {
     failed: AtomicBool,
 }
 
-// SAFETY: the pointers are those of buffers and arrays that the run borrows; threads write disjoint pieces of them.
+// SAFETY: the pointers belong to buffers and arrays that the run borrows, and the threads write disjoint pieces of
+// them.
 unsafe impl Sync for Run<'_> {}
 
 impl Run<'_> {
@@ -258,7 +260,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies one piece if the next one belongs to an open chunk.
+    /// Copies the next piece if its chunk is open.
     fn copy_next_piece(&self, chunk: &mut usize) {
         let piece = self.next.load(Ordering::Relaxed);
         if piece < self.pieces {

@@ -9,8 +9,8 @@ use crate::error::{Error, Place, Result, collected};
 const WORDS: usize = HEAD + 128;
 const HEAD: usize = 6;
 
-/// Returns the error of rank `rank` on every rank. All ranks already know its status. `mine` is the error of this rank,
-/// if any. Collective.
+/// Returns the error of rank `rank` on every rank. All ranks already know the status of this error. `mine` is the error
+/// of this rank, if any. Collective.
 pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Error>) -> Result<Error> {
     let this = comm.rank();
     let mut gather = Gather::new(comm, &collected((0..comm.size()).map(|_| WORDS), "error messages of ranks")?)?;

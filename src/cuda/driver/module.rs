@@ -90,7 +90,7 @@ impl Module {
     /// Stores `share` in the kernels' variable `rrb_share`, in a module of the current context.
     pub(super) fn set_share(&self, module: sys::CUmodule, share: Share) -> Result<()> {
         let (mut address, mut bytes) = (0, 0);
-        // SAFETY: a loaded module and a NUL-terminated name; the numbers outlive the call.
+        // SAFETY: the module is loaded, and the name ends with NUL; the numbers outlive the call.
         let found = unsafe { sys::cuModuleGetGlobal_v2(&mut address, &mut bytes, module, c"rrb_share".as_ptr()) };
         check(found, "the share of a device")?;
         assert_eq!(bytes, size_of::<Share>(), "kernels and library differ");
@@ -111,7 +111,7 @@ impl Module {
         for (kernel, name) in shared.chain(own) {
             let mut function = std::ptr::null_mut();
             let name = CString::new(name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
-            // SAFETY: a loaded module and a NUL-terminated name.
+            // SAFETY: the module is loaded, and the name ends with NUL.
             let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };
             check(found, &format!("kernel {}", name.to_string_lossy()))?;
             if let Some(parameter) = parameter {

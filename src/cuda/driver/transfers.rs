@@ -44,7 +44,7 @@ impl Stream {
         if !self.note(&[address, bytes as u64], &value)? {
             return Ok(());
         }
-        // SAFETY: addresses come from `Memory` values that outlive the work of their user.
+        // SAFETY: the address belongs to a `Memory` value, which is dropped only after the work that uses it has ended.
         check(unsafe { sys::cuMemsetD8Async(address, value, bytes, stream) }, "clearing device memory")
     }
 

@@ -23,8 +23,8 @@ macro_rules! structures {
             }
         }
 
-        // SAFETY: `repr(C)`, and `AnyBitPattern` allows only fields that are numbers. Kernels read fields, never the
-        // padding between or after them. The driver copies all bytes, as it does for a C structure.
+        // SAFETY: the structure is `repr(C)`, and `AnyBitPattern` allows only fields that are numbers. Kernels read
+        // fields, never the padding between or after them. The driver copies all bytes, as it does for a C structure.
         unsafe impl crate::cuda::driver::Argument for $name {}
         )*
     };
@@ -70,8 +70,9 @@ macro_rules! plain_kernels {
             $(let kernel = if $og.uniform != 0 { $numbers::$other } else { kernel };)?
             let (kernel, name) = ($first + kernel as usize, concat!("kernel ", $symbol));
             let (shared, behind) = (0 $(+ $bytes)?, false $(|| $behind)?);
-            // SAFETY: `$arguments` is the structure that the kernel takes. Its addresses are those of arrays allocated
-            // for the extents in it, or of the caller's arrays, whose size the caller has promised.
+            // SAFETY: `$arguments` is the structure that the kernel takes. Every address in it belongs to an array that
+            // was allocated for the extents in the same structure, or to an array of the caller, who guarantees its
+            // size.
             unsafe { stream.launch(kernel, $blocks, $block, shared, behind, $a, name) }
         })*
     };

@@ -18,8 +18,8 @@ const TILE_THREADS: u32 = 768;
 const BRICK: [i32; 3] = [16, 4, 4];
 /// Largest width of a tile in cells. With this limit, a row of 128 cells has two tiles.
 const TILE_WIDTH: u32 = 64;
-/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A kernel
-/// that executes a whole cycle has this number of blocks.
+/// Multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block. A launch
+/// that executes one step of the cycle below the finest grid has this number of blocks.
 const AT_ONCE: u32 = 132;
 
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
@@ -214,7 +214,8 @@ plain_kernels! {
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Counts the groups that are hidden from coarse grids.
+    /// Counts the hidden groups. A group is hidden if a coarse grid has several points in it, and the next coarser grid
+    /// has none.
     HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Counts, or lists, the components whose first cell is in each chunk.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
@@ -225,7 +226,7 @@ plain_kernels! {
     /// Stores the number of each cell's singular component.
     LabelSingular label_singular(CellComponentArgs) = "dpcg_label_singular_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Finds the class of each cell.
+    /// Finds the class of each cell (kernels/dpcg/classes.cuh).
     ClassifyCells classify_cells(ClassArgs) = "dpcg_classify_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Collects the classes from the hash table.
     GatherClasses gather_classes(ClassArgs) = "dpcg_gather_classes_f64", |a| cell_blocks(i64::from(a.slots)), BLOCK;
@@ -242,10 +243,10 @@ plain_kernels! {
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
     /// Sums the couplings between regions exactly.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Rounds these sums to E.
+    /// Rounds the exact sums of `add_couplings` to the entries of E.
     TakeCoarseMatrix take_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
-    /// Computes the shift c of each null vector.
+    /// Computes the shift c of each null vector u. The stored inverse is that of E + c u u^T.
     FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
     /// Finds the largest entries of an inverse and of its matrix.
     FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
@@ -338,7 +339,8 @@ fn vertex_cycle_kernel(single: bool) -> usize {
     COUNT + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
-/// Returns the launch shape of this kernel. `blocks` is 0 if the device does not support cooperative launches.
+/// Returns the launch shape of the cooperative kernel of the cycle. `blocks` is 0 if the device does not support
+/// cooperative launches.
 pub fn vertex_cycle_together(device: &Device, single: bool) -> Result<Together> {
     let blocks = device.together(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
     Ok(Together { blocks, cluster: 1, shared: 0, further: 0 })

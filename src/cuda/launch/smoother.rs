@@ -6,7 +6,7 @@ use crate::error::Result;
 
 include!(concat!(env!("OUT_DIR"), "/smoother.rs"));
 
-/// Threads of a tile of blocks, or of a box of ghost cells (kernels/smoother/smoother.cu).
+/// Threads of a thread block that processes a tile of blocks or a box of ghost cells (kernels/smoother/smoother.cu).
 const TILE_THREADS: u32 = 64;
 /// Blocks of 8^3 cells that a thread block multiplies by the dense inverse at once.
 const COLUMNS: u32 = 32;
@@ -44,7 +44,7 @@ plain_kernels! {
     /// Copies ghost cells from other patches.
     Exchange exchange(ExchangeArgs, count: u32, behind: bool) = "smoother_exchange_f64",
         |_a| count, (TILE_THREADS, 1), behind behind;
-    /// Copies one array u to the other.
+    /// Copies u of each patch, or its ghost layer, to the second array of block Jacobi, or back.
     CopyPatches copy_patches(BlockCopyArgs, count: u32) = "smoother_copy_f64", |_a| count, (THREADS, 1);
     /// Finds values that are not finite.
     InspectPatches inspect_patches(LookArgs, count: u32) = "smoother_inspect_f64", |_a| count, (TILE_THREADS, 1);

@@ -188,7 +188,7 @@ impl<'a, 'w> Data<'a, 'w> {
 
     /// Reads right-hand sides, initial guesses and solutions. Some files, such as SuiteSparse's lp_afiro, announce a
     /// wrong number of cards for these vectors. The number of cards is therefore computed from the sizes of the
-    /// vectors. If the header differs, the function returns a warning.
+    /// vectors. If the header states another number, the function returns a warning.
     fn vectors(&mut self) -> Result<(Vectors, Option<Warning>)> {
         let Some((kind, many, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
         let (rows, text) = (self.header.rows, self.text);

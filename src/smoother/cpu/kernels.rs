@@ -3,8 +3,8 @@
 //! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
 //! a dense matrix (docs/theory/smoother.md, "Exact block inverses").
 //!
-//! If the CPU has fused operations, each product is fused with the following addition. The last bits therefore depend
-//! on the instruction set. They depend neither on the number of blocks that are relaxed together nor on the thread.
+//! With AVX-512, each product is fused with the following addition. The last bits therefore depend on the instruction
+//! set. They depend neither on the number of blocks that are relaxed together nor on the thread.
 //!
 //! A tile has up to 64 rows of eight values. Row k*by + j holds the cells (., j, k) of as many blocks as fit in eight
 //! values. The transforms along y and z combine rows. For the transforms along x, groups of eight rows are transposed.
@@ -61,8 +61,8 @@ pub fn shape_index([x, y, z]: Shape) -> usize {
     ((z - 1) * 8 + y - 1) * 8 + x - 1
 }
 
-/// Returns whether `relax_cube` relaxes blocks of this shape. Between its transforms along x, the tile is transposed
-/// plane by plane.
+/// Returns whether `relax_cube` relaxes blocks of this shape. `relax_cube` multiplies by the reciprocals while the
+/// planes of the tile are transposed, so the reciprocals are also stored with transposed planes.
 pub fn is_cube(shape: Shape) -> bool {
     shape == [8; 3]
 }
@@ -199,8 +199,8 @@ impl Ahead {
         Self { of: self.of.map(of) }
     }
 
-    /// Prefetches quarter `part` of the cells for plane k of a task with `rows` rows per plane. A core has few line
-    /// fill buffers, so the requests are spread over the task.
+    /// Prefetches quarter number `part` (0 to 3) of the cells for plane k of a task with `rows` rows per plane. A core
+    /// has few line fill buffers, so the requests are spread over the task.
     #[inline(always)]
     pub fn fetch<V: Lanes>(&self, rows: usize, k: usize, part: usize) {
         for a in &self.of {

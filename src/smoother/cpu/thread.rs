@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Minimum number of slabs per thread for the fused form; with fewer slabs, the load imbalance is too large.
+/// Minimum number of slabs per thread for a fused sweep. With fewer slabs, the load imbalance is too large.
 const SLABS_PER_THREAD: usize = 6;
 
 /// Data that the threads share, in addition to the caller's arrays.
@@ -68,7 +68,7 @@ pub struct CallThread<'a, 'w> {
     pub call: &'a Call<'a>,
     pub me: Me<'a>,
     pub callbacks: Option<&'w mut dyn Callbacks>,
-    /// Block Jacobi: the current values are in the second array.
+    /// Whether the current values are in the second array of block Jacobi.
     pub flipped: bool,
     /// Number of completed coloured sweeps of this call.
     pub sweeps: usize,
@@ -80,11 +80,12 @@ pub struct Batch {
     pub tasks: [Task; BATCH],
     pub count: usize,
     pub shape: Shape,
-    /// The batch is processed after every block, because the method relaxes the blocks one after the other.
+    /// Whether the batch is processed after every block, because the method relaxes the blocks one after the other.
     pub alone: bool,
 }
 
-/// A row of blocks in the work list: row kb * (rows of blocks per slab) + jb of a patch.
+/// A row of blocks in the work list. `row` is kb * (rows of blocks per slab) + jb, where jb and kb are the indices of
+/// the row of blocks in y and z, counted from the first block of the patch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub patch: usize,

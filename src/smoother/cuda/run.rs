@@ -28,8 +28,8 @@ use std::time::Instant;
 /// Product of the factors 2 / (b + 1) of three inverse transforms of length 8.
 const WEIGHT: f64 = 8.0 / 729.0;
 
-/// The face buffers that a sweep reads (`arrived`) and writes (`leaving`); with `keep`, the sweep also fills ghost
-/// cells.
+/// Use of the face buffers by a sweep. `arrived`: the sweep reads the faces of the previous sweep. `leaving`: the sweep
+/// writes faces for the next sweep. `keep`: the sweep also writes the faces that it reads to the ghost cells.
 #[derive(Clone, Copy, Default)]
 struct FaceBuffers {
     arrived: bool,
@@ -59,13 +59,15 @@ pub(super) struct Run<'a> {
     /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
     pub(super) uploaded: bool,
     pub(super) downloaded: bool,
-    /// The second array contains the caller's ghost cells.
+    /// Whether the second array of block Jacobi contains the caller's ghost cells.
     pub(super) ghosts_copied: bool,
-    /// Ghost cells between patches must be copied by the next sweep, or before any other step.
+    /// Whether ghost cells between patches must be copied by the next sweep, or before any other step.
     pub(super) pending: bool,
-    /// The previous sweep wrote its faces, to the half of `faces` that the number of the sweep selects.
+    /// Whether the previous sweep wrote its faces. It wrote them to one half of `faces`: the first half if its number,
+    /// counted from 1, is even, else the second half.
     pub(super) arrived: bool,
-    /// The last operation on the first stream is one of these kernels, so the next kernel may start before it ends.
+    /// Whether the last operation on the first stream is a kernel of this backend. The next kernel may then start
+    /// before that kernel ends.
     pub(super) behind: bool,
     pub(super) seconds_transfer: f64,
     pub(super) failed: Option<Error>,
@@ -343,7 +345,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns the arrays that the sweep `later` sweeps from now reads and writes.
+    /// Returns the indices of the arrays that a sweep reads and writes. `later` is 0 for the next sweep, 1 for the
+    /// sweep after it, and so on.
     fn ways(&self, jacobi: bool, later: usize) -> (usize, usize) {
         let from = if jacobi { self.which ^ (later % 2) } else { self.which };
         (from, if jacobi { 1 - from } else { from })
@@ -431,8 +434,8 @@ impl Run<'_> {
         launch::exchange(self.streams[0], &arguments, count, std::mem::replace(&mut self.behind, true))
     }
 
-    /// Returns whether the next sweep is the last one of block Jacobi. The array of its result must also contain the
-    /// ghost cells that this sweep reads.
+    /// Returns whether the next sweep is the last sweep of block Jacobi. The array to which it writes must then also
+    /// contain the ghost cells that it reads.
     fn to_both(&self) -> bool {
         self.work.method == Method::Jacobi && self.done + 1 >= self.work.sweeps
     }
