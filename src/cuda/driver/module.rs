@@ -46,7 +46,8 @@ impl Kernel {
         Self { name, bytes: size_of::<A>() }
     }
 
-    /// Checks the size that the loaded module reports for the argument.
+    /// Returns an error unless `bytes`, the size that the loaded module reports for the argument, is the size of the
+    /// library's structure.
     fn must_take(&self, bytes: usize) -> Result<()> {
         let Self { name, bytes: given } = self;
         if bytes == *given {
