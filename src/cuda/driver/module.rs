@@ -117,7 +117,8 @@ impl Module {
             check(found, &format!("kernel {}", name.to_string_lossy()))?;
             if let Some(parameter) = parameter {
                 let (mut offset, mut bytes) = (0, 0);
-                // SAFETY: a function of the loaded module, which takes one structure; the numbers outlive the call.
+                // SAFETY: the function belongs to the loaded module and takes one structure; the numbers outlive the
+                // call.
                 let asked = unsafe { parameter(function, 0, &mut offset, &mut bytes) };
                 check(asked, &format!("parameters of kernel {}", kernel.name))?;
                 kernel.must_take(bytes)?;

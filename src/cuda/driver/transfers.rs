@@ -73,8 +73,8 @@ impl Stream {
     /// both addresses may be read or changed after `wait`.
     pub fn copy_values(&self, to: u64, from: u64, count: usize) -> Result<()> {
         let stream = self.alone()?;
-        // SAFETY: addresses as in `fill`, or arrays of the caller with the size that the caller guaranteed. The call
-        // waits before it returns these arrays. The driver knows the memory space of an address.
+        // SAFETY: the addresses are as in `fill`, or belong to arrays of the caller, who guarantees their size. The
+        // call waits before it returns these arrays. The driver knows the memory space of an address.
         check(unsafe { sys::cuMemcpyAsync(to, from, count * size_of::<f64>(), stream) }, "a copy of patches")
     }
 
