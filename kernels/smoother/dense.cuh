@@ -19,7 +19,7 @@
 //     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - contribution from outside b) + (1 - omega) A_b u_b).
 // With omega = 1 and 7 points (ONE), only f and the faces around a block are read.
 //
-// `packed` contains the inverse in the order in which the lanes of a warp read it, 16 bytes per lane: element (row,
+// `packed` contains the inverse in the order in which the lanes of a warp read it, 16 bytes per lane l: element (row,
 // column) = (16 m + l/4 + 8 e, 8 q + 2 (l%4) + h) is at (((q*32 + m)*2 + h)*32 + l)*2 + e. A step has eight
 // right-hand-side values per column.
 //

@@ -5,12 +5,13 @@
 //
 // Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at
 // most 8 x 8 x 8 cells: one block of 8^3 cells, or as many smaller blocks of one shape as fit. The smaller blocks are
-// adjacent or, with eight colours, every other block. The tables of a shape are weighted 1 / Lambda at (r*by + q)*bx +
-// p, D^-1 and D in the order of the cells, and dense inverses by columns.
+// adjacent or, with eight colours, every other block. The tables of a shape are: 1 / Lambda times the factors of the
+// inverse transforms, at index (r*by + q)*bx + p; the diagonals of D^-1 and D, in the order of the cells; or the dense
+// inverse, by columns.
 //
 // Launch: one thread block of 64 threads per item. A thread holds a line of eight cells in registers, along z, x or y.
-// Thread t has the line at (t & 7, t >> 3) of the other two directions. Lines are transposed through shared memory, 4
-// KB per tile. The index of a cell is permuted so that all transposes are free of bank conflicts:
+// The line of thread t has the indices (t & 7, t >> 3) in the other two directions. Lines are transposed through shared
+// memory, 4 KB per tile. The index of a cell is permuted so that all transposes are free of bank conflicts:
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Global memory is accessed in rows of eight cells, 64 bytes.
 //

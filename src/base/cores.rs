@@ -16,7 +16,8 @@ pub fn cores_now() -> usize {
     groups.lines().filter_map(|line| quota(line, "/sys/fs/cgroup")).fold(cores_in_mask(), usize::min).max(1)
 }
 
-/// Returns [`cores_now`], determined at the first call, because the query reads files.
+/// Returns the result of [`cores_now`] at the first call. Later calls return the same number, because the query reads
+/// files.
 pub fn cores_once() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(cores_now)

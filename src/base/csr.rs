@@ -115,7 +115,7 @@ pub fn accumulate(ptr: &mut [usize]) {
     }
 }
 
-/// Converts the ends of the rows, stored at the index of the row, back to row pointers.
+/// Converts an array whose element i is the end of row i to row pointers, in place.
 pub fn restart(ptr: &mut [usize]) {
     let rows = ptr.len() - 1;
     ptr.copy_within(..rows, 1);

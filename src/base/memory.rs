@@ -130,7 +130,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Self::Pages { start, bytes } = *self {
-            // SAFETY: mapped by `mapped` with this size, and not used after the drop.
+            // SAFETY: `mapped` created the mapping with this size, and it is not used after the drop.
             unsafe { libc::munmap(start.cast(), bytes) };
         }
     }

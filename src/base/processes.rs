@@ -76,7 +76,7 @@ impl Mapped {
         if file < 0 {
             return Err(unavailable("memfd_create", &std::io::Error::last_os_error()));
         }
-        // SAFETY: a new descriptor, which has no other owner.
+        // SAFETY: the descriptor is new, so it has no other owner.
         let file = unsafe { std::fs::File::from_raw_fd(file as i32) };
         // Reserves the pages now. Otherwise, a later write to a page without memory would end the process. SAFETY: the
         // descriptor is open; the call uses no memory of this process.
@@ -111,7 +111,7 @@ impl Mapped {
         use std::os::fd::AsRawFd;
         let bytes = Self::bytes_of(values)?;
         let all = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: requests a new mapping of the file at any address; no existing mapping is replaced.
+        // SAFETY: the call requests a new mapping of the file at any address; no existing mapping is replaced.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, all, libc::MAP_SHARED, file.as_raw_fd(), 0) };
         if start == libc::MAP_FAILED {
             return Err(Error::NoMemory(Refused { bytes: bytes as u128, what: ROWS }));
@@ -174,7 +174,7 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         #[cfg(target_os = "linux")]
         if let Ok(bytes) = Self::bytes_of(self.values) {
-            // SAFETY: mapped by `map` with this size, and not used after the drop.
+            // SAFETY: `map` created the mapping with this size, and it is not used after the drop.
             unsafe { libc::munmap(self.start.cast(), bytes) };
         }
     }

@@ -111,8 +111,8 @@ pub trait OtherRanks: Send + Sync {
     fn fill_sums(&self, numbers: &mut [&mut [f64]]);
 }
 
-/// Workspace for the partial results of a reduction: up to `most` numbers per row. Instead of rows, any units with one
-/// owner thread each may be used.
+/// Workspace for the partial results of a reduction, with several numbers per row. A row may be any unit of work that
+/// one thread owns.
 pub struct Partials {
     /// Two buffers, used alternately: a reduction may be written while the previous one is still read.
     values: [Shared; 2],

@@ -75,7 +75,7 @@ impl Me<'_> {
         }
     }
 
-    /// Signals the neighbouring threads that this thread has reached `point` of stage `stage`.
+    /// Signals to the neighbouring threads that this thread has reached `point` of stage `stage`.
     pub fn post(&self, point: Point, stage: usize) {
         self.barrier.posts[self.index].0[point as usize].store(stage, Ordering::Release);
     }

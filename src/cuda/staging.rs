@@ -46,7 +46,7 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Describes a copy of `rows` rows of `nx` values, `ld` values apart, to the device.
+    /// Describes a copy of `rows` rows of `nx` values to the device. The rows begin `ld` values apart.
     pub fn read(values: &'a [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         assert!(rows > 0 && nx <= ld && values.len() >= (rows - 1) * ld + nx);
         let last = (rows - 1) * ld + nx - 1;
@@ -55,7 +55,7 @@ impl<'a> Job<'a> {
         Self { host, ld, nx, count, device, last, locked, _array: PhantomData }
     }
 
-    /// Describes a copy of `rows` rows of `nx` values, `ld` values apart, to the host.
+    /// Describes a copy of `rows` rows of `nx` values to the host. The rows begin `ld` values apart.
     pub fn write(values: &'a mut [f64], (ld, nx, rows): (usize, usize, usize), device: u64) -> Self {
         let host = values.as_mut_ptr();
         Self { host, ..Job::read(values, (ld, nx, rows), device) }
@@ -91,8 +91,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Calls `f` for each contiguous part of the values first .. first + count. The arguments are the host address, the
-    /// offset from `first` and the length.
+    /// Calls `f` for each contiguous part of the values first .. first + count. The arguments of `f` are the host
+    /// address, the offset from `first` and the length.
     fn parts(&self, first: usize, count: usize, mut f: impl FnMut(*mut f64, usize, usize)) {
         let mut at = first;
         while at < first + count {
@@ -139,7 +139,7 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Creates an empty state with at most `threads` copying threads.
+    /// Creates the state without buffers. At most `threads` threads will copy.
     pub fn new(threads: usize) -> Self {
         Self { carrier: None, threads }
     }
@@ -354,7 +354,7 @@ impl Carrier {
     fn run(&mut self, stream: &Stream, jobs: &[Job], to_device: bool) -> Result<()> {
         self.divide_into_chunks(jobs, to_device)?;
         for event in &self.copied {
-            // The previous run's device copies have finished.
+            // Waits until the device copies of the previous run have finished.
             event.wait()?;
         }
         let Self { buffers, copied, chunks, team, .. } = self;
@@ -380,8 +380,8 @@ impl Carrier {
         team.run(|_: Me| run.copy_pieces(), |_| own())?
     }
 
-    /// Divides jobs into chunks. To the device, the first chunks are short because the device waits for them. From the
-    /// device, the last chunks are short because the host waits for them.
+    /// Divides jobs into chunks. In copies to the device, the first chunks are short, because the device waits for
+    /// them. In copies from the device, the last chunks are short, because the host waits for them.
     fn divide_into_chunks(&mut self, jobs: &[Job], to_device: bool) -> Result<()> {
         self.chunks.clear();
         let all: usize = jobs.iter().map(Job::staged).sum();

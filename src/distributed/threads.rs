@@ -78,7 +78,7 @@ impl Rank {
         *round
     }
 
-    /// Returns the contributions of all ranks to a collective call, once all are present.
+    /// Returns the contributions of all ranks to a collective call, or `None` if some are still missing.
     fn take(&self, round: u64) -> Option<Vec<Vec<u8>>> {
         let mut mail = lock(&self.mail);
         let slots = mail.rounds.get_mut(&round)?;

@@ -69,8 +69,8 @@ impl Stencil {
 pub type Shape = [usize; 3];
 
 /// A block is singular if a pivot or an eigenvalue is below this fraction of the stencil's 1-norm. The value
-/// corresponds to the rounding errors of a few hundred operations. A pivot or eigenvalue whose reciprocal overflows is
-/// singular, too.
+/// corresponds to the rounding errors of a few hundred operations. A block is also singular if the reciprocal of a
+/// pivot or an eigenvalue overflows.
 const SINGULAR: f64 = 1e-13;
 
 /// Largest difference between mirror entries, relative to the stencil's 1-norm, that counts as rounding of the input. A

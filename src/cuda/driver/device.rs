@@ -40,8 +40,8 @@ pub struct Entered {
     _here: std::marker::PhantomData<*mut ()>,
 }
 
-/// Returns whether the host program has reset the device since its primary context had the identifier `id`.
-/// After a reset, the memory of the old context is gone and its addresses may have been reused.
+/// Returns whether the host program has reset the device since its primary context had the identifier `id`. A reset
+/// frees the memory of the old context, and its addresses may have been reused.
 pub(super) fn was_reset(device: sys::CUdevice, context: sys::CUcontext, id: u64) -> bool {
     let (mut flags, mut active, mut now) = (0, 0, 0);
     // SAFETY: the device exists, and the pointers outlive the calls. `cuCtxGetId` is called only while the primary
@@ -133,7 +133,7 @@ impl Device {
         let (overlaps, processors, cache) = (false, 0, 0);
         let mut made =
             Self { ordinal, device, context, id: 0, family, share, module, overlaps, processors, cache, functions };
-        // SAFETY: retained above; the pointer outlives the call.
+        // SAFETY: the context was retained above; the pointer outlives the call.
         check(unsafe { sys::cuCtxGetId(context, &mut made.id) }, "the device's context")?;
         let attribute = |wanted| {
             let mut value = 0;

@@ -121,7 +121,7 @@ impl Loop {
     }
 
     fn instantiate(&mut self) -> Result<()> {
-        // SAFETY: a complete graph; the pointer outlives the call.
+        // SAFETY: the graph is complete, and the pointer outlives the call.
         let made = unsafe { sys::cuGraphInstantiateWithFlags(&mut self.executable, self.graph, 0) };
         check(made, "instantiating a graph")
     }
@@ -129,7 +129,8 @@ impl Loop {
     /// Launches the graph on a stream.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
         let stream = stream.alone()?;
-        // SAFETY: `record` or `record_once` instantiated the graph; the arrays it uses live as long as the handle.
+        // SAFETY: `record` or `record_once` instantiated the graph. The arrays that the graph uses live as long as the
+        // handle.
         check(unsafe { sys::cuGraphLaunch(self.executable, stream) }, "launching a graph")
     }
 }

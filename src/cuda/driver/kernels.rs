@@ -39,7 +39,7 @@ impl Device {
         let mut attributes = Together { blocks: cluster, cluster, shared, further: 0 }.attributes();
         let config = config(std::ptr::null_mut(), cluster, (threads, 1), shared, &mut attributes);
         let mut clusters = 0;
-        // SAFETY: a function of this device; the structures outlive the calls.
+        // SAFETY: the function belongs to this device; the structures outlive the calls.
         let asked = unsafe {
             if cluster > 8 && sys::cuFuncSetAttribute(function, large, 1) != sys::CUresult::CUDA_SUCCESS {
                 return 0;

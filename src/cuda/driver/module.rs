@@ -46,7 +46,8 @@ impl Kernel {
         Self { name, bytes: size_of::<A>() }
     }
 
-    /// Checks the size that the loaded module reports for the argument.
+    /// Returns an error unless `bytes`, the size that the loaded module reports for the argument, is the size of the
+    /// library's structure.
     fn must_take(&self, bytes: usize) -> Result<()> {
         let Self { name, bytes: given } = self;
         if bytes == *given {
@@ -116,7 +117,8 @@ impl Module {
             check(found, &format!("kernel {}", name.to_string_lossy()))?;
             if let Some(parameter) = parameter {
                 let (mut offset, mut bytes) = (0, 0);
-                // SAFETY: a function of the loaded module, which takes one structure; the numbers outlive the call.
+                // SAFETY: the function belongs to the loaded module and takes one structure; the numbers outlive the
+                // call.
                 let asked = unsafe { parameter(function, 0, &mut offset, &mut bytes) };
                 check(asked, &format!("parameters of kernel {}", kernel.name))?;
                 kernel.must_take(bytes)?;

@@ -219,7 +219,7 @@ pub struct Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if let Ok(_entered) = self.primary.enter() {
-            // SAFETY: opened by `Primary::open` and closed once.
+            // SAFETY: `Primary::open` opened the memory, and it is closed once.
             let _ = unsafe { sys::cuIpcCloseMemHandle(self.base) };
         }
     }

@@ -23,11 +23,12 @@ pub struct Stream {
     done: Option<Event>,
     /// Whether the last queued work ran on all devices.
     together: Cell<bool>,
-    /// While a graph is recorded: the launch that synchronizes the streams. Otherwise, events synchronize them.
+    /// Between `join` and `leave`, while a graph is recorded, the function that synchronizes the streams. Otherwise
+    /// `None`: events synchronize them.
     meet: RefCell<Option<Meet>>,
 }
 
-/// Launches, on one stream, the kernel that waits for the other streams.
+/// Function that launches, on one stream, the kernel that waits for the other streams.
 pub type Meet = Box<dyn Fn(&Stream) -> Result<()>>;
 
 /// The stream of another device, and the event that marks the end of its work.
@@ -206,7 +207,7 @@ impl Drop for Stream {
     }
 }
 
-/// An event in the work of a stream that the host can wait for.
+/// A CUDA event: a point in the work of a stream. The host and other streams can wait for it.
 pub struct Event {
     device: Arc<Device>,
     event: sys::CUevent,

@@ -19,7 +19,7 @@ pub const PART: usize = 2048;
 pub const SLICE: u32 = 32;
 /// Number of threads that process a row together: in the setup, and in the cycle on levels with few rows.
 pub const LANES: u32 = 8;
-/// Threads of a warp, where a warp processes a row.
+/// Threads of a warp, for kernels in which a warp processes a row.
 const WARP: u32 = 32;
 
 /// Returns the blocks of a launch with one thread per row.

@@ -12,7 +12,7 @@ include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
 
 /// Threads per block of the cycle below the finest grid (kernels/dpcg/vertex.cuh).
 pub const VERTEX_CYCLE_THREADS: u32 = 1024;
-/// Largest number of threads of a sweep's tile (kernels/dpcg/finest.cuh).
+/// Largest number of threads that sweep over a tile (kernels/dpcg/finest.cuh).
 const TILE_THREADS: u32 = 768;
 /// Points of a brick of the restriction in x, y and z (kernels/dpcg/finest.cuh).
 const BRICK: [i32; 3] = [16, 4, 4];
@@ -41,8 +41,8 @@ impl FusedArgs {
         u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
     }
 
-    /// Sets the number of planes per piece that minimizes the planes that a block processes. Each piece has `extra`
-    /// additional planes.
+    /// Sets the number of planes per piece such that a block processes as few planes as possible. A block processes
+    /// `extra` additional planes for each piece.
     pub fn in_pieces(mut self, extra: u32) -> Self {
         let nz = self.cells.nz as u32;
         let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);

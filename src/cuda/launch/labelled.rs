@@ -23,12 +23,12 @@ pub fn cell_blocks(count: i64) -> u32 {
     (count.max(1) as u64).div_ceil(u64::from(BLOCK.0)).min(u64::from(MOST_CELL_BLOCKS)) as u32
 }
 
-/// Returns the blocks of a launch with one warp per item.
+/// Returns the blocks of a launch with one warp for each of `count` labels or rows.
 pub fn warp_blocks(count: u32) -> u32 {
     cell_blocks(32 * i64::from(count))
 }
 
-/// Returns the number of chunks of `cells` cells, at most `most`.
+/// Returns the number of chunks into which `cells` cells are divided, but at most `most`.
 pub fn chunk_blocks(cells: i64, most: u32) -> u32 {
     (cells.max(1) as u64).div_ceil(CHUNK as u64).min(u64::from(most)) as u32
 }

@@ -12,8 +12,8 @@ const TILE_THREADS: u32 = 64;
 const COLUMNS: u32 = 32;
 /// Threads of a thread block of the product.
 const DENSE_THREADS: u32 = 384;
-/// Shared memory of `relax_dense` in bytes. It contains eight columns of the inverse and of the right-hand sides for
-/// each of four steps, and 40 results for each of 256 threads.
+/// Shared memory of `relax_dense` in bytes. It contains, for each of four steps, eight columns of the inverse and eight
+/// values of each right-hand side. It also contains 40 results for each of 256 threads.
 const DENSE_BYTES: u32 = 8 * (4 * (8 * 512 + 8 * COLUMNS) + 40 * 256);
 /// Thread blocks of a cluster, which share the columns that they load.
 const CLUSTER: u32 = 2;

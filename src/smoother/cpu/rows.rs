@@ -207,7 +207,7 @@ impl CallThread<'_, '_> {
         if reverse { [halves[1].clone(), halves[0].clone()] } else { halves }
     }
 
-    /// Relaxes the blocks of a slab that have a colour of one stage, colour by colour.
+    /// Relaxes those blocks of a slab whose colours belong to one stage, colour by colour.
     ///
     /// # Safety
     /// The conditions of `row` hold for all rows of the slab.

@@ -51,7 +51,7 @@ pub struct Call<'a> {
     pub arrays: Pointers<'a>,
     pub other: &'a [*mut f64],
     pub work: &'a Work,
-    /// Set if ghost cells are exchanged within the sweeps.
+    /// `Some` if ghost cells are exchanged within the sweeps.
     pub ghost_buffers: Option<&'a GhostBuffers>,
     /// Number of sweeps of the previous calls on these patches.
     pub sweeps_before: usize,
@@ -131,7 +131,7 @@ impl<'a, 'w> CallThread<'a, 'w> {
         if self.flipped { self.call.other } else { self.call.arrays.u }
     }
 
-    /// Returns the first row of blocks of part `part` of `parts` of the work list.
+    /// Divides the work list into `parts` parts, and returns the first row of blocks of part `part`.
     pub fn boundary(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> Place {
         let list = &self.call.data.blocks.list;
         let end = Place { patch: list.patches.len(), row: 0 };
@@ -271,7 +271,8 @@ pub fn fused_grain(patches: &[Patch], cut: &Cut, parallel: Parallel, members: us
     }
 }
 
-/// Returns the number of rows of blocks of a patch, and of one of its slabs.
+/// Returns the number of rows of blocks of a patch, and of one of its slabs. A slab consists of the blocks of a patch
+/// that have the same index in z.
 pub fn rows(cut: &Cut, patch: &Patch) -> (usize, usize) {
     let in_slab = cut.range(patch, 1).1;
     (in_slab * cut.range(patch, 2).1, in_slab)

@@ -1,6 +1,6 @@
 //! Work lists of a sweep on a device: items, faces that tiles of different patches exchange, and boxes of ghost cells.
-//! An item is a tile of blocks that one thread block relaxes, in one stage of the sweep. kernels/smoother/smoother.cu
-//! explains tiles, stages, chunks and the order of the items.
+//! An item consists of those blocks of a tile that are relaxed in one stage of the sweep: all blocks, or every other
+//! one. kernels/smoother/smoother.cu explains tiles, stages, chunks and the order of the items.
 
 use crate::cuda::launch::{BlockCopy, BlockItem};
 use crate::error;
@@ -43,8 +43,8 @@ pub enum Order {
     Together,
     /// Colour by colour.
     Colours { reverse: bool },
-    /// The result is that of one block after the other, x fastest. Blocks that are not coupled are relaxed at the same
-    /// time.
+    /// The result is the same as if the blocks were relaxed one after the other, x fastest. Blocks that are not coupled
+    /// are relaxed at the same time.
     Lexicographic { reverse: bool },
 }
 
@@ -79,7 +79,7 @@ struct AxisTile {
     count: usize,
     /// Global index of the first block.
     index: i64,
-    /// Number of the first block in the patch.
+    /// Index of the first block, counted from the first block of the patch.
     number: usize,
     /// Number of the slab. Tiles are adjacent only to tiles of the same slab and of the neighbouring slabs.
     slab: usize,

@@ -49,7 +49,7 @@ plain_kernels! {
     UniteNodes unite_nodes(ComponentArgs) = "rrb_unite_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
     /// Counts the components.
     CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| node_blocks(&a.g), (THREADS, 1);
-    /// Copies the couplings that M starts from.
+    /// Copies the couplings with which the factorization of M begins.
     StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates the red nodes (odd level).
     EliminateReds eliminate_reds(LevelArgs) = "rrb_eliminate_reds_f64", |a| a.k.g.blocks(), OVER_AREA;
@@ -131,7 +131,7 @@ plain_kernels! {
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
     /// Writes the scalars to host memory.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
-    /// Decides after a start whether the loop begins, and sets its stopping test.
+    /// After the start of a solve, decides whether the loop begins, and sets the stopping test of the loop.
     SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
     /// Synchronizes the devices that share grids.
     Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
