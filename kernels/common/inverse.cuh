@@ -45,8 +45,9 @@ struct TwoPivots {
     }
 };
 
-// Inverts a block of 32 x 32 entries, two pivots at a time. A thread has the entries e[q] in row threadIdx.x / 32 + 8 q
-// and column threadIdx.x % 32.
+// Inverts a block of 32 x 32 entries, two pivots at a time. e[q] is the entry in row threadIdx.x / 32 + 8 q and column
+// threadIdx.x % 32. `count`: number of unknowns from the first one of the block on; if it is below 32, the remaining
+// rows and columns are padding.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least[PIVOTS];

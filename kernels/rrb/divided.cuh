@@ -48,13 +48,14 @@ __device__ inline int first_row(const Geometry &g, int part) {
     return min(max(row, 0), (pieces - 1) * PART_ROWS);
 }
 
-// Returns the tiles of the whole grid; a tile has `rows` rows.
+// Returns the tiles into which the whole grid is divided if a tile has `rows` rows.
 __device__ inline Tiles all_tiles(const Geometry &g, int rows) {
     const int across = (g.cx + TILE_X - 1) / TILE_X;
     return {0, across * ((g.cy + rows - 1) / rows), across};
 }
 
-// Calls f(part, tiles) for each part of this device, with tiles of `rows` rows. For an undivided grid, calls f once.
+// Calls f(part, tiles) for each part of this device, where `tiles` are the tiles of the part, with `rows` rows each. If
+// the rows are not distributed, calls f once, for the whole grid.
 template <class F> __device__ inline void over_parts(const Geometry &g, int rows, F f) {
     if constexpr (!MAY_BE_DIVIDED) return f(0, all_tiles(g, rows));
     int part = 0, end = 1;

@@ -205,9 +205,9 @@ template <bool ONCE = false> __device__ inline void schur_rows(
 // B0, the backward half on the first grid. Computes z, x += alpha p (if `with_x`), p = z / unit + beta p, and q = S1 p.
 // Returns the partial sum of <p, q> of this thread.
 //
-// After the end of the loop, only updates x if `with_x`. A thread block stores p at the TILE_X x ROWS (I, J) of a tile,
-// and at those around the tile, in shared memory. If AT_ONCE threads suffice for all of them, separate threads compute
-// the values around the tile. ONCE: see `read_once`.
+// After the end of the loop, computes nothing except the update of x, if `with_x` is set. A thread block stores p at
+// the TILE_X x ROWS (I, J) of a tile, and at those around the tile, in shared memory. If AT_ONCE threads suffice for
+// all of them, separate threads compute the values around the tile. ONCE: see `read_once`.
 template <int ROWS, int AT_ONCE, bool ONCE, bool UNIFORM, class F>
 __device__ inline double advance_first(
     const FirstArgs<F> &a, const Tiles &tiles, const Standing &s, double *p1, double *p2) {

@@ -11,10 +11,10 @@
 // `kept` is the right-hand side of the next grid. If the couplings of the next grid are weak (ALONE), the forward half
 // ends with z_b2 = kept / d and rho += kept' D^-1 kept, where d is the center of b2.
 //
-// A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes b1 in one more
-// row and column. Threads exchange b1 through shared memory. There are no races, because only the thread of an (I, J)
-// writes its values. The forward half reads z and writes `y` and the next grid. In the backward half, a thread reads
-// red z only at its own (I, J), before it writes this value.
+// A thread block processes a tile of TILE_X x TILE_Y (I, J) with one thread per (I, J). It also computes the values at
+// b1 in one more row and column. Threads exchange these values through shared memory. There are no races, because the
+// values of an (I, J) are written only by the thread of this (I, J). The forward half reads z and writes `y` and the
+// next grid. In the backward half, a thread reads red z only at its own (I, J), before it writes this value.
 //
 // Per (I, J), the forward half reads and writes 21 values (16 couplings minus 4 shared with a neighbour, 3 pivots, 4
 // inputs, 2 outputs), and the backward half 23 values. On small grids, latency determines the time; therefore all loads
@@ -168,7 +168,7 @@ template <class F> __device__ inline Before<typename F::Real> before(const Spot<
 }
 
 // Completes a colour in the backward half, where v contains z. If the step requests it, computes d and u. Returns
-// whether v contains z afterwards; with TAKE, this is z = u. Otherwise, v contains d.
+// `true` if v contains z on return, which is u with TAKE. Returns `false` if v contains d.
 template <class F> __device__ inline bool finish(
     const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;
@@ -391,7 +391,7 @@ RRB_IN_FORMATS(rrb_inner, StepArgs, THREADS, RESIDENT, RESIDENT, inner_step)
 
 template <class F> struct InnerProductArgs {
     Level<F> k;
-    int a, b; // indices of the vectors: r, z, d, q
+    int a, b; // the two vectors, each as a number: 0 is r, 1 is z, 2 is the direction d, 3 is q
     double *partial;
     Scalars *scalars;
 };

@@ -2,14 +2,16 @@
 #pragma once
 #include <cstdint>
 
-// Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory.
+// Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory. In the comments
+// on flags, the words before a colon name the kinds of steps that use the flag: "forward" denotes DESCEND, "backward"
+// ASCEND, "product" MULTIPLY_INNER, and "step" DIRECT_INNER and ADVANCE_INNER.
 enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
     KEEP = 1,      // forward: r = right-hand side
     KEEP_TOO = 2,  // forward: with KEEP, also q = right-hand side
     RHO = 4,       // computes a partial sum of <r, M^-1 r>
     UPDATE = 8,    // this partial sum of rho is the last; the scalar update follows
-    DIRECTED = 16, // backward, or as a step: d = z, with WITH_BETA d = z + beta d
+    DIRECTED = 16, // backward, step: d = z, or d = z + beta d with WITH_BETA
     WITH_BETA = 32,
     FIRST_STEP = 64, // u = alpha d; without this flag u = u + alpha d
     TAKE = 128,      // backward: z = u

@@ -6,8 +6,8 @@
 // scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
-// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). `m` is the index of the couplings of (I,
-// J).
+// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). In the kernels below, `m` is the index
+// from which the couplings of an (I, J) are read.
 
 struct EndArgs {
     Grid k;               // `s`: couplings of A; `h`: 1 / center of red nodes

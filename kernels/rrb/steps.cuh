@@ -191,8 +191,8 @@ struct ProductArgs {
     uint64_t conditional;
 };
 
-// Returns the couplings of a node, and v at the neighbours to which they lead. Diagonal couplings come last; they are
-// zero with 5 points.
+// Returns the couplings of a node in t, and v at the neighbours to which they lead in u. Diagonal couplings come last;
+// they are zero with 5 points.
 __device__ inline void around(const ProductArgs &a, int colour, int64_t c, double (&t)[8], double (&u)[8]) {
     straight_couplings(a.g, a.m.straight, colour, c, t);
     straight_values(a.g, a.v, colour, c, u);

@@ -147,7 +147,7 @@ template <class F> struct Level {
     Kept<Real> kept;
 };
 
-// Calls f(i, row) for rows first .. end of an array with nx values per row.
+// Calls f(i, row) for all values in the rows `first` .. `end` - 1 of an array with nx values per row.
 template <class F> __device__ inline void over_rows(int nx, int first, int end, F f) {
     const int across = (nx + TILE_X - 1) / TILE_X, down = (end - first + TILE_Y - 1) / TILE_Y;
     for (int tile = blockIdx.x; tile < across * down; tile += gridDim.x) {
@@ -190,7 +190,8 @@ __device__ inline auto uniform_tiles(int first, int step, int count, IsUniform i
     }
 }
 
-// Calls f(I, J) for all (I, J) of these tiles. Only the first THREADS threads of each thread block call f.
+// Calls f(I, J) for all (I, J) of those tiles that this thread block of the team processes. Only the first THREADS
+// threads of each thread block call f.
 template <Way WAY = FORWARDS, class F>
 __device__ inline void over_places(const Geometry &g, const Tiles &tiles, Team team, F f) {
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;

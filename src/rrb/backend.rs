@@ -264,7 +264,7 @@ pub trait RrbBackend: Engine + Send {
     fn cost_of_aggregation(&self, _nodes: usize) -> Option<&'static CostOfAggregation> {
         None
     }
-    /// Returns the nonzero couplings of the inspected matrix that point out of the grid.
+    /// Returns the nonzero couplings that point out of the grid. `a` must be the matrix that was inspected last.
     fn outward(&mut self, a: &StencilView) -> Result<Outward> {
         Ok(Outward::of(a))
     }
@@ -297,8 +297,8 @@ pub trait RrbBackend: Engine + Send {
     fn run(&mut self, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Returns the properties of the last factorization.
     fn report(&self) -> Report;
-    /// Returns the last matrix with its original entries. Returns `None` if the matrix has 9 points, or if this process
-    /// does not store all of it.
+    /// Returns the matrix that was factorized last, with its original entries. Returns `None` if the matrix has 9
+    /// points, or if this process does not store all of it.
     fn matrix(&self) -> Result<Option<FivePoints>> {
         Ok(None)
     }

@@ -171,7 +171,8 @@ impl FactorizationResults {
     }
 }
 
-/// Creates a backend. The API layer passes this function, so that no other module names a concrete backend.
+/// Function that creates a backend. The API layer passes this function, so that no other module names a concrete
+/// backend.
 pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 
 /// Function that runs a program on the steps of a solve. Benchmarks pass a function that wraps the steps and measures
@@ -352,7 +353,7 @@ impl Rrb {
         };
     }
 
-    /// Returns the nonzero couplings of the last matrix `a` that point out of the grid.
+    /// Returns the nonzero couplings that point out of the grid. `a` must be the matrix that was inspected last.
     pub fn outward(&mut self, a: &StencilView) -> Result<Outward> {
         self.backend.outward(a)
     }
@@ -411,7 +412,8 @@ impl Rrb {
         Ok(Outcome { initial_residual: first.initial_residual, ..second })
     }
 
-    /// Factorizes the last matrix again, for CG in double precision.
+    /// Factorizes the current matrix again, for CG in double precision. `a` contains the rows of this matrix that this
+    /// rank received. If `a` is `None`, the matrix is read from the factorization.
     fn widen(&mut self, a: Option<&StencilView>) -> Result<()> {
         let nowhere = || Error::Internal("no rank has the whole matrix to factorize it again".to_owned());
         let last = self.last.ok_or_else(nowhere)?;

@@ -86,7 +86,7 @@ impl Projection {
         self.whole.iter().chain(self.black.iter().map(|(black, _)| black)).map(Labelled::bytes).sum()
     }
 
-    /// Computes v = v - mean(v) per component; with `restore` it also adds the kept mean.
+    /// Computes v = v - mean(v) on each singular component. With `restore`, also adds the mean that `keep` has stored.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.whole.as_ref().map_or(Ok(()), |whole| whole.shift(stream, v, restore))
     }

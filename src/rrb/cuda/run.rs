@@ -146,7 +146,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Waits and returns the scalars.
+    /// Waits for the kernels on the stream, and returns the scalars.
     pub fn fetch(&mut self) -> Result<&Scalars> {
         self.k.scalars.fetch(self.stream)
     }
@@ -357,7 +357,7 @@ impl VectorSteps for Run<'_> {
         if let Stage::Ended(ended) = &mut self.stage
             && let Some(norm2) = ended.norm2.take()
         {
-            // The value is returned only once. A restart must compute the sum again, because it uses another order.
+            // The value is returned only once. A restart must compute the sum again, because it adds in another order.
             return norm2;
         }
         match self.stage {

@@ -89,7 +89,7 @@ impl<F: Format> Packed<F> {
             let Some(short) = grid.short() else { return };
             for row in grid.rows_and(me, STORED) {
                 for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
-                    // SAFETY: rows of this thread, which no other thread uses before the barrier below.
+                    // SAFETY: the rows belong to this thread, and no other thread uses them before the barrier below.
                     unsafe { area.fill_row(row, grid.layout.to, F::write(1.0)) };
                 }
             }
@@ -224,8 +224,8 @@ impl<'a, F: Format> Levels<'a, F> {
     /// Copies A and computes S1, if CG runs on S1, but factorizes no level.
     fn form_system(&self, me: Me, scratch: &mut [f64]) {
         let (grid, rows) = (self.grid, self.grid.rows(me));
-        // SAFETY: rows belong to this thread, and a barrier separates the writes of a thread from the reads of other
-        // threads.
+        // SAFETY: the rows belong to this thread, and a barrier separates the writes of a thread from the reads of
+        // other threads.
         unsafe {
             rows.clone().for_each(|row| self.spread(row, None));
             grid.barrier(me);

@@ -136,7 +136,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
 
     /// Returns <a, b> over all rows of the colours.
     pub(super) fn dot<R: Real + Number>(&self, a: &Four<R>, b: &Four<R>, colours: &[Colour]) -> f64 {
-        // SAFETY: rows of this thread, which only this thread writes.
+        // SAFETY: the rows belong to this thread, and only this thread writes them.
         self.sum(colours, |c, row| unsafe { dot(a[c].row(row, 0), b[c].row(row, 0)) })
     }
 
