@@ -61,8 +61,8 @@ __device__ inline void bring_parts(BarrierCounts *m, unsigned updates, unsigned 
 }
 
 // Ends the use of the barrier. Each of the `count` thread blocks must call this function as its last use of the
-// barrier. The last one to call it resets the counters for the next launch, because no thread block waits at the
-// barrier any longer, and stores `epoch`.
+// barrier. The last one to call it stores `epoch`, and resets the other counters for the next launch, because no thread
+// block waits at the barrier any longer.
 __device__ inline void leave(BarrierCounts *m, unsigned phase, unsigned epoch, unsigned count) {
     __syncthreads();
     if (thread_of_block() == 0 && arrive(&m->arrived) + 1 == count * (phase + 1)) {

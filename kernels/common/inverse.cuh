@@ -175,8 +175,8 @@ constexpr int MOST_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix: the components of at least two unknowns in which all row sums are zero. Returns
 // `null_of` of all unknowns, in shared memory. Executed by one thread block with one thread per unknown. `regular`:
-// whether the row sum of this thread's unknown is not zero. each(f) must call f(q) for each unknown q that is coupled
-// to this thread's unknown, if the thread has one.
+// whether the row sum of this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for
+// each unknown q that is coupled to it.
 template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool regular, Each each) {
     __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
     const unsigned p = threadIdx.x;

@@ -17,7 +17,7 @@ constexpr int CHUNK = 1024;
 constexpr int SEGMENT = 16, SEGMENTS = CHUNK / SEGMENT;
 // Number of lanes per slot; each lane adds two cells of a segment.
 constexpr int GROUP = 8;
-// Resident blocks of `slot_sums` per multiprocessor.
+// Number of thread blocks of `slot_sums` that are resident on a multiprocessor at the same time.
 constexpr int SUMMING = 6;
 
 // Labels of the cells.
@@ -31,7 +31,7 @@ struct CellLabels {
     }
 };
 
-// Position of the items of a slot.
+// The items of a slot: the index of the first one, and one word that contains the chunk and the number of items.
 struct alignas(8) Slot {
     uint32_t first, chunk_and_count;
     __device__ int64_t chunk() const { return chunk_and_count / (2 * SEGMENTS); }

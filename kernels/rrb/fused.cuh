@@ -317,9 +317,9 @@ RRB_IN_FORMATS(rrb_advance_first, FirstArgs, THREADS, RESIDENT, RESIDENT, advanc
 RRB_IN_FORMATS(rrb_advance_first_uniform, FirstArgs, THREADS, RESIDENT, RESIDENT, advance_first_step<true>)
 
 // Computes x += alpha p at the same time as other thread blocks execute steps on small grids, which do not use the
-// whole memory bandwidth. Each lane of a warp has AT_ONCE loads per array in flight, in one row. All accesses are
-// marked as accesses to data that are read once (`read_once`), so that data of the forward half remain in the L2 cache
-// for the backward half on the larger grids.
+// whole memory bandwidth. Each lane of a warp has AT_ONCE loads per array in flight, in one row. All accesses use the
+// cache policy of `read_once`. The data of the forward half therefore remain in the L2 cache for the backward half on
+// the larger grids.
 __device__ inline void advance_x(const SchurArrays &a, Team team) {
     constexpr int AT_ONCE = 4, LENGTH = 32 * AT_ONCE;
     // Other thread blocks may update the scalars at the same time. The update does not change the scalars that this

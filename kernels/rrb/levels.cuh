@@ -96,8 +96,9 @@ template <class Real> __device__ inline Real end_down(const Down<Real> &v, const
     return v.kept - ((v.near[0] * w[0] + v.near[1] * w[1]) + (v.near[2] * w[n] + v.near[3] * w[n + 1]));
 }
 
-// The (I, J) of a thread in a tile of a sweep, or in the additional row or column, with the index c of vectors and m of
-// couplings.
+// The (I, J) of a thread in a tile of a sweep, or in the additional row or column. Vectors are accessed at the index c,
+// and couplings at the index m. `inside`: whether (I, J) is in the compute area. `own`: whether it is also in the tile
+// itself.
 struct InTile {
     int i, j, c, m;
     bool inside, own;
@@ -189,8 +190,9 @@ template <class Real> struct Up {
 };
 
 // Computes z_b1 and the right-hand sides of the red nodes. `known` contains z_b2 to the southwest, to the south, to the
-// west, and here. `own`: whether the red values belong to this thread. In a cluster, other threads may be writing the
-// red values in the row after those of the thread block, so these values are not read.
+// west, and here. `own`: whether the red values belong to this thread. In a cluster, a thread may have an (I, J) in the
+// row after the rows of its thread block. Other threads may be writing the red values of that row, so this thread does
+// not read them.
 template <class Place, class F>
 __device__ inline Up<typename F::Real> begin_up(const Spot<F> &k, const typename F::Real (&known)[4], bool own) {
     using Real = typename F::Real;

@@ -256,10 +256,10 @@ struct Conductances {
 };
 
 // Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/rrb/anisotropy.rs).
-// The ratio of a set of nodes is that of its conductances in x and y. In at least a quarter of the 4 x 4 parts of a
-// window, the ratio must be at least the square root of the window's ratio, in favour of the same direction. Otherwise,
-// or if couplings are zero or positive, the anisotropy is 1. There is one thread block of one warp per window, and one
-// lane per column.
+// The ratio of a set of nodes is that of its conductances in x and y. The ratio of a part of 4 x 4 nodes must favour
+// the same direction as the ratio of the window, and be at least its square root. If less than a quarter of the parts
+// satisfy this condition, or if a coupling is zero or positive, the anisotropy is 1. There is one thread block of one
+// warp per window, and one lane per column.
 extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };

@@ -99,7 +99,8 @@ __device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b
     seen.sum += b * b;
 }
 
-// Values of red nodes that their neighbours read.
+// For the red nodes in and around a tile, the values that their black neighbours read: D_r^-1 b_r in `b`, D_r^-1 A_rb
+// x_b in `near`, and x_r in `x`.
 struct RedRows {
     double b[HALO], near[HALO], x[HALO];
 

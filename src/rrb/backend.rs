@@ -43,7 +43,7 @@ pub struct Setup {
     pub compensate: bool,
     /// Number of grids that store the colours r1, r2, b1, b2 in separate arrays; at most `levels / 2`.
     pub grids: usize,
-    /// Row padding and border of these grids, in values.
+    /// Rows of these grids are padded to a multiple of this number of values. It is also the width of their border.
     pub block: usize,
     /// Row sums of magnitude at most `zero_row_sum` times the center are set to zero in M.
     pub zero_row_sum: f64,
@@ -206,9 +206,10 @@ pub struct InspectionSetup {
     pub checks: InspectionOptions,
     /// Whether the solve projects out the constants on singular components.
     pub project: bool,
-    /// Maximum number of threads that share the rows.
+    /// Maximum number of threads among which the rows are divided.
     pub members: usize,
-    /// Row padding and border width of grids stored by colour, in values.
+    /// Rows of grids stored by colour are padded to a multiple of this number of values. It is also the width of their
+    /// border.
     pub block: usize,
     /// Whether M may be stored in f32 or bf16.
     pub short: bool,

@@ -16,7 +16,7 @@ const STRAIGHT: [(isize, isize); 4] = [(1, 0), (0, 1), (1, 1), (-1, 1)];
 /// Offsets of the neighbours in a skew half stencil on black nodes: two columns east, two rows north, two diagonals.
 const SKEW: [(isize, isize); 4] = [(2, 0), (0, 2), (1, 1), (-1, 1)];
 
-/// Numbering of the nodes, and the factor.
+/// Direct solver of the coarsest system: the numbering of its nodes, and the factor of its matrix.
 pub struct Band {
     /// For each index of an array with a ring of zeros: the number of the node there, counted from 1, or 0 if there is
     /// no node.

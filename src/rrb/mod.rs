@@ -137,7 +137,7 @@ pub struct FactorizationResults {
 }
 
 impl FactorizationResults {
-    /// Number of values that another rank receives.
+    /// Number of values that represent the results in a message to another rank.
     pub const WORDS: usize = 7;
 
     /// Encodes the results for another rank, without the fields that only the log uses.

@@ -90,7 +90,8 @@ pub struct Ranks {
     before: [u64; 2],
 }
 
-/// Indices of the plans of a [`BoxTransfer`].
+/// Indices of the plans of a [`BoxTransfer`]: for the matrix, for input and output vector together, and for the input
+/// vector alone.
 const MATRIX: usize = 0;
 const BOTH: usize = 1;
 const INPUT: usize = 2;

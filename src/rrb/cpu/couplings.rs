@@ -98,7 +98,7 @@ impl Row {
     }
 }
 
-/// A, and parameters for its conversion.
+/// The matrix A, and the parameters for its conversion to couplings and row sums.
 pub struct Source<'a> {
     pub matrix: &'a Matrix,
     pub layout: &'a Layout,

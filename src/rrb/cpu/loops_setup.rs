@@ -94,8 +94,8 @@ fn cut_link<T>((h, [a, b, c]): Link<T>, n: usize) -> Link<T> {
     (&h[..n], [&a[..n], &b[..n], &c[..n]])
 }
 
-/// Returns three numbers at i: a h, where a couples the node to the red neighbour, and the two couplings of the red
-/// neighbour to the other black nodes.
+/// Returns three numbers at i: the product a h, and the two couplings of the red neighbour to the other black nodes.
+/// Here a is the coupling of the node to the red neighbour.
 #[inline(always)]
 fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
     [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]

@@ -24,7 +24,7 @@ pub struct Shape {
     pub levels: usize,
     /// Number of grids that are stored by colour.
     pub grids: usize,
-    /// Row padding and border width in values.
+    /// Rows are padded to a multiple of this number of values. It is also the width of the border.
     pub block: usize,
     /// Whether CG runs on S1.
     pub schur: bool,

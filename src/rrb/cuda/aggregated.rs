@@ -115,8 +115,8 @@ impl Aggregated {
     }
 }
 
-/// Writes the matrix of the finest level, `scale` times S1 or A, to `c`, and the index of the node of each row to
-/// `place`. Returns an error if a diagonal entry is not positive.
+/// Writes the matrix of the finest level, which is S1 or A multiplied by `scale`, to `c`. Writes the index of the node
+/// of each row to `place`. Returns an error if a diagonal entry is not positive.
 fn write_first_level(stream: &Stream, source: &Source, c: Couplings, scale: f64, place: Address) -> Result<()> {
     let n = source.numbers();
     let [d, far] = source.schur.unwrap_or_default();

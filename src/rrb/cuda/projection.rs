@@ -14,9 +14,10 @@ use crate::stencil::components::Components;
 /// The projection P; empty if no component is singular.
 #[derive(Default)]
 pub struct Projection {
-    /// All nodes, by component.
+    /// The nodes of the singular components, labelled by component.
     whole: Option<Labelled>,
-    /// The black nodes, if CG runs on these, and the number of values in the planes before them.
+    /// The black ones of these nodes, if CG runs on black nodes, and the number of values in the planes before the
+    /// black planes.
     black: Option<(Labelled, usize)>,
 }
 

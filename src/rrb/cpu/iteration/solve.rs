@@ -6,9 +6,9 @@
 //!     complete    x_r = D_r^-1 (b_r - A_rb x_b),  |b - A x|^2
 //! ```
 //!
-//! b is read from the caller's array and is usually not stored. With CG in single precision and without a guess,
-//! however, b_S = b_b - A_br D_r^-1 b_r, the right-hand side of S1, is stored in the black part of b. The memory
-//! traffic in words per black node is as follows, where w marks a write:
+//! b is read from the caller's array and is usually not stored. There is one exception: with CG in single precision and
+//! without a guess, the right-hand side of S1, b_S = b_b - A_br D_r^-1 b_r, is stored in the black part of b. The
+//! memory traffic in words per black node is as follows, where w marks a write:
 //!
 //! ```text
 //!     begin                  b 2, red center and couplings 5, black x w, r w, b_S w if stored
@@ -39,7 +39,7 @@ struct Rhs<'a> {
     scale: f64,
     r1: &'a mut [f64],
     b2: &'a mut [f64],
-    /// Buffers for even and for odd J.
+    /// Two rows per colour, which are used alternately: entry J mod 2 contains row J.
     b1: [&'a mut [f64]; 2],
     r2: [&'a mut [f64]; 2],
 }
