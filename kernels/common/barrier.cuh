@@ -7,7 +7,7 @@
 struct BarrierCounts {
     unsigned arrived;
     unsigned epoch;  // number of products that a cluster has computed with the coarsest inverse, over all launches
-    unsigned summed; // thread blocks that have written their partial sums
+    unsigned summed; // number of calls of `bring_parts` in this launch
 };
 
 #ifdef RRB_EMULATED

@@ -177,7 +177,7 @@ __device__ inline int quotient(int n, int d) {
 #endif
 }
 
-// Calls f(c) for the indices 0 .. count - 1 of this thread.
+// Calls f(c) for those of the indices 0 .. count - 1 that belong to this thread.
 template <class F> __device__ inline void over_cells(int64_t count, F f) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t c = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; c < count; c += step) f(c);

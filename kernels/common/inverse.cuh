@@ -213,7 +213,7 @@ struct NullArgs {
     const double *diagonal;
     const uint32_t *null_of;
     const uint32_t *nulls; // points to the number of null vectors
-    double *shift;         // 1 / (c k^2) and c of each null vector; null: no shift
+    double *shift;         // 1 / (c k^2) and c of each null vector u, for E + c u u^T; null: no shift
     uint64_t *largest;     // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
     int n, add;
 };

@@ -43,7 +43,7 @@ struct ListArgs {
     int64_t cells;
     uint32_t *chunk_slots, *chunk_items; // numbers per chunk; after the scan, numbers in all previous chunks, and total
     Slot *slots;                         // null: slots and items are only counted
-    uint32_t *items;                     // 65536 times the segment in the chunk + a bit per cell
+    uint32_t *items;                     // 65536 times the number of the segment + a bit per cell
     uint32_t *slot_label;
     uint32_t *label_start; // number of slots per label; after the scan, number in all previous labels, and total
     uint32_t *place;       // index of each slot in the order of labels; null: a single label
@@ -200,14 +200,14 @@ enum Added { VALUES, MAGNITUDES, INVERSES };
 
 struct LabelledArgs {
     CellLabels labels;
-    int64_t of; // cells
+    int64_t of; // number of cells
     const Slot *slots;
     const uint32_t *items, *place, *label_start;
     const unsigned long long *cells; // number of cells of each label
     double *sums;                    // sum of each slot, at its index in the order of labels
     double *totals;                  // of each label: sum, sum of magnitudes, mean, stored mean
-    double *g;                       // the sums only; may be null
-    void *v;     // in double or single precision
+    double *g;                       // receives the sum of each label; may be null
+    void *v;     // the vector, in double or single precision
     int restore; // 1: `shift` also adds the stored means
     int added;
     const Scalars *scalars; // null, or the scalars of a recorded loop: sums are computed only until it ends

@@ -6,8 +6,8 @@
 // (distributed shared memory). The formulas are those of levels.cuh.
 //
 // The other thread blocks multiply by the inverse of the coarsest matrix, whose rows they hold in registers. The
-// vectors of the coarsest system are exchanged through slots. A slot contains a value and the epoch to which it
-// belongs, so that a reader waits only for this value.
+// vectors of the coarsest system are exchanged through slots. A slot contains a value and its epoch, the number of the
+// product with the inverse to which the value belongs. A reader therefore waits only for this value.
 //
 // Thread block b of the cluster owns the rows first[b] .. first[b + 1] - 1 of a grid. Its window also contains the row
 // on either side. On the next grid, first' = (first + shift_y) / 2. All values that the rows of a block read and write
@@ -96,7 +96,7 @@ template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first, rows, stride, plane;
-    int members, rows_before, rows_after; // number of blocks with rows; rows of the two neighbouring blocks, or 0
+    int members, rows_before, rows_after; // number of blocks with rows; numbers of rows of both neighbours, or 0
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *excess, *corners, *black;
 

@@ -31,7 +31,7 @@ constexpr int PARTS = 8;
 // Parts begin at multiples of this number of rows, where tiles of all heights also begin.
 constexpr int PART_ROWS = 16;
 
-// The tiles first .. end of a grid, which are numbered row by row.
+// The tiles first .. end - 1 of a grid. Tiles are numbered row by row, and a row has `across` tiles.
 struct Tiles {
     int first, end, across;
 };
@@ -124,7 +124,7 @@ __device__ inline double sum_over(const Geometry &g, const double *partial) {
     return sum_of(partial, parts_of(g) * gridDim.x);
 }
 
-// In the last thread block, computes `sum_over` and calls then(sum) in one thread.
+// All thread blocks call this function. The last one computes `sum_over`, and one of its threads calls then(sum).
 template <class Then>
 __device__ inline void sum_parts(const Geometry &g, const double *partial, unsigned *ticket, Then then) {
     if (!last_block_over(g, ticket)) return;

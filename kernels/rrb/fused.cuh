@@ -79,7 +79,8 @@ __device__ inline void descend_first(
     const double *q1 = a.v.q_b1, *q2 = a.v.q_b2;
     const Real *h = a.k.h + B1 * p;
     const typename F::Stored *d = a.k.d;
-    // Values at b1 in the order SW, SE, NW, NE, and one value at b2.
+    // Values that a thread loads for one (I, J): q and r at the four b1 neighbours of b2, in the order SW, SE, NW, NE,
+    // and at b2 itself; 1 / d of the b1 neighbours, and their couplings to b2.
     struct Place {
         int64_t c;
         double q[5], r[5];

@@ -1,6 +1,6 @@
 // Sweeps on one grid of the preconditioner: the forward half and the backward half, each with both levels in one pass
-// (report 16-06, section 2.6; docs/theory/rrb.md, preconditioner of each cycle). Also the inner iterations on a
-// recursion grid (src/rrb/recursion.rs).
+// (report 16-06, section 2.6; docs/theory/rrb.md, preconditioner of each cycle). This file also contains the inner
+// iterations on a recursion grid (src/rrb/recursion.rs).
 //
 //     forward:  y_b1 = r_b1 - A_b1,red D^-1 r_red
 //               kept = r_b2 - A_b2,red D^-1 r_red - A_b2,b1 D^-1 y_b1

@@ -23,7 +23,7 @@ enum Flag {
     CLUSTER_BARRIER = 4096, // a barrier of the cluster follows
     NO_BARRIER = 8192,      // no barrier follows; the next step synchronizes
     PART = 16384,           // this partial sum of rho is the last one in this kernel
-    IN_CLUSTER = 65536,     // data in the shared memory of the cluster (cluster.cuh)
+    IN_CLUSTER = 65536,     // the data of the step are in the shared memory of the cluster (cluster.cuh)
     ENTERS = 131072,        // the first step in shared memory; its input z is in device memory
     ALONE = 262144,         // forward: z_b2 = kept / d; couplings of b2 are ignored
 };

@@ -40,8 +40,8 @@ struct Findings {
 struct Matrix {
     double *center;   // 4 planes
     double *straight; // 8 planes
-    double *red;      // 4 planes, r1 to r2; absent with 5 points
-    double *black;    // 4 planes, b1 to b2; absent with 5 points
+    double *red;      // 4 planes, couplings of r1 to r2; absent with 5 points
+    double *black;    // 4 planes, couplings of b1 to b2; absent with 5 points
 };
 
 // Stores the half stencil of node (i, j) in the arrays by colour. Null arrays are skipped.
@@ -356,7 +356,7 @@ struct Rules {
     double one_minus_omega;
     double black_keeps; // kept fraction of the couplings between black nodes: 1 (M1) or 0 (M2)
     int level;
-    int x0, y0, step; // position of the grid's nodes on the finest grid
+    int x0, y0, step; // node (i, j) is node (x0 + step i, y0 + step j) of the finest grid
     int fine_nx, fine_ny;
     Geometry fine; // geometry of the finest grid, for its centers
     const double *center;
@@ -374,10 +374,10 @@ struct Pivoted {
     double inverse, handed; // 1 / d and excess / d, where d is the pivot
 };
 
-// Checks the pivot d = stored - kept: rejects it if d <= eps * center, or replaces the last pivot of a singular
-// component of M by the center (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format, and
-// also rejects the pivot if it underflows in this format. For a rejected pivot, returns d and the center instead of 1 /
-// d and excess / d, for the error message.
+// Checks the pivot d = stored - kept: rejects it if it is at most eps * center or is not finite. If it is the last
+// pivot of a singular component of M, replaces it by the center instead (src/rrb/backend.rs, Pivot::checked). Then
+// rounds the row sum to the storage format, and also rejects the pivot if it underflows in this format. For a rejected
+// pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
 __device__ inline Pivoted checked(
     const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;

@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(
 struct DotArgs {
     Geometry g;
     const double *a, *b;
-    int first, count; // planes
+    int first, count; // first plane, and number of planes
     double *partial;
     Scalars *scalars;
     const double *norm_partial;
@@ -110,7 +110,7 @@ RRB_KERNEL(rrb_dot_f32, DotArgs, THREADS, RESIDENT, dot<float>)
 
 struct UpdateArgs {
     Geometry g;
-    int first, count; // planes
+    int first, count; // first plane, and number of planes
     double *target, *other;
     const double *source;
     double factor;   // used if `scalars` is null

@@ -384,9 +384,9 @@ impl Pivot {
         unit * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Rejects a pivot d <= eps * center, or replaces the last pivot of a singular component of M by the center. With
-    /// `floating`, the node has no couplings to remaining nodes. `node` returns the location of the node, and is called
-    /// only for such pivots.
+    /// Rejects a pivot that is at most eps * center or is not finite. If it is the last pivot of a singular component
+    /// of M, replaces it by the center instead. `floating`: whether the node has no couplings to remaining nodes.
+    /// `node` returns the location of the node, and is called only if the pivot is rejected or replaced.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
         if self.needs_no_check(center) {
             return Ok(self);

@@ -48,7 +48,7 @@ pub struct Rrb {
     found: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
     last: Option<LastFactorization>,
-    /// Number of factorizations before the next one that speculates on an unchanged structure.
+    /// Number of factorizations without speculation that precede the next speculative one.
     until_speculation: usize,
 }
 

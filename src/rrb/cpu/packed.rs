@@ -105,7 +105,7 @@ pub struct Packed<F: Format> {
     /// M by aggregation. It is set by a factorization in which aggregation replaces the levels, or by a solve that
     /// switches to aggregation.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
-    /// Aggregates of the previous matrix, during the factorization of the next matrix.
+    /// Aggregates of the previous matrix. They are stored here only during the factorization of the next matrix.
     kept: Kept,
     /// Precision of the hierarchy to which a solve may switch; `None` if the switch is not allowed or has failed.
     pub may_aggregate: Mutex<Option<Storage>>,

@@ -23,7 +23,7 @@ pub trait StepExecution {
 
 /// Records the steps of a cycle.
 pub struct Steps<'a> {
-    /// First grid of each section.
+    /// First grid of each section, that is, of the levels from one recursion of the cycle to the next.
     sections: Vec<usize>,
     /// Number of grids.
     grids: usize,

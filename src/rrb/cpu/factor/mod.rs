@@ -242,7 +242,8 @@ impl<'a, F: Format> Levels<'a, F> {
     /// matrix of the next grid.
     fn form(&self, me: Me, scratch: &mut [f64], watch: Option<&SpeculativeInspection>) {
         let (grid, first, rows) = (self.grid, self.q == 0, self.grid.rows(me));
-        // Rows for which a formula reads no row of other threads.
+        // Returns the rows of this thread without the first `before` and the last `behind` rows. For these rows, the
+        // formula reads no rows of other threads.
         let inner = |before: usize, behind: usize| {
             let start = rows.start + before;
             start..rows.end.saturating_sub(behind).max(start)
