@@ -218,8 +218,9 @@ struct NullArgs {
     int n, add;
 };
 
-// Subtracts from the entries within each null vector u their mean over u in the same row. With `add`, then adds 1 /
-// (c k^2) to these entries. Other entries do not change. Stores the transpose. One thread block processes a row.
+// If the unknown of a row belongs to a null vector u, subtracts from the entries of the row in the columns of u their
+// mean. With `add`, then adds 1 / (c k^2) to these entries. Other entries do not change. Stores the transpose. One
+// thread block processes a row.
 __device__ inline void take_means(const NullArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;

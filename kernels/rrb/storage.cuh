@@ -90,7 +90,7 @@ struct Brain {
 
 // RRB_KERNEL defines a kernel that calls BODY with its ARGS. THREADS is the number of threads per block, and BLOCKS the
 // number of blocks per multiprocessor. RRB_IN_FORMATS defines a kernel for each of the three storage formats of M:
-// NAME_f64, NAME_f32 and NAME_bf16.
+// NAME_f64, NAME_f32 and NAME_bf16. In the last two, BLOCKS_SHORT replaces BLOCKS.
 #define RRB_IN_FORMATS(NAME, ARGS, THREADS, BLOCKS, BLOCKS_SHORT, BODY)                                                \
     RRB_KERNEL(NAME##_f64, ARGS<Double>, THREADS, BLOCKS, BODY)                                                        \
     RRB_KERNEL(NAME##_f32, ARGS<Single>, THREADS, BLOCKS_SHORT, BODY)                                                  \

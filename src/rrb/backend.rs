@@ -335,9 +335,9 @@ impl Pivot {
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
     /// sums. Any positive pivot is then correct. If A is singular, the constant is projected out of z. If A is regular,
-    /// M has lost the couplings of the component to Dirichlet rows by lumping, but A has them. The center of A is used,
-    /// which has a suitable magnitude. The caller must reject this case if A itself is singular and its constants are
-    /// not projected out.
+    /// M has lost the couplings of the component to Dirichlet rows by lumping, but A has them. The center of A is used
+    /// as the pivot, because it has a suitable magnitude. The caller must reject this case if A itself is singular and
+    /// its constants are not projected out.
     #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
         let sum = Self::sum(kept);

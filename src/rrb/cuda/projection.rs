@@ -1,6 +1,6 @@
 //! Means over singular components on the device (docs/theory/rrb.md, singular systems). At `factorize`, the host
-//! divides each component into runs, consecutive nodes of one row and colour. The device labels the nodes of the runs,
-//! and lists them by label (kernels/rrb/projection.cuh, kernels/common/labelled.cuh).
+//! divides each component into runs. A run consists of consecutive nodes of one row and colour. The device labels the
+//! nodes of the runs, and lists them by label (kernels/rrb/projection.cuh, kernels/common/labelled.cuh).
 
 use crate::cuda::arrays::{Pool, lists};
 use crate::cuda::driver::Stream;
