@@ -291,9 +291,10 @@ template <class F, class Place> __device__ inline void inner_rows(const typename
             ((f2[0] * (p1 - p2) + f2[1] * (b1_e - p2)) + (f2[2] * (b1_n - p2) + f2[3] * (b1_ne - p2))));
 }
 
-// Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER computes q = A_k d, DIRECT_INNER computes d = z
-// or d = z + beta d, and ADVANCE_INNER updates u with d. The flag GO_ON also updates r with q and sets z = r.
-// put(vector, v) stores the values v of all colours in a vector.
+// Executes a step of the inner iteration at one (I, J). MULTIPLY_INNER (with PRODUCT) computes A_k d, and stores it in
+// q if the flag STORE is set. DIRECT_INNER computes d = z or d = z + beta d, and ADVANCE_INNER updates u with d. With
+// the flag GO_ON, the step also computes r -= alpha A_k d and z = r. put(vector, v) stores the values v of all colours
+// in a vector.
 template <class Place, bool PRODUCT, class F, class Put>
 __device__ inline void iterate_at(const Spot<F> &k, const Op &op, Put put) {
     using Real = typename F::Real;
