@@ -32,8 +32,8 @@ pub struct Setup {
     /// Number of levels, at most the number that the grid allows.
     pub levels: usize,
     /// Whether `factorize` may stop after fewer levels if the remaining matrix is diagonal up to weak couplings. True
-    /// if the caller did not request a number of levels. Only devices use this flag, because a small grid costs as much
-    /// time there as a larger one.
+    /// if the caller requested neither a number of levels nor `cycle=amli`. Only devices use this flag, because a small
+    /// grid costs as much time there as a larger one.
     pub may_end: bool,
     /// Variant of lumping.
     pub lumping: Lumping,
@@ -51,7 +51,8 @@ pub struct Setup {
     pub fused: bool,
     /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// Power of two near the largest center; f32 and bf16 store M / unit. With f64, the unit is 1.
+    /// Power of two near the largest center; f32 and bf16 store M / unit. With f64, and if aggregation replaces the
+    /// levels from the start, the unit is 1.
     pub unit: f64,
     /// Parameters of the cycle.
     pub cycle: Cycle,
@@ -135,7 +136,7 @@ impl Prediction {
 }
 
 impl CostOfAggregation {
-    /// Predicts the cost of a solve that reduces the residual norm by the factor `reduction`.
+    /// Predicts the cost of a solve that reduces the residual norm to `reduction` times its first value.
     pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
         let own = if fused { 1.0 } else { self.unfused };
         let expected = |setup, iterations: f64, own| Expected { iterations, cost: setup + own * iterations };
@@ -169,8 +170,8 @@ pub enum Aggregation {
 }
 
 impl Setup {
-    /// Returns whether CG runs on the Schur complement S1 of the first level. This requires a 5-point matrix without
-    /// compensation, for which the first elimination is exact.
+    /// Returns whether CG runs on the Schur complement S1 of the first level. This requires at least one level, and a
+    /// 5-point matrix without compensation, for which the first elimination is exact.
     pub fn on_schur_complement(&self, a: &StencilView) -> bool {
         a.corners.is_none() && !self.compensate && self.levels > 0
     }
@@ -283,8 +284,8 @@ pub trait RrbBackend: Engine + Send {
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `examine` and `factorize` in one pass over the matrix, on the assumption that the structure and the setup
     /// of the previous matrix still apply. Returns `false` if the assumption fails or the backend does not support it;
-    /// `inspection` is then unspecified, and no factorization exists. After `true`, the caller checks whether the
-    /// inspection results fit this setup.
+    /// `inspection` is then unspecified, and the previous factorization must not be used any longer. After `true`, the
+    /// caller checks whether the inspection results fit this setup.
     fn factorize_again(
         &mut self,
         _a: &StencilView,

@@ -308,8 +308,8 @@ impl Rrb {
         Ok(PlannedFactorization { setup, plain })
     }
 
-    /// Factorizes with `setup`. If a pivot underflows in f32 or bf16 and `auto` selects the format, repeats the
-    /// factorization with f64.
+    /// Factorizes with `setup`. If the matrix is rejected, for example because a pivot underflows in f32 or bf16, and
+    /// if `auto` has selected the format, repeats the factorization with f64.
     fn factorize_by(&mut self, plan: &Plan, setup: &mut Setup) -> Result<()> {
         let components = &self.inspection.components;
         match self.backend.factorize(plan.a, setup, components) {

@@ -130,8 +130,9 @@ impl<'a> Plan<'a> {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
-    /// Selects the use of aggregation. If no option prescribes the levels, and if `switch_memory` permits the memory,
-    /// aggregation may replace the levels during a slow solve.
+    /// Selects the use of aggregation. If `is_free` holds, and if `switch_memory` permits the memory, aggregation may
+    /// replace the levels during a slow solve. Exceptions are `precision=bf16` and grids that are shared with other
+    /// ranks or devices.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {

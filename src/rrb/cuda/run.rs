@@ -233,7 +233,7 @@ impl Run<'_> {
         }
     }
 
-    /// Switches to aggregation if the estimated remaining work is then smaller.
+    /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
     fn aggregate(&mut self, at: &State) -> bool {
         if !self.k.may_aggregate || !self.is_worthwhile(at) {
             return false;
@@ -256,7 +256,8 @@ impl Run<'_> {
         made == Some(true)
     }
 
-    /// Switches to the V-cycle if the cycle was selected automatically.
+    /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether it has
+    /// switched.
     fn fall_back(&mut self) -> bool {
         if !self.k.chose_recursion() {
             return false;

@@ -251,7 +251,7 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Switches to aggregation if the estimated remaining work is then smaller.
+    /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
     fn aggregate(&mut self, at: &State) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
@@ -278,7 +278,8 @@ impl<F: Format> ThreadState<'_, F> {
         changed
     }
 
-    /// Switches to the V-cycle if the cycle was selected automatically.
+    /// Switches to the V-cycle if the current cycle is recursive and was selected automatically. Returns whether it has
+    /// switched.
     fn fall_back(&mut self) -> bool {
         let changes = self.k.chose_recursion();
         self.me.barrier();
