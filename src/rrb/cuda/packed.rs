@@ -164,7 +164,7 @@ pub struct Packed {
     pub r: Address,
     pub p: Address,
     pub q: Address,
-    /// Partial sums, one per thread block of a launch.
+    /// Partial sums of a launch: one per thread block and part of the grid (see kernels/rrb/divided.cuh).
     pub partial: Address,
     /// Partial sums of <r, r> in the unfused steps.
     pub norm_partial: Address,

@@ -200,11 +200,11 @@ struct Levels<'a, F: Format> {
     k: &'a Packed<F>,
     q: usize,
     grid: &'a PackedGrid<F>,
-    /// Whether the first elimination is exact (5 points). If so, centers and couplings are those of A, and black nodes
-    /// are not coupled.
+    /// Whether this is the first grid and CG runs on S1. The first elimination is then exact, centers and couplings are
+    /// those of A, and black nodes are not coupled.
     exact: bool,
-    /// The arrays of S1, if the first elimination is exact and CG runs in double precision. The rows of S1 are then
-    /// computed directly in these arrays.
+    /// The arrays of S1, if `exact` is set and CG runs in double precision. The rows of S1 are then computed directly
+    /// in these arrays.
     in_place: Option<Schur<Double>>,
     /// Row sums and 1 / d of the grid, in complete arrays or in rings of a few rows (see `form`).
     excess: Four,

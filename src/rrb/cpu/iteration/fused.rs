@@ -200,7 +200,8 @@ impl<F: Format> Packed<F> {
     /// Rows J and `passing` must belong to this thread.
     unsafe fn descend_first_kept(&self, row: usize, passing: usize, alpha: Option<f64>, t: &Buffers<F::Real>) -> f64 {
         let (grid, n) = (&self.grids[0], self.grids[0].layout.cx);
-        // The values are read again if the coarsest system follows, or for <g, u> of a recursion on the next grid.
+        // The values are read again by `solve_natural` if no further grid is stored by colour, or for <g, u> if the
+        // next grid is a recursion grid.
         let read_again = self.grids.len() == 1 || self.sections.get(1) == Some(&1);
         let place = if read_again { row } else { passing };
         // SAFETY: the rows belong to this thread.
