@@ -195,8 +195,8 @@ impl<F: Format> PackedGrid<F> {
         }
     }
 
-    /// Returns the rows of this thread. Where the rows of another rank follow, the range also contains `more` halo
-    /// rows.
+    /// Returns the rows of this thread. If they are the first or the last rows of this rank, the range also contains
+    /// `more` halo rows on this side.
     pub fn rows_and(&self, me: Me, more: usize) -> Range<usize> {
         let rows = self.rows(me);
         if self.halo.is_none() || rows.is_empty() {
