@@ -17,7 +17,7 @@ constexpr int WARPS = 8; // number of warps per thread block
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
 __device__ inline int lane() { return threadIdx.x % 32; }
-// Returns the distance from this lane back to the nearest lane, which may be this lane, whose bit is set.
+// Finds the last lane up to and including this lane whose bit is set, and returns the distance from it to this lane.
 __device__ inline int lanes_back(uint32_t bits) { return __clz(bits << (31 - lane())); }
 
 // Returns the length of the run that starts at this lane; the bits of `starts` mark the first lanes of runs.
@@ -39,13 +39,15 @@ __device__ inline uint32_t run_start(int64_t c, bool joined) {
     return uint32_t(c) - lanes_back(~__ballot_sync(ALL_LANES, joined && lane() > 0));
 }
 
-// A row has n cells, a plane t.
+// Distances between the numbers of neighbouring cells: n in y, the number of cells of a row, and t in z, the number of
+// cells of a plane.
 struct Steps {
     int64_t n, t;
 };
 
-// Sets the parent of a cell. `west`, `south` and `bottom`: whether the cell is joined to these neighbours. If the first
-// cell of a run is joined to a preceding cell, it becomes a child of this cell.
+// Sets the parent of a cell. `west`, `south` and `bottom`: whether the cell is joined to these neighbours. The cells of
+// a run become children of its first cell. If the first cell is joined to its neighbour to the south or to the bottom,
+// or to the west in the previous segment, it becomes a child of this neighbour.
 __device__ inline void hook(
     uint32_t *parent, int64_t c, int64_t count, const Steps &s, bool west, bool south, bool bottom) {
     const uint32_t start = run_start(c, west);

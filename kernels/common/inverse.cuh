@@ -45,8 +45,9 @@ struct TwoPivots {
     }
 };
 
-// Inverts a block of 32 x 32 entries, two pivots at a time. A thread has the entries e[q] in row threadIdx.x / 32 + 8 q
-// and column threadIdx.x % 32.
+// Inverts a block of 32 x 32 entries, two pivots at a time. e[q] is the entry in row threadIdx.x / 32 + 8 q and column
+// threadIdx.x % 32. `count`: number of unknowns from the first one of the block on; if it is below 32, the remaining
+// rows and columns are padding.
 __device__ inline void invert_pivots(double (&e)[4], const double *diagonal, int count) {
     __shared__ double rows[2][2][PIVOTS], columns[2][2][PIVOTS];
     __shared__ double least[PIVOTS];
@@ -174,8 +175,8 @@ constexpr int MOST_UNKNOWNS = 1024;
 
 // Finds the null vectors of a matrix: the components of at least two unknowns in which all row sums are zero. Returns
 // `null_of` of all unknowns, in shared memory. Executed by one thread block with one thread per unknown. `regular`:
-// whether the row sum of this thread's unknown is not zero. each(f) must call f(q) for each unknown q that is coupled
-// to this thread's unknown, if the thread has one.
+// whether the row sum of this thread's unknown is not zero. If the thread has an unknown, each(f) must call f(q) for
+// each unknown q that is coupled to it.
 template <class Each> __device__ inline const uint32_t *find_nulls(int n, bool regular, Each each) {
     __shared__ unsigned root[MOST_UNKNOWNS], last[MOST_UNKNOWNS], null[MOST_UNKNOWNS], with_sums[MOST_UNKNOWNS], moved;
     const unsigned p = threadIdx.x;
@@ -212,13 +213,14 @@ struct NullArgs {
     const double *diagonal;
     const uint32_t *null_of;
     const uint32_t *nulls; // points to the number of null vectors
-    double *shift;         // 1 / (c k^2) and c of each null vector; null: no shift
+    double *shift;         // 1 / (c k^2) and c of each null vector u, for E + c u u^T; null: no shift
     uint64_t *largest;     // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
     int n, add;
 };
 
-// Subtracts from the entries within each null vector u their mean over u in the same row. With `add`, then adds 1 /
-// (c k^2) to these entries. Other entries do not change. Stores the transpose. One thread block processes a row.
+// If the unknown of a row belongs to a null vector u, subtracts from the entries of the row in the columns of u their
+// mean. With `add`, then adds 1 / (c k^2) to these entries. Other entries do not change. Stores the transpose. One
+// thread block processes a row.
 __device__ inline void take_means(const NullArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;

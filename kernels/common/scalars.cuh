@@ -27,7 +27,7 @@ struct Standing {
     double rho, sigma, alpha, beta, norm2, norm;
     int64_t met; // 1 if check_ahead has found that this iteration will satisfy the convergence test
     int32_t ring_used;
-    int32_t parity;              // index (0 or 1) of the current array r (RRB: of colour b1); later kernels only read r
+    int32_t parity;              // index (0 or 1) of the array that contains the current r (rrb: r at b1)
     double sum;                  // result of the last dot product
     int64_t direction;           // index (0 or 1) of the current array p, for which alpha was computed
     double b_norm2, whole_norm2; // <b, b>; ||b - A x||_2^2 or a part of this sum (rrb/solve.cuh)

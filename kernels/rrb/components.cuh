@@ -27,7 +27,8 @@ struct Nodes {
     __device__ int64_t columns() const { return 2 * int64_t(k.g.cx); }
     __device__ int64_t count() const { return columns() * 2 * k.g.cy; }
 
-    // Returns f(colour, index) of a node.
+    // Returns f(colour, index) for the node with this number, where `index` is its index in a plane. Returns 0 if there
+    // is no such node.
     template <class F> __device__ double at(int64_t node, F f) const {
         if (node < 0 || node >= count()) return 0.0;
         const int row = int(uint32_t(node) / uint32_t(columns())), column = int(node - row * columns());

@@ -25,9 +25,10 @@ constexpr int LINE = 32;
 
 // Arrays of the lines during their elimination.
 struct Lines {
-    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain the updates
-    // of its inner couplings by eliminated lines on the left and on the right. `onward` contains the couplings to the
-    // next remaining line. After the elimination, `own` contains P^-1, and `left` and `right` contain G_L and G_R.
+    // n * LINE values each, one row per node. Before the elimination of a line, `left` and `right` contain the changes
+    // of the couplings within this line that the elimination of lines on its left and on its right has caused. `onward`
+    // contains the couplings to the next remaining line. After the elimination, `own` contains P^-1, and `left` and
+    // `right` contain G_L and G_R.
     double *own, *left, *right, *onward;
     double *left_excess, *right_excess, *inverse_pivot; // n values each
     double *inverse;                                    // n * n values, symmetric, natural order
@@ -163,8 +164,8 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_eliminate_lines_f64
 }
 
 // Computes the rows of the inverse for the lines P that were eliminated with `step`. There is one thread block for each
-// pair of P and Q, where Q is a line that remained after this step, or a line that was also eliminated with `step` and
-// is not before P. Each thread block writes two blocks of Z, which are transposes of each other.
+// pair of P and Q. Here Q is a line that remained after this step, or a line that was eliminated with the same `step`
+// and is P or comes after P. Each thread block writes two blocks of Z, which are transposes of each other.
 extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(LinesArgs a) {
     __shared__ double from_left[LINE][LINE + 1], from_right[LINE][LINE + 1], column_left[LINE][LINE],
         column_right[LINE][LINE];
@@ -178,13 +179,13 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
     const auto place = [&](int row_line, int row, int column_line, int column) {
         return int64_t(a.natural_of(row_line * w + row)) * a.n + a.natural_of(column_line * w + column);
     };
-    // Returns the block of Z for two remaining lines, or zero if a line does not exist.
+    // Returns this thread's entry of the block of Z for two remaining lines, or zero if a line does not exist.
     const auto known = [&](int row_line, int column_line) {
         if (j >= a.nodes(row_line) || c >= a.nodes(column_line)) return 0.0;
         return a.arrays.inverse[place(row_line, j, column_line, c)];
     };
-    // Returns the product of `rows` and the transpose of `columns`. Rows and columns beyond the nodes of a line are
-    // zero.
+    // Returns this thread's entry of the product of `rows` and the transpose of `columns`. Rows and columns beyond the
+    // nodes of a line are zero.
     const auto turned = [&](const double (*rows)[LINE], const double (*columns)[LINE + 1]) {
         double sum = 0.0;
 #pragma unroll 8

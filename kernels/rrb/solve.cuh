@@ -6,8 +6,8 @@
 // scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
-// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). `m` is the index of the couplings of (I,
-// J).
+// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). In the kernels below, `m` is the index
+// from which the couplings of an (I, J) are read.
 
 struct EndArgs {
     Grid k;               // `s`: couplings of A; `h`: 1 / center of red nodes
@@ -99,7 +99,8 @@ __device__ inline void see(const EndArgs &a, int i, int j, Seen &seen, double &b
     seen.sum += b * b;
 }
 
-// Values of red nodes that their neighbours read.
+// For the red nodes in and around a tile, the values that their black neighbours read: D_r^-1 b_r in `b`, D_r^-1 A_rb
+// x_b in `near`, and x_r in `x`.
 struct RedRows {
     double b[HALO], near[HALO], x[HALO];
 

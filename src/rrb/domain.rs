@@ -31,7 +31,7 @@ pub struct Domain {
     pub strips: Counted<Strips>,
     /// Whether sums are bitwise identical to those computed by one rank.
     pub reproducible: bool,
-    /// Bits of the largest center of the last matrix.
+    /// Bits of the largest center of the matrix that was inspected last.
     center: Counted<AtomicU64>,
 }
 
@@ -41,7 +41,7 @@ impl Domain {
         Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
     }
 
-    /// Returns the largest center of the last matrix. Pivots are compared with it.
+    /// Returns the largest center of the matrix that was inspected last. Pivots are compared with it.
     pub fn center(&self) -> f64 {
         f64::from_bits(self.center.load(Ordering::Relaxed))
     }

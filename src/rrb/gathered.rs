@@ -13,7 +13,7 @@ use crate::rrb::remote::RemoteFactorization;
 /// Name of the memory in error messages about failed allocations.
 const WHAT: &str = "events for other ranks";
 
-/// The root rank, which computes.
+/// The root rank, on whose devices all solves run.
 pub const FIRST: usize = 0;
 
 /// Number of words per event. The first word is its kind, one of the constants below. Up to three values follow.

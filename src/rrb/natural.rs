@@ -36,7 +36,7 @@ pub struct NaturalGrid {
     pub inverse_pivot: Vec<f64>,
     /// s~_k / d_k of the eliminated nodes.
     sum_over_pivot: Vec<f64>,
-    /// Right-hand side before a sweep, solution after the sweep.
+    /// Right-hand side before the sweeps, solution after the sweeps.
     pub z: Vec<f64>,
 }
 

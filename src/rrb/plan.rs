@@ -130,8 +130,9 @@ impl<'a> Plan<'a> {
         self.options.is(opt::PRECISION, Precision::Auto)
     }
 
-    /// Selects the use of aggregation. If no option prescribes the levels, and if `switch_memory` permits the memory,
-    /// aggregation may replace the levels during a slow solve.
+    /// Selects the use of aggregation. If `is_free` holds, and if `switch_memory` permits the memory, aggregation may
+    /// replace the levels during a slow solve. Exceptions are `precision=bf16` and grids that are shared with other
+    /// ranks or devices.
     fn aggregation(&self) -> Aggregation {
         let options = self.options;
         let storage = match options.choice(opt::PRECISION) {
@@ -261,11 +262,12 @@ fn check_supported(options: &Options, machine: Machine) -> Result<()> {
 ///
 /// `auto` selects f64 in three cases: on small grids, for lumping other than M1 with omega = 1, and if the ratio of the
 /// largest to the smallest center is above a limit. On singular systems, sweeps in f32 add constant vectors by
-/// rounding. bf16 then needs up to 20 % more iterations than f64, but only 0.7 to 0.95 of the time.
+/// rounding. bf16 then needs up to 20 % more iterations than f64, but a solve takes only 0.7 to 0.95 times as long.
 fn choose_storage(grid: Grid, options: &Options, (low, high): (f64, f64), singular: bool, aggregates: bool) -> Storage {
     match options.choice(opt::PRECISION) {
         Precision::F64 => Storage::F64,
-        // With aggregation, the cycle is scaled, and f32 needs as many iterations as f64 for all coefficients.
+        // With aggregation, the hierarchy is built from a scaled matrix, and f32 needs as many iterations as f64 for
+        // all coefficients.
         Precision::Auto | Precision::Mixed if aggregates => Storage::F32,
         Precision::F32 => Storage::F32,
         Precision::Bf16 | Precision::Mixed => Storage::Bf16,

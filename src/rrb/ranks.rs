@@ -90,7 +90,8 @@ pub struct Ranks {
     before: [u64; 2],
 }
 
-/// Indices of the plans of a [`BoxTransfer`].
+/// Indices of the plans of a [`BoxTransfer`]: for the matrix, for input and output vector together, and for the input
+/// vector alone.
 const MATRIX: usize = 0;
 const BOTH: usize = 1;
 const INPUT: usize = 2;
@@ -112,8 +113,8 @@ impl Ranks {
             }
             Ok(words)
         });
-        // Each rank sends the extents of the grid, which must be equal on all ranks, the number of its boxes, its
-        // status, and a handle number.
+        // Each rank sends the extents of the grid, which must be equal on all ranks. It also sends the number of words
+        // that describe its boxes (four words per box), its status, and a handle number.
         static CREATED: AtomicU64 = AtomicU64::new(0);
         let words = own.as_ref().map_or(0, Vec::len);
         let status = own.as_ref().err().map_or(0, Error::status);
@@ -190,8 +191,10 @@ impl Ranks {
         (&self.comm, &self.boxes)
     }
 
-    /// Begins a collective call of `what`, or a factorization if `what` is `None`. `refused` is the error of this rank,
-    /// if it has one. Returns whether the matrix has corner couplings, which a rank without boxes does not know.
+    /// Begins a collective call of `what`, or a factorization if `what` is `None`. `corners` states whether this rank
+    /// passed corner couplings; it is `None` if the call has no matrix, or this rank no boxes. `monitored` states
+    /// whether this rank has a monitor. `refused` is the error of this rank, if it has one. Returns whether the matrix
+    /// has corner couplings, which a rank without boxes does not know.
     pub fn open(
         &mut self,
         what: Option<Function>,
@@ -248,7 +251,8 @@ impl Ranks {
         Ok(said[2 * HAS_CORNERS] > 0.0)
     }
 
-    /// Returns the error of a failed call, on all ranks. The first rank with this status has the message.
+    /// Returns the error of a failed call, on all ranks. The first rank that has an error with this status supplies the
+    /// message.
     fn common_error(&mut self, status: i32, own: Option<Error>) -> Result<Error> {
         let mine = own.filter(|error| error.status() == status && !matches!(error, Error::OtherRanks { .. }));
         let this = self.comm.rank();

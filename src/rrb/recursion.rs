@@ -43,7 +43,7 @@ pub enum Kind {
 pub struct Cycle {
     /// Kind of the cycle. `None`: [`choose`] selects V or AMLI.
     pub kind: Option<Kind>,
-    /// Number of levels between two recursions; even.
+    /// Number of levels between two recursions. It must be even.
     pub spacing: usize,
     /// Number of inner iterations per recursion.
     pub steps: usize,
@@ -99,7 +99,7 @@ impl Bounds {
 /// apart.
 pub const SECTIONS: usize = 33;
 
-/// Recursion of a factorization.
+/// Cycle that a factorization uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Recursion {
     /// Method on the recursion grids.
@@ -132,7 +132,8 @@ pub enum Inner {
 }
 
 /// Steps of a cycle. Section 0 consists of the levels above the first recursion grid. Section k consists of the levels
-/// from the k-th recursion grid to the next one, or to the coarsest system.
+/// from the k-th recursion grid to the next one, or to the coarsest system. In the descriptions of the steps, r, z, d,
+/// q and u are vectors on the k-th recursion grid.
 pub trait CycleSteps {
     /// Returns the sections that begin with a recursion; they are the last sections.
     fn recursions(&self) -> Range<usize>;
@@ -314,7 +315,7 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
     }
 }
 
-/// Returns the bounds for the extreme Ritz values.
+/// Enlarges the interval from the smallest to the largest Ritz value to bounds of the eigenvalues.
 fn bounds_of(low: f64, high: f64) -> Bounds {
     Bounds { low: f64::min(1.0, LOWER_MARGIN * low), high: UPPER_MARGIN * high }
 }

@@ -76,7 +76,7 @@ impl<T: Number> ColourArray<T> {
         self.start(row as isize, column as isize)
     }
 
-    /// Returns the value at an index.
+    /// Returns the value at the index that [`ColourArray::place`] returns.
     ///
     /// # Safety
     /// No thread may write this value meanwhile.
@@ -85,7 +85,7 @@ impl<T: Number> ColourArray<T> {
         unsafe { self.values.slice(place, 1)[0] }
     }
 
-    /// Writes the value at an index.
+    /// Writes the value at the index that [`ColourArray::place`] returns.
     ///
     /// # Safety
     /// No other thread may use this value meanwhile.

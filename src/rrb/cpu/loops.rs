@@ -40,7 +40,7 @@ fn differences4<R: Real>(a: [R; 4], v: &Rows<R>, w: R, i: usize) -> R {
     (a[0] * (v[0][i] - w) + a[1] * (v[1][i] - w)) + (a[2] * (v[2][i] - w) + a[3] * (v[3][i] - w))
 }
 
-/// Returns 1 / c, or 1 in padding, where c = 0 and the result would be infinity times zero.
+/// Returns 1 / c, or 1 in padding, where c = 0. There, 1 / c would be infinite, and its product with zero would be NaN.
 #[inline(always)]
 pub fn inverse_of(center: f64) -> f64 {
     1.0 / (center + f64::from(u8::from(center <= 0.0)))

@@ -110,7 +110,8 @@ impl Cpu {
             other => other,
         };
         let fitting = self.spare.take_if(|spare| spare.shape() == shape);
-        // Memory that is not reused is freed before more is allocated.
+        // The memory of the previous factorization becomes the spare memory, unless no later matrix can use it. The
+        // memory that it replaces is freed before more is allocated.
         match other {
             Solver::Packed(packed) if packed.was_replaced() => drop(packed),
             Solver::Packed(packed) => self.spare = Some(packed),

@@ -105,7 +105,7 @@ pub struct Packed<F: Format> {
     /// M by aggregation. It is set by a factorization in which aggregation replaces the levels, or by a solve that
     /// switches to aggregation.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
-    /// Aggregates of the previous matrix, during the factorization of the next matrix.
+    /// Aggregates of the previous matrix. They are stored here only during the factorization of the next matrix.
     kept: Kept,
     /// Precision of the hierarchy to which a solve may switch; `None` if the switch is not allowed or has failed.
     pub may_aggregate: Mutex<Option<Storage>>,
@@ -387,7 +387,7 @@ impl<F: Format> Packed<F> {
         unsafe { Aggregated::new(&self.source(), (&first.z, first.z_is_shared), storage, kept, members) }
     }
 
-    /// Moves the aggregates of the previous matrix out.
+    /// Removes the aggregates of the previous matrix, and returns them.
     pub fn take_kept(&mut self) -> Kept {
         std::mem::take(&mut self.kept)
     }
@@ -438,7 +438,7 @@ impl<F: Format> Packed<F> {
         *self.recursion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the levels in natural storage; for thread 0 only.
+    /// Returns the levels in natural storage. Only thread 0 may call this function.
     pub fn natural(&self) -> MutexGuard<'_, NaturalLevels> {
         self.natural.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -37,7 +37,7 @@ const DOUBLE: [(usize, f64); 1] = [(8, 1.0)];
 const SHORT: [(usize, f64); 3] = [(8, 0.3), (4, 0.4), (2, 0.3)];
 
 /// Number of devices for which the parts of a grid are chosen. The parts must not depend on the actual number of
-/// devices, because sums must have the same order for any number.
+/// devices, because sums must have the same order for any number of devices.
 const PLANNED_DEVICES: usize = 4;
 
 /// Step between two candidates for the row padding, in values. Padding lengthens a row by at most 1/16.

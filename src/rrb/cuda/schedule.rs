@@ -16,8 +16,8 @@ const X_ROUNDS: u32 = 16;
 /// Numbers of thread blocks of a cluster, in order of preference.
 const CLUSTERS: [u32; 2] = [16, 8];
 impl ClusterGrids {
-    /// Returns the layout of the grids from `base` on in a cluster with `members` blocks. Returns `None` if a thread
-    /// block would own no row of a grid, or more values per colour than it has threads.
+    /// Returns the layout of the grids with numbers from `base` on, in a cluster with `members` thread blocks. Returns
+    /// `None` if a thread block would own no row of a grid, or more values per colour than it has threads.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
