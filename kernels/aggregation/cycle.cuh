@@ -163,7 +163,7 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
 // Conversion of the matrix of a level from the format of the setup to that of the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
-    uint32_t *first; // entries per slice, later prefix sums; then their total and the number of couplings
+    uint32_t *first; // entries per slice, later their prefix sums; then the number of entries, and of couplings
     Entry<V> *entries;
     V *excess, *step;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
@@ -187,7 +187,7 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
         for (uint32_t by = t.slice / 2; by > 0; by /= 2)
             longest = max(longest, __shfl_xor_sync(0xffffffffu, longest, by));
         if (is && i % t.slice == 0) t.first[i / t.slice] = t.slice * longest;
-        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // exact in any order
+        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // integers, so the order is irrelevant
     });
 }
 

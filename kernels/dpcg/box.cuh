@@ -76,7 +76,8 @@ struct Sum {
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
-// Returns whether the loop of a recorded graph has ended. In this case, the last kernel of the iteration sets `done`.
+// Returns whether the loop of a recorded graph has ended. If it has, the kernel that computes the last sum of the
+// iteration also sets `done` and ends the WHILE node.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
     if (s.how >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -136,7 +137,8 @@ __device__ inline double sum_of_products(const Around &k) {
 
 } // namespace dpcg
 
-// Defines a kernel that calls the function named by the last arguments with its ARGS.
+// Defines the kernel NAME, whose only argument is a struct ARGS. The kernel passes it to the function that the last
+// macro arguments name: several arguments, because the name may contain commas.
 #define DPCG_KERNEL(NAME, ARGS, ...)                                                                                   \
     extern "C" __global__ void __launch_bounds__(dpcg::THREADS, dpcg::RESIDENT) NAME(dpcg::ARGS a) {                   \
         dpcg::__VA_ARGS__(a);                                                                                          \

@@ -1,7 +1,8 @@
 // Classes of cells, from which deflation regions are formed (src/deflation/regions.rs). A class is the set of cells of
 // one component, one box and one phase. The keys of the classes are stored in a hash table with open addressing, whose
 // size is a power of two. The slot of a class may differ from run to run, but the data of the class do not. A warp
-// processes 32 consecutive cells, run by run: a run consists of cells with equal keys.
+// processes 32 consecutive cells, run by run. A run consists of consecutive cells with equal keys, of which either all
+// or none are in strong groups.
 //
 // Memory traffic per cell, in bytes: 8; 4 more with labels; 4 more with several components; 6 more for the region
 // numbers.
@@ -55,7 +56,8 @@ __device__ inline int32_t label_beside(const ClassArgs &a, int64_t c) {
     return int32_t(smallest);
 }
 
-// Returns the phase of a cell: its label + 1 or the root of its strong group + 1; 0: no phase.
+// Returns the phase of a cell: its label + 1 or the root of its strong group + 1; 0: no phase, or phases are not
+// distinguished.
 __device__ inline uint32_t phase_of(const ClassArgs &a, int64_t c) {
     if (!a.by_phase) return 0;
     if (!a.labels) return in_group(a.group, c) ? group_root(a.group, c) + 1 : 0;
@@ -94,8 +96,8 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
         const uint64_t seen = *static_cast<volatile uint64_t *>(a.keys + slot);
         if (seen == key) return slot;
         if (seen != NO_KEY) continue;
-        // If there are too many classes, threads stop inserting keys when they see this. The table is large enough for
-        // all insertions before that.
+        // Threads stop inserting keys as soon as they read that there are too many classes. The table is large enough
+        // for all keys that are inserted until then.
         const volatile unsigned long long &classes = a.findings->classes;
         if (classes > MOST_CLASSES) return slot;
         const uint64_t was = atomicCAS(

@@ -4,10 +4,11 @@
 // unrounded weights and products have arrays of their own.
 //
 // Each fine edge (p, q) is assigned to one closed cube between 8 coarse points: the cube that begins at or before the
-// componentwise minimum of p and q. A cube has 8 such edges of each offset. A thread computes the 8 x 8 matrix of a
-// cube. The thread of a coarse point then adds the matrices of its cubes one after the other. The sum for a pair of
-// coarse points therefore has the same order in the threads of both points. Cubes are computed and added by slabs. A
-// slab is as many planes of points, with the planes of cubes around them, as the workspace allows.
+// componentwise minimum of p and q. A cube has 8 such edges of each offset. A thread or a group of 8 lanes computes the
+// 8 x 8 matrix of a cube. The thread of a coarse point then adds the matrices of its cubes one after the other. The sum
+// for a pair of coarse points therefore has the same order in the threads of both points. Cubes are computed and added
+// by slabs. A slab consists of as many planes of points as the workspace allows, and of the planes of cubes next to
+// them.
 //
 // Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 on the finest grid and 60 on other grids,
 // weights 100 in three launches. The product moves 80 bytes on the finest grid and 240 on other grids through the L1
@@ -131,15 +132,16 @@ __device__ inline int64_t step_to_side(const Strides &s, int side) {
     return (side & 1) + (side & 2 ? s.next[1] : 0) + (side & 4 ? s.next[2] : 0);
 }
 
-// Returns the weight of coarse point t in the interpolation to a point whose weights begin at `at`. `type` has a bit
-// for each coarsened direction in which the index of the point is odd. If t has a bit that `type` does not have, the
-// weight is zero.
+// Returns the weight of a coarse point in the interpolation to a fine point. `type` has a bit for each coarsened
+// direction in which the index of the fine point is odd. `t` has a bit for each direction in which the coarse point is
+// after the fine point. If `t` has a bit that `type` does not have, the fine point is not interpolated from this coarse
+// point, and the weight is zero. `at`: Strides::place of the coarse index of the fine point.
 __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
     if (t & ~type) return 0.0;
     return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
 }
 
-// Computes the weights of point p of a type; they begin at `at`.
+// Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::place of its coarse index.
 template <class T, bool FINEST>
 __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
     double row[8] = {}, sum = 0.0, diagonal = a.excess[p];

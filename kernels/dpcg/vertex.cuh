@@ -104,7 +104,7 @@ template <class T, bool FINEST> __device__ inline T residual_at(const VertexGrid
     return sum;
 }
 
-// Executes a Jacobi step.
+// Executes a Jacobi step from x, and stores the result in `out`.
 template <class T> __device__ inline void relax(const VertexGrid &a, const T *x, T *out) {
     const T *inverse = static_cast<const T *>(a.inverse);
     over_cells(a.cells.count(),
@@ -217,7 +217,7 @@ template <class T> __device__ inline void cycle(const VertexCycleArgs &a) {
         if (a.step < 0 || a.step == at) step();
         ++at;
     };
-    const int down = (a.sweeps - 1) & 1; // index of the array with x before the coarse-grid correction
+    const int down = (a.sweeps - 1) & 1; // index in VertexGrid::x of the array with x before the coarse-grid correction
     for (int l = 0; l < a.count; ++l) {
         const VertexGrid &k = levels[l];
         auto x = [&](int which) { return static_cast<T *>(k.x[which & 1]); };

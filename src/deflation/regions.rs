@@ -2,9 +2,10 @@
 //! sets).
 //!
 //! A deflation vector is one on its region and zero elsewhere. If some vectors add up to the constant vector on a
-//! singular component of the matrix, E = Z^T A Z is singular. Then one of these vectors is dropped, in the heavy phase
-//! if the component has one. If the caller asks for all vectors, none is dropped. In this case, E is shifted by c u
-//! u^T, where u is one for these vectors and zero for the others. The projection is the same (docs/theory/dpcg.md).
+//! singular component of the matrix, E = Z^T A Z is singular. Then one of these vectors is dropped. Its region contains
+//! cells of the heavy phase, if the component has such cells. If the caller asks for all vectors, none is dropped. In
+//! this case, E is shifted by c u u^T, where u is one for these vectors and zero for the others. The projection is the
+//! same (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, ComponentList, Strong};

@@ -43,7 +43,8 @@ impl Rings<'_> {
         (term * (self.ny + 1) + row % (self.ny + 1)) * (self.nx + 2) + 1
     }
 
-    /// Returns the rings of the terms before `term`, and row `row` of this term, or `last` if present.
+    /// Returns the rings of the terms before `term` for reading. Also returns a row for writing: `last` if it is given,
+    /// otherwise row `row` of the ring of `term`.
     fn split<'s>(&'s mut self, term: usize, row: usize, last: Option<&'s mut [f64]>) -> (Rings<'s>, &'s mut [f64]) {
         let (start, at) = (term * (self.ny + 1) * (self.nx + 2), self.at(term, row));
         let (values, own) = self.values.split_at_mut(start);
@@ -243,7 +244,7 @@ impl ThreadState<'_> {
             });
         }
         let share = pieces.share(self.me);
-        // Whether this thread owns all rows within one plane of a piece.
+        // Returns whether this thread owns the piece, the plane of rows before it and the plane of rows after it.
         let inside = |piece: usize| {
             let beside = pieces.rows(piece);
             let below = beside.start.saturating_sub(ny);

@@ -47,8 +47,8 @@ impl<'a> ApplicationCounts<'a> {
 }
 
 impl UnfusedPreconditioner {
-    /// Computes the preconditioner of a matrix, or returns `None` for `None`, `Jacobi` and `Neumann`. Reuses the memory
-    /// of `previous` if it fits.
+    /// Computes the preconditioner of a matrix. There is no result for `Preconditioner::None`, `Jacobi` and `Neumann`,
+    /// which are fused. Reuses the memory of `previous` if it fits.
     pub fn make(
         previous: Option<Self>,
         preconditioner: Preconditioner,

@@ -95,8 +95,8 @@ impl Components {
         if self.is_whole() { 0 } else { self.arguments.number }
     }
 
-    /// Stores each cell's index among the singular components in 32 bits at `labels`. Other cells receive the number of
-    /// singular components.
+    /// Stores a 32-bit label per cell at `labels`: the index of its component among the singular components. Cells in
+    /// no singular component get the count of singular components.
     fn label_singular(&self, stream: &Stream, labels: Address) -> Result<()> {
         let list = self.list();
         let none = list.singular_count();

@@ -284,7 +284,8 @@ impl PcgSteps for Run<'_> {
         Properties { deflates, centers: self.k.singular.is_some() && !deflates, ..Properties::default() }
     }
 
-    /// At the start, returns <r, r>, which is known if r is a residual. Otherwise, updates r.
+    /// At the start (`alpha` is `None`), returns <r, r>, which is known if r is a residual. Later, updates r and
+    /// returns <r, r>.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if alpha.is_none() { self.norm2 } else { unfused_descend(self, alpha) }
     }

@@ -117,7 +117,8 @@ impl Surveyor {
         })
     }
 
-    /// Copies the arrays at `input`, center first, to `source`. Returns the findings.
+    /// Copies the arrays at `input`, center first, to the matrix for which this object was created. Returns the
+    /// findings.
     pub fn take(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
         *self.findings = CellFindings::none();
         stream.send_start(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
