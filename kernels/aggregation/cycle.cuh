@@ -2,7 +2,8 @@
 // coarse correction, and one after it. On the finest coarse levels, two Chebyshev steps with fixed bounds solve the
 // coarse system, and each step executes one cycle (AMLI). One cycle solves the system of the other coarse levels, and
 // of levels with more than half of the couplings of the previous level. The coarsest system is solved with the inverse
-// of its matrix. The cycle computes no dot products, so B is a fixed symmetric positive definite matrix.
+// of its matrix or, if it is too large, approximately by two Jacobi steps. The cycle computes no dot products, so B is
+// a fixed symmetric positive definite matrix.
 #pragma once
 #include "couplings.cuh"
 
@@ -19,7 +20,7 @@ template <class V> struct alignas(2 * sizeof(V)) Entry {
 // threads share a row, a slice has only one row.
 constexpr uint32_t SLICE = 32;
 
-// A level of the cycle. The coarsest level uses only r and z.
+// A level of the cycle. If the inverse of the coarsest matrix is used, the coarsest level uses only r and z.
 template <class V> struct Level {
     const uint32_t *first; // slice s has the entries first[s] .. first[s + 1] - 1
     const Entry<V> *entries;

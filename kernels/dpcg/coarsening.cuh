@@ -3,12 +3,12 @@
 // in src/dpcg/cpu/vertex. Products are computed in f64, conductances are stored in T. vertex.cuh describes the storage;
 // unrounded weights and products have arrays of their own.
 //
-// Each fine edge (p, q) is assigned to one closed cube between 8 coarse points: the cube that begins at or before the
-// componentwise minimum of p and q. A cube has 8 such edges of each offset. A thread or a group of 8 lanes computes the
-// 8 x 8 matrix of a cube. The thread of a coarse point then adds the matrices of its cubes one after the other. The sum
-// for a pair of coarse points therefore has the same order in the threads of both points. Cubes are computed and added
-// by slabs. A slab consists of as many planes of points as the workspace allows, and of the planes of cubes next to
-// them.
+// An edge is a pair (p, q) of neighbouring fine points. Each edge is assigned to one cube between 8 coarse points. The
+// lowest corner of this cube is the last coarse point at or before the componentwise minimum of p and q. A cube has 8
+// such edges of each offset. A thread or a group of 8 lanes computes the 8 x 8 matrix of a cube. The thread of a coarse
+// point then adds the matrices of its cubes one after the other. The sum for a pair of coarse points therefore has the
+// same order in the threads of both points. Cubes are computed and added by slabs. A slab consists of as many planes of
+// points as the workspace allows, and of the planes of cubes next to them.
 //
 // Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 on the finest grid and 60 on other grids,
 // weights 100 in three launches. The product moves 80 bytes on the finest grid and 240 on other grids through the L1
@@ -298,7 +298,8 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     over_places({a.coarse.nx, a.coarse.ny, a.point_planes, 0}, [&](int64_t in_slab, int I, int J, int plane) {
         const int K = a.points_from + plane;
         const int64_t p = a.points_from * top + in_slab;
-        // Sums for the 27 points around this point, in their order. Corners beyond the grid have zero weights.
+        // Sums for this point and its 26 neighbours, in the order of the 27-point stencil. Corners beyond the grid have
+        // zero weights.
         double sums[27] = {};
 #pragma unroll
         for (int own = 7; own >= 0; --own) {

@@ -78,7 +78,8 @@ pub trait DpcgBackend: Engine + Send {
     /// Copies the caller's matrix, inspects it, and returns the largest center. An entry that is not finite is an error
     /// if `finite` is set. A center that is not positive, or too small to divide by, is always an error.
     fn load(&mut self, a: &CellView, finite: bool) -> Result<f64>;
-    /// Returns the nonzero couplings that point out of the box, for the matrix `a` that was loaded last.
+    /// Counts the nonzero couplings that point out of the box, and returns the first of them. `a` must be the matrix
+    /// that was loaded last.
     fn outward(&self, a: &CellView) -> Result<Outward> {
         Ok(Outward::of_cells(a))
     }

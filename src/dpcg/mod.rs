@@ -121,7 +121,8 @@ impl Dpcg {
         Ok(())
     }
 
-    /// Returns the couplings of the matrix that point out of the box.
+    /// Counts the nonzero couplings that point out of the box, and returns the first of them. `a` must be the matrix
+    /// that was loaded last.
     pub fn outward(&mut self, a: &CellView) -> Result<Outward> {
         self.backend.outward(a)
     }

@@ -22,8 +22,8 @@ const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is solved with the dense inverse. The product with the inverse is a
 /// single launch, whereas a further level needs several launches.
 pub const COARSEST: u32 = MOST_UNKNOWNS;
-/// Numbers of rows for which a coarse level uses aggregates of eight nodes. They reduce such a level to the size of the
-/// dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
+/// A coarse level with a number of rows in this range uses aggregates of eight nodes. They reduce such a level to the
+/// size of the dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
 /// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
 /// couplings.
