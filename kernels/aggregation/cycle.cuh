@@ -161,7 +161,8 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
     over(a.count, [&](uint32_t k) { a.to[k] = V(a.from[k]); });
 }
 
-// Conversion of the matrix of a level from the format of the setup to that of the cycle.
+// Arguments of take_lengths and take_rows, which convert the matrix of a level from the format of the setup to that of
+// the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
     uint32_t *first; // entries per slice, later their prefix sums; then the number of entries, and of couplings

@@ -157,7 +157,7 @@ template <int N> __device__ inline bool accepts(const Couplings &c, const uint32
         }
         left &= ~(1u << p);
         const double per_pivot = 1.0 / pivot;
-        // The matrix is symmetric, so row[k] is the entry of column p.
+        // `row` is row p. The matrix is symmetric, so row[k] is also the entry of row k in column p.
 #pragma unroll
         for (int k = 0; k < N; ++k) {
             const double factor = row[k] * per_pivot;
@@ -210,7 +210,7 @@ template <int N> __device__ inline void match(const PairArgs &p) {
     });
 }
 
-// Arguments of the numbering of the aggregates after the last round of a pass.
+// Arguments of mark_first and number, which number the aggregates after the last round of a pass.
 struct NumberArgs {
     const uint32_t *partner;
     uint32_t *number;        // 1 if a row begins an aggregate (mark_first), else 0; later the exclusive prefix sums

@@ -195,7 +195,7 @@ template <class T, bool FINEST> __device__ inline void take_weights(const Coarse
     });
 }
 
-// Matrix of a cube: the diagonal, then the upper triangle by rows.
+// Number of stored entries of the matrix of a cube: the diagonal, then the upper triangle by rows.
 constexpr int CUBE_ENTRIES = 36;
 __device__ constexpr int entry_of(int first, int second) {
     return first == second ? first : 8 + 7 * first - first * (first - 1) / 2 + second - first - 1;
@@ -341,7 +341,7 @@ struct CoarsestArgs {
     const void *center; // if SEVEN: centers
     double factor;      // if SEVEN: factor by which couplings and centers are multiplied
     const double *excess;
-    double *matrix; // initialized with zeros
+    double *matrix; // contains zeros on entry
     double *diagonal;
     uint32_t *null_of;
 };

@@ -33,7 +33,8 @@ struct CellComponentArgs {
 
 constexpr uint32_t NO_COMPONENT = ~0u;
 
-// Counts the components that begin in each chunk, or lists them. A thread block processes a chunk.
+// Counts the components that begin in each chunk if `components` is null. Otherwise, numbers them, and stores their
+// first cells. A thread block processes a chunk.
 __device__ inline void list_components(const CellComponentArgs &a) {
     constexpr int EACH = CHUNK / THREADS;
     const int64_t count = a.cells.count();

@@ -52,7 +52,7 @@ struct Words {
             high = -high - (low != 0);
             low = -low;
         }
-        // Weights 2^-30 and 2^-94.
+        // `high` has the weight 2^-30, and `low` has the weight 2^-94.
         const double magnitude = double(high) * 0x1p-30 + double(low) * 0x1p-94;
         return negative ? -magnitude : magnitude;
     }
@@ -106,7 +106,7 @@ __device__ inline void take_coarse_matrix(const CoarseMatrixArgs &a) {
 }
 
 struct DenseArgs {
-    const double *matrix; // by rows
+    const double *matrix; // stored by rows
     const double *input;
     double *out;
     int n, unused;

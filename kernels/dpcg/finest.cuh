@@ -81,7 +81,7 @@ template <class T> struct Given {
 template <class T, Start START> struct Column {
     const FinestSweepArgs &a;
     int i, j;
-    bool in_low, in_high; // whether each cell is inside the grid
+    bool in_low, in_high; // whether cell (i, j) and cell (i + 1, j) are inside the grid
     bool own;             // whether the pair is inside the tile
     double per_scale;
 
@@ -250,7 +250,7 @@ static_assert(BRICK_X * BRICK_Y * BRICK_Z == THREADS, "a thread for each");
 struct RestrictFinestArgs {
     VertexGrid k;
     int from;          // index of the array x that is read
-    int across, down;  // bricks per direction
+    int across, down;  // number of bricks in x and in y; a brick has BRICK_X x BRICK_Y x BRICK_Z coarse points
     int unused;
     Sum sum;
 };

@@ -56,8 +56,8 @@ struct FusedArgs {
 // The column of a thread in a piece of a tile.
 struct TileColumn {
     int at;       // index of the column in a plane of values (see ROOM)
-    int di, dj;   // relative to the first column of the tile
-    int64_t c;    // cell in plane 0 of the box
+    int di, dj;   // position relative to the first column of the tile
+    int64_t c;    // number of the cell of this column in plane 0 of the box
     bool inside;  // whether the column is inside the box
     bool own;     // whether it is inside the box and the tile
     int k0, k1;   // the piece consists of the planes k0 .. k1 - 1

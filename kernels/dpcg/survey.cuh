@@ -24,10 +24,11 @@ struct CellFindings {
     uint64_t first_outward;           // the first of these, ordered by row of cells, then array, then column
     uint64_t row_sum;                 // largest row sum of |L D^-1|
     double strength[3];               // sums over rows of couplings / center, per direction
-    unsigned long long alone, components, regular; // uncoupled cells; components; coupled rows with nonzero row sum
-    unsigned long long groups;                     // groups of strong couplings
-    unsigned long long classes;                    // classes of cells (classes.cuh)
-    unsigned long long hidden;                     // groups that are hidden from coarse grids
+    // Numbers of uncoupled cells, of components, and of coupled cells with a nonzero row sum.
+    unsigned long long alone, components, regular;
+    unsigned long long groups;                     // number of groups of strong couplings
+    unsigned long long classes;                    // number of classes of cells (classes.cuh)
+    unsigned long long hidden;                     // number of groups that are hidden from coarse grids
     unsigned ticket, unused;
 };
 

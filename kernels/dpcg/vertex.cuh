@@ -62,7 +62,7 @@ struct VertexGrid {
     void *r;
     void *x[2];
     void *coarse_r;
-    void *coarse_start; // x after the first smoothing step from zero; null if the next grid is the coarsest
+    void *coarse_start; // x of the next grid after its first smoothing step; null if that grid is the coarsest
     const void *coarse_inverse;
     const void *coarse_x; // solution on the next coarser grid
 };

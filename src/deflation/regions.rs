@@ -41,7 +41,7 @@ pub struct Choice<'a> {
     /// Whether labels spread to adjacent cells without label. This is necessary if the couplings across an interface
     /// are as large as those of the light phase, as with arithmetic means of 1/rho.
     pub dilation: bool,
-    /// Whether no vector is dropped.
+    /// Whether all vectors are kept.
     pub keep_all: bool,
 }
 
@@ -71,7 +71,7 @@ pub struct RegionCount {
     pub found: usize,
 }
 
-/// A candidate for a region. `of_classes` decides which classes become regions.
+/// A set of cells that is a candidate for a region. `Regions::of_classes` decides which classes get a deflation vector.
 pub struct Class {
     /// Component of its cells.
     pub component: usize,
@@ -146,7 +146,8 @@ impl Regions {
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
         let mut kinds: Vec<CellProperties> = zeroed(nx, REGIONS)?;
-        // Key and class of the last cell in each column. The next cell in the column usually has the same key.
+        // For each index in x, key and class of the cell in the last processed row. The cell in the next row usually
+        // has the same key.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {
@@ -273,7 +274,7 @@ fn adjacent_label(a: &SevenPoints, labels: &[i32], cell: usize) -> i32 {
     smallest as i32
 }
 
-/// Division of the cells into boxes. Contains the box for each index in each direction.
+/// Division of the cells into boxes: `of[d][i]` is the number of the box, along direction d, that contains index i.
 struct Boxes {
     ny: usize,
     count: [usize; 3],

@@ -66,8 +66,9 @@ for_each_isa! {
                 continue;
             }
             if l != [0.0; BLOCK] {
-                // Updates row i from the block to the diagonal. The range is extended to the left to a multiple of the
-                // vector length. The additional entries do not change, because `columns` is zero there.
+                // Updates the entries of row i between the columns of the block and the diagonal. The range is extended
+                // to the left to a multiple of the vector length. The additional entries do not change, because
+                // `columns` is zero there.
                 let n = i.next_multiple_of(LANES);
                 let (row, first) = (&mut rows[end - n..end], LANES + i - n);
                 let (m0, m1) = (&c0[first..][..n], &c1[first..][..n]);

@@ -15,9 +15,10 @@ use crate::stencil::outward::Outward;
 pub enum Preconditioner {
     /// M = I.
     None,
-    /// M = D.
+    /// M = D, the diagonal of A.
     Jacobi,
-    /// M^-1 = K^T D^-1 K with K = sum_{m=0..order} (-L D^-1)^m, the truncated Neumann series of (I + L D^-1)^-1.
+    /// M^-1 = K^T D^-1 K with K = sum_{m=0..order} (-L D^-1)^m, the truncated Neumann series of (I + L D^-1)^-1. L is
+    /// the strictly lower triangle of A.
     Neumann {
         /// Number of terms after the first.
         order: usize,

@@ -98,7 +98,7 @@ impl SetupWorkspace {
         (self.rows, self.entries) == (rows, rows * row)
     }
 
-    /// Returns the first matrix, which the caller fills.
+    /// Returns the matrix of the first level. The caller must fill it before calling `cycle`.
     pub fn first(&self) -> Couplings {
         Couplings { rows: self.rows as u32, ..self.matrices[0] }
     }

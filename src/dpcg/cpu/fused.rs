@@ -166,8 +166,8 @@ impl ThreadState<'_> {
         }
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
-            // Term m is needed in at most order - m planes before the first row. If there are fewer planes, it is
-            // computed in all preceding rows.
+            // Term m is needed in at most order - m planes before the first row of this thread. If at most `order`
+            // planes precede this row, all terms are computed in all of them.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
             let known = own.start <= halo;
             (0..order).filter(|term| known || planes + term <= order).for_each(|term| {

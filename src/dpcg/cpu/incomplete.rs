@@ -28,7 +28,7 @@ const ROUNDING: f64 = 4.0 * f64::EPSILON;
 
 /// The factors: only D is stored, since the couplings are those of A.
 pub struct Incomplete {
-    /// 1 / d.
+    /// Reciprocal pivots 1 / d of all cells.
     inverse: Vec<f64>,
     /// A row of zeros that replaces neighbours outside the box.
     zeros: Vec<f64>,

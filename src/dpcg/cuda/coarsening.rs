@@ -53,7 +53,7 @@ impl Conductances {
 pub const DIAGONAL: usize = 0;
 pub const INVERSE: usize = 1;
 
-/// Entries of the symmetric matrix between the 8 corners of a cube (kernels/dpcg/coarsening.cuh).
+/// Number of stored entries of the symmetric matrix between the 8 corners of a cube (kernels/dpcg/coarsening.cuh).
 const CUBE_ENTRIES: usize = 36;
 
 /// The matrix of a grid.

@@ -11,7 +11,7 @@ use crate::error::{Result, collected, zeroed};
 use crate::stencil::cell_components::ComponentList;
 use crate::stencil::cells::Cells;
 
-/// Purpose of the allocations, for error messages.
+/// Name of the memory in error messages about failed allocations.
 const COMPONENTS: &str = "components";
 
 /// Components of the matrix that was inspected last.
@@ -107,7 +107,7 @@ impl Components {
         launch::label_singular(stream, &CellComponentArgs { labels, none: none as u32, ..self.arguments })
     }
 
-    /// Lists the cells of singular components by component. Returns none if no component is singular.
+    /// Lists the cells of singular components by component. Returns `None` if no component is singular.
     pub fn singular_cells(&self, pool: &mut Pool, stream: &Stream) -> Result<Option<Labelled>> {
         let (count, cells) = (self.list().singular_count(), self.of.count());
         if count == 0 {

@@ -58,7 +58,7 @@ pub struct Cuda {
     kept: OnceCell<StoredMatrix>,
     /// Thread team for work on the host copy.
     team: Option<Team>,
-    /// Couplings that point out of the box.
+    /// Counts of the couplings that point out of the box, and the first of them.
     outward: Outward,
     /// Deflation regions that `find_regions` has found for the next `factorize`; `None` without deflation.
     regions: Option<Regions>,

@@ -142,7 +142,7 @@ pub struct State {
     pub preconditioner: Preconditioner,
     pub passes: Passes,
     pub multigrid: Option<Multigrid>,
-    /// Cells grouped by singular component; `None` if no component is singular.
+    /// Cells of the singular components, grouped by component; `None` if no component is singular.
     pub singular: Option<Labelled>,
     pub deflation: Option<Deflation>,
     /// Memory that the next factorization reuses.

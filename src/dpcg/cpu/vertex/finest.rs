@@ -36,7 +36,7 @@ const BLACK: usize = 1;
 /// The finest grid.
 pub struct Finest<T> {
     pub a: Stencil<T>,
-    /// 1 / D.
+    /// Reciprocal diagonal entries 1 / D.
     pub inverse: Shared<T>,
     /// For each half, the distances in memory from a point to its conductances to east, west, north, south, top and
     /// bottom.
@@ -136,7 +136,7 @@ pub struct PassWorkspace<T> {
     x: Planes<T>,
     /// The last change of black cells, and the residual of red cells.
     residual: Planes<T>,
-    /// A row of the first coarse grid.
+    /// Workspace for a row of the first coarse grid.
     row: Shared<T>,
 }
 
@@ -168,7 +168,7 @@ impl<T: Real + Number> PassWorkspace<T> {
 /// The passes of one thread. They multiply the right-hand side `r` by `scale`.
 pub struct Passes<'a, T> {
     pub finest: &'a Finest<T>,
-    /// Interpolation from the first coarse grid.
+    /// Weights of the interpolation from the first coarse grid.
     pub weights: &'a Weights<T>,
     pub workspace: &'a PassWorkspace<T>,
     pub sweeps: usize,

@@ -39,7 +39,7 @@ impl Split {
         Self { cells, row, plane, half: plane * (cells.nz + 2) + row }
     }
 
-    /// Returns the length of an array.
+    /// Returns the number of values of an array in this layout.
     pub fn len(&self) -> usize {
         2 * self.half
     }
@@ -96,7 +96,7 @@ impl Coarse {
         Self { cells, row, half: if is_split { row * (cells.ny + 1) * (cells.nz + 1) } else { 0 } }
     }
 
-    /// Returns the length of an array.
+    /// Returns the number of values of an array in this layout.
     pub fn len(&self) -> usize {
         self.half + self.row * (self.cells.ny + 1) * (self.cells.nz + 1)
     }

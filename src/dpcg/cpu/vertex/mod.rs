@@ -228,7 +228,7 @@ impl<T: Real + Number> Vertex<T> {
         max_abs(noted.all(Some(me))[0])
     }
 
-    /// Returns the sums of `of(k)` over planes.
+    /// Returns the sums of `of(k)` over all planes k.
     fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
         let noted = self.noted.reduce(0, planes);
         for k in me.share(planes) {

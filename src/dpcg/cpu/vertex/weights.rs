@@ -190,7 +190,7 @@ struct Points<'a, T> {
     /// one.
     paths: [Option<&'a [T]>; MAX_PATHS],
     excess: &'a [T],
-    /// Weights to compute, by corner.
+    /// For each corner, the array to which the computed weights are written.
     to: [Option<&'a mut [T]>; 8],
 }
 
