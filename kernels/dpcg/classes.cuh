@@ -28,7 +28,7 @@ struct ClassArgs {
     int by_phase;     // 1: classes distinguish phases; 0: there is a single phase
     int labelled;     // 1: cells without label belong to no class
     int dilation;     // 1: labels also apply to coupled neighbours without label
-    int slots, guard; // size of the table; number of guard cells before and after `regions`
+    int slots, guard; // size of the hash table; number of guard cells before and after `regions`
     uint64_t *keys;
     uint32_t *first, *first_heavy, *of_class; // first, first_heavy and cells of each slot's class (see CellClass)
     uint32_t *place;                       // number of the class in each slot, in the order of insertion

@@ -85,7 +85,7 @@ __device__ inline void number_components(const CellComponentArgs &a) {
     });
 }
 
-// Labels the cells of singular components.
+// Stores in `labels` the singular component of each cell, or `none`.
 __device__ inline void label_singular(const CellComponentArgs &a) {
     over_cells(a.cells.count(), [&](int64_t c) {
         const uint32_t number = a.number[c];

@@ -101,7 +101,8 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
     cell.top = fixed(a.m.top[c]);
 }
 
-// Ends `descend`: adds its sums over all thread blocks and uses the results.
+// Ends `descend`: adds <r, r> and <r, M^-1 r> over all thread blocks. In a loop, the last block then updates the
+// scalars; at the start of a solve, it stores <r, M^-1 r>.
 __device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
     Scalars &s = *a.sum.scalars;
     norm2 = block_sum(norm2);

@@ -37,8 +37,8 @@ struct Strides {
     int64_t next[3]; // distance in memory between the weights of neighbouring coarse points in a direction; 1 in x
     __device__ int64_t place(int i, int j, int k) const { return i + j * next[1] + k * next[2]; }
     // Returns the distance from `place` to the weight of a coarse point. `odd`, which is not 0, has a bit for each
-    // direction in which the index of the fine point is odd. In the directions with a bit in t, the coarse point is the
-    // one after the fine point.
+    // direction in which the index of the fine point is odd. In the directions with a bit in `t`, the coarse point is
+    // the one after the fine point; in the other odd directions, it is the one before.
     __device__ int64_t at(int odd, int t) const {
         int64_t sum = -of[0];
 #pragma unroll

@@ -108,7 +108,7 @@ pub struct Seconds {
     pub deflation: f64,
     /// Solution of systems with E in the last solve.
     pub coarse: f64,
-    /// Rest of the last solve.
+    /// Remaining time of the last solve.
     pub iterations: f64,
 }
 

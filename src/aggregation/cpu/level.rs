@@ -35,7 +35,7 @@ pub struct Level<V: Number> {
     /// Fine rows of coarse row k: entries `fine.0[k] .. fine.0[k + 1]` of the list `fine.1`.
     fine: (Vec<usize>, Vec<u32>),
     pub cycles: CycleCount,
-    /// Singular components, if there may be any.
+    /// Singular and nearly singular components, if there may be any.
     means: Option<Mutex<Means>>,
     /// Whether some of these components are only nearly singular.
     has_nearly_singular: bool,
@@ -256,8 +256,8 @@ impl<V: Real + Number> Level<V> {
         me.barrier();
     }
 
-    /// Subtracts from r its mean on each singular component. All threads must have passed a barrier before the call. If
-    /// there are singular components, ends with a barrier.
+    /// Subtracts from r its mean on each component of `means`. All threads must have passed a barrier before the call.
+    /// If `means` is not `None`, ends with a barrier.
     pub fn remove_means(&self, me: &Me) {
         let Some(means) = &self.means else { return };
         if me.index == 0 {

@@ -48,7 +48,8 @@ impl Attempts for Run<'_> {
 }
 
 impl State {
-    /// Records the loop, if the device can execute whole iterations. Reuses a recorded loop with the same launches.
+    /// Records the loop, if the device can execute whole iterations. Reuses the previous recorded loop if its launches
+    /// are the same.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let previous = self.recorded.take();
         if self.deflation.as_ref().is_none_or(Deflation::is_on_device) {
@@ -327,7 +328,7 @@ impl PcgSteps for Run<'_> {
     }
 
     fn ascend(&mut self, step: Option<(f64, f64)>) -> f64 {
-        // The first direction is stored in the first array, even if the last loop ended with the other one.
+        // The first p of a loop is stored in `Vectors::p`, even if the last loop ended with p in `other_p`.
         if step.is_none() {
             self.k.vectors.is_p_in_other = false;
         }

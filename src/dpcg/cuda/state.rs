@@ -49,7 +49,8 @@ impl Passes {
     }
 }
 
-/// Vectors of a solve, partial sums and scalars. Their addresses do not change from one factorization to the next.
+/// Vectors of a solve, partial sums and scalars. The next factorization uses the same addresses, unless it needs
+/// additional vectors.
 pub struct Vectors {
     pub of: Cells,
     arrays: Padded,

@@ -31,11 +31,12 @@ const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// For each size of numbers in bytes, the distance from 1 up to which a sum of rounded weights counts as 1.
+/// Pairs of the size of the number type in bytes, and a tolerance. A sum of rounded weights counts as 1 if it differs
+/// from 1 by at most this tolerance.
 const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
 /// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
-/// coarsened, the coordinates of both fine points are 0 and 2.
+/// coarsened, a fine point has the coordinate 0 or 2.
 struct Edge {
     offset: usize,
     /// The lower point of the pair.
