@@ -75,8 +75,8 @@ __device__ inline uint32_t box_of(uint32_t i, int count, int n) {
 __device__ inline uint32_t boxes_of(const ClassArgs &a) { return uint32_t(a.boxes[0]) * a.boxes[1] * a.boxes[2]; }
 
 // Returns the key of a cell. Component and box are in the upper 32 bits, the phase is in the lower 32 bits. The upper
-// bits are never all set: either there are at most MOST_CLASSES components and MOST_CLASSES boxes, or there is only one
-// box.
+// bits are never all set, so that no key equals NO_KEY: either there are at most MOST_CLASSES components and
+// MOST_CLASSES boxes, or there is only one box.
 __device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
     const uint32_t component = a.component ? a.component[c] : 0;
     if (component == NO_COMPONENT) return NO_KEY;

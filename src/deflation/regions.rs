@@ -55,10 +55,10 @@ pub struct Regions {
     /// Number of regions before any was dropped.
     pub found: usize,
     /// For each vector, the null vector of A to which it contributes, counted from 1; 0: none. Empty if no vectors add
-    /// up to a null vector.
+    /// up to a null vector, which is always the case unless all vectors are kept.
     pub null_vector: Vec<u32>,
-    /// For each null vector that is a sum of deflation vectors, the deflation vector that is dropped unless all are
-    /// kept.
+    /// For each null vector that is a sum of deflation vectors, the deflation vector that would be dropped if not all
+    /// were kept. Empty unless all vectors are kept.
     pub surplus: Vec<u16>,
 }
 
@@ -146,8 +146,8 @@ impl Regions {
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
         let mut kinds: Vec<CellProperties> = zeroed(nx, REGIONS)?;
-        // For each index in x, key and class of the cell in the last processed row. The cell in the next row usually
-        // has the same key.
+        // For each index in x, key and class of the last cells that began at this index. The cells that begin there in
+        // the next row usually have the same key.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {
@@ -185,7 +185,8 @@ impl Regions {
         Ok(classes)
     }
 
-    /// Stores which vectors add up to null vectors of A. `surplus` is the surplus class of each component.
+    /// Stores which vectors add up to null vectors of A. Called only if all vectors are kept, so that classes and
+    /// vectors have the same numbers. `surplus` is the surplus class of each component.
     fn note_null_vectors(&mut self, classes: &[Class], surplus: &[Option<u16>]) -> Result<()> {
         let mut number = Vec::new();
         for surplus in surplus {

@@ -35,7 +35,7 @@ pub struct Dpcg {
     cells: Cells,
     /// Largest diagonal entry.
     center_max: f64,
-    /// First cell of each singular component.
+    /// First cell of each singular component; empty with `null_space=none`.
     singular: Vec<usize>,
     /// Results of the last factorization, and times of the last solve.
     pub done: FactorizationResults,

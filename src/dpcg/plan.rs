@@ -79,13 +79,13 @@ pub struct FactorizationResults {
     pub coarse_solver: CoarseSolver,
     /// Number of deflation vectors.
     pub vectors: usize,
-    /// Number of regions before those without a deflation vector were removed.
+    /// Number of regions before those without a deflation vector were removed; 0 if there are no deflation vectors.
     pub regions: usize,
     /// Number of groups of cells that strong couplings connect.
     pub strong: usize,
     /// Number of connected components of two or more cells.
     pub components: usize,
-    /// Number of singular components.
+    /// Number of singular components; 0 with `null_space=none`.
     pub singular_components: usize,
     /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,

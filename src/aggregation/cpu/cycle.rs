@@ -23,8 +23,8 @@ use crate::error::{Result, collected, push};
 /// The second step of a coarse solve is omitted if the first step reduces the residual norm to this fraction or less
 /// (Notay 2010).
 const SUFFICIENT_REDUCTION: f64 = 0.25;
-/// A level is solved by two cycles only if it has at most this number of couplings more than half the couplings of the
-/// previous level.
+/// Two cycles solve a level only if its number of couplings is at most c / 2 plus this constant, where c is the number
+/// of couplings of the previous level.
 const EXTRA_COUPLINGS: usize = 1000;
 /// Thread 0 alone works on a level with fewer rows and on all coarser levels: barriers cost more than the work.
 const MIN_TEAM_ROWS: usize = 4096;

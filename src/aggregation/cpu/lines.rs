@@ -23,8 +23,8 @@ pub const LANES: usize = 16;
 const MAX_LINE_RATIO: usize = 2;
 /// Largest number of distances per slice.
 const MAX_DISTANCES: usize = 16;
-/// After this many rows of a slice, and after each further row, its number of distances is compared with
-/// `MAX_LINE_RATIO` times the number of lines with stored columns.
+/// The number of distances of a slice is compared with `MAX_LINE_RATIO` times the number of lines with stored columns
+/// after this many rows, and after each further row.
 const FIRST_TEST: usize = 4;
 /// Bit in `Lines::from` that marks a line with stored columns. The other bits are the index of its columns in
 /// `Lines::col`.

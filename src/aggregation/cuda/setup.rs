@@ -28,8 +28,8 @@ const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARS
 /// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
 /// couplings.
 const TWO_CYCLE_LEVELS: usize = 4;
-/// A level is solved by two cycles only if it has at most this number of couplings more than half the couplings of the
-/// previous level.
+/// Two cycles solve a level only if its number of couplings is at most c / 2 plus this constant, where c is the number
+/// of couplings of the previous level.
 const EXTRA_COUPLINGS: usize = 1000;
 /// Levels with at least this number of rows use one thread per row. Smaller levels are faster with several threads per
 /// row.

@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub call: Call<'a>,
     /// How the vector b on the device was loaded.
     pub rhs: Rhs,
-    /// <r, r>, if r is the residual b - A x.
+    /// <r, r> for the r that the last call of `residual` computed: r = P (b - A x), with P = I without deflation.
     pub norm2: f64,
 }
 
@@ -285,8 +285,8 @@ impl PcgSteps for Run<'_> {
         Properties { deflates, centers: self.k.singular.is_some() && !deflates, ..Properties::default() }
     }
 
-    /// At the start (`alpha` is `None`), returns <r, r>, which is known if r is a residual. Later, updates r and
-    /// returns <r, r>.
+    /// At the start (`alpha` is `None`), returns <r, r>, which `residual` has stored. Later, updates r and returns <r,
+    /// r>.
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         if alpha.is_none() { self.norm2 } else { unfused_descend(self, alpha) }
     }

@@ -278,8 +278,8 @@ for_each_isa! {
 
 impl<T: Real> Cubes<'_, T> {
     /// Computes the weights of a point, and their sum. If the weights sum to one up to rounding, the sum is set to
-    /// exactly one, and the weights are corrected. Without this correction, strong couplings would lead to nonzero row
-    /// sums.
+    /// exactly one; in single precision, the weights are also corrected. Without this correction, strong couplings
+    /// would lead to nonzero row sums.
     #[inline(always)]
     fn weights(&self, p: usize, at: usize, n: usize, of: &mut [Lane; 8], total: &mut Lane) {
         let corners = &self.cube.corners[p];
