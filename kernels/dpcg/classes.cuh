@@ -22,7 +22,7 @@ struct ClassArgs {
     CellBox cells;
     CellMatrix m;
     const uint32_t *component; // component of each cell (components.cuh); null: a single component
-    const uint32_t *group;     // parent of each cell (survey.cuh)
+    const uint32_t *group;     // root of the strong group of each cell (survey.cuh)
     const int32_t *labels; // the caller's labels; null: strong groups are the phases
     int boxes[3];     // number of boxes in each direction
     int by_phase;     // 1: classes distinguish phases; 0: there is a single phase

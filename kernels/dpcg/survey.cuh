@@ -51,8 +51,8 @@ constexpr uint32_t MOST_GROUPS = 1000;
 // A coupling is strong if it exceeds this multiple of the smallest coupling of its direction
 // (src/stencil/cell_components.rs).
 constexpr double STRONG = 30.0;
-// In the array `group`, the entry of the root of a group is the number of the group, with this bit set. The entry of
-// any other cell is the number of its parent.
+// After `settle`, the entry of `group` at the root of a group is the number of the group, at most MOST_GROUPS, with
+// this bit set. The entry of any other cell is its root. A cell in no group is its own root.
 constexpr uint32_t IS_GROUP = forest::IS_ROOT;
 
 constexpr uint64_t INFINITE = 0x7ff0000000000000ull, SMALLEST_NORMAL = 1ull << 52;
@@ -231,7 +231,8 @@ __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t 
     return __shfl_sync(ALL_LANES, root, asks ? int(up - first) : lane());
 }
 
-// Sets the parent of each cell to its root, and counts the roots of components and groups of two or more cells.
+// Sets the parent of each cell to its root. Counts the components and groups of two or more cells, and numbers the
+// groups.
 __device__ inline void settle(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const CellMatrix m = a.matrix();

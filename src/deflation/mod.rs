@@ -270,7 +270,7 @@ struct Shift {
     of: Vec<u32>,
     /// k = u^T u of each null vector.
     size: Vec<f64>,
-    /// c of each null vector.
+    /// Factor c of the shift for each null vector.
     c: Vec<f64>,
 }
 

@@ -126,8 +126,9 @@ for_each_isa! {
     }
 }
 
-/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i of
-/// `rows` is `start[i] .. start[i + 1]`. Column c begins at `c * stride`, with `LANES` zeros before its first entry.
+/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i
+/// consists of the entries `start[i] .. start[i + 1]` of `rows`. Column c begins at `c * stride`, with `LANES` zeros
+/// before its first entry.
 fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c0, rest) = columns.split_at_mut(stride);
     let (c1, rest) = rest.split_at_mut(stride);
