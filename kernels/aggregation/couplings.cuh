@@ -36,7 +36,7 @@ template <class F> __device__ inline void over(uint32_t count, F f) {
     for (uint64_t k = blockIdx.x * blockDim.x + threadIdx.x; k < count; k += step) f(uint32_t(k));
 }
 
-// Threads per row in loops that share a row; most rows have at most this many couplings.
+// Number of threads that share a row in loops over its couplings. Most rows have at most this many couplings.
 constexpr int LANES = 8;
 
 // Calls f(i, lane, is) for the rows i of this thread. ROW threads share a row, and `lane` is the number of the thread
@@ -50,7 +50,7 @@ template <int ROW, class F> __device__ inline void over_rows(uint32_t rows, F f)
     }
 }
 
-// Computes the sum of v over the threads that share a row; all of them return the same value.
+// Returns the sum of v over the threads that share a row, to each of these threads.
 template <int ROW, class V> __device__ inline V lane_sum(V v) {
     for (int by = ROW / 2; by > 0; by /= 2) v += __shfl_xor_sync(0xffffffffu, v, by);
     return v;

@@ -2,7 +2,8 @@
 // coarse correction, and one after it. On the finest coarse levels, two Chebyshev steps with fixed bounds solve the
 // coarse system, and each step executes one cycle (AMLI). One cycle solves the system of the other coarse levels, and
 // of levels with more than half of the couplings of the previous level. The coarsest system is solved with the inverse
-// of its matrix. The cycle computes no dot products, so B is a fixed symmetric positive definite matrix.
+// of its matrix or, if it is too large, approximately by two Jacobi steps. The cycle computes no dot products, so B is
+// a fixed symmetric positive definite matrix.
 #pragma once
 #include "couplings.cuh"
 
@@ -19,7 +20,7 @@ template <class V> struct alignas(2 * sizeof(V)) Entry {
 // threads share a row, a slice has only one row.
 constexpr uint32_t SLICE = 32;
 
-// A level of the cycle. The coarsest level uses only r and z.
+// A level of the cycle. If the inverse of the coarsest matrix is used, the coarsest level uses only r and z.
 template <class V> struct Level {
     const uint32_t *first; // slice s has the entries first[s] .. first[s + 1] - 1
     const Entry<V> *entries;
@@ -160,10 +161,11 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
     over(a.count, [&](uint32_t k) { a.to[k] = V(a.from[k]); });
 }
 
-// Conversion of the matrix of a level from the format of the setup to that of the cycle.
+// Arguments of take_lengths and take_rows, which convert the matrix of a level from the format of the setup to that of
+// the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
-    uint32_t *first; // entries per slice, later prefix sums; then their total and the number of couplings
+    uint32_t *first; // number of entries per slice, later prefix sums; two totals follow: entries, couplings
     Entry<V> *entries;
     V *excess, *step;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A
@@ -187,7 +189,7 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
         for (uint32_t by = t.slice / 2; by > 0; by /= 2)
             longest = max(longest, __shfl_xor_sync(0xffffffffu, longest, by));
         if (is && i % t.slice == 0) t.first[i / t.slice] = t.slice * longest;
-        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // exact in any order
+        if (is && i % 32 == 0) atomicAdd(&t.first[slices + 1], couplings); // integers, so the order is irrelevant
     });
 }
 

@@ -280,7 +280,8 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
     }
 }
 
-// Copy of the coarsest matrix as a dense matrix, whose entries must be zero initially.
+// Arguments of spread_rows and leave_out, which store the coarsest matrix as the dense matrix `to`. Its entries must be
+// zero on entry.
 struct SpreadArgs {
     Couplings c;
     double *to;

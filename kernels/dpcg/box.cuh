@@ -19,6 +19,7 @@ constexpr int THREADS = 256;
 // Maximum number of thread blocks. It does not depend on the device, so that sums have the same order on every device.
 // It is four blocks per multiprocessor of a device with 132 multiprocessors.
 constexpr int MOST_BLOCKS = 528;
+// Number of thread blocks per multiprocessor that DPCG_KERNEL guarantees.
 constexpr int RESIDENT = 4;
 constexpr int WARPS = THREADS / 32;
 
@@ -37,7 +38,7 @@ template <class F> __device__ inline void over_places(const CellBox &box, F f) {
     });
 }
 
-// Calls f(c) for the cells of this thread with colour (i + j + k) % 2.
+// Calls f(c) for those cells of this thread whose colour (i + j + k) % 2 is `colour`.
 template <class F> __device__ inline void over_colour(const CellBox &box, int colour, F f) {
     const unsigned half = unsigned(box.nx + 1) / 2;
     over_cells(int64_t(half) * box.ny * box.nz, [&](int64_t item) {
@@ -60,23 +61,24 @@ struct CellMatrix {
     const double *center, *east, *north, *top;
 };
 
-// Use of a sum over all cells.
+// How the last thread block uses a sum over all cells.
 enum Use {
-    KEPT,      // stores the sum in `to`
-    RHO,       // the sum is <r, M^-1 r> of an iteration: updates the scalars
-    LAST_SIGMA, // the sum is <p, P A p>: ends the iteration
-    LAST_PART  // the sum is <Z^T q, t> = <p, q> - <p, P A p>: ends the iteration
+    KEPT,      // it stores the sum in `to`
+    RHO,       // the sum is <r, M^-1 r> of an iteration; it updates the scalars
+    LAST_SIGMA, // the sum is <p, P A p>; it ends the iteration
+    LAST_PART  // the sum is <Z^T q, t> = <p, q> - <p, P A p>; it ends the iteration
 };
 
 struct Sum {
     double *partial; // one value per thread block; null: there is no sum
     Scalars *scalars;
     double *to; // result of KEPT
-    int how, in_loop;
+    int how, in_loop; // how: a value of Use; in_loop: 1 in the loop of a recorded graph, 0 otherwise
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 
-// Returns whether the loop of a recorded graph has ended. In this case, the last kernel of the iteration sets `done`.
+// Returns whether the loop of a recorded graph has ended. If it has, the kernel that computes the last sum of the
+// iteration also sets `done` and ends the WHILE node.
 __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
     if (s.how >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
@@ -136,7 +138,8 @@ __device__ inline double sum_of_products(const Around &k) {
 
 } // namespace dpcg
 
-// Defines a kernel that calls the function named by the last arguments with its ARGS.
+// Defines the kernel NAME, whose only argument is a struct ARGS. The kernel passes it to the function that the last
+// macro arguments name: several arguments, because the name may contain commas.
 #define DPCG_KERNEL(NAME, ARGS, ...)                                                                                   \
     extern "C" __global__ void __launch_bounds__(dpcg::THREADS, dpcg::RESIDENT) NAME(dpcg::ARGS a) {                   \
         dpcg::__VA_ARGS__(a);                                                                                          \

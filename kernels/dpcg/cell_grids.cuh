@@ -12,7 +12,7 @@ struct CellGridArgs {
     CellBox cells, coarse;
     int ratio[3];
     int unused;
-    const void *forward[3]; // of the fine grid
+    const void *forward[3]; // couplings of the fine grid to the east, north and top
     void *center;
     double *excess; // row sums of the fine grid
     void *coarse_forward[3];

@@ -3,11 +3,12 @@
 // in src/dpcg/cpu/vertex. Products are computed in f64, conductances are stored in T. vertex.cuh describes the storage;
 // unrounded weights and products have arrays of their own.
 //
-// Each fine edge (p, q) is assigned to one closed cube between 8 coarse points: the cube that begins at or before the
-// componentwise minimum of p and q. A cube has 8 such edges of each offset. A thread computes the 8 x 8 matrix of a
-// cube. The thread of a coarse point then adds the matrices of its cubes one after the other. The sum for a pair of
-// coarse points therefore has the same order in the threads of both points. Cubes are computed and added by slabs. A
-// slab is as many planes of points, with the planes of cubes around them, as the workspace allows.
+// An edge is a pair (p, q) of neighbouring fine points. Each edge is assigned to one cube between 8 coarse points. The
+// lowest corner of this cube is the last coarse point at or before the componentwise minimum of p and q. A cube has 8
+// such edges of each offset. A thread or a group of 8 lanes computes the 8 x 8 matrix of a cube. The thread of a coarse
+// point then adds the matrices of its cubes one after the other. The sum for a pair of coarse points therefore has the
+// same order in the threads of both points. Cubes are computed and added by slabs. A slab consists of as many planes of
+// points as the workspace allows, and of the planes of cubes next to them.
 //
 // Bytes per fine point for T of 4 bytes: conductances 64, strengths 20 on the finest grid and 60 on other grids,
 // weights 100 in three launches. The product moves 80 bytes on the finest grid and 240 on other grids through the L1
@@ -131,15 +132,16 @@ __device__ inline int64_t step_to_side(const Strides &s, int side) {
     return (side & 1) + (side & 2 ? s.next[1] : 0) + (side & 4 ? s.next[2] : 0);
 }
 
-// Returns the weight of coarse point t in the interpolation to a point whose weights begin at `at`. `type` has a bit
-// for each coarsened direction in which the index of the point is odd. If t has a bit that `type` does not have, the
-// weight is zero.
+// Returns the weight of a coarse point in the interpolation to a fine point. `type` has a bit for each coarsened
+// direction in which the index of the fine point is odd. `t` has a bit for each direction in which the coarse point is
+// after the fine point. If `t` has a bit that `type` does not have, the fine point is not interpolated from this coarse
+// point, and the weight is zero. `at`: Strides::place of the coarse index of the fine point.
 __device__ inline double weight_at(const CoarseningArgs &a, int type, int t, int64_t at) {
     if (t & ~type) return 0.0;
     return type == 0 ? 1.0 : a.weights[a.strides.at(type, t) + at];
 }
 
-// Computes the weights of point p of a type; they begin at `at`.
+// Computes the weights of point p, whose type is `type` (see weight_at). `at`: Strides::place of its coarse index.
 template <class T, bool FINEST>
 __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_t p, int64_t at) {
     double row[8] = {}, sum = 0.0, diagonal = a.excess[p];
@@ -193,7 +195,7 @@ template <class T, bool FINEST> __device__ inline void take_weights(const Coarse
     });
 }
 
-// Matrix of a cube: the diagonal, then the upper triangle by rows.
+// Number of stored entries of the matrix of a cube: the diagonal, then the upper triangle by rows.
 constexpr int CUBE_ENTRIES = 36;
 __device__ constexpr int entry_of(int first, int second) {
     return first == second ? first : 8 + 7 * first - first * (first - 1) / 2 + second - first - 1;
@@ -296,7 +298,8 @@ template <class T> __device__ inline void take_coarse(const CoarseningArgs &a) {
     over_places({a.coarse.nx, a.coarse.ny, a.point_planes, 0}, [&](int64_t in_slab, int I, int J, int plane) {
         const int K = a.points_from + plane;
         const int64_t p = a.points_from * top + in_slab;
-        // Sums for the 27 points around this point, in their order. Corners beyond the grid have zero weights.
+        // Sums for this point and its 26 neighbours, in the order of the 27-point stencil. Corners beyond the grid have
+        // zero weights.
         double sums[27] = {};
 #pragma unroll
         for (int own = 7; own >= 0; --own) {
@@ -338,7 +341,7 @@ struct CoarsestArgs {
     const void *center; // if SEVEN: centers
     double factor;      // if SEVEN: factor by which couplings and centers are multiplied
     const double *excess;
-    double *matrix; // initialized with zeros
+    double *matrix; // contains zeros on entry
     double *diagonal;
     uint32_t *null_of;
 };

@@ -35,7 +35,8 @@ constexpr int ACROSS = 32, DOWN = 16;
 template <int ORDER> struct Tile {
     static constexpr int WIDTH = ACROSS + ORDER + 2, HEIGHT = DOWN + ORDER + 2;
     static constexpr int THREADS = (WIDTH * HEIGHT + 31) / 32 * 32;
-    // Size of a plane of values with guard values, which threads at its edge read but do not use.
+    // Size of a plane of values in shared memory. It includes guard values, which threads at the edge read but do not
+    // use.
     static constexpr int ROOM = THREADS + 2 * WIDTH;
 };
 
@@ -54,12 +55,12 @@ struct FusedArgs {
 
 // The column of a thread in a piece of a tile.
 struct TileColumn {
-    int at;       // index in planes of shared memory
-    int di, dj;   // relative to the first column of the tile
-    int64_t c;    // cell in plane 0 of the box
+    int at;       // index of the column in a plane of values (see ROOM)
+    int di, dj;   // position relative to the first column of the tile
+    int64_t c;    // number of the cell of this column in plane 0 of the box
     bool inside;  // whether the column is inside the box
     bool own;     // whether it is inside the box and the tile
-    int k0, k1;   // planes of the piece
+    int k0, k1;   // the piece consists of the planes k0 .. k1 - 1
 };
 
 // Returns the column of this thread. `before`: number of columns before the tile.
@@ -100,7 +101,8 @@ __device__ inline void read_row(const FusedArgs &a, int64_t c, CellRow &cell) {
     cell.top = fixed(a.m.top[c]);
 }
 
-// Ends `descend`: adds its sums over all thread blocks and uses the results.
+// Ends `descend`: adds <r, r> and <r, M^-1 r> over all thread blocks. In a loop, the last block then updates the
+// scalars; at the start of a solve, it stores <r, M^-1 r>.
 __device__ inline void finish_residual(const FusedArgs &a, double norm2, double rho) {
     Scalars &s = *a.sum.scalars;
     norm2 = block_sum(norm2);

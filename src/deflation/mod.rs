@@ -38,7 +38,7 @@ use assembly::{COARSE_MATRIX, multiply, sum_entries};
 /// is exceeded if row sums of E are tiny, or if bubbles are divided into several regions at contrasts below 1e-6.
 pub const LARGEST_CONDITION: f64 = 1e8;
 
-/// Method for systems with E.
+/// Method that solves systems with E.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Solver {
     /// Product with the dense inverse, which has k^2 entries for k vectors. If the inverse is too inaccurate, the
@@ -270,7 +270,7 @@ struct Shift {
     of: Vec<u32>,
     /// k = u^T u of each null vector.
     size: Vec<f64>,
-    /// c of each null vector.
+    /// Factor c of the shift for each null vector.
     c: Vec<f64>,
 }
 

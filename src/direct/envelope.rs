@@ -66,8 +66,9 @@ for_each_isa! {
                 continue;
             }
             if l != [0.0; BLOCK] {
-                // Updates row i from the block to the diagonal. The range is extended to the left to a multiple of the
-                // vector length. The additional entries do not change, because `columns` is zero there.
+                // Updates the entries of row i between the columns of the block and the diagonal. The range is extended
+                // to the left to a multiple of the vector length. The additional entries do not change, because
+                // `columns` is zero there.
                 let n = i.next_multiple_of(LANES);
                 let (row, first) = (&mut rows[end - n..end], LANES + i - n);
                 let (m0, m1) = (&c0[first..][..n], &c1[first..][..n]);
@@ -125,8 +126,9 @@ for_each_isa! {
     }
 }
 
-/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i of
-/// `rows` is `start[i] .. start[i + 1]`. Column c begins at `c * stride`, with `LANES` zeros before its first entry.
+/// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i
+/// consists of the entries `start[i] .. start[i + 1]` of `rows`. Column c begins at `c * stride`, with `LANES` zeros
+/// before its first entry.
 fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c0, rest) = columns.split_at_mut(stride);
     let (c1, rest) = rest.split_at_mut(stride);

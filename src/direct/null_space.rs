@@ -28,8 +28,8 @@ pub struct Means {
     sums: Vec<f64>,
 }
 
-/// Returns the largest sum |e_i| of a nearly singular component with `rows` rows and the largest diagonal entry
-/// `largest`.
+/// Returns the bound of sum |e_i| up to which a component counts as nearly singular. The component has `rows` rows, and
+/// `largest` is its largest diagonal entry.
 pub fn nearly_singular_bound(rows: usize, largest: f64) -> f64 {
     NEARLY_SINGULAR * rows as f64 * largest
 }

@@ -23,8 +23,8 @@ pub const LANES: usize = 16;
 const MAX_LINE_RATIO: usize = 2;
 /// Largest number of distances per slice.
 const MAX_DISTANCES: usize = 16;
-/// Minimum number of rows of a slice before its number of distances is compared with `MAX_LINE_RATIO` times the number
-/// of lines with stored columns.
+/// The number of distances of a slice is compared with `MAX_LINE_RATIO` times the number of lines with stored columns
+/// after this many rows, and after each further row.
 const FIRST_TEST: usize = 4;
 /// Bit in `Lines::from` that marks a line with stored columns. The other bits are the index of its columns in
 /// `Lines::col`.
@@ -49,7 +49,7 @@ pub struct Lines<V> {
 pub struct Slices {
     /// First row of each slice. The last entry is the number of rows.
     pub first: Vec<u32>,
-    /// Rows of the group of each slice.
+    /// For each slice, the rows of the group to which it belongs.
     group: Vec<Range<u32>>,
 }
 

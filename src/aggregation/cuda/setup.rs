@@ -22,14 +22,14 @@ const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is solved with the dense inverse. The product with the inverse is a
 /// single launch, whereas a further level needs several launches.
 pub const COARSEST: u32 = MOST_UNKNOWNS;
-/// Numbers of rows for which a coarse level uses aggregates of eight nodes. They reduce such a level to the size of the
-/// dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
+/// A coarse level with a number of rows in this range uses aggregates of eight nodes. They reduce such a level to the
+/// size of the dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
 /// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
 /// couplings.
 const TWO_CYCLE_LEVELS: usize = 4;
-/// A level is solved by two cycles only if its number of couplings is at most half that of the previous level, plus
-/// this number.
+/// Two cycles solve a level only if its number of couplings is at most c / 2 plus this constant, where c is the number
+/// of couplings of the previous level.
 const EXTRA_COUPLINGS: usize = 1000;
 /// Levels with at least this number of rows use one thread per row. Smaller levels are faster with several threads per
 /// row.
@@ -98,7 +98,7 @@ impl SetupWorkspace {
         (self.rows, self.entries) == (rows, rows * row)
     }
 
-    /// Returns the first matrix, which the caller fills.
+    /// Returns the matrix of the first level. The caller must fill it before calling `cycle`.
     pub fn first(&self) -> Couplings {
         Couplings { rows: self.rows as u32, ..self.matrices[0] }
     }

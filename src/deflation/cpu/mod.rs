@@ -1,8 +1,8 @@
 //! Multithreaded projection of deflation, P v = v - A Z t with t = E^-1 Z^T v (Tang, Nabben, Vuik and Erlangga 2009).
 //!
-//! The regions are stored as runs. A run consists of consecutive cells of a row in one region. Rows with equal runs
-//! share one list. Let e_i be the row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0
-//! for a cell without region. Then
+//! The regions are stored as runs. A run consists of consecutive cells of a row in one region. A row shares the list of
+//! the previous row, or of the row at the same position in the previous plane, if their runs are equal. Let e_i be the
+//! row sum of row i of A. Let t_r(i) be the entry of t for the region of cell i, or 0 for a cell without region. Then
 //!
 //! ```text
 //! (A Z t)_i = e_i t_r(i) + sum over j of a_ij (t_r(j) - t_r(i)).
@@ -37,7 +37,7 @@ struct Run {
     region: u32,
 }
 
-/// Runs of all rows. A pattern is a list of runs, shared by all rows that have these runs.
+/// Runs of all rows. A pattern is a list of runs, which adjacent rows with equal runs share.
 #[derive(Default)]
 struct Patterns {
     nx: usize,

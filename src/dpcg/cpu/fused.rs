@@ -43,7 +43,8 @@ impl Rings<'_> {
         (term * (self.ny + 1) + row % (self.ny + 1)) * (self.nx + 2) + 1
     }
 
-    /// Returns the rings of the terms before `term`, and row `row` of this term, or `last` if present.
+    /// Returns the rings of the terms before `term` for reading. Also returns a row for writing: `last` if it is given,
+    /// otherwise row `row` of the ring of `term`.
     fn split<'s>(&'s mut self, term: usize, row: usize, last: Option<&'s mut [f64]>) -> (Rings<'s>, &'s mut [f64]) {
         let (start, at) = (term * (self.ny + 1) * (self.nx + 2), self.at(term, row));
         let (values, own) = self.values.split_at_mut(start);
@@ -165,8 +166,8 @@ impl ThreadState<'_> {
         }
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
-            // Term m is needed in at most order - m planes before the first row. If there are fewer planes, it is
-            // computed in all preceding rows.
+            // Term m is needed in at most order - m planes before the first row of this thread. If at most `order`
+            // planes precede this row, all terms are computed in all of them.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
             let known = own.start <= halo;
             (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
@@ -243,7 +244,7 @@ impl ThreadState<'_> {
             });
         }
         let share = pieces.share(self.me);
-        // Whether this thread owns all rows within one plane of a piece.
+        // Returns whether this thread owns the piece, the plane of rows before it and the plane of rows after it.
         let inside = |piece: usize| {
             let beside = pieces.rows(piece);
             let below = beside.start.saturating_sub(ny);

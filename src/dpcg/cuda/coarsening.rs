@@ -53,7 +53,7 @@ impl Conductances {
 pub const DIAGONAL: usize = 0;
 pub const INVERSE: usize = 1;
 
-/// Entries of the symmetric matrix between the 8 corners of a cube (kernels/dpcg/coarsening.cuh).
+/// Number of stored entries of the symmetric matrix between the 8 corners of a cube (kernels/dpcg/coarsening.cuh).
 const CUBE_ENTRIES: usize = 36;
 
 /// The matrix of a grid.
@@ -81,7 +81,8 @@ impl Matrix {
         Ok(Self { of, conductances, rows: Padded::zeroed_in(pool, stream, 2, of.count(), guard(of), value, GRIDS)? })
     }
 
-    /// Adds the memory for the transfer to the next grid.
+    /// Makes a grid of this matrix. Allocates the weights of the transfer to the next grid, and vectors unless the grid
+    /// uses those of the solver.
     fn grid(self, pool: &mut Pool, stream: &Stream, coarse: Cells, coarsened: [bool; 3], value: usize) -> Result<Grid> {
         let of = self.of;
         let (strides, count) = Strides::of(box_of(coarse), coarsened);
@@ -200,7 +201,7 @@ pub fn make(
     Ok(made)
 }
 
-/// Returns the arguments for grid l. The fields of the next grid are left at zero.
+/// Returns the arguments of the setup kernels for grid l. The fields of the next grid are zero.
 fn arguments(maker: &Maker, matrix: &Matrix, l: usize) -> CoarseningArgs {
     CoarseningArgs {
         fine: box_of(matrix.of),

@@ -25,7 +25,7 @@ pub struct Dense {
     pub nulls: Address,
     /// Shift of each null vector: 1 / (c k^2) and c.
     shift: Address,
-    /// Largest entry of the inverse, and largest entry of the matrix.
+    /// Largest magnitude in the inverse, and largest diagonal entry of the matrix.
     largest: Address,
 }
 
@@ -59,7 +59,7 @@ impl Dense {
         Ok(())
     }
 
-    /// Returns the memory to the pool, for the next factorization only.
+    /// Adds the memory to the pool for the next factorization. The current factorization does not reuse it.
     pub fn keep(self, pool: &mut Pool) -> Result<()> {
         pool.keep(self.memory)
     }

@@ -57,7 +57,7 @@ impl State {
         self.ascend(stream, source, alone, [energy, part])
     }
 
-    /// Launches the forward pass for the order of the series.
+    /// Launches the pass `descend` with the order of the series.
     fn descend(&self, stream: &Stream, a: &FusedArgs) -> Result<()> {
         [launch::descend_0, launch::descend_1, launch::descend_2][self.order()](stream, a)
     }

@@ -62,8 +62,9 @@ impl SolveSteps for Run<'_> {
         self.attempt(|s| s.inspect_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
-    /// If only b is needed, it is loaded unless the device already has it. A stored b whose means were subtracted is
-    /// also valid, because they would be subtracted again.
+    /// With `Load::Rhs`, loads only b, and only if the device does not have it with this factor. If there are singular
+    /// components, the stored b is used if its means over them were subtracted, because the next step subtracts them in
+    /// any case.
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = what.guess() else {
             let there = Rhs { scale, projected: self.k.singular.is_some() };

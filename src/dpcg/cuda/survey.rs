@@ -41,7 +41,8 @@ pub struct Surveyor {
     pub components: Components,
     /// The caller's labels, if there are any.
     labels: Option<Memory>,
-    /// For each group, the coarsest grid with points in the group. Allocated when hidden groups are counted.
+    /// For each group, the coarsest grid with points in the group, and the number of these points. Allocated when
+    /// hidden groups are counted.
     seen: Option<Memory>,
     /// Host buffer for the extents.
     extents: Vec<u32>,
@@ -117,7 +118,8 @@ impl Surveyor {
         })
     }
 
-    /// Copies the arrays at `input`, center first, to `source`. Returns the findings.
+    /// Copies the arrays at `input`, center first, to the matrix for which this object was created. Returns the
+    /// findings.
     pub fn take(&mut self, stream: &Stream, input: [CellArray; 4]) -> Result<&CellFindings> {
         *self.findings = CellFindings::none();
         stream.send_start(self.arguments.findings, &self.findings, size_of::<CellFindings>())?;
@@ -261,8 +263,8 @@ impl Surveyor {
         Ok(self.labels.insert(memory).address)
     }
 
-    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region get the value `none`, and so do one
-    /// plane before and one plane after the box.
+    /// Stores the region of each cell in 16 bits at `regions`. Cells in no region get the value `none`, and so do the
+    /// entries of one plane before and one plane after the box.
     pub fn number_cells(&self, stream: &Stream, regions: Address, none: u16) -> Result<()> {
         let number = |&vector: &u16| if vector == NONE { none } else { vector };
         stream.send(self.classes.numbers, &collected(self.vectors.iter().map(number), SURVEY)?)?;

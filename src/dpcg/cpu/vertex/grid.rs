@@ -73,7 +73,7 @@ pub struct Grid<T> {
     pub x: Shared<T>,
 }
 
-/// Result that a pass over the matrix computes.
+/// What a pass over the matrix computes from x.
 enum PassOutput {
     Residual,
     /// The result of a Jacobi step, x + residual / divisor.

@@ -52,7 +52,7 @@ fn rounded_row_sum(excess: f64, diagonal: f64) -> f64 {
 
 for_each_isa! {
     /// Computes 1/D and the row sums of a row of cells. On entry, `parts` contains the sums of conductances in x, y and
-    /// z. On return, the first two contain 1/D and the row sums.
+    /// z. On return, the first two slices of `parts` contain 1/D and the row sums of `scale` times the matrix.
     fn finish_row(parts: &mut [&mut [f64]; 3], center: &[f64], scale: f64) -> RowStatistics {
         let len = center.len();
         let mut lanes = [[0.0; LANES]; 5];

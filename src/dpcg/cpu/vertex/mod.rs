@@ -228,7 +228,7 @@ impl<T: Real + Number> Vertex<T> {
         max_abs(noted.all(Some(me))[0])
     }
 
-    /// Returns the sums of `of(k)` over planes.
+    /// Returns the sums of `of(k)` over all planes k.
     fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
         let noted = self.noted.reduce(0, planes);
         for k in me.share(planes) {
@@ -316,7 +316,8 @@ fn couplings<T: Real + Number>(a: &Stencil<T>) -> Result<Couplings> {
     let c = |k: usize, p: usize| value(&a.c, k * split.len(), p);
     let mut matrix = Couplings::with_room(cells.count(), 2 * last * cells.count())?;
     for p in 0..cells.count() {
-        // Conductances that leave the grid are zero, also where p + step is a point on the opposite side of the grid.
+        // If an offset leaves the grid, p + step may be the index of a point on the opposite side. The conductance is
+        // zero in this case.
         let below = (0..last).rev().filter_map(|k| p.checked_add_signed(-step(k)).map(|q| (q, c(k, q))));
         let above = (0..last).filter_map(|k| p.checked_add_signed(step(k)).map(|q| (q, c(k, p))));
         below.chain(above).filter(|(_, c)| *c != 0.0).for_each(|(q, c)| matrix.push(q, c));
