@@ -1,12 +1,14 @@
 // Sums over labelled cells, that is, over singular components and over deflation regions (Z^T v). Cells are the values
 // of a vector, in any storage.
 //
-// A slot consists of the cells of one label in a chunk of consecutive cells. Its list has an item for each segment of
-// the chunk that contains such cells, with a bit per cell. GROUP lanes add the cells of a slot, and a block adds the
-// slots of a label, in a fixed order. The slots depend on the labels only, and are listed once per matrix.
+// The cells are divided into chunks of CHUNK consecutive cells, and a chunk into segments of SEGMENT = 16 cells. A slot
+// is the set of cells of one chunk that have the same label. It is stored as a list of items. An item is one segment in
+// which the slot has cells: the number of the segment, and one bit per cell. GROUP lanes add the cells of a slot, and a
+// block adds the slots of a label, in a fixed order. The slots depend on the labels only, and are listed once per
+// matrix.
 //
-// The sums read 8 bytes of v per cell and 4 bytes per item. If all cells of each segment have one label, this is 8.25
-// bytes per cell. A slot needs 20 bytes, in addition to its items.
+// The sums read 8 bytes of v per cell and 4 bytes per item: 8 + 4 / 16 = 8.25 bytes per cell if each segment has a
+// single label. A slot needs 20 bytes, in addition to its items.
 #pragma once
 #include "scalars.cuh"
 

@@ -146,8 +146,8 @@ impl Regions {
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
         let mut kinds: Vec<CellProperties> = zeroed(nx, REGIONS)?;
-        // For each index in x, key and class of the last cells that began at this index. The cells that begin there in
-        // the next row usually have the same key.
+        // For each column i: the key and the class of the latest group of equal cells that began at i. The group that
+        // begins at i in the next row usually has the same key.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {

@@ -419,7 +419,8 @@ options! {
         "Preconditioner. `neumann` is a Neumann series with `order` + 1 terms. `ic0` is incomplete Cholesky without \
          fill; in dpcg_, it runs on the CPU only. `ric` is relaxed incomplete Cholesky without fill, which runs on \
          the CPU only. `multigrid` is geometric multigrid. `amg` is multigrid by aggregation; in sparse_, it requires \
-         `solver=cg`. `ssor` is symmetric SOR with the relaxation factor `sor_omega`. `ilu0` is incomplete LU without \
+         `solver=cg` or `steepest_descent`. `ssor` is symmetric SOR with the relaxation factor `sor_omega`. `ilu0` \
+         is incomplete LU without \
          fill. `chebyshev` is a polynomial in D^-1 A; the option `degree` sets its degree. For `auto`, see the rules \
          of `auto`.";
     ORDER = 401 "order" Factorize DPCG_SPARSE int(2, 0, 8);
@@ -598,7 +599,8 @@ results! {
          is auto";
     SYMMETRIC = 1407 "symmetric" SPARSE false &[],
         "1 if the matrix is symmetric, that is, if |a_ij - a_ji| <= 1e-12 sqrt(|a_ii a_jj|) for all entries (for a_ii \
-         a_jj = 0, the limit is 1e-12 times the largest entry of row i); 0 if the matrix is not symmetric";
+         a_jj = 0, the limit is 1e-12 times the smaller of the largest magnitudes in rows i and j); 0 if the matrix \
+         is not symmetric";
     DOMINANCE = 1408 "dominance" SPARSE false Dominance::NAMES, "kind of diagonal dominance of the rows of the matrix";
     ZERO_DIAGONALS = 1409 "zero_diagonals" SPARSE false &[], "number of rows whose diagonal entry is zero or missing";
     EMPTY_ROWS = 1410 "empty_rows" SPARSE false &[], "number of rows without entries";

@@ -79,7 +79,7 @@ impl MatrixArguments {
     }
 }
 
-/// Returns the workers for `threads = 0`, for calls that create a handle.
+/// Returns the workers for a call that creates a handle. No option is set yet, so the number of threads is automatic.
 fn workers() -> Workers {
     Workers::asked(|| environment::threads(0))
 }

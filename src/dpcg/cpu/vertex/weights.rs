@@ -186,8 +186,8 @@ struct Points<'a, T> {
     len: usize,
     /// Conductances, in the order of `PointType::towards`.
     towards: [&'a [T]; MAX_PARTS],
-    /// Weights of the points p + o_S, in the order of `PointType::paths`; `None`: the point is a corner with weight
-    /// one.
+    /// For each path of `PointType::paths`, the weights of its intermediate points p + o_S. `None`: the intermediate
+    /// point is the corner itself, whose weight is one.
     paths: [Option<&'a [T]>; MAX_PATHS],
     excess: &'a [T],
     /// For each corner, the array to which the computed weights are written.
