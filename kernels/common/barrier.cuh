@@ -6,7 +6,7 @@
 // end of a launch.
 struct BarrierCounts {
     unsigned arrived;
-    unsigned epoch;  // number of products that a cluster has computed with the coarsest inverse, over all launches
+    unsigned epoch;  // number of products with the coarsest inverse in all launches with a cluster (rrb/cluster.cuh)
     unsigned summed; // number of calls of `bring_parts` in this launch
 };
 

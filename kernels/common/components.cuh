@@ -75,14 +75,14 @@ struct Contacts {
 template <class X, class Y, class Z>
 __device__ inline void unite(uint32_t *parent, int64_t c, const Steps &s, const Contacts &to, X x, Y y, Z z) {
     const int64_t n = s.n, t = s.t;
-    // Whether this cell continues the run of the previous cell, and whether its neighbours to the north and to the top
-    // do so.
+    // Whether this cell is in the same run as the previous cell. The next two variables state the same for its
+    // neighbours to the north and to the top.
     const bool goes_on = lane() > 0 && to.west;
     const bool north_goes_on = (c + n) % 32 > 0 && to.west_north;
     const bool top_goes_on = (c + t) % 32 > 0 && to.west_top;
     const uint32_t norths = __ballot_sync(ALL_LANES, to.north), tops = __ballot_sync(ALL_LANES, to.top);
     const int before = lane() > 0 ? lane() - 1 : 0;
-    // `hook` has already joined the first cell of a run to its neighbour in the previous row.
+    // If the neighbour to the north is the first cell of a run, `hook` has already joined it to this cell.
     if (to.north && north_goes_on && !(goes_on && (norths >> before & 1))) join(parent, uint32_t(c), uint32_t(c + n));
     if (to.top && !(top_goes_on && goes_on && (tops >> before & 1))) {
         const bool from_south = y(c + t - n);

@@ -167,8 +167,9 @@ __device__ inline void step(const InverseArgs &a) {
     for (int q = 0; q < 4; ++q) a.pivots[(a.step + 1) % 2 * PIVOTS * PIVOTS + t + THREADS * q] = e[q];
 }
 
-// Bit of `null_of` that marks the removed unknown of a null vector. The other bits are the number of the null vector,
-// counted from 1, or 0 for none.
+// The array `null_of` has one word per unknown. This bit of the word marks the unknown that is removed for a null
+// vector. The other bits contain the number of the null vector to which the unknown belongs, counted from 1, or 0 if it
+// belongs to none.
 constexpr uint32_t LEFT_OUT = 1u << 31;
 // Largest number of unknowns for `find_nulls`, which uses one thread per unknown.
 constexpr int MOST_UNKNOWNS = 1024;
@@ -213,14 +214,15 @@ struct NullArgs {
     const double *diagonal;
     const uint32_t *null_of;
     const uint32_t *nulls; // points to the number of null vectors
-    double *shift;         // 1 / (c k^2) and c of each null vector u, for E + c u u^T; null: no shift
-    uint64_t *largest;     // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
+    // 1 / (c k^2) and c of each null vector u, if E + c u u^T replaces the matrix E; otherwise null.
+    double *shift;
+    uint64_t *largest; // largest magnitudes of the inverse, and of the diagonal of E + c u u^T
     int n, add;
 };
 
-// If the unknown of a row belongs to a null vector u, subtracts from the entries of the row in the columns of u their
-// mean. With `add`, then adds 1 / (c k^2) to these entries. Other entries do not change. Stores the transpose. One
-// thread block processes a row.
+// Processes the rows whose unknown belongs to a null vector u. Of such a row, only the entries in the columns of the
+// unknowns of u change: their mean is subtracted from them and, with `add`, 1 / (c k^2) is added. Stores the transpose
+// of the result for all rows. One thread block processes a row.
 __device__ inline void take_means(const NullArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;

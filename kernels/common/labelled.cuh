@@ -43,11 +43,12 @@ struct alignas(8) Slot {
 struct ListArgs {
     CellLabels labels;
     int64_t cells;
-    uint32_t *chunk_slots, *chunk_items; // numbers per chunk; after the scan, numbers in all previous chunks, and total
-    Slot *slots;                         // null: slots and items are only counted
-    uint32_t *items;                     // 65536 times the number of the segment + a bit per cell
+    // Numbers of slots and of items of each chunk. After `scan`: of all previous chunks; the last entry is the total.
+    uint32_t *chunk_slots, *chunk_items;
+    Slot *slots;     // null: slots and items are only counted
+    uint32_t *items; // 65536 times the number of the segment + a bit per cell
     uint32_t *slot_label;
-    uint32_t *label_start; // number of slots per label; after the scan, number in all previous labels, and total
+    uint32_t *label_start; // number of slots per label; after `scan`: of all previous labels; last entry: total
     uint32_t *place;       // index of each slot in the order of labels; null: a single label
     unsigned long long *cells_of; // number of cells of each label
 };
@@ -264,8 +265,9 @@ template <class Real> __device__ inline void slot_sums(const LabelledArgs &a) {
     }
 }
 
-// Computes for each label its sum and mean, or its sum of magnitudes, or mean^2 times its sum of inverses. A thread
-// block processes a label.
+// For each label, adds the sums of its slots. The result depends on `added`. VALUES: sum and mean. MAGNITUDES: sum of
+// magnitudes. INVERSES: sum of inverses, times the square of the mean from the last call with VALUES. A thread block
+// processes a label.
 __device__ inline void label_sums(const LabelledArgs &a) {
     if (is_over(a)) return;
     for (uint32_t label = blockIdx.x; label < a.labels.count; label += gridDim.x) {

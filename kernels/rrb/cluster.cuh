@@ -96,7 +96,9 @@ template <class F> struct Window {
     using Real = typename F::Real;
     using Stored = typename F::Stored;
     int cx, first, rows, stride, plane;
-    int members, rows_before, rows_after; // number of blocks with rows; numbers of rows of both neighbours, or 0
+    // `members`: number of thread blocks with rows. `rows_before` and `rows_after`: numbers of rows of the previous and
+    // of the next thread block; 0 if there is none.
+    int members, rows_before, rows_after;
     Real *h, *z, *y, *r, *direction, *q, *u;
     Stored *s, *d, *excess, *corners, *black;
 

@@ -10,7 +10,7 @@
 struct ComponentArgs {
     Geometry g;
     Matrix m;
-    const double *excess; // row sums; 0 if they count as zero
+    const double *excess; // row sums of A; a row sum that counts as zero is stored as 0
     // One value per node. The index is the number of the node, which is below 2^31.
     uint32_t *parent, *marks;
     Findings *findings;

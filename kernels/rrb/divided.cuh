@@ -142,9 +142,9 @@ struct MeetArgs {
 constexpr int64_t SLOTS_APART = (1 << 21) / sizeof(uint64_t);
 constexpr uint64_t MEETS_WITHIN = 10000000000ull;
 
-// Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. A device has one slot per
-// other device, which contains the number of arrivals of that device, and one slot for its own number. Each device
-// launches one warp. On an emulated device, launches run one after the other.
+// Synchronizes all devices. Afterwards, each device sees the earlier writes of the others. Each device launches one
+// warp. The memory of a device contains one slot per device, into which that device writes its number of arrivals. A
+// further slot contains the number of completed calls. On an emulated device, launches run one after the other.
 extern "C" __global__ void __launch_bounds__(32) rrb_meet_f64(MeetArgs a) {
 #ifndef RRB_EMULATED
     const int t = threadIdx.x, place = rrb_share.place;

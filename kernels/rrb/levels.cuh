@@ -154,7 +154,8 @@ __device__ inline double descend(const Level<F> &k, const Tiles &tiles, const Op
     return rho;
 }
 
-// Values of the inner iteration for one colour. A thread reads all of them before it writes any.
+// Values of the inner iteration for one colour; g is the right-hand side, which q contains. A thread reads all of them
+// before it writes any.
 template <class Real> struct Before {
     Real direction, u, g;
 };
@@ -168,8 +169,9 @@ template <class F> __device__ inline Before<typename F::Real> before(const Spot<
     return b;
 }
 
-// Completes a colour in the backward half, where v contains z. If the step requests it, computes d and u. Returns
-// `true` if v contains z on return, which is u with TAKE. Returns `false` if v contains d.
+// Ends the backward half for one colour. On entry, v contains z. The flags of the step determine whether the direction
+// d and the solution u of the inner iteration are also computed. Returns `true` if v contains the new z: the old z
+// without DIRECTED, or u with TAKE. Otherwise returns `false`, and v contains d.
 template <class F> __device__ inline bool finish(
     const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
     using Real = typename F::Real;

@@ -252,9 +252,10 @@ template <class Real, class Stored> __device__ inline int64_t place_of_rest(cons
 // Computes z = Z r for the coarsest system, with one row per warp. Returns the contribution to r' z on the first thread
 // of each warp. Reads n^2 values, which are in the L2 cache.
 //
-// Thread blocks outside `team` have no rows. The first values of a row are loaded before r is available. `ready`
-// returns as soon as r is available, or as soon as `fill` may wait for it; `fill` copies r. `put` stores the values of
-// z. CHUNK is the number of values of a row that a thread loads together.
+// Thread blocks outside `team` have no rows. The first values of a row are loaded before r is available. Then `ready`
+// is called, and after it `fill`, which copies r to shared memory. `ready` waits until all of r is available, unless
+// `fill` waits for each value. `put` stores the values of z. CHUNK is the number of values of a row that a thread loads
+// together.
 template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
     __shared__ Real r[MOST_REMAINDER];
@@ -295,8 +296,8 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
     return product;
 }
 
-// Computes the product for vectors in device memory, stored by colour. Loads all values of a row together; in double
-// precision, half of them.
+// Computes the product for vectors in device memory, stored by colour. A warp loads all values of a row together or, in
+// double precision, half of the values at a time.
 template <class Real, class Stored, class Ready>
 __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready) {
     return multiply_remainder<128 / sizeof(Stored)>(

@@ -4,7 +4,7 @@
 // traffic per node of the first grid, in bytes: copy 48, row sums 32, eliminations about 60.
 #include "storage.cuh"
 
-// Maximum number of grids whose remaining matrices are tested for weak couplings.
+// Maximum number of grids after which the remaining matrix is tested for weak couplings.
 constexpr int MOST_LEFT = 16;
 // Number of windows per direction in which the anisotropy is computed.
 constexpr int WINDOWS = 8;
@@ -285,7 +285,8 @@ extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs 
     int enough = 0;
     for (int part = 0; part < WINDOW_PARTS; ++part)
         enough += own >= 1.0 ? ratios[part] >= BELOW * sqrt(own) : ratios[part] <= sqrt(own) / BELOW;
-    // The columns of a part are assigned to WINDOW_PART lanes, each of which counts the part once.
+    // The columns of a part are assigned to WINDOW_PART lanes, each of which counts the part once. The number of all
+    // parts, counted in this way, is WINDOW * WINDOW_PARTS.
     const bool counts = !__any_sync(~0u, missing) && ratio >= 1.0 && 4 * warp_sum(enough) >= WINDOW * WINDOW_PARTS;
     if (lane == 0) a.findings->window[window] = counts ? ratio : 1.0;
 }
@@ -365,8 +366,8 @@ struct Rules {
     Format format;
 };
 
-// A node without kept couplings adds an eigenvalue of about center / pivot to M^-1 A (see ROW_SUM_WORTH in
-// src/rrb/backend.rs).
+// If a node has no kept couplings, and its pivot would be below this fraction of its center, the center becomes the
+// pivot (see ROW_SUM_WORTH in src/rrb/backend.rs).
 constexpr double ROW_SUM_WORTH = 0.1;
 constexpr double EPSILON = 2.220446049250313e-16;
 

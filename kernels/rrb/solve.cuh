@@ -1,9 +1,9 @@
 // Start and end of a solve if CG runs on S1. Each is one pass over the caller's arrays. The start replaces rrb_inspect,
 // rrb_load and rrb_reduce; the end replaces rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
 //
-// The start reads and writes 56 bytes per node, including r of S1 and |b - A x|. The end reads and writes 44 bytes per
-// node, and 16 bytes for the caller's x. rrb_set_out sets the stopping test of the loop on the device, and writes the
-// scalars to host memory without a copy. The loop can therefore begin without the host.
+// The start reads and writes 56 bytes per node; its results include r of S1 and |b - A x|. The end reads and writes 44
+// bytes per node, and another 16 bytes per node for the caller's x. rrb_set_out sets the stopping test of the loop on
+// the device, and writes the scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
 // UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). In the kernels below, `m` is the index
@@ -356,7 +356,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(
     transfer<true>(t);
 }
 
-// Bound for the change of the scale; the same constant is in src/krylov/solve/given.rs.
+// Upper limit of the ratio of the last solve's scale to the scale for the new b. The same constant is in
+// src/krylov/solve/given.rs.
 constexpr double NEAR_SCALE = 256.0;
 
 // Writes the scalars and the iterations in the ring buffer to host memory, which has less latency than a copy. The

@@ -51,8 +51,8 @@ pub struct Setup {
     pub fused: bool,
     /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// Power of two near the largest center; f32 and bf16 store M / unit. With f64, and if aggregation replaces the
-    /// levels from the start, the unit is 1.
+    /// Power of two near the largest center; f32 and bf16 store M / unit. The unit is 1 with f64. It is also 1 if
+    /// aggregation replaces the levels from the start.
     pub unit: f64,
     /// Parameters of the cycle.
     pub cycle: Cycle,
@@ -121,7 +121,7 @@ pub struct Prediction {
 /// fused V-cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// Number of CG iterations. With levels, it is sqrt(kappa) / 2 ln(2 / reduction), where kappa is the condition
+    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa is the condition
     /// number of M^-1 A. With aggregation, it is ln(reduction) / ln(contraction).
     pub iterations: f64,
     /// Cost of setup and iterations.
@@ -280,7 +280,8 @@ pub trait RrbBackend: Engine + Send {
     fn forget(&mut self) {}
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
-    /// Computes A = L D L^T + R. A second call with the same setup reuses all memory.
+    /// Computes A = L D L^T + R, where M = L D L^T is the preconditioner and R the difference between A and M. A second
+    /// call with the same setup reuses all memory.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `examine` and `factorize` in one pass over the matrix, on the assumption that the structure and the setup
     /// of the previous matrix still apply. Returns `false` if the assumption fails or the backend does not support it;

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Name of the memory in error messages about failed allocations.
 const HALOS: &str = "rows of other ranks";
 
-/// Number of halo rows J on each side in which a rank computes the matrix. Three are necessary to eliminate the red
-/// nodes of two rows.
+/// Number of halo rows J on each side in which a rank computes the matrix. Three are necessary, because the red nodes
+/// in two halo rows are eliminated, and this elimination also reads the next row.
 pub const REACH: usize = 3;
 /// Number of halo rows J on each side that are stored. The copy of natural rows to the arrays by colour also writes the
 /// row above.

@@ -60,7 +60,7 @@ struct LastFactorization {
     setup: Setup,
 }
 
-/// Number of factorizations without speculation after a failed one. A failed speculation factorizes the matrix twice.
+/// Number of factorizations without speculation after a failed speculation, which factorizes the matrix twice.
 const SPECULATION_PAUSE: usize = 8;
 
 /// Decisions of `auto`, valid while the options in `auto_options` are unchanged. With these decisions, later matrices

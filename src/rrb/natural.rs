@@ -55,7 +55,7 @@ pub struct NaturalLevels {
     recursion: Recursion,
     /// Whether the cycle was selected automatically.
     chosen: bool,
-    /// Storage format of M, and the power of two by which stored values are divided.
+    /// Storage format of M, and the power of two by which values are divided before they are rounded to this format.
     stored: (Storage, f64),
     /// Whether the sweeps begin with the second level, on the black nodes of the first grid.
     schur: bool,
@@ -406,7 +406,7 @@ impl NaturalLevels {
         changes
     }
 
-    /// Sets all vectors to zero. Needed after an overflow, because infinities would remain in the vectors.
+    /// Sets all vectors to zero. This is needed after an overflow, because infinities would remain in the vectors.
     pub fn clear_vectors(&mut self) {
         for grid in &mut self.grids {
             grid.z.fill(0.0);

@@ -258,7 +258,7 @@ fn check_supported(options: &Options, machine: Machine) -> Result<()> {
 }
 
 /// Selects the storage format of M. `auto` usually selects bf16, which `Plan::setup` replaces by `mixed` if possible.
-/// bf16 needs a quarter of the memory traffic of f64, and one or two iterations more.
+/// bf16 needs a quarter of the memory traffic of f64, and one or two more iterations.
 ///
 /// `auto` selects f64 in three cases: on small grids, for lumping other than M1 with omega = 1, and if the ratio of the
 /// largest to the smallest center is above a limit. On singular systems, sweeps in f32 add constant vectors by

@@ -363,8 +363,8 @@ impl Ranks {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
-    /// Sends the results of a factorization from rank 0 to the other ranks. Each of them creates a core that represents
-    /// this factorization.
+    /// Sends the results of a factorization from rank 0 to the other ranks. On each of these ranks, returns an [`Rrb`]
+    /// that represents this factorization. Returns `None` on rank 0, and if rank 0 does not solve the whole system.
     pub fn send_factorized(&mut self, core: Option<&Rrb>) -> Result<Option<Rrb>> {
         let Some(root) = &mut self.root else { return Ok(None) };
         match core {
@@ -564,7 +564,7 @@ impl Role<'_> {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
-    /// Runs the function `what` of the core on the rows of this rank. `a` contains these rows of the matrix. A solve
+    /// Runs the function `what` of `core` on the rows of this rank. `a` contains these rows of the matrix. A solve
     /// stops on all ranks if the observer of any rank requests it.
     pub fn run(
         self,

@@ -44,7 +44,7 @@ impl<T: Number> ColourArray<T> {
         if present { Self::zeroed(layout) } else { Self::absent() }
     }
 
-    /// Returns an array without memory, for methods that do not need it.
+    /// Returns an array without memory. It replaces an array that the current options do not need.
     pub fn absent() -> Result<Self> {
         Ok(Self { values: Shared::zeroed(0)?, stride: 0, cx: 0, block: 0, mask: -1, origin: 0 })
     }

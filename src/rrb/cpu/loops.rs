@@ -58,7 +58,8 @@ for_each_isa! {
         sums::dot(out, y)
     }
 
-    /// Computes r = r - alpha q (with `step`) and out = r / d; returns <r, r> and <r, out>.
+    /// With `step` = (alpha, q), first computes r = r - alpha q. Then computes out = r / d, and returns <r, r> and
+    /// <r, out>.
     fn advance_and_scale<F: Format>(
         r: &mut [F::Vector], step: Option<(f64, &[F::Vector])>, out: &mut [F::Real], pivot: &[F::Stored],
         a: Rows<F::Stored>
@@ -208,7 +209,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes out = b / c at nodes, and 0 where b = 0.
+    /// Computes out = b / c. In padding, where c = 0, out = b.
     fn over_center(out: &mut [f64], b: &[f64], c: &[f64]) {
         let n = out.len();
         let (b, c) = (&b[..n], &c[..n]);

@@ -75,7 +75,7 @@ fn link<F: Format>(
         if q > 0 {
             push(&mut matrices, MatrixHalo::new(domain, q, grid.layout.grid)?, LINKS)?;
         }
-        // Sums over the first grid have up to three terms per row; sums over other grids have one.
+        // Reductions over the first grid have up to three numbers per row; those over other grids have one.
         push(&mut of_grid, Sums::over_grid(domain, q, if q == 0 { 3 } else { 1 })?, LINKS)?;
     }
     let end = sections.get(1).copied().unwrap_or(grids.len());
@@ -298,8 +298,9 @@ impl<F: Format> Packed<F> {
             let grid = &mut rest[0];
             let layout = &grid.layout;
             let nodes = layout.grid.nx * (2 * grid.own.len()).min(layout.grid.ny);
-            // A thread with rows of a grid also has rows of all finer grids. A rank may have fewer rows of the last
-            // distributed grid than of the next grid, which every rank stores completely.
+            // Several threads work on a grid only if they also work on the finer grid. A thread with rows of a grid
+            // then also has rows of all finer grids. The numbers of rows do not ensure this: a rank may have fewer rows
+            // of the last distributed grid than of the next grid, which every rank stores completely.
             let before_is = before.last().is_none_or(|before| before.shared);
             grid.shared = before_is && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
         }

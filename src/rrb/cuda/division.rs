@@ -110,8 +110,8 @@ impl Division {
         for (size, weight) in if self.short { &SHORT[..] } else { &DOUBLE[..] } {
             let row = g.stride as usize * size;
             for device in 2..sharers {
-                // Offset of this device's first row in its granule. The rows of the second device begin at a granule
-                // boundary.
+                // Distance of this device's first row from the granule boundary before it. The rows of the second
+                // device (number 1) begin at a granule boundary.
                 let over = (first(device) - first(1)) * row % GRANULE;
                 let (loser, bytes) = if over < GRANULE / 2 { (device - 1, over) } else { (device, GRANULE - over) };
                 far[loser] += weight * bytes as f64 / row as f64;

@@ -114,7 +114,8 @@ impl Projection {
         self.whole.as_mut().map_or(Ok((0, 0.0, 0.0)), |whole| whole.worst(stream, v))
     }
 
-    /// Returns sum over components of mean(v)^2 sum_i 1 / center_i, over the nodes of CG. Overwrites the means.
+    /// Returns the sum of mean(v)^2 sum_i 1 / center_i over all singular components, where i are the nodes of the
+    /// component on which CG works. Overwrites the means.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         match (&mut self.black, &mut self.whole) {
             (Some((black, first)), _) => {

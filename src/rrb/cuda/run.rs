@@ -304,8 +304,8 @@ impl VectorSteps for Run<'_> {
             return start.norm2;
         }
         if (a, b) != (VectorId::Q, VectorId::Q) {
-            // <q, q> is computed for a check after a loop. The results of the loop remain valid, so the stage is not
-            // reset.
+            // Every product computed below resets the stage, except <q, q>. <q, q> is computed for a check after a
+            // loop, and the results of the loop remain valid.
             self.begin_step();
         }
         let product = self.attempt(|s| {
@@ -358,7 +358,8 @@ impl VectorSteps for Run<'_> {
         if let Stage::Ended(ended) = &mut self.stage
             && let Some(norm2) = ended.norm2.take()
         {
-            // The value is returned only once. A restart must compute the sum again, because it adds in another order.
+            // The value is returned only once. At a restart, the sum must be computed again, because a start adds in
+            // another order.
             return norm2;
         }
         match self.stage {

@@ -252,8 +252,9 @@ impl<'a, F: Format> Levels<'a, F> {
         let (mut inside, mut done) =
             (Self::new(self.k, self.q, self.setup, self.context), [reds.clone(), skewed.clone()]);
         if self.exact && self.q + 1 < self.k.grids.len() && grid.halo.is_none() && rows.len() >= 4 * RING {
-            // Only this function reads row sums and 1 / d of this grid, except 1 / d of b1 in f64. The sweep therefore
-            // stores them in a ring of rows. After the sweep, the values that are needed again are recomputed.
+            // Only this function reads row sums and 1 / d of this grid, with one exception: in f64, solves also read
+            // 1 / d of b1. The sweep therefore stores all other values in a ring of rows. After the sweep, the values
+            // that are needed again are recomputed.
             let first = rows.start + 6;
             (inside.excess, inside.inverse) = (self.excess.with_ring(first), self.inverse.with_ring(first));
             if !F::SHORT {

@@ -86,8 +86,8 @@ impl<'a> Rhs<'a> {
 /// Computation of the residual of S1 from b and, with an initial guess, from x.
 struct Start<'m, 'a, F: Format> {
     member: &'m ThreadState<'a, F>,
-    /// Whether the caller provides x. Rows of x are loaded one by one; the first and the last row of a thread are
-    /// loaded before the pass, because other threads read them. Without a guess, x = 0.
+    /// Whether the caller's x contains an initial guess. Rows of x are loaded one by one; the first and the last row of
+    /// a thread are loaded before the pass, because other threads read them. Without a guess, x = 0.
     guess: bool,
     rhs: Rhs<'m>,
     out: &'m mut [f64],
