@@ -62,6 +62,7 @@ template <class F> __device__ inline KeptSteps keep_steps(const CycleArgs<F> &a)
 // State of a thread block between steps. `whole`: whether this kernel contains the loop. Each thread block then has its
 // own copy of the scalars.
 struct State {
+    // Numbers of grid-wide barriers and of scalar updates in this launch; number of the last product (BarrierCounts).
     unsigned phase, updates, epoch;
     double rho; // partial sum of this thread
     bool due;   // whether this thread block must still update the scalars
@@ -118,8 +119,8 @@ template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &
 
 // Barrier of all thread blocks. `state.due` states whether this block must also update the scalars, which takes as long
 // as several steps. If no other block waits for the result, this block computes it after its arrival at the barrier. If
-// all blocks need the result, all of them compute it after the barrier. Each block then reads the partial sums once,
-// which is faster than waiting for the result of one block.
+// all blocks need the result (`state.whole`), all of them compute it after the barrier. Each block then reads the
+// partial sums once, which is faster than waiting for the result of one block.
 template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, Standing &now) {
     const bool due = state.due;
     state.due = false;

@@ -34,7 +34,7 @@ template <class F> struct FirstArgs {
     int how;              // START: r does not change; LOOP: first computes r -= alpha q
     int once;             // 1: the L2 cache can hold the data of an iteration, except those that are read once
     int rows, rows_down;  // numbers of rows of a tile of B0, and of F0
-    int with_x;           // B0 also updates x
+    int with_x;           // 1: B0 also updates x
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
 };
 

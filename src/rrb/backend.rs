@@ -461,7 +461,7 @@ pub struct PivotNode {
     pub j: usize,
     /// Center of A at the node.
     pub center: f64,
-    /// Whether the pivot may be replaced. It may, unless the node is in a singular component whose constants are not
+    /// Whether the pivot may be replaced: `false` if the node is in a singular component whose constants are not
     /// projected out.
     pub may_be_singular: bool,
 }

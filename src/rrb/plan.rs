@@ -381,7 +381,8 @@ pub fn grids_to_share(options: &Options, grid: Grid) -> usize {
     choose_levels(grid, options, &cycle, false).map_or(0, |l| choose_grids(grid, l, wanted, block).saturating_sub(1))
 }
 
-/// Returns the number of packed grids: one per two levels, but at most `wanted` unless `wanted` is 0.
+/// Returns the number of packed grids, which are stored by colour: one per two levels, on grids that are large enough.
+/// If `wanted` is not 0, the number is at most `wanted`.
 fn choose_grids(grid: Grid, levels: usize, wanted: usize, block: usize) -> usize {
     let most = grid.max_packed_grids(block).min(levels / 2);
     if wanted == 0 { most } else { wanted.min(most) }

@@ -57,6 +57,8 @@ const EQUAL_VALUES: usize = 6;
 const FUNCTION: usize = 1;
 const HANDLE: usize = 4;
 const HAS_CORNERS: usize = EQUAL_VALUES - 1;
+/// Number of values that a rank sends at the beginning of a call. The last two are whether this rank has a monitor, and
+/// minus its status.
 const OPENING_VALUES: usize = 2 * EQUAL_VALUES + 2;
 
 /// Data of a handle whose domain is distributed among ranks.
@@ -497,7 +499,7 @@ impl Ranks {
         }
     }
 
-    /// Transfers the output from rows to all boxes. Must be called after `close`.
+    /// Transfers the output from rows to all boxes. `close` must have been called before.
     fn collect(&mut self, output: &mut [BoxOutput]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
             (Some(spread), rows) => spread.send_to_boxes(rows.array(1), output),

@@ -262,9 +262,9 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         if !grid.shared {
             return mine;
         }
-        // Combines the values of this rank only. Other ranks are not needed, because thread 0 has the same value on
-        // every rank. They cannot be included, because a rank on which one thread works on this grid has returned
-        // above.
+        // Combines the values of this rank only. Other ranks are not needed, because the value of thread 0 is the same
+        // on every rank. They cannot be included, because a rank on which only one thread works on this grid has
+        // returned above.
         let noted = self.begin_sum(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.

@@ -118,8 +118,8 @@ impl<F: Format> PackedGrid<F> {
         let first = vectors.is_some();
         let on_schur = first && shape.schur;
         let corners = !first || shape.nine_points;
-        // With aggregation, the sweeps need no arrays. If CG runs on S1, its diagonal couplings are stored here
-        // nevertheless.
+        // With aggregation, there are no sweeps. The array `diagonal` is nevertheless needed if CG runs on S1, because
+        // it contains the diagonal couplings of S1.
         let levels = !shape.aggregates;
         let sweep = Sweep {
             straight: Straight::zeroed(&layout, !on_schur && levels)?,

@@ -236,8 +236,8 @@ for_each_isa! {
     }
 
     /// Computes x = x + alpha p and p = scale z + beta p.
-    // Not inlined: otherwise inlining depends on the rest of the crate, and tests/machine_code.rs inspects this
-    // function.
+    // This function is not inlined: otherwise, inlining depends on the rest of the crate, and tests/machine_code.rs
+    // inspects this function.
     #[inline(never)]
     fn advance<F: Format>(x: &mut [f64], p: &mut [F::Vector], z: &[F::Real], alpha: f64, beta: f64, scale: f64) {
         let (beta, scale) = (F::Vector::narrow(beta), F::Vector::narrow(scale));

@@ -110,7 +110,7 @@ impl Cpu {
             other => other,
         };
         let fitting = self.spare.take_if(|spare| spare.shape() == shape);
-        // The memory of the previous factorization becomes the spare memory, unless no later matrix can use it. The
+        // The memory of the previous factorization becomes the spare memory if a later matrix may use it. The
         // memory that it replaces is freed before more is allocated.
         match other {
             Solver::Packed(packed) if packed.was_replaced() => drop(packed),

@@ -291,7 +291,7 @@ impl Plans<'_> {
             false => (self.permanent.bytes(patches), self.permanent.bytes(tiles)),
         };
         let own = !(first && shape.schur);
-        // S1 needs these arrays of the first grid after the factorization.
+        // In a short format, only the factorization needs these arrays. On the first grid, S1 also needs them.
         let setup = if short && own { &mut self.transient } else { &mut self.permanent };
         let mut k = Grid {
             g,

@@ -217,9 +217,9 @@ impl Programs {
         }
     }
 
-    /// Lets one thread block update the scalars while the others execute a sweep, because the update takes as long as a
-    /// step on a small grid. The sweep is the first of the following backward steps on larger grids, if there are any.
-    /// The forward half can then also determine in advance whether the loop ends.
+    /// Moves the scalar update to the first backward sweep on a larger grid, if there is one. One thread block updates
+    /// the scalars while the others execute this sweep, because the update takes as long as a step on a small grid. In
+    /// the same way, one thread block of a forward sweep then determines in advance whether the loop ends.
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());

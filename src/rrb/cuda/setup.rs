@@ -515,7 +515,8 @@ impl Packed {
         Ok(())
     }
 
-    /// Finds the tiles whose rows are equal. Must not be called if pivots depend on component labels.
+    /// Finds the tiles whose rows are equal. This function must not be called if pivots depend on the labels of
+    /// components.
     fn find_uniform(&self, stream: &Stream, findings: Address) -> Result<()> {
         let looked_at = self.grids.iter().take(MOST_LEFT).take_while(|level| level.may_be_uniform()).count();
         let grids = &self.grids[..looked_at];

@@ -61,8 +61,8 @@ impl<'a, F: Format> ThreadState<'a, F> {
         }
     }
 
-    /// Returns the colours on which both vectors have values: all colours for x and b, the colours of the CG unknowns
-    /// otherwise.
+    /// Returns the colours on which both vectors have values: all colours if both are x or b, otherwise the colours of
+    /// the unknowns of CG.
     fn colours_of(&self, a: VectorId, b: VectorId) -> &'static [Colour] {
         let is_whole = |v| matches!(v, VectorId::X | VectorId::B);
         if is_whole(a) && is_whole(b) { &Colour::ALL } else { self.k.system() }
