@@ -77,7 +77,8 @@ __device__ inline void unite_nodes(const ComponentArgs &a) {
     });
 }
 
-// Counts the components. Of all threads that set a property of a component, the first one increments the count.
+// Counts the components with each property. The first thread that sets a property of a component increments the count
+// for this property.
 __device__ inline void count_components(const ComponentArgs &a) {
     __shared__ unsigned count, with_sums;
     if (threadIdx.x == 0) count = with_sums = 0;

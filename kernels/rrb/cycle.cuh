@@ -38,7 +38,7 @@ template <class F> struct CycleArgs {
 #endif
 };
 
-// Arguments of a whole iteration, which is repeated until the stopping test ends the loop.
+// Arguments of the kernel that repeats whole iterations until the stopping test ends the loop.
 template <class F> struct SolveArgs {
     CycleArgs<F> cycle;
     FirstArgs<F> first;

@@ -18,8 +18,8 @@
 #include "../common/residual.cuh"
 #include "../common/scalars.cuh"
 
-// Extents of a tile. A warp reads 256 consecutive bytes of a row. A row that several rows of a tile need is read from
-// device memory only once.
+// Extents of a tile. A warp reads 256 consecutive bytes of a row. If several rows of a tile need the same row of a
+// vector, this row is read from device memory only once.
 constexpr int TILE_X = 32;
 constexpr int TILE_Y = 8;
 constexpr int THREADS = TILE_X * TILE_Y;

@@ -142,7 +142,8 @@ impl RootSolve {
         Ok(())
     }
 
-    /// Receives the result of a solve, which may have switched to another preconditioner.
+    /// Receives the result of a solve. Also replaces `core`, because the solve may have switched to another
+    /// preconditioner.
     fn receive_results(&mut self, core: &mut Rrb) -> Result<Outcome> {
         let words = self.results.run(|_| {})?;
         *core = core_of(words)?;

@@ -392,7 +392,7 @@ impl NaturalLevels {
         &self.recursion
     }
 
-    /// Sets the cycle that was selected on finer grids.
+    /// Sets the kind of the cycle, which was selected on finer grids.
     pub fn set_kind(&mut self, kind: Kind) {
         self.recursion.kind = kind;
     }

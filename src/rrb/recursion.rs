@@ -139,8 +139,8 @@ pub trait CycleSteps {
     fn recursions(&self) -> Range<usize>;
     /// Returns whether this thread works on section k. Other threads must skip the steps of the section.
     fn takes_part(&self, k: usize) -> bool;
-    /// Solves L y = z on the levels of section k. Stores z on the first grid of the next section, or on the coarsest
-    /// grid.
+    /// Solves L y = z on the levels of section k. Stores the right-hand side for the remaining nodes in z of the first
+    /// grid of the next section, or of the coarsest grid.
     fn sweep_down(&mut self, k: usize);
     /// Solves the coarsest system exactly.
     fn solve_coarsest(&mut self);

@@ -83,7 +83,7 @@ pub struct Sweep<T> {
     pub straight: Straight<T>,
     /// Couplings between b1 and b2 of the skew stencil.
     pub diagonal: Diagonal<T>,
-    /// Pivots as stored, the first argument of [`Format::inverse`], at r1, r2 and b1.
+    /// Stored pivots of r1, r2 and b1, the first argument of [`Format::inverse`].
     pub pivot: Four<T>,
 }
 

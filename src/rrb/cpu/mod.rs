@@ -385,8 +385,8 @@ impl<F: Format> PackedSolver for Packed<F> {
             Conditions { zero_row_sum: inspection_setup.checks.zero_row_sum, center_below },
         );
         let (shared, context) = (&*self, PivotContext::new(a, &seen.components));
-        // Entries of another magnitude or a rejected row can cause zero pivots. In these cases, the whole result is
-        // discarded.
+        // A rejected row, or entries of another magnitude than in the previous matrix, can cause zero pivots. In these
+        // cases, the whole result is discarded.
         let speculative = |member: Me| shared.factorize_share(member, setup, &context, Some(&watch));
         let result = team.run(|member| drop(speculative(member)), speculative)?;
         let over = watch.is_over();
