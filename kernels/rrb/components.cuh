@@ -77,8 +77,8 @@ __device__ inline void unite_nodes(const ComponentArgs &a) {
     });
 }
 
-// Counts the components with each property. The first thread that sets a property of a component increments the count
-// for this property.
+// Counts the components of at least two nodes (COUPLED), and those that also have a nonzero row sum (BOTH). The thread
+// that sets the last property required for a count increments this count.
 __device__ inline void count_components(const ComponentArgs &a) {
     __shared__ unsigned count, with_sums;
     if (threadIdx.x == 0) count = with_sums = 0;
