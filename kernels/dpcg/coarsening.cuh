@@ -30,7 +30,7 @@ struct CoarseningArgs {
     double scale;     // factor of the caller's matrix
     void *c;          // conductances of the fine grid, or couplings (see conductance_of)
     int64_t c_stride; // distance between the conductances of successive offsets
-    void *diagonal, *inverse; // take_conductances: of the finest grid; take_coarse: of the coarse grid
+    void *diagonal, *inverse; // of the finest grid in take_conductances, of the coarse grid in take_coarse
     double *excess;           // row sums of the fine grid
     double *weights;          // unrounded weights
     void *narrow;             // weights rounded to T
@@ -162,7 +162,8 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
             if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, there);
         }
     });
-    // If the sum of the couplings towards coarse points is not positive, no coarse point interpolates to p.
+    // If the sum of the couplings towards coarse points is not positive, p is not interpolated: all its weights are
+    // zero.
     const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
     const double divisor = sum > 0.0 ? sound : 0.0;
 #pragma unroll

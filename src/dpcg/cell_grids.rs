@@ -170,7 +170,8 @@ impl<T: Real> Grid<T> {
     }
 
     /// Sets each center to the row sum minus the rounded couplings, so that constants remain in the null space of a
-    /// singular matrix. A row without couplings and with a zero row sum gets the center 1. Returns the strength of each
+    /// singular matrix. A center that would not be positive is set to 1, for example in a row without couplings and
+    /// with a zero row sum. Sets the row sums of cells without couplings to zero. Returns the strength of each
     /// direction.
     fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
         let Self { cells, center, forward: [x, y, z], .. } = self;

@@ -159,8 +159,8 @@ impl Cube {
 const ROWS: usize = 4 * ENTRIES;
 
 /// Sums of a thread: the contributions of the current row of cubes to the adjacent coarse rows, and the contributions
-/// of the cubes below a coarse plane to the entries within this plane. A coarse row is complete after the next row of
-/// cubes.
+/// of the cubes below a coarse plane to the entries within this plane. A coarse row is complete after the contributions
+/// of the next row of cubes have been added.
 pub struct Sums {
     values: Shared,
     row: usize,
@@ -372,8 +372,9 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
-/// For `count` pairs of points, adds the products of the values at corner number A and at later corners. A is a
-/// constant, so that the loops have a fixed shape and the compiler keeps the sums in registers.
+/// Adds -c v_A v_b to the coupling of corners A and b, for each later corner b and for the first `count` pairs of
+/// points in the buffers. v is the difference P_p - P_q of a pair, and c is its conductance. A is a constant, so that
+/// the loops have a fixed shape and the compiler keeps the sums in registers.
 #[inline(always)]
 fn add_pairs_of<const N: usize, const A: usize>(added: &mut CubeContributions, corners: &[usize; N], count: usize) {
     let mut row = [[0.0; LANES]; N];
