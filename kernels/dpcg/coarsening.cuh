@@ -42,7 +42,7 @@ struct CoarseningArgs {
     int64_t coarse_stride;
     double *coarse_excess;
     double *partial;   // 4 values per block
-    double *strengths; // per direction, the sum over rows of couplings / diagonal; then the number of rows
+    double *strengths; // result of take_strengths: three sums, then the number of rows
     Scalars *scalars;
 };
 
@@ -81,8 +81,9 @@ __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     }
 }
 
-// Computes conductances (unless the solver's matrix is used), row sums, diagonals, and reciprocal centers for
-// Gauss-Seidel on the finest grid. If a cell has no couplings, its diagonal entry is its center.
+// Computes row sums, diagonals, and reciprocal centers for Gauss-Seidel on the finest grid. Also computes the
+// conductances, unless the cycle uses the entries of the solver's matrix instead (see OF_SOLVER). If a cell has no
+// couplings, its diagonal entry is its center.
 template <class T> __device__ inline void take_conductances(const CoarseningArgs &a) {
     const int64_t n = a.fine.north(), t = a.fine.top();
     [[maybe_unused]] T *c = static_cast<T *>(a.c);
@@ -109,7 +110,8 @@ template <class T> __device__ inline void take_conductances(const CoarseningArgs
     });
 }
 
-// Computes, for each direction, the sum over all rows of the couplings in this direction divided by the diagonal.
+// Computes, for each direction, the sum of c / d over all rows with a positive diagonal d, where c is the sum of the
+// conductances to those neighbours whose index in this direction differs. Also counts these rows.
 template <class T, bool FINEST> __device__ inline void take_strengths(const CoarseningArgs &a) {
     double sums[4] = {0.0, 0.0, 0.0, 0.0};
     over_cells(a.fine.count(), [&](int64_t p) {

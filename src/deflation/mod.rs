@@ -33,9 +33,10 @@ use crate::direct::solver::{Direct, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use assembly::{COARSE_MATRIX, multiply, sum_entries};
 
-/// The inverse of E is used if the condition (max_r E_rr) (max_rs |E^-1_rs|) is at most this number. A product with the
-/// inverse multiplies the rounding error of A Z E^-1 g by up to the condition; a solve with L D L^T does not. The limit
-/// is exceeded if row sums of E are tiny, or if bubbles are divided into several regions at contrasts below 1e-6.
+/// The inverse of E is used if the condition (max_r E_rr) (max_rs |E^-1_rs|) is at most this number. If E is singular,
+/// E + c u u^T replaces E in this formula. A product with the inverse multiplies the rounding error of A Z E^-1 g by up
+/// to the condition; a solve with L D L^T does not. The limit is exceeded if row sums of E are tiny, or if bubbles are
+/// divided into several regions at contrasts below 1e-6.
 pub const LARGEST_CONDITION: f64 = 1e8;
 
 /// Method that solves systems with E.

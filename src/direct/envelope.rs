@@ -218,8 +218,8 @@ impl Envelope {
         self.excess[k] = value;
     }
 
-    /// Factorizes the matrix. Calls `accepted` for each pivot in ascending order, which returns 1 / d_k or an error. If
-    /// it returns 0, x_k is zero in every solution.
+    /// Factorizes the matrix. Calls `accepted` for the pivot of each node k, in ascending order of k. This function
+    /// must return 1 / d_k or an error. If it returns 0, x_k is zero in every solution.
     pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
         let (n, stride) = (self.inverse.len(), self.columns.len() / BLOCK);
         for block in (0..n).step_by(BLOCK) {

@@ -108,8 +108,8 @@ impl Direct {
     }
 }
 
-/// Returns the cells of a box in an order in which the index of the longest direction varies slowest. The band is then
-/// narrow.
+/// Returns the cells of a box in an order in which the index of the longest direction varies slowest. The matrix then
+/// has a narrow band.
 pub fn box_order(cells: Cells) -> Result<Vec<u32>> {
     let (size, steps) = (cells.size(), cells.steps());
     let mut directions = [0, 1, 2];

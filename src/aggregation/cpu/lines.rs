@@ -128,7 +128,7 @@ impl<V: Real + Send> Lines<V> {
     }
 
     /// Appends a line for each distance of the slice whose first row is `first`. These lines refer to rows in `rows`
-    /// only.
+    /// only. If a line by distance would also refer to other rows, a line with stored columns replaces it.
     fn push_distances(&mut self, side: &Side<V>, first: u32, rows: Range<u32>) -> Result<()> {
         for (distance, values) in side.distances.iter().zip(&side.values) {
             let from = i64::from(first) + distance;
@@ -222,7 +222,7 @@ impl<V> Lines<V> {
 struct Side<V> {
     /// Distances (column minus row) without repetition, at most `MAX_DISTANCES`.
     distances: Vec<i64>,
-    /// Couplings at each distance.
+    /// For each distance, the coupling of each row of the slice at this distance, or zero.
     values: Vec<[V; LANES]>,
     /// Whether there are more than `MAX_DISTANCES` distances, or too many for lines by distance to be faster.
     are_many: bool,

@@ -70,7 +70,7 @@ fn guard(of: Cells) -> usize {
 }
 
 impl Matrix {
-    /// Allocates the matrix of a grid with `offsets` offsets.
+    /// Allocates the matrix of a grid, with conductances for `offsets` offsets of the stencil.
     fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
         let own = Padded::zeroed_in(pool, stream, offsets, of.count(), guard(of), value, GRIDS)?;
         Self::with(Conductances::of(own), pool, stream, of, value)

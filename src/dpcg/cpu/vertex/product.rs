@@ -31,8 +31,8 @@ const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// Pairs of the size of the number type in bytes, and a tolerance. A sum of rounded weights counts as 1 if it differs
-/// from 1 by at most this tolerance.
+/// Tolerance for each number type, which is given by its size in bytes. A sum of rounded weights counts as 1 if it
+/// differs from 1 by at most the tolerance.
 const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
 /// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
@@ -119,8 +119,8 @@ fn corners_of(p: usize) -> Corners {
     corners
 }
 
-/// Returns whether the fine point with the index bit(t, d) in each direction d belongs to a cube. In a direction that
-/// is not coarsened, a point with index 1 belongs to the next cube.
+/// Returns whether a fine point belongs to a cube. Bit d of `t` is the index of the point in direction d, relative to
+/// the lowest corner of the cube. In a direction that is not coarsened, a point with index 1 belongs to the next cube.
 fn exists(t: usize, ratio: [usize; 3]) -> bool {
     (0..3).all(|d| t >> d & 1 == 0 || ratio[d] == 2)
 }
