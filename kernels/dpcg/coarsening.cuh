@@ -350,7 +350,8 @@ struct CoarsestArgs {
 };
 
 // Stores the coarsest matrix as a dense matrix for its inversion, and finds the null vectors: components whose row sums
-// are zero. Executed by one thread block with one thread per point. SEVEN: whether the matrix has 7 points per row.
+// are zero. The row and the column of one unknown of each null vector are set to zero. Executed by one thread block
+// with one thread per point. SEVEN: whether the matrix has 7 points per row.
 template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     const int n = int(a.cells.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);

@@ -247,9 +247,9 @@ impl SetupWorkspace {
         Ok(couplings)
     }
 
-    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrix of each pass. Returns the
-    /// number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each row
-    /// is stored at the beginning of the level's memory.
+    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrices of the later passes. Returns
+    /// the number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each
+    /// row is stored at the beginning of the level's memory.
     fn aggregate(
         &self,
         stream: &Stream,
