@@ -8,8 +8,8 @@
 
 namespace aggregation {
 
-// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero, and its
-// pivot may be negative by rounding.
+// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero. The last
+// pivot is then zero in exact arithmetic, and may be slightly negative because of rounding errors.
 constexpr double NEGATIVE = -1e-9;
 
 struct PairArgs {
@@ -189,7 +189,8 @@ template <int N> __device__ inline bool is_good_union(const PairArgs &p, uint32_
 
 // Pairs nodes that point at each other. In later passes, the union of their nodes, at most N, must pass the quality
 // test. Otherwise, the coupling is marked as rejected. Only the thread of the lower node writes, for both nodes. The
-// thread of the higher node returns, even if it does not yet see its new partner.
+// thread of the higher node returns in any case: either it reads its new partner, or it finds that the other node is
+// lower.
 template <int N> __device__ inline void match(const PairArgs &p) {
     const Couplings &c = p.c;
     over(c.rows, [&](uint32_t i) {

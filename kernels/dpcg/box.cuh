@@ -61,12 +61,12 @@ struct CellMatrix {
     const double *center, *east, *north, *top;
 };
 
-// How the last thread block uses a sum over all cells.
+// How a sum over all cells is used by the thread block that finishes last.
 enum Use {
-    KEPT,      // it stores the sum in `to`
-    RHO,       // the sum is <r, M^-1 r> of an iteration; it updates the scalars
-    LAST_SIGMA, // the sum is <p, P A p>; it ends the iteration
-    LAST_PART  // the sum is <Z^T q, t> = <p, q> - <p, P A p>; it ends the iteration
+    KEPT,      // the block stores the sum in `to`
+    RHO,       // the sum is <r, M^-1 r> of an iteration; the block updates the scalars
+    LAST_SIGMA, // the sum is <p, P A p>; the block ends the iteration
+    LAST_PART  // the sum is <Z^T q, t> = <p, q> - <p, P A p>; the block ends the iteration
 };
 
 struct Sum {

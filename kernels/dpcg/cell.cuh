@@ -49,7 +49,7 @@ struct PairArgs {
     int unused;
     void *of_coarse;
     const double *scales; // 1 / s and s; null: s = 1
-    double factor;
+    double factor;        // power of two by which the coarse matrix is multiplied, relative to the fine matrix
 };
 
 // Computes of_coarse = R (r - A x) / s, where R adds the values of the fine cells of a coarse cell. The residual of

@@ -30,7 +30,7 @@ struct ClassArgs {
     int dilation;     // 1: labels also apply to coupled neighbours without label
     int slots, guard; // size of the hash table; number of guard cells before and after `regions`
     uint64_t *keys;
-    uint32_t *first, *first_heavy, *of_class; // first, first_heavy and cells of each slot's class (see CellClass)
+    uint32_t *first, *first_heavy, *of_class; // per slot: first, first_heavy and cells of its class (see CellClass)
     uint32_t *place;                       // number of the class in each slot, in the order of insertion
     uint32_t *slot_of;                     // slot of each cell
     CellClass *classes;
@@ -137,7 +137,7 @@ __device__ inline void classify(const ClassArgs &a) {
     });
 }
 
-// Stores the data of each class at the index `place`.
+// Copies the data of each class from its slot to `classes`, at the number of the class (`place`).
 __device__ inline void gather_classes(const ClassArgs &a) {
     over_cells(a.slots, [&](int64_t slot) {
         if (a.keys[slot] == NO_KEY || a.place[slot] >= MOST_CLASSES) return;

@@ -30,7 +30,7 @@ struct CoarseningArgs {
     double scale;     // factor of the caller's matrix
     void *c;          // conductances of the fine grid, or couplings (see conductance_of)
     int64_t c_stride; // distance between the conductances of successive offsets
-    void *diagonal, *inverse; // take_conductances: of the finest grid; take_coarse: of the coarse grid
+    void *diagonal, *inverse; // of the finest grid in take_conductances, of the coarse grid in take_coarse
     double *excess;           // row sums of the fine grid
     double *weights;          // unrounded weights
     void *narrow;             // weights rounded to T
@@ -42,7 +42,7 @@ struct CoarseningArgs {
     int64_t coarse_stride;
     double *coarse_excess;
     double *partial;   // 4 values per block
-    double *strengths; // per direction, the sum over rows of couplings / diagonal; then the number of rows
+    double *strengths; // result of take_strengths: three sums, then the number of rows
     Scalars *scalars;
 };
 
@@ -81,8 +81,9 @@ __device__ inline void each_neighbour(const CoarseningArgs &a, int64_t p, F f) {
     }
 }
 
-// Computes conductances (unless the solver's matrix is used), row sums, diagonals, and reciprocal centers for
-// Gauss-Seidel on the finest grid. If a cell has no couplings, its diagonal entry is its center.
+// Computes row sums, diagonals, and reciprocal centers for Gauss-Seidel on the finest grid. Also computes the
+// conductances, unless the cycle uses the entries of the solver's matrix instead (see OF_SOLVER). If a cell has no
+// couplings, its diagonal entry is its center.
 template <class T> __device__ inline void take_conductances(const CoarseningArgs &a) {
     const int64_t n = a.fine.north(), t = a.fine.top();
     [[maybe_unused]] T *c = static_cast<T *>(a.c);
@@ -109,7 +110,8 @@ template <class T> __device__ inline void take_conductances(const CoarseningArgs
     });
 }
 
-// Computes, for each direction, the sum over all rows of the couplings in this direction divided by the diagonal.
+// Computes, for each direction, the sum of c / d over all rows with a positive diagonal d, where c is the sum of the
+// conductances to those neighbours whose index in this direction differs. Also counts these rows.
 template <class T, bool FINEST> __device__ inline void take_strengths(const CoarseningArgs &a) {
     double sums[4] = {0.0, 0.0, 0.0, 0.0};
     over_cells(a.fine.count(), [&](int64_t p) {
@@ -162,7 +164,8 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
             if ((t & moved) == side) row[t] += c * weight_at(a, type & ~moved, t & ~side, there);
         }
     });
-    // If the sum of the couplings towards coarse points is not positive, no coarse point interpolates to p.
+    // If the sum of the couplings towards coarse points is not positive, p is not interpolated: all its weights are
+    // zero.
     const double sound = sum + a.excess[p] > ZERO_ROW_SUM * diagonal ? sum + a.excess[p] : sum;
     const double divisor = sum > 0.0 ? sound : 0.0;
 #pragma unroll
@@ -347,7 +350,8 @@ struct CoarsestArgs {
 };
 
 // Stores the coarsest matrix as a dense matrix for its inversion, and finds the null vectors: components whose row sums
-// are zero. Executed by one thread block with one thread per point. SEVEN: whether the matrix has 7 points per row.
+// are zero. The row and the column of one unknown of each null vector are set to zero. Executed by one thread block
+// with one thread per point. SEVEN: whether the matrix has 7 points per row.
 template <class T, bool SEVEN> __device__ inline void spread_coarsest(const CoarsestArgs &a) {
     const int n = int(a.cells.count()), p = threadIdx.x;
     const T *c = static_cast<const T *>(a.c);

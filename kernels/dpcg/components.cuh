@@ -1,7 +1,7 @@
 // Numbering of the components, for matrices with several components or with cells without couplings. Components are
-// numbered in the order of their first cells, which are the roots of survey.cuh. list_components visits the roots by
-// chunks of cells twice: first to count them, then to number them. Afterwards each cell copies the number of its root.
-// The data of a component are integer sums or flags, so they do not depend on the order of the threads.
+// numbered in the order of their first cells, which are the roots of survey.cuh. list_components is executed twice:
+// first it counts the roots in each chunk of cells, then it numbers them. Afterwards each cell copies the number of its
+// root. The data of a component are integer sums or flags, so they do not depend on the order of the threads.
 //
 // Bytes per cell: 4 to count the roots, 4 to number them, 40 to number the other cells, 8 for the labels.
 #pragma once
@@ -61,9 +61,9 @@ __device__ inline void list_components(const CellComponentArgs &a) {
     }
 }
 
-// Numbers all cells, and collects the data of the components. A warp processes 32 consecutive cells. It adds the data
-// of consecutive cells of one component together. The roots already have their numbers, so this kernel reads only
-// entries of `number` that it does not write.
+// Numbers all cells, and collects the data of the components. A warp processes 32 consecutive cells. Before it writes
+// the data of consecutive cells of one component, it sums them. The roots already have their numbers, so this kernel
+// reads only entries of `number` that it does not write.
 __device__ inline void number_components(const CellComponentArgs &a) {
     const int64_t count = a.cells.count();
     over_segments(count, [&](int64_t c) {

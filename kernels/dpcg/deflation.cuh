@@ -139,7 +139,7 @@ template <class In> __device__ inline void dense_product(const DenseArgs &a) {
 struct DeflatedArgs {
     CellBox cells;
     CellMatrix m;
-    const uint16_t *region; // region of each cell; guard cells: the region with t = 0
+    const uint16_t *region; // region of each cell; guard cells have the region number for which t is 0
     const double *t;
     double *v;
     const double *p; // p in the sum <p, v>

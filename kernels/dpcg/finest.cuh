@@ -1,13 +1,14 @@
 // Finest grid of multigrid with vertex coarsening: sweeps of red-black Gauss-Seidel, each in one pass over memory, and
-// restriction of the residual. r is read in f64. For single precision, r is divided by a power of two near its norm and
-// rounded. z = M^-1 r is written in f64. vertex.cuh describes the storage.
+// restriction of the residual. The sweep from zero reads r in f64. In single precision, it divides r by a power of two
+// near its norm, rounds it, and stores it for the other sweeps. The last sweep writes z = M^-1 r in f64. vertex.cuh
+// describes the storage.
 //
 // In a sweep, a thread block processes a tile plane by plane in ascending order, with one thread per pair of cells (2
 // I, 2 I + 1). In step k, it updates the first colour in plane k, and then the second colour in plane k - 1. A pair has
 // one cell of each colour, and the cell above a cell has the other colour. The values above, below and in the pair are
 // therefore in registers of the thread. Values of other pairs are read from shared memory. The tile is extended by one
-// pair on each side in x, by one or two rows in y, and by two planes below and above. The first colour is also updated
-// in the extension.
+// pair on each side in x, and by two planes below and above. On each side in y, it is extended by one row in a sweep
+// from zero, and by two rows in other sweeps. The first colour is also updated in the extension.
 //
 // Memory traffic per cell for T of 4 bytes, in bytes: a sweep 28 (from zero 32; after the coarse-grid correction 7
 // more; the last sweep 40); residual and restriction 31. If all directions are coarsened, only the weights of points

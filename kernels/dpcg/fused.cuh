@@ -240,7 +240,8 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
     int turn = 0;
     for (int piece = blockIdx.x; piece < pieces_of(a); piece += gridDim.x) {
         const TileColumn col = column_of<ORDER>(a, piece, 1);
-        // Columns in which p is needed, and columns in which the series needs more than v.
+        // `has_p`: whether p of the last iteration is needed in this column. `has_row`: whether the rows of the matrix
+        // are needed in it, for the series or for A p.
         const bool has_p = !start && col.inside && col.di <= ACROSS && col.dj <= DOWN;
         const bool has_row = ORDER > 0 ? col.inside && col.di < ACROSS + ORDER && col.dj < DOWN + ORDER : col.own;
         const auto load = [&](int64_t c) {
@@ -254,7 +255,8 @@ template <int ORDER> __device__ inline void ascend(const FusedArgs &a) {
         const auto x_of = [&](int k, int64_t c) { return has_x && k >= col.k0 && k < col.k1 ? a.x[c] : 0.0; };
         const int last = min(col.k1 + ORDER, a.cells.nz - 1);
         int64_t c = col.c + last * top;
-        // Values of the plane above, and q without the term of the plane below.
+        // `above` and `p_above` are the terms of the series and p in the plane above. `q_above` is q in that plane,
+        // still without the coupling to the plane below it.
         double above[ORDER > 0 ? ORDER : 1] = {}, p_above = 0.0, q_above = 0.0;
         CellRow here = load(c);
         double x = x_of(last, c);

@@ -23,7 +23,7 @@ struct CellFindings {
     uint64_t outward[3];              // number of entries that point out of the box
     uint64_t first_outward;           // the first of these, ordered by row of cells, then array, then column
     uint64_t row_sum;                 // largest row sum of |L D^-1|
-    double strength[3];               // sums over rows of couplings / center, per direction
+    double strength[3];               // per direction, the sum over rows of -couplings / center
     // Numbers of uncoupled cells, of components, and of coupled cells with a nonzero row sum.
     unsigned long long alone, components, regular;
     unsigned long long groups;                     // number of groups of strong couplings
@@ -148,8 +148,9 @@ __device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int6
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
 }
 
-// Computes row sums and statistics of the rows. A warp processes a segment of 32 consecutive cells, and joins adjacent
-// connected cells of the segment into runs.
+// Computes the statistics of the rows (`row_sum`, `strength`, `alone` and `regular` of CellFindings). Also joins
+// adjacent connected cells into runs: a warp processes a segment of 32 consecutive cells, and joins cells of this
+// segment only.
 __device__ inline void look(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};

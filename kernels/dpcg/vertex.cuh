@@ -193,7 +193,7 @@ template <class T, bool WIDE> __device__ inline void interpolate(const VertexGri
 }
 
 struct VertexCycleArgs {
-    const VertexGrid *levels; // the coarse grids, from the finest to the coarsest
+    const VertexGrid *levels; // all grids except the finest and the coarsest one, in descending order of size
     int count;
     int sweeps;
     int step; // number of the step to execute; -1: all steps

@@ -77,7 +77,8 @@ pub struct Class {
     pub component: usize,
     /// Number of its cells.
     pub cells: usize,
-    /// Whether the class contains only cells of the heavy phase. It then gets no vector unless all vectors are kept.
+    /// Whether the class contains only cells of the heavy phase. Such a class gets a vector only if all vectors are
+    /// kept.
     pub heavy: bool,
     /// Its first cell that is in no group of strong couplings.
     pub first_heavy: Option<usize>,
@@ -88,7 +89,8 @@ pub struct Class {
 struct CellProperties {
     /// Group of strong couplings, counted from 1; 0: none.
     group: u32,
-    /// With labels, the label + 1; otherwise the group. It is 0 for a cell without label or group, and for boxes.
+    /// With labels, the label + 1; otherwise the group. It is 0 for a cell without label or group, and for all cells
+    /// with `Kind::Subdomain`.
     phase: u32,
     /// Number of the box.
     domain: u32,
@@ -110,8 +112,8 @@ impl Regions {
         Ok(Self { of, ..regions })
     }
 
-    /// Decides which classes get a vector. Classes are numbered in the order of their first cells. Returns the regions
-    /// without `of`, and the vector of each class or [`NONE`].
+    /// Decides which classes get a vector. Classes must be in the order of their first cells. Returns the regions with
+    /// an empty list `of`, and the number of the vector of each class, or [`NONE`] for a class without vector.
     pub fn of_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<(Self, Vec<u16>)> {
         let surplus = surplus_classes(classes, components, keep_all)?;
         let mut vector: Vec<u16> = zeroed(classes.len(), REGIONS)?;

@@ -161,7 +161,7 @@ fn solve(deflation: &Deflation, order: usize, b: &[f64]) -> (usize, Vec<f64>) {
         r.iter_mut().zip(&w).for_each(|(r, w)| *r -= alpha * w);
         iterations += 1;
     }
-    // x = x^ + Z E^-1 Z^T (b - A x^)
+    // x = x^ + Z E^-1 Z^T (b - A x^), where x^ is the result of the iteration.
     a.multiply(&x, &mut w);
     let rest: Vec<f64> = b.iter().zip(&w).map(|(b, w)| b - w).collect();
     x.iter_mut().zip(deflation.correct(&rest)).for_each(|(x, c)| *x += c);

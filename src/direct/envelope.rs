@@ -102,8 +102,8 @@ for_each_isa! {
     }
 
     /// Computes x = (L D L^T)^-1 x for `width` right-hand sides; the `width` values of a node are stored next to each
-    /// other. The right-hand sides must be zero before node `from`. `width` is an argument and not a constant:
-    /// otherwise, the compiler does not vectorize over the right-hand sides.
+    /// other. The right-hand sides must be zero before node `from`. `width` is an argument because the compiler does
+    /// not vectorize over the right-hand sides if it is a constant.
     fn solve_together(x: &mut [f64], width: usize, rows: &[f64], start: &[usize], inverse: &[f64], from: usize) {
         for k in from..inverse.len() {
             let (before, own) = x.split_at_mut(k * width);
@@ -218,8 +218,8 @@ impl Envelope {
         self.excess[k] = value;
     }
 
-    /// Factorizes the matrix. Calls `accepted` for each pivot in ascending order, which returns 1 / d_k or an error. If
-    /// it returns 0, x_k is zero in every solution.
+    /// Factorizes the matrix. Calls `accepted` for the pivot of each node k, in ascending order of k. This function
+    /// must return 1 / d_k or an error. If it returns 0, x_k is zero in every solution.
     pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
         let (n, stride) = (self.inverse.len(), self.columns.len() / BLOCK);
         for block in (0..n).step_by(BLOCK) {
@@ -412,8 +412,9 @@ mod tests {
         }
     }
 
-    /// A solve with the right-hand side s returns 1, because A 1 = s. This holds even if the row sums s are far below
-    /// the rounding error of the diagonal.
+    /// If the right-hand side is the vector s of row sums, the solution is the vector of ones, because A times this
+    /// vector is s. The computed solution must agree even if the row sums s are far below the rounding error of the
+    /// diagonal.
     #[test]
     fn row_sums_below_rounding_are_kept() {
         for (name, mut system) in systems() {

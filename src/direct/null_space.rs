@@ -22,7 +22,7 @@ pub struct Means {
     component: Vec<u32>,
     /// Number of rows of each component.
     sizes: Vec<usize>,
-    /// Sum of the row sums of each component, at least 0; 0: singular.
+    /// For each component, the sum of its row sums, or 0 if this sum is negative. It is 0 for a singular component.
     excess: Vec<f64>,
     /// Buffer for sums over the components.
     sums: Vec<f64>,
@@ -121,7 +121,7 @@ impl Means {
     }
 
     /// Computes for each component the constant that `constant` returns: (stored sum) / (sum of the row sums) - (mean
-    /// of z), where z = B r.
+    /// of z), where z = B r. For a singular component, the first term is replaced by zero.
     pub fn compute_constants<V: Real>(&mut self, z: &[V]) {
         let Self { component, sizes, excess, sums } = self;
         let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };

@@ -344,8 +344,10 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
     }
 }
 
-/// Selects the deflation for `preconditioner=multigrid`, and returns the reason: labels, or groups of strong couplings
-/// that each need a vector.
+/// Selects the deflation for `preconditioner=multigrid`, and returns the reason. If there are labels, they define the
+/// regions. Otherwise, each group of strong couplings gets a vector if there are 2 to `MANY` groups and one of these
+/// conditions holds: the contrast is at most `LARGE_CONTRAST`, a group is thinner than `THIN_CELLS` cells, or the grids
+/// are coarsened by cells.
 fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::Levelset, AutoReason::Labels);

@@ -135,8 +135,8 @@ impl<V: Real + Number> Cycle<V> {
     }
 
     /// Computes z = B r. `from(i)` returns r_i; calls `to(i, z_i)` for each row i. Scales r so that squares neither
-    /// overflow nor underflow. All threads of a team must call this function. Each thread calls `to` for a different
-    /// set of rows. Begins and ends with a barrier.
+    /// overflow nor underflow. If max |r_i| is zero or not finite, each z_i is set to max |r_i|. All threads of a team
+    /// must call this function. Each thread calls `to` for a different set of rows. Begins and ends with a barrier.
     pub fn apply(&self, me: &Me, method: CoarseMethod, from: impl Fn(usize) -> f64, mut to: impl FnMut(usize, f64)) {
         let (n, own) = (self.rows(), me.share(self.rows()));
         let noted = self.largest.reduce(0, self.largest.rows());

@@ -34,7 +34,7 @@ const EXTRA_COUPLINGS: usize = 1000;
 /// Levels with at least this number of rows use one thread per row. Smaller levels are faster with several threads per
 /// row.
 const ONE_THREAD_ROWS: u32 = 1 << 16;
-/// Largest factor by which kappa, the bound of mu, may be increased.
+/// Largest factor by which kappa (`Rules::kappa`), the bound of the quality of an aggregate, may be increased.
 const MAX_KAPPA_FACTOR: f64 = 4.0;
 
 /// Workspace of the setup. It contains the matrix of the first level.
@@ -115,9 +115,9 @@ impl SetupWorkspace {
         scan_values(stream, &arguments)
     }
 
-    /// Builds the cycle of the first matrix, which is `scale` times A. Reuses the memory of the previous cycle where it
-    /// suffices. Reuses the aggregates of the previous cycle level by level, until the aggregates of a level fail the
-    /// quality test.
+    /// Builds the cycle of `scale` times A, which the caller has stored as the matrix of the first level (`first`).
+    /// Reuses the memory of the previous cycle where it suffices. Also reuses its aggregates level by level, beginning
+    /// with the finest level, until the aggregates of a level fail the quality test.
     pub fn cycle(
         &mut self,
         stream: &Stream,
@@ -247,9 +247,9 @@ impl SetupWorkspace {
         Ok(couplings)
     }
 
-    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrix of each pass. Returns the
-    /// number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each row
-    /// is stored at the beginning of the level's memory.
+    /// Computes aggregates of the rows of a matrix; `spare` is workspace for the matrices of the later passes. Returns
+    /// the number of aggregates, the width of their node lists, and the address of these lists. The aggregate of each
+    /// row is stored at the beginning of the level's memory.
     fn aggregate(
         &self,
         stream: &Stream,

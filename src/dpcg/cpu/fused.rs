@@ -154,7 +154,8 @@ impl ThreadState<'_> {
         }
     }
 
-    /// Executes `descend` with a series: computes r and v, returns <r, r>, and stores <r, M^-1 r> in `rho`.
+    /// Executes `descend` with a series: updates r, unless `alpha` is `None`, and computes v. Returns <r, r>, and
+    /// stores <r, M^-1 r> in `rho`.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>, order: usize) -> f64 {
         let own = self.own_rows();
         let halo = order * self.k.pieces.cells.ny;
@@ -166,8 +167,8 @@ impl ThreadState<'_> {
         }
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
-            // Term m is needed in at most order - m planes before the first row of this thread. If at most `order`
-            // planes precede this row, all terms are computed in all of them.
+            // Term m is needed in the last order - m planes before the first row of this thread. If the grid has at
+            // most `order` planes before that row, all terms are computed in all of these planes.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
             let known = own.start <= halo;
             (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
@@ -227,7 +228,8 @@ impl ThreadState<'_> {
         dot(p.here, q)
     }
 
-    /// Executes `ascend`: updates z, x, p and q row by row in descending order, and returns <p, P A p>.
+    /// Executes `ascend`: computes z, and updates x, p and q, row by row in descending order. `step` contains alpha and
+    /// beta; at the start of a solve, it is `None`, and the update is p = z. Returns <p, P A p>.
     pub(super) fn fused_ascend(&mut self, step: Option<(f64, f64)>, order: usize) -> f64 {
         let (k, own) = (self.k, self.own_rows());
         let (pieces, rows) = (k.pieces, k.pieces.cells.rows());

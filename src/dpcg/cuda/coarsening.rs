@@ -38,7 +38,7 @@ pub struct Conductances {
 }
 
 impl Conductances {
-    /// Describes conductances in memory of their own.
+    /// Describes the conductances stored in `own`.
     fn of(own: Padded) -> Self {
         Self { at: own.at(0), stride: own.stride(), per_coupling: 1.0, own: Some(own) }
     }
@@ -70,7 +70,7 @@ fn guard(of: Cells) -> usize {
 }
 
 impl Matrix {
-    /// Allocates the matrix of a grid with `offsets` offsets.
+    /// Allocates the matrix of a grid, with conductances for `offsets` offsets of the stencil.
     fn zeroed(pool: &mut Pool, stream: &Stream, of: Cells, offsets: usize, value: usize) -> Result<Self> {
         let own = Padded::zeroed_in(pool, stream, offsets, of.count(), guard(of), value, GRIDS)?;
         Self::with(Conductances::of(own), pool, stream, of, value)
@@ -127,8 +127,8 @@ struct Slabs {
 }
 
 impl Slabs {
-    /// Plans the memory of a coarsening step. Weights and cubes are stored in the pool's workspace, which is the memory
-    /// of the solver's vectors, after the row sums of the grids with odd numbers.
+    /// Plans the memory of a coarsening step. The weights and then the cubes are stored in the pool's workspace, behind
+    /// the row sums of the grids with odd numbers. This workspace is the memory of the solver's vectors.
     fn plan(maker: &Maker, pool: &mut Pool, odd: Cells, coarse: Cells, weights: usize) -> Result<Self> {
         let (weights, plane) = (8 * weights, 8 * CUBE_ENTRIES * coarse.plane());
         let before = (maker.excess[1] - maker.excess[0]) as usize + 8 * odd.count();

@@ -189,8 +189,8 @@ impl Deflation {
     }
 }
 
-/// Computes and inverts E = Z^T A Z. Returns `None` if max E_rr max |E^-1_rs| exceeds `LARGEST_CONDITION`, because
-/// products with E^-1 would be inaccurate.
+/// Computes and inverts E = Z^T A Z. Returns `None` if the condition (`Dense::condition`) exceeds `LARGEST_CONDITION`,
+/// because products with E^-1 would be inaccurate.
 fn on_device(
     pool: &mut Pool,
     stream: &Stream,

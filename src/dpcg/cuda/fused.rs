@@ -25,7 +25,7 @@ impl State {
         if let Passes::Series(order) = self.passes { order } else { 0 }
     }
 
-    /// Computes v = D^-1 K r and rho at the start of a solve.
+    /// Computes v = D^-1 K r and rho = <r, M^-1 r> = <v, D v> at the start of a solve.
     pub fn begin_descend(&self, stream: &Stream, source: &Source, rho: Sum) -> Result<()> {
         self.descend(stream, &FusedArgs { sum: rho, ..self.passes_args(source) })
     }

@@ -37,7 +37,7 @@ pub struct Run<'a> {
 pub struct Rhs {
     /// Factor by which b was multiplied; 0 if b was not loaded.
     pub scale: f64,
-    /// Whether the means over singular components were subtracted.
+    /// Whether the means of b over the singular components were subtracted.
     pub projected: bool,
 }
 
@@ -48,8 +48,8 @@ impl Attempts for Run<'_> {
 }
 
 impl State {
-    /// Records the loop, if the device can execute whole iterations. Reuses the previous recorded loop if its launches
-    /// are the same.
+    /// Records the loop, unless the host solves the systems with E and therefore takes part in each iteration. Reuses
+    /// the previous recorded loop if its launches are the same.
     pub fn record(&mut self, device: &Arc<Device>, source: &Source) -> Result<()> {
         let previous = self.recorded.take();
         if self.deflation.as_ref().is_none_or(Deflation::is_on_device) {

@@ -62,9 +62,9 @@ impl SolveSteps for Run<'_> {
         self.attempt(|s| s.inspect_inputs(guess)).unwrap_or(Inputs { rhs_max: f64::NAN, ..Inputs::none() })
     }
 
-    /// With `Load::Rhs`, loads only b, and only if the device does not have it with this factor. If there are singular
-    /// components, the stored b is used if its means over them were subtracted, because the next step subtracts them in
-    /// any case.
+    /// With `Load::Rhs`, loads only b. Does not load it if the device already stores b, multiplied by the same factor.
+    /// If there are singular components, the means of the stored b over them must also have been subtracted. The next
+    /// step would subtract them from a newly loaded b.
     fn load(&mut self, scale: f64, what: Load) -> (f64, Option<[f64; 2]>) {
         let Some(guess) = what.guess() else {
             let there = Rhs { scale, projected: self.k.singular.is_some() };
@@ -104,7 +104,8 @@ impl SolveSteps for Run<'_> {
         })
     }
 
-    /// Computes x = x^ + Z E^-1 Z^T (b - A x^) and returns max |x| (Tang, Nabben, Vuik and Erlangga 2009).
+    /// Computes x = x^ + Z E^-1 Z^T (b - A x^), and returns max |x_i|, or 0 if there are singular components. On entry,
+    /// x contains x^, the solution of P A x^ = P b (Tang, Nabben, Vuik and Erlangga 2009).
     fn back_substitute(&mut self, _: Option<f64>) -> (f64, Option<f64>) {
         let Vectors { x, q, .. } = self.k.vectors;
         if self.k.deflation.is_some() {
@@ -115,7 +116,7 @@ impl SolveSteps for Run<'_> {
                 Ok(())
             });
         }
-        // In a singular system, the means of x are changed before max |x| is needed, so it is not computed here.
+        // If there are singular components, the caller first changes the means of x, so max |x_i| is not yet computed.
         (if self.k.singular.is_some() { 0.0 } else { self.largest(VectorId::X) }, None)
     }
 

@@ -59,7 +59,7 @@ pub struct Vectors {
     pub x: Address,
     pub r: Address,
     pub p: Address,
-    /// q = A p; also workspace of `precondition`.
+    /// A p; with deflation and unfused steps, P A p. Also workspace of `precondition`.
     pub q: Address,
     pub z: Address,
     /// Workspace of a Neumann series, and the second r of fused passes; 0 if there is none.

@@ -44,14 +44,14 @@ pub struct Surveyor {
     /// For each group, the coarsest grid with points in the group, and the number of these points. Allocated when
     /// hidden groups are counted.
     seen: Option<Memory>,
-    /// Host buffer for the extents.
+    /// Host copy of the extents of the groups.
     extents: Vec<u32>,
-    /// Region of each class of the last search, or [`NONE`].
+    /// For each class that the last `find_regions` found, the number of its deflation vector, or [`NONE`].
     vectors: Vec<u16>,
 }
 
 impl Surveyor {
-    /// Allocates the memory for the matrix of `source`.
+    /// Allocates the memory for inspections of the matrix that is stored in `source`.
     pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
         let n = source.of.count();
         // The hash table has at least twice as many slots as classes, so it is never full.

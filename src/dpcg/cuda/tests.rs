@@ -244,7 +244,8 @@ fn a_device_finds_what_the_host_finds() {
     }
 }
 
-/// The bubbles are hidden: a coarse grid has several points in a bubble, and the next coarser grid has none.
+/// Inspects matrices with hidden bubbles: a coarse grid has several points in a bubble, and the next coarser grid has
+/// none.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_hidden_bubbles() {
@@ -257,7 +258,7 @@ fn a_device_counts_hidden_bubbles() {
     }
 }
 
-/// Components separated by walls, obstacles and land, and cells without couplings.
+/// Inspects matrices with components that are separated by walls, obstacles and land, and with cells without couplings.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_finds_components() {
@@ -346,7 +347,7 @@ fn a_device_counts_components() {
     }
 }
 
-/// The largest permitted number of labels, and one more.
+/// Accepts the largest permitted number of labels, and rejects one label more.
 #[test]
 #[ignore = "needs a device, or an emulated one"]
 fn a_device_counts_labels() {

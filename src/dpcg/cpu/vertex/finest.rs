@@ -134,7 +134,8 @@ impl<T: Number> Planes<T> {
 pub struct PassWorkspace<T> {
     r: Planes<T>,
     x: Planes<T>,
-    /// The last change of black cells, and the residual of red cells.
+    /// In black cells, the last change of x; in red cells, the residual. With one sweep, the change is not stored here:
+    /// it is x itself, because the sweep starts from zero.
     residual: Planes<T>,
     /// Workspace for a row of the first coarse grid.
     row: Shared<T>,

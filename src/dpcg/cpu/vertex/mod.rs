@@ -195,7 +195,8 @@ impl<T: Real + Number> Vertex<T> {
         self.workspaces.iter_mut().try_for_each(|(_, sums)| sums.fit(coarse))
     }
 
-    /// Computes the interpolation weights and the matrix of coarse grid l. Returns the properties of the matrix.
+    /// Computes the interpolation weights and the matrix of coarse grid l. Returns statistics of the rows of this
+    /// matrix.
     fn coarsen(&self, me: Me, l: usize, has_excess: bool) -> RowStatistics {
         let Level { weights, types, cube, grid, .. } = &self.levels[l];
         let a = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
@@ -209,7 +210,7 @@ impl<T: Real + Number> Vertex<T> {
         self.sum(me, grid.a.split.cells.nz, |k| unsafe { load::finish(grid, k) })
     }
 
-    /// Loads the caller's matrix. Returns its properties.
+    /// Loads the caller's matrix. Returns statistics of its rows.
     fn load(&self, me: Me, a: &SevenPoints) -> RowStatistics {
         // SAFETY: the plane and the workspace belong to this thread.
         self.sum(me, a.cells.nz, |k| unsafe {

@@ -31,8 +31,8 @@ const ENTRIES: usize = 14;
 const BESIDE: usize = 4;
 const ROW_SUM: usize = 13;
 
-/// Pairs of the size of the number type in bytes, and a tolerance. A sum of rounded weights counts as 1 if it differs
-/// from 1 by at most this tolerance.
+/// Tolerance for each number type, which is given by its size in bytes. A sum of rounded weights counts as 1 if it
+/// differs from 1 by at most the tolerance.
 const NEAR_ONE: [(usize, f64); 2] = [(4, 2e-6), (8, 1e-12)];
 
 /// A pair of neighbouring fine points in a cube. Points are numbered x + 3 y + 9 z. In a direction that is not
@@ -119,8 +119,8 @@ fn corners_of(p: usize) -> Corners {
     corners
 }
 
-/// Returns whether the fine point with the index bit(t, d) in each direction d belongs to a cube. In a direction that
-/// is not coarsened, a point with index 1 belongs to the next cube.
+/// Returns whether a fine point belongs to a cube. Bit d of `t` is the index of the point in direction d, relative to
+/// the lowest corner of the cube. In a direction that is not coarsened, a point with index 1 belongs to the next cube.
 fn exists(t: usize, ratio: [usize; 3]) -> bool {
     (0..3).all(|d| t >> d & 1 == 0 || ratio[d] == 2)
 }
@@ -159,8 +159,8 @@ impl Cube {
 const ROWS: usize = 4 * ENTRIES;
 
 /// Sums of a thread: the contributions of the current row of cubes to the adjacent coarse rows, and the contributions
-/// of the cubes below a coarse plane to the entries within this plane. A coarse row is complete after the next row of
-/// cubes.
+/// of the cubes below a coarse plane to the entries within this plane. A coarse row is complete after the contributions
+/// of the next row of cubes have been added.
 pub struct Sums {
     values: Shared,
     row: usize,
@@ -372,8 +372,9 @@ impl<T: Real> Cubes<'_, T> {
     }
 }
 
-/// For `count` pairs of points, adds the products of the values at corner number A and at later corners. A is a
-/// constant, so that the loops have a fixed shape and the compiler keeps the sums in registers.
+/// Adds -c v_A v_b to the coupling of corners A and b, for each later corner b and for the first `count` pairs of
+/// points in the buffers. v is the difference P_p - P_q of a pair, and c is its conductance. A is a constant, so that
+/// the loops have a fixed shape and the compiler keeps the sums in registers.
 #[inline(always)]
 fn add_pairs_of<const N: usize, const A: usize>(added: &mut CubeContributions, corners: &[usize; N], count: usize) {
     let mut row = [[0.0; LANES]; N];
