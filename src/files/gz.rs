@@ -104,8 +104,8 @@ impl Packer {
     /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
     pub fn step(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Step {
         let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
-        // The return code is ignored. It is an error if the call has made no progress, for lack of input or of room for
-        // output, which the returned `Step` shows. All other error codes mean a wrong call.
+        // The return code is ignored. If the input is empty or the output is full, the code is an error. The returned
+        // `Step` then shows that the call has made no progress. All other error codes indicate a wrong call.
         run(&mut self.stream, input, output, |stream| {
             // SAFETY: `new` has initialized the stream, and `run` has set its input and output.
             unsafe { deflate(stream, flush) }

@@ -93,8 +93,8 @@ struct Partial {
     file: Option<File>,
 }
 
-/// Maximum number of names that are tried for the incomplete file. A file of a killed process or of another thread may
-/// already have a name.
+/// Maximum number of names that are tried for the incomplete file. A name may already
+/// belong to a file of a killed process or of another thread.
 const NAMES: usize = 100;
 /// Maximum number of bytes appended to a name, including NUL.
 const ENDING: usize = 64;

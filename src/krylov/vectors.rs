@@ -47,7 +47,7 @@ pub trait VectorSteps {
     fn observe(&mut self, event: Event) -> bool;
 }
 
-/// Iterate of `VectorSteps::residual`.
+/// The x for which `VectorSteps::residual` computes b - A x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Iterate {
     /// x = 0.

@@ -79,7 +79,8 @@ impl Family {
         if self == Self::Smoother { "sweep" } else { "iteration" }
     }
 
-    /// Returns what the family does instead. For errors about common options and results that the family lacks.
+    /// Returns a clause that states what the family does. The error message about a common option or result that the
+    /// family lacks ends with this clause.
     fn instead(self) -> &'static str {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",

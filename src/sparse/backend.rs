@@ -31,7 +31,8 @@ pub struct Preconditioning {
     pub order: usize,
     /// Degree of the Chebyshev polynomial in D^-1 A.
     pub degree: usize,
-    /// ssor, ic0 and ilu0 are those of P A P^T, where P orders the rows by first-fit colours of A + A^T.
+    /// ssor, ic0 and ilu0 are computed from P A P^T instead of A. The permutation P orders the rows by their first-fit
+    /// colours in the graph of A + A^T.
     pub multicolour: bool,
 }
 

@@ -110,7 +110,8 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
     excess.iter().any(|&e| e != 0.0)
 }
 
-/// Data of some rows from which the components are determined: which couplings are nonzero, and which row sums.
+/// For some rows: which couplings are nonzero, and which row sums are nonzero. The components are determined from these
+/// data.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentRows {
     joins: JoiningCouplings,

@@ -254,7 +254,8 @@ impl Sparse {
             return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
         }
         let places = Entries;
-        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `MatrixProperties` states this bound as twice the largest center.
+        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `MatrixProperties` has no field
+        // for this bound, but for the largest center, which is half of the bound.
         let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.general = true;
