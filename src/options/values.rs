@@ -161,7 +161,8 @@ impl Options {
     }
 
     /// Returns the index of the option `key`, its table entry and its allowed values. If the key belongs to a result of
-    /// another family, or is close to the key of a result, the error message names that result.
+    /// another family, or is closer to the key of a result than to that of any option, the error message names that
+    /// result.
     fn readable(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
         self.position(key).map_err(|error| {
             if OPTIONS.iter().any(|o| o.key == key) {

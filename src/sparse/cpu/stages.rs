@@ -49,8 +49,8 @@ impl<I: Index> Order<I> {
     }
 }
 
-/// Sorts the numbers of rows or pieces by level. Within a level, the numbers ascend. Returns the sorted numbers, and the
-/// position at which each level begins; one more entry is the end of the last level.
+/// Sorts the numbers of rows or pieces by level. Within a level, the numbers ascend. Returns the sorted numbers, and
+/// the position at which each level begins; one more entry is the end of the last level.
 pub fn by_level<I: Index>(level: &[I], levels: usize) -> Result<(Vec<I>, Vec<usize>)> {
     let (mut sorted, mut starts) = (zeroed(level.len(), WHAT)?, zeroed(levels + 1, WHAT)?);
     for level in level {

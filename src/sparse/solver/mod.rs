@@ -254,8 +254,8 @@ impl Sparse {
             return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
         }
         let places = Entries;
-        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `MatrixProperties` has no field
-        // for this bound, but for the largest center, which is half of the bound.
+        // The solve uses the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For a general matrix, the bound is
+        // ||A||_inf <p, p>, so `center_max` is half of this norm.
         let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.general = true;
