@@ -16,7 +16,7 @@ const Z: usize = VectorId::Z.0;
 /// Tridiagonal matrix with a_i,i+1 = -1, and M = diag(A).
 struct Line {
     center: Vec<f64>,
-    /// x, b, r, p, q, z.
+    /// The vectors x, b, r, p, q and z.
     v: [Vec<f64>; 6],
     /// Whether r = r - alpha q was computed since M was last applied.
     updated: bool,

@@ -61,7 +61,7 @@ pub struct Setup<'a> {
     pub operator: Operator<'a>,
     /// Whether the matrix is symmetric.
     pub symmetric: bool,
-    /// Stores the entries of M in f32.
+    /// Whether the entries of M are stored in f32.
     pub single: bool,
     /// Whether the method needs M^-T.
     pub transposes: bool,

@@ -101,8 +101,8 @@ impl Sparse {
         self.backend.discard_format_data();
     }
 
-    /// Converts the matrix to the storage format that the options request, unless an earlier call has done this. Returns
-    /// whether the matrix was converted.
+    /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
+    /// Returns whether the matrix was converted.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
         if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
             return Ok(false);

@@ -72,7 +72,7 @@ struct Triangle<I, V> {
 struct Span {
     /// Entries per row.
     width: usize,
-    /// First position.
+    /// Position of the first of these rows in the order of processing.
     place: usize,
     /// Index of the first entry in `col` and `val`.
     entry: usize,
