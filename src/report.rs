@@ -121,7 +121,7 @@ pub struct History {
     first_run_ended: bool,
 }
 
-/// Maximum number of entries, for any `max_iter`.
+/// Maximum number of residuals, and of coefficient pairs, that are stored, however large `max_iter` is.
 pub const HISTORY_LIMIT: usize = 1_000_000;
 
 impl History {

@@ -17,7 +17,7 @@ const MEMORY_LEVEL: i32 = 8;
 const STATE: Refused = Refused { bytes: 0, what: "the state of a gz file" };
 const STREAM: &str = "a gz stream";
 
-/// Progress of a call.
+/// Progress that one call of `step` has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Number of input bytes consumed.
@@ -137,7 +137,7 @@ fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce
     (stream.next_out, stream.avail_out) = (output.as_mut_ptr(), room);
     let code = call(stream);
     let (used, made) = ((before - stream.avail_in) as usize, (room - stream.avail_out) as usize);
-    // The borrows of input and output end with this call.
+    // The borrows of input and output end here, so the stream must not keep their addresses.
     (stream.next_in, stream.avail_in) = (std::ptr::null_mut(), 0);
     (stream.next_out, stream.avail_out) = (std::ptr::null_mut(), 0);
     (Step { used, made, ended: code == Z_STREAM_END }, code)

@@ -30,7 +30,7 @@ struct Banner {
     symmetry: Symmetry,
 }
 
-/// Parses a text that begins with %%.
+/// Parses the text of a MatrixMarket file, which begins with %%.
 pub fn parse(text: &[u8], workers: &mut Workers) -> Result<Loaded> {
     let mut lines = Lines::new(text);
     let banner = Banner::of(lines.next().unwrap_or_default())?;
