@@ -154,7 +154,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Name of a value or an array of the caller. For an array of a patch, also the index of the patch.
+/// Name of a value or an array of the caller. If the array belongs to a patch, the index of this patch is also stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     name: &'static str,
@@ -202,7 +202,7 @@ pub enum Error {
         name: Name,
         /// The value of the caller.
         value: String,
-        /// Allowed values, as in "rel_tol must lie in (0, 1)".
+        /// Allowed values: the part of the message after "must", such as "lie in (0, 1)".
         allowed: Cow<'static, str>,
     },
     /// Values that are inconsistent with each other.
@@ -330,7 +330,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Creates the error for a value outside its allowed range, as in "rel_tol must lie in (0, 1)".
+    /// Creates the error for a value outside its allowed range. `allowed` is the part of the message after "must", such
+    /// as "lie in (0, 1)".
     pub fn range(name: impl Into<Name>, value: impl fmt::Display, allowed: impl Into<Cow<'static, str>>) -> Self {
         match formatted(value, MESSAGE) {
             Ok(value) => Self::Range { name: name.into(), value, allowed: allowed.into() },
@@ -343,7 +344,7 @@ impl Error {
         Self::At { status, before: before.into(), place, after: after.into() }
     }
 
-    /// Replaces entry k by entry `entry(k)`, if the error is at an entry of a list.
+    /// If the location of the error is entry k of a list, changes the location to entry `entry(k)`.
     #[must_use]
     pub fn with_entry(mut self, entry: impl Fn(usize) -> usize) -> Self {
         if let Self::At { place: Place { site: Site::Entry(index), .. }, .. } = &mut self {

@@ -36,7 +36,7 @@ impl Outcome {
 pub struct Unfinished {
     outcome: Outcome,
     rel_tol: f64,
-    /// Relative residual of the stopping test: max(`rel_tol`, `abs_tol` / reference).
+    /// Largest relative residual that satisfies the stopping test: max(`rel_tol`, `abs_tol` / reference).
     target: f64,
 }
 
@@ -100,7 +100,7 @@ pub trait Observer {
     fn may_stop(&self) -> bool;
 }
 
-/// Observer that ignores all events, for `rrb_apply` and `rrb_multiply`.
+/// Observer that ignores all events, for calls that do not solve a system, such as `rrb_apply`.
 pub struct Nobody;
 
 impl Observer for Nobody {
@@ -121,7 +121,7 @@ pub struct History {
     first_run_ended: bool,
 }
 
-/// Maximum number of entries, for any `max_iter`.
+/// Maximum number of residuals, and of coefficient pairs, that are stored, however large `max_iter` is.
 pub const HISTORY_LIMIT: usize = 1_000_000;
 
 impl History {

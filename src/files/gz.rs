@@ -17,7 +17,7 @@ const MEMORY_LEVEL: i32 = 8;
 const STATE: Refused = Refused { bytes: 0, what: "the state of a gz file" };
 const STREAM: &str = "a gz stream";
 
-/// Progress of a call.
+/// Progress that one call of `step` has made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Number of input bytes consumed.
@@ -104,8 +104,8 @@ impl Packer {
     /// Compresses `input`. `last` means that no more input follows; repeat the call until the stream has ended.
     pub fn step(&mut self, input: &[u8], output: &mut [u8], last: bool) -> Step {
         let flush = if last { Z_FINISH } else { Z_NO_FLUSH };
-        // The return code is ignored. It is an error if the call has made no progress, for lack of input or of room for
-        // output, which the returned `Step` shows. All other error codes mean a wrong call.
+        // The return code is ignored. If the input is empty or the output is full, the code is an error. The returned
+        // `Step` then shows that the call has made no progress. All other error codes indicate a wrong call.
         run(&mut self.stream, input, output, |stream| {
             // SAFETY: `new` has initialized the stream, and `run` has set its input and output.
             unsafe { deflate(stream, flush) }
@@ -137,7 +137,7 @@ fn run(stream: &mut z_stream, input: &[u8], output: &mut [u8], call: impl FnOnce
     (stream.next_out, stream.avail_out) = (output.as_mut_ptr(), room);
     let code = call(stream);
     let (used, made) = ((before - stream.avail_in) as usize, (room - stream.avail_out) as usize);
-    // The borrows of input and output end with this call.
+    // The borrows of input and output end here, so the stream must not keep their addresses.
     (stream.next_in, stream.avail_in) = (std::ptr::null_mut(), 0);
     (stream.next_out, stream.avail_out) = (std::ptr::null_mut(), 0);
     (Step { used, made, ended: code == Z_STREAM_END }, code)

@@ -93,8 +93,8 @@ struct Partial {
     file: Option<File>,
 }
 
-/// Maximum number of names that are tried for the incomplete file. A file of a killed process or of another thread may
-/// already have a name.
+/// Maximum number of names that are tried for the incomplete file. A name may already
+/// belong to a file of a killed process or of another thread.
 const NAMES: usize = 100;
 /// Maximum number of bytes appended to a name, including NUL.
 const ENDING: usize = 64;
@@ -154,7 +154,7 @@ impl Partial {
         self.file.as_ref().ok_or_else(|| Error::Internal("a file that is written has ended".to_owned()))
     }
 
-    /// Replaces the target, and copies its permissions.
+    /// Copies the permissions of an existing target to this file, and replaces the target by this file.
     fn finish(mut self) -> io::Result<()> {
         if let (Ok(mode), Some(file)) = (file::mode(self.target()), &self.file) {
             file.set_permissions(Permissions::from_mode(mode))?;

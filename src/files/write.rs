@@ -58,9 +58,10 @@ fn market<I: Index>(a: &Csr<I>, symmetric: bool, to: &mut dyn Write) -> io::Resu
     Ok(())
 }
 
-/// Bytes for a number; 24 suffice for a sign, 17 digits, a point, and an exponent such as E-308.
+/// Capacity of the text of a number, in bytes. 24 suffice for a sign, 17 digits, a point, and an exponent such as
+/// E-308.
 const NUMBER: usize = 32;
-/// Bytes for two integers and a number.
+/// Capacity of the text of a line with two integers and a number, in bytes.
 const LINE: usize = 96;
 
 /// Returns the line of an entry. The value has the fewest digits that are read back as the same double.

@@ -416,7 +416,8 @@ mod tests {
         code: i32,
     }
 
-    /// Updates the state for the arguments <r, M^-1 r>, <r, r> and <p, A p>.
+    /// Function of the emulated device that computes the decisions of one iteration. Its arguments are the state, which
+    /// it updates, and <r, M^-1 r>, <r, r> and <p, A p>.
     type Decide = unsafe extern "C" fn(*mut Decided, f64, f64, f64);
 
     /// Returns the function of the emulated device, if the emulator is loaded.

@@ -59,7 +59,8 @@ pub trait Caller<S: ?Sized> {
         None
     }
 
-    /// Handles the end of a run. Returns the stop reason of the solve, or `None` if `at` begins another run.
+    /// Handles the end of a run. Returns the stop reason of the solve, or `None` if another run follows. In this case,
+    /// `at` is the state at the start of that run.
     fn ended(&mut self, _s: &mut S, _at: &mut State, reason: StopReason) -> Option<StopReason> {
         Some(reason)
     }

@@ -133,7 +133,7 @@ impl Criterion {
 /// Arrays that `SolveSteps::load` reads: b = input * scale, and x = output * scale for a guess (`true`), or x = 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// b only, after `reduce`. x is unchanged.
+    /// b only, because `reduce` may have overwritten it. x is unchanged.
     Rhs,
     /// b and x.
     System(bool),

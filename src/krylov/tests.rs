@@ -16,9 +16,9 @@ const Z: usize = VectorId::Z.0;
 /// Tridiagonal matrix with a_i,i+1 = -1, and M = diag(A).
 struct Line {
     center: Vec<f64>,
-    /// x, b, r, p, q, z.
+    /// The vectors x, b, r, p, q and z.
     v: [Vec<f64>; 6],
-    /// The last update was r = r - alpha q.
+    /// Whether r = r - alpha q was computed since M was last applied.
     updated: bool,
     /// Each update is x = x + (1 + error) alpha p. When the recurred residual is zero, b - A x is -error times its
     /// value at the start.
@@ -27,19 +27,23 @@ struct Line {
     single: bool,
     /// Number of residual replacements.
     replaced: usize,
-    /// M alternates between two matrices; `flexible` selects the flexible beta.
+    /// Whether M alternates between two matrices.
     changes: bool,
+    /// Whether beta is `Beta::Flexible`.
     flexible: bool,
     /// Added to one entry of r after each update, so that the recurred residual stagnates at about this norm.
     noise: f64,
     /// M reduces the error quickly for all coefficients (`Properties::contracts_quickly`).
     contracts: bool,
+    /// Number of applications of M so far.
     steps: usize,
     /// M is negative definite after this number of applications.
     definite_for: usize,
     /// Deflates the constant vector Z: P = I - A Z (Z'AZ)^-1 Z'.
     deflated: bool,
+    /// Iteration at which the observer requests a stop.
     stop_at: usize,
+    /// Relative residuals that were reported to the observer.
     history: Vec<f64>,
 }
 

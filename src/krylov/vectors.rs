@@ -43,11 +43,12 @@ pub trait VectorSteps {
     fn largest(&mut self, v: VectorId) -> f64;
     /// Computes r = b - A x; returns <r, r>. For x = 0, this is r = b; the values of x are then ignored.
     fn residual(&mut self, of: Iterate) -> f64;
-    /// Reports an event to the observer. Returns `true` if the observer requests a stop after an iteration.
+    /// Reports an event to the observer. Returns true if the observer requests a stop. Only the result for an
+    /// [`Event::Iteration`] has a meaning.
     fn observe(&mut self, event: Event) -> bool;
 }
 
-/// Iterate of `VectorSteps::residual`.
+/// The x for which `VectorSteps::residual` computes b - A x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Iterate {
     /// x = 0.

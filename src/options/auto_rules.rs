@@ -77,7 +77,8 @@ pub mod limits {
     pub const LARGE_CONTRAST: f64 = 1e-4;
     /// `deflation` of `dpcg_`: thickness in cells below which coarse grids may not resolve a component.
     pub const THIN_CELLS: usize = 4;
-    /// `preconditioner` of `dpcg_`: number of unresolved components from which amg is faster than multigrid.
+    /// `preconditioner` of `dpcg_`: smallest number of unresolved components for which amg is faster than
+    /// multigrid.
     ///
     /// Multigrid needs nearly one more iteration per component. amg needs 14 to 22 iterations of twice the cost, and
     /// its setup costs as much as 30 iterations.
@@ -101,7 +102,7 @@ pub mod limits {
     /// keeps all entries of D and D^-1 finite.
     pub const PERMITTED_SCALING: f64 = 1e4;
 
-    /// `preconditioner` of `sparse_`: number of rows from which amg is used.
+    /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
     /// Times relative to ic0, setup included: 1.33 for a cube of 47^3 nodes, 1 for 100^3 nodes, and 0.33 for a plane of
     /// 320^2 nodes.

@@ -79,7 +79,8 @@ impl Family {
         if self == Self::Smoother { "sweep" } else { "iteration" }
     }
 
-    /// Returns what the family does instead. For errors about common options and results that the family lacks.
+    /// Returns a clause that states what the family does. The error message about a common option or result that the
+    /// family lacks ends with this clause.
     fn instead(self) -> &'static str {
         match self {
             Self::Rrb => "it solves 2D grid systems to a tolerance",
@@ -226,8 +227,8 @@ impl OptionEntry {
         self.serves.iter().flat_map(|(families, _)| families.iter().copied())
     }
 
-    /// Returns the description. It names the families that lack a common option, or the further families that have an
-    /// option of one family.
+    /// Returns the description. For a common option, it names the families that lack the option. For an option with a
+    /// key of one family, it names the other families that have the option, too.
     #[must_use]
     pub fn meaning(&self) -> String {
         meaning(self.key, "option", |family| self.kind(family).is_some(), self.doc)
@@ -241,8 +242,8 @@ impl ResultEntry {
         RESULTS.iter().find(|r| r.key == key && r.families.contains(&family))
     }
 
-    /// Returns the description. It names the families that lack a common result, or the further families that have a
-    /// result of one family.
+    /// Returns the description. For a common result, it names the families that lack the result. For a result with a
+    /// key of one family, it names the other families that have the result, too.
     #[must_use]
     pub fn meaning(&self) -> String {
         meaning(self.key, "result", |family| self.families.contains(&family), self.doc)

@@ -161,7 +161,8 @@ impl Options {
     }
 
     /// Returns the index of the option `key`, its table entry and its allowed values. If the key belongs to a result of
-    /// another family, or is close to the key of a result, the error message names that result.
+    /// another family, or is closer to the key of a result than to that of any option, the error message names that
+    /// result.
     fn readable(&self, key: i32) -> Result<(usize, &'static OptionEntry, Kind)> {
         self.position(key).map_err(|error| {
             if OPTIONS.iter().any(|o| o.key == key) {
@@ -301,7 +302,7 @@ impl Options {
 
 const LOG_TARGET: &str = "the option log";
 
-/// Ciarlet's names for a pair of lumping and relaxation (report, table 1).
+/// Returns the lumping and the relaxation parameter that one of Ciarlet's names denotes (report 16-06, table 1).
 fn lumping_shorthand(value: &str) -> Option<(Lumping, f64)> {
     match value {
         "m1u" => Some((Lumping::M1, 0.0)),
@@ -346,8 +347,8 @@ fn underflows(text: &str, value: f64) -> bool {
     value == 0.0 && mantissa.contains(|c| ('1'..='9').contains(&c))
 }
 
-/// Returns the range error for a real value that the caller wrote as `text`. If the value is not zero or normal
-/// (`strange`), the message asks whether it has double precision.
+/// Returns the range error for a real value that the caller wrote as `text`. If the value is neither zero nor
+/// normal (`strange`), the message asks whether it has double precision.
 fn real_error(o: &OptionEntry, kind: Kind, text: impl fmt::Display, strange: bool) -> Error {
     let question = if strange { ": is it double precision?" } else { "" };
     range_error(o, kind, format_args!("{text}{question}"))

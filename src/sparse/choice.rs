@@ -50,8 +50,9 @@ impl FormatRequest {
     }
 
     /// Returns the format that moves the fewest bytes: diagonal for a diagonal matrix, otherwise csr, dia, sell or bsr.
-    /// Of formats with equal bytes, the first in this list is used. To compute the size of sell or bsr, the matrix must
-    /// be read. This is done only if the size may be smaller than the smallest size so far.
+    /// If two formats move equally many bytes, the earlier one in this list is used. To compute the
+    /// size of sell or bsr, the matrix must be read. This is done only if the size may be smaller than the smallest
+    /// size so far.
     fn fewest<I: Index>(&self, a: &Csr<I>, workers: &mut Workers) -> Result<(Kind, Size)> {
         if is_diagonal(a) {
             return Ok((Kind::Diagonal, Kind::Diagonal.size(a, workers)?));

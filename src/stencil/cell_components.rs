@@ -110,7 +110,8 @@ pub fn row_excess(a: &SevenPoints, components: &CellComponents, row: usize, exce
     excess.iter().any(|&e| e != 0.0)
 }
 
-/// Data of some rows from which the components are determined: which couplings are nonzero, and which row sums.
+/// For some rows: which couplings are nonzero, and which row sums are nonzero. The components are determined from these
+/// data.
 #[derive(Clone, Debug, Default)]
 pub struct ComponentRows {
     joins: JoiningCouplings,
@@ -231,9 +232,9 @@ impl Strong {
     }
 
     /// Returns the number of groups that are hidden from the coarse grids. A group is hidden if a coarse grid has
-    /// several points in it and the next coarser grid has none. On the next coarser grid, the group only couples the
-    /// points around it strongly. Coarse grid l has the cells whose indices are multiples of 2^l. The last grid has at
-    /// most `coarsest` cells.
+    /// several points in it and the next coarser grid has none. On the next coarser grid, the group only causes
+    /// strong couplings between the points around it. Coarse grid l has the cells whose indices are multiples of 2^l.
+    /// The last grid has at most `coarsest` cells.
     pub fn hidden(&self, cells: Cells, coarsest: usize) -> Result<usize> {
         let last = coarse_grids(cells, coarsest);
         // For each group, the coarsest grid with points in the group, and the number of these points.

@@ -275,7 +275,8 @@ impl Inspection {
         (0, Ok(runs.unwrap_or_default()))
     }
 
-    /// Stores the result of an inspection on a device: all nodes of `grid` are one component.
+    /// Stores the result of an inspection on a device: all nodes of `grid` are one component. `regular`: whether this
+    /// component is regular.
     pub fn set_whole(&mut self, grid: Grid, findings: Findings, regular: bool, project: bool) -> Result<()> {
         self.findings = findings;
         let mut runs = self.components.take_runs();

@@ -88,7 +88,7 @@ impl<'a> StencilView<'a> {
         if j + 1 < self.grid.ny { self.north.row(j) } else { &[] }
     }
 
-    /// Returns the entries of row j of northeast, i = 0 .. nx - 1; empty for the last row and with 5 points.
+    /// Returns the nx - 1 entries of row j of northeast from i = 0 on; empty for the last row and with 5 points.
     pub fn northeast_row(&self, j: usize) -> &'a [f64] {
         match self.corners {
             Some((northeast, _)) if j + 1 < self.grid.ny => &northeast.row(j)[..self.grid.nx - 1],
@@ -96,7 +96,7 @@ impl<'a> StencilView<'a> {
         }
     }
 
-    /// Returns the entries of row j of northwest from i = 1 on; empty for the last row and with 5 points.
+    /// Returns the nx - 1 entries of row j of northwest from i = 1 on; empty for the last row and with 5 points.
     pub fn northwest_row(&self, j: usize) -> &'a [f64] {
         match self.corners {
             Some((_, northwest)) if j + 1 < self.grid.ny => &northwest.row(j)[1..],
@@ -179,7 +179,7 @@ pub struct HalfStencil {
     /// Number of nodes in x.
     pub nx: usize,
     /// In a copy of A: the centers. In the preconditioner M: the row sums s. The center of M is s minus the sum of the
-    /// couplings, which is free of cancellation. A row sum of zero remains exactly zero in all eliminations.
+    /// couplings; this difference has no cancellation. A row sum of zero remains exactly zero in all eliminations.
     pub diagonal: Vec<f64>,
     /// Entries to (i + 1, j).
     pub east: Vec<f64>,

@@ -83,10 +83,10 @@ impl Runs {
         self.start[k] as usize..end
     }
 
-    /// Appends the runs of the next row, given `words` words of bits; with 0 words, the row is one run. Bit i of
-    /// `apart` is set if node i has no coupling to the east or is outside the row. Bit i of `unreached` is set if node
-    /// i has no coupling to another row. `unreached` is called only for words with nodes that have no coupling within
-    /// the row.
+    /// Appends the runs of the next row, whose nodes have one bit each in `words` words; with 0 words, the row is one
+    /// run. `apart` and `unreached` return the bits of a word. A bit of `apart` is set if the node has no coupling to
+    /// the east or is outside the row. A bit of `unreached` is set if the node has no coupling to another row.
+    /// `unreached` is called only for words with nodes that have no coupling within the row.
     pub fn push_row(
         &mut self,
         words: usize,

@@ -20,7 +20,7 @@ const PIECES: &str = "pieces of a file";
 
 /// Reader of the cards after the header.
 pub struct Data<'a, 'w> {
-    /// Bytes of these cards.
+    /// Number of bytes of these cards.
     text: usize,
     header: Header<'a>,
     lines: Lines<'a>,
@@ -226,7 +226,8 @@ impl<'a, 'w> Data<'a, 'w> {
         Ok(values)
     }
 
-    /// Reads sparse right-hand sides, in the format of the matrix.
+    /// Reads sparse right-hand sides, which are stored by columns like the matrix. Returns all their values, including
+    /// zeros, column by column.
     fn by_pattern(&mut self, fields: &[Field], many: usize, count: usize) -> Result<Vec<f64>> {
         let rows = self.header.rows;
         let ptr = self.pointers(3, many, count)?;

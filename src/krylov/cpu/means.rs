@@ -14,13 +14,13 @@ use crate::error::{Result, push, reset};
 use crate::krylov::pcg::Means;
 use std::ops::Range;
 
-/// Position of consecutive values in a vector.
+/// Position of a value in a vector.
 pub trait Place: Copy + Ord {
-    /// Returns the position that follows `len` values.
+    /// Returns the position that is `len` values after this one.
     fn after(self, len: usize) -> Self;
 }
 
-/// A position is the index of a value.
+/// In a vector without gaps, the position of a value is its index.
 impl Place for usize {
     fn after(self, len: usize) -> Self {
         self + len
@@ -70,12 +70,12 @@ struct Run<P> {
 /// Values grouped by label, and workspace for sums over them.
 pub struct Labelled<P> {
     runs: Vec<Run<P>>,
-    /// Start of each unit in `runs`.
+    /// Index in `runs` of the first run of each unit; one more element is the number of runs.
     run_start: Vec<usize>,
     /// Labels of the slots. A slot is a pair of a unit and a label that occurs in this unit. Slots are ordered by
     /// units.
     slots: Vec<u32>,
-    /// Start of each unit in `slots`.
+    /// Index in `slots` of the first slot of each unit; one more element is the number of slots.
     slot_start: Vec<usize>,
     /// Slots of each label, in ascending order; those of label l are by_label[label_start[l] .. label_start[l + 1]].
     by_label: Vec<u32>,
@@ -85,7 +85,7 @@ pub struct Labelled<P> {
     sums: Option<Partials>,
     /// Three numbers per label: sums of v, sums of |v|, and the means that `Means::Keep` has stored.
     totals: Option<Shared>,
-    /// Partial sums of other ranks.
+    /// Exchanges partial sums with other ranks; `None` if the sums include only values of this rank.
     other_ranks: Option<Box<dyn OtherRanks>>,
 }
 
@@ -215,7 +215,8 @@ impl<P: Place> Labelled<P> {
         Ok(())
     }
 
-    /// Appends a run, or merges it with the last run if it continues that run.
+    /// Appends a run to those of a unit. If the run directly follows the last run and has the same slot, extends the
+    /// last run instead.
     fn add_run(&mut self, unit: usize, run: Run<P>) -> Result<()> {
         let first = self.run_start[unit];
         match self.runs[first..].last_mut() {
@@ -300,7 +301,7 @@ impl<P: Place> Labelled<P> {
         std::array::from_fn(|k| unsafe { totals.slice(k * labels, labels) })
     }
 
-    /// Changes v on each label by a constant, or stores its means; see [`Means`].
+    /// Adds a constant to the values of each label, or stores the mean of v on each label; see [`Means`].
     pub fn change(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>, to: Means) {
         let labels = self.labels();
         let Some(totals) = self.totals.as_ref().filter(|_| labels > 0) else { return };
@@ -324,7 +325,8 @@ impl<P: Place> Labelled<P> {
         }
     }
 
-    /// Returns the sum over all labels of mean(v)^2 sum_i 1 / c_i. `center` returns the values c of a run.
+    /// Returns the sum over all labels of mean(v)^2 sum_i 1 / c_i, where i runs over the values of the label. `center`
+    /// returns the numbers c_i for a position and a number of values.
     pub fn square<'c>(
         &self,
         me: Me,

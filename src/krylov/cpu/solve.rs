@@ -1,4 +1,4 @@
-//! Input and output of a solve on numbered vectors: the caller's arrays.
+//! Start and end of a solve on numbered vectors: copies the caller's arrays to vectors, and x to the caller's array.
 
 use super::steps::{System, ThreadState};
 use crate::base::loops::{combine, largest};

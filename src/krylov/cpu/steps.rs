@@ -73,7 +73,7 @@ pub trait System: Sized {
     }
 }
 
-/// A thread of a run.
+/// State of one thread during a run.
 pub struct ThreadState<'a, S> {
     pub workspace: &'a Workspace,
     pub me: Me<'a>,

@@ -23,7 +23,7 @@ pub struct Given<'c> {
     /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from
     /// zero.
     pub far: bool,
-    /// Norms at the start of a regular system with the 2-norm.
+    /// Norms that `begin` computed. `None` on a singular system, with the preconditioned norm, or if `far` is set.
     pub begun: Option<Begun>,
     /// 2-norm of the scaled b on the whole grid.
     pub norm: f64,

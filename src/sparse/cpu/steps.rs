@@ -100,7 +100,7 @@ impl System for General<'_> {
         Properties { beta, ..Properties::default() }
     }
 
-    /// Lines are chunks of a vector.
+    /// Returns the row of the matrix. Here, a line of the caller's arrays is a chunk of the vector.
     fn column(&self, i: usize, line: usize) -> usize {
         line * CHUNK + i
     }

@@ -21,6 +21,8 @@ impl Values {
         self.count
     }
 
+    /// Returns value `i`.
+    ///
     /// # Safety
     /// `i` must be less than the number of values, and no thread may write value i during the call.
     #[inline(always)]
@@ -30,6 +32,8 @@ impl Values {
         unsafe { *self.first.add(i) }
     }
 
+    /// Sets value `i`.
+    ///
     /// # Safety
     /// `i` must be less than the number of values, and no other thread may access value i during the call.
     #[inline(always)]

@@ -1,4 +1,5 @@
-//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core with its format and factorization.
+//! The handle of family `sparse_`: a matrix, the vectors of its file, and the core. The core
+//! ([`Sparse`]) contains the storage format for products and the factorization.
 
 use super::arrays::{count, indices, read, written};
 
@@ -223,7 +224,8 @@ impl Handle<sparse_handle> {
         Ok(())
     }
 
-    /// Computes y = A x or y = A' x in the format of the options, which is created if it does not exist.
+    /// Computes y = A x or y = A' x in the storage format that the options select. Converts the matrix to this format
+    /// first, if necessary.
     ///
     /// # Safety
     /// The arrays must be NULL or have one value per column (x) and row (y) of the matrix, or of its transpose.
@@ -251,14 +253,15 @@ impl Handle<sparse_handle> {
         done
     }
 
-    /// Returns the workers for work on the matrix outside of the core.
+    /// Returns the threads for calls that use only the matrix, without the core.
     fn workers(&self) -> Workers {
         let asked = self.base.options.int(opt::THREADS);
         let known = self.own.threads.filter(|(of, _)| *of == asked).map(|(_, threads)| threads);
         Workers::new(known.unwrap_or_else(|| environment::threads(asked as usize)))
     }
 
-    /// Returns the number of threads of the options. It is evaluated only if the option has changed.
+    /// Returns the number of threads that the option `threads` selects. The number is determined again only if the
+    /// option has changed.
     fn threads(&mut self) -> usize {
         let asked = self.base.options.int(opt::THREADS);
         match self.own.threads {
@@ -329,7 +332,7 @@ impl Handle<sparse_handle> {
     }
 }
 
-/// Returns the existing core, or creates one, with this number of threads.
+/// Returns the existing core, or a new one if there is none. Sets its number of threads.
 fn core(existing: Option<Sparse>, threads: usize) -> Result<Sparse> {
     let mut core = match existing {
         Some(core) => core,

@@ -15,7 +15,7 @@ const BSR: &str = "a matrix in format bsr";
 pub struct Bsr<I> {
     b: usize,
     cols: usize,
-    /// Start of each block row, and the end of the last one.
+    /// Index of the first block of each block row; one more element is the number of blocks.
     ptr: Vec<usize>,
     /// Block columns.
     col: Vec<I>,

@@ -117,8 +117,9 @@ fn add_terms<const N: usize>(y: &mut [f64], terms: [Term; N]) {
 }
 
 impl Dia {
-    /// Adds diagonal `first` and the following diagonals to y: at most `DIAGONALS_AT_ONCE`, and only until one covers
-    /// other rows than diagonal `first`. Returns the number of added diagonals.
+    /// Adds the products with consecutive diagonals, of which `first` is the first one, to y. Stops after
+    /// `DIAGONALS_AT_ONCE` diagonals, or before a diagonal that covers other rows than diagonal `first`. Returns the
+    /// number of diagonals that were added.
     fn add_several(&self, first: usize, rows: &Range<usize>, x: &[f64], y: &mut [f64]) -> usize {
         let (part, _) = self.part(first, rows.clone());
         let mut terms: [Term; DIAGONALS_AT_ONCE] = [(&[], &[]); DIAGONALS_AT_ONCE];

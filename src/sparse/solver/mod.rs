@@ -101,7 +101,8 @@ impl Sparse {
         self.backend.discard_format_data();
     }
 
-    /// Builds the format that the options request, unless it exists. Returns whether it was built.
+    /// Converts the matrix to the storage format that the options request, unless an earlier call has done this.
+    /// Returns whether the matrix was converted.
     pub fn make_product(&mut self, matrix: &dyn Matrix, options: &Options) -> Result<bool> {
         if self.product.as_ref().is_some_and(|product| product.matches_options(options)) {
             return Ok(false);
@@ -254,7 +255,8 @@ impl Sparse {
             return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
         }
         let places = Entries;
-        // Bound: |p|^T |A| |p| <= ||A||_inf <p, p>. `MatrixProperties` states this bound as twice the largest center.
+        // The solve uses the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For a general matrix, the bound is
+        // ||A||_inf <p, p>, so `center_max` is half of this norm.
         let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.general = true;

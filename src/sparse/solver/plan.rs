@@ -21,7 +21,8 @@ pub struct Plan {
     pub second: Option<Preconditioning>,
     /// Parameters of the sweeps; `None` unless the method is a relaxation method.
     pub sweep_parameters: Option<SweepParameters>,
-    /// Whether M is positive definite if A is.
+    /// Whether M is considered positive definite: all diagonal entries of A are positive, and M is neither ilu0 nor
+    /// chebyshev.
     pub definite: bool,
 }
 

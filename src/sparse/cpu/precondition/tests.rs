@@ -8,7 +8,7 @@ use crate::base::workers::Workers;
 use crate::error::RRB_ERR_MATRIX;
 use crate::sparse::{AnyCsr, Entries, Matrix, Order};
 
-/// Team sizes for the application.
+/// Team sizes with which M^-1 is applied.
 const MEMBERS: [usize; 4] = [1, 2, 3, 7];
 /// Numbers of rows: odd ones, and those near a power of two.
 const SIZES: [usize; 7] = [1, 2, 3, 5, 17, 64, 65];
@@ -140,7 +140,8 @@ fn applied_by_all(a: &dyn Matrix, wanted: Preconditioning, symmetric: bool, r: &
     first
 }
 
-/// Tolerance: sums of a few products of numbers around 1 have less than a hundred rounding errors.
+/// Checks that each difference is at most 100 epsilon times the larger of 1 and the largest |wanted|. The compared
+/// values are sums of a few products of numbers around 1, with fewer than a hundred rounding errors.
 fn assert_near(found: &[f64], wanted: &[f64], what: &str) {
     let size = wanted.iter().fold(1.0_f64, |most, w| most.max(w.abs()));
     for (i, (f, w)) in found.iter().zip(wanted).enumerate() {

@@ -59,9 +59,9 @@ impl<I: Index, V: Real + Send> Solved<I, V> {
 
 /// The rows of a triangular matrix in the order of processing.
 struct Triangle<I, V> {
-    /// The spans of each unit in turn, and a sentinel at the end.
+    /// The spans of all units, in the order of the units. An empty span at the end of all rows and entries follows.
     spans: Vec<Span>,
-    /// First span of each unit, and the end of the last one.
+    /// Index in `spans` of the first span of each unit; one more element is the index of the empty span.
     units: Vec<usize>,
     col: Vec<I>,
     val: Vec<V>,
@@ -72,7 +72,7 @@ struct Triangle<I, V> {
 struct Span {
     /// Entries per row.
     width: usize,
-    /// First position.
+    /// Position of the first of these rows in the order of processing.
     place: usize,
     /// Index of the first entry in `col` and `val`.
     entry: usize,

@@ -53,7 +53,7 @@ struct Steps<'a, I, V> {
 }
 
 impl<'a, I: Index, V: Real> Steps<'a, I, V> {
-    /// Returns this thread's rows of a vector that no thread writes.
+    /// Returns this thread's rows of a vector. No other thread may write these rows.
     fn rows_of(&self, v: &'a Shared) -> &'a [f64] {
         // SAFETY: no thread writes r (`Apply::apply`). In all other vectors, only this thread writes these rows.
         unsafe { v.slice(self.own.start, self.own.len()) }
