@@ -254,7 +254,8 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
     if (threadIdx.x == 0) a.sums[blockIdx.x] = half[0] + half[1];
 }
 
-// Computes the square root of the sum over all tiles in one thread block, in a fixed order.
+// Computes the norm of the residual: the square root of the sum of the tiles' squared norms. One thread block adds them
+// in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::NORM_THREADS) smoother_norm_f64(const blocks::NormArgs a) {
     __shared__ double sums[blocks::NORM_THREADS];
     double sum = 0.0;

@@ -223,8 +223,8 @@ impl<C: Core> Base<C> {
         Ok(())
     }
 
-    /// Sets the caller's stream for later calls. Families that solve report an invalid stream in the next call that
-    /// computes.
+    /// Sets the caller's stream for later calls. This call checks the stream only for `smoother_` with current patches.
+    /// Otherwise, the next call that computes reports an invalid stream.
     pub fn set_stream(&mut self, stream: *mut c_void) -> Result<()> {
         let fresh = self.stale.is_none();
         if let (Some(core), options::Family::Smoother) = (&mut self.core, self.family) {

@@ -163,8 +163,8 @@ pub trait Looped {
     /// Returns the largest number of iterations before the loop pauses.
     fn lag(&self) -> i64;
 
-    /// Prepares the loop. Returns whether the device is already running a loop with the limits and from the iteration
-    /// in `_at`; `run` then does not launch the loop.
+    /// Prepares the loop. Returns true if the device is already running a loop that has the limits of `_at` and begins
+    /// at its iteration. `run` then does not launch the loop.
     fn begin(&mut self, _at: &State) -> Result<bool> {
         Ok(false)
     }

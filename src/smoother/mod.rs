@@ -262,7 +262,7 @@ impl Smoother {
         self.finite(done)
     }
 
-    /// Converts input that is not finite, or an unusable norm, into an error.
+    /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `done`.
     fn finite(&self, done: Swept) -> Result<Swept> {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;

@@ -14,7 +14,8 @@ include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
 pub const VERTEX_CYCLE_THREADS: u32 = 1024;
 /// Largest number of threads that sweep over a tile (kernels/dpcg/finest.cuh).
 const TILE_THREADS: u32 = 768;
-/// Points of a brick of the restriction in x, y and z (kernels/dpcg/finest.cuh).
+/// Number of coarse points of a brick in x, y and z. A brick is the part of the coarse grid for which one block
+/// computes the restriction (kernels/dpcg/finest.cuh).
 const BRICK: [i32; 3] = [16, 4, 4];
 /// Largest width of a tile in cells. With this limit, a row of 128 cells has two tiles.
 const TILE_WIDTH: u32 = 64;
@@ -25,7 +26,7 @@ const AT_ONCE: u32 = 132;
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
 pub const MOST_VECTORS: u32 = 4096;
 
-/// Columns of a tile of the fused passes, in x and y.
+/// Number of columns in x and in y in a tile of the fused passes. A column consists of the cells with the same x and y.
 const FUSED_TILE: (u32, u32) = (32, 16);
 /// Largest number of blocks of the fused passes: one for each of 132 multiprocessors.
 const MOST_FUSED_BLOCKS: u32 = 132;
@@ -154,7 +155,8 @@ impl CoarseningArgs {
 }
 
 impl RestrictFinestArgs {
-    /// Returns the arguments that restrict the residual of the x with index `from`.
+    /// Returns the arguments of the restriction of the residual. `from` is the index of the array x from which the
+    /// residual is computed.
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
         let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
@@ -210,7 +212,7 @@ plain_kernels! {
     LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Joins the runs to components and strong groups.
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Replaces each parent by its root.
+    /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups.
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;

@@ -181,7 +181,7 @@ pub struct Ahead {
 /// Cells to prefetch in one array.
 #[derive(Clone, Copy)]
 pub struct AheadOf {
-    /// First cell of this task's part. Any address is allowed, since a prefetch never faults.
+    /// First cell to prefetch. Any address is allowed, since a prefetch never faults.
     pub first: *const f64,
     /// Distance between planes, in values.
     pub plane: usize,
@@ -193,7 +193,7 @@ impl Ahead {
     /// Prefetches nothing.
     pub const NOTHING: Self = Self { of: [AheadOf { first: std::ptr::null(), plane: 0, chunk: 0 }; 3] };
 
-    /// Returns the part of task number `task`, whose blocks have `rows` rows per plane.
+    /// Returns the cells that task number `task` prefetches, if the blocks of each task have `rows` rows per plane.
     pub fn of_task(&self, task: usize, rows: usize) -> Self {
         let of = |a: AheadOf| AheadOf { first: a.first.wrapping_add(task * rows * a.chunk), ..a };
         Self { of: self.of.map(of) }

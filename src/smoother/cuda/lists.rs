@@ -28,7 +28,8 @@ const FIRST_FACE: u32 = 7;
 const CHUNK_TILES: usize = 64;
 /// Number of items that a device executes at a time: 12 on each of 132 multiprocessors. Between an item and the items
 /// of the previous stage that it waits for, at least this number of other items is launched. The item then rarely
-/// waits. The data of the items in between should stay in the L2 cache: with 2048 items, a sweep takes 3 % longer.
+/// waits. The data of the items in between should stay in the L2 cache. With the value 2048 instead of 1600, a sweep
+/// takes 3 % longer.
 const IN_FLIGHT: usize = 1600;
 /// Largest number of ghost cells that a thread block copies.
 const BOX_CELLS: usize = 512;
@@ -391,7 +392,7 @@ impl Faces {
         let (mut needed, mut unread) = (Vec::new(), Vec::new());
         for copy in &list.copies {
             let to = &list.patches[copy.to];
-            // Parts of the box before, inside and behind the patch, along each axis.
+            // The box is divided along each axis into the parts before, inside and behind the patch: 27 parts in total.
             for part in 0..27 {
                 let mut cells = copy.cells;
                 let mut sides = Vec::new();
@@ -421,7 +422,7 @@ impl Faces {
         Ok((needed, count))
     }
 
-    /// Adds the ghost cells beyond one side that are adjacent to tiles without a partner.
+    /// Adds to `out` the copies of those ghost cells beyond `side` whose adjacent tile has no partner on this side.
     fn unmatched(
         &self,
         copy: &GhostCopy,

@@ -352,7 +352,8 @@ impl Run<'_> {
         (from, if jacobi { 1 - from } else { from })
     }
 
-    /// Returns whether the ghost cells must be copied to the second array of block Jacobi.
+    /// Returns whether the caller must now copy the ghost cells to the second array of block Jacobi: in the first call,
+    /// and in every call if a callback fills ghost cells. Records that the ghost cells have been copied.
     fn ghosts_wanted(&mut self) -> bool {
         !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.fills()
     }
