@@ -243,8 +243,9 @@ template <int POINTS, bool ONE> struct RightHandSide {
     }
 };
 
-// A line of results along y: results 8 n, ..., 8 n + 7 of one thread. Row 64 w + 16 m + 8 e + g of the product is the
-// cell x = g, y = 2 m + e, z = w. `out` is NULL beyond the last block.
+// A line of eight results along y: results 8 n, ..., 8 n + 7 of one thread. The product has one row per cell of a
+// block: row 64 w + 16 m + 8 e + g belongs to the cell x = g, y = 2 m + e, z = w. Warp w computes the rows from 64 w
+// on, and g is lane / 4. `out` is the address of the first result, or NULL beyond the last block.
 struct Line {
     double *out;
     int64_t row, plane;
@@ -393,7 +394,8 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// The caller provides shared memory of PLACES + RESULTS values, the columns of three groups, weights and barriers.
+// Relaxes all items of a launch. The caller provides shared memory: PLACES + RESULTS values at `memory`, the columns of
+// three groups, the weights, and the barriers.
 __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *memory, Column (*columns)[COLUMNS],
     double (*weights)[2], unsigned long long *barriers) {
     const unsigned groups = (a.count + COLUMNS - 1) / COLUMNS, rounds = (groups + gridDim.x - 1) / gridDim.x;

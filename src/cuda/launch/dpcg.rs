@@ -64,7 +64,7 @@ impl FusedArgs {
 }
 
 impl CellFindings {
-    /// Returns the values before any inspection.
+    /// Returns the findings before any kernel has inspected a matrix.
     pub fn none() -> Self {
         Self { smallest: [u64::MAX; 3], first_outward: u64::MAX, ..Self::default() }
     }

@@ -142,7 +142,8 @@ pub fn cells<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 
     zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*x, *y, *z])))
 }
 
-/// Returns the stages in which blocks of a tile are relaxed, each with the flags that select the blocks.
+/// Returns the one or two stages in which blocks of a tile are relaxed. Each stage has the flags (STRIDED, MASKED,
+/// PHASE) that select its blocks.
 fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
     match order {
         Order::Together => [Some((0, 0)), None],
@@ -156,9 +157,10 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
             [Some((stage_of(own), if several { STRIDED } else { 0 })), None]
         }
         Order::Lexicographic { .. } => {
-            // A 7-point stencil couples blocks that share a face. A shifted block shares cells with all blocks around
-            // it. At both ends of a patch, blocks are shifted towards each other, so that a shifted block also overlaps
-            // the block after its neighbour.
+            // Without `overlap`, a 7-point stencil couples blocks that share a face, and a 27-point stencil also those
+            // that share an edge or a corner. With `overlap`, a shifted block shares cells with all blocks around it.
+            // At both ends of a patch, blocks are shifted towards each other, so that a shifted block also overlaps the
+            // block after its neighbour.
             let weights = match (colours, overlap) {
                 (_, true) => [1, 3, 9],
                 (2, false) => [1, 1, 1],

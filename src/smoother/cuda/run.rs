@@ -53,7 +53,8 @@ pub(super) struct Run<'a> {
     pub(super) work: &'a Work,
     /// Index of the array with the current values, 0 or 1.
     pub(super) which: usize,
-    /// `done`: sweeps that were requested so far. `ahead`: sweeps that were executed before they were requested.
+    /// `done`: number of sweeps that were requested so far, including the current one. `ahead`: number of sweeps that
+    /// were executed before they were requested.
     pub(super) done: usize,
     pub(super) ahead: usize,
     /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
@@ -298,7 +299,8 @@ impl Run<'_> {
             } else {
                 self.exchange_now(both)?;
             }
-            // The next sweep must also be one launch for all patches, and no callback may read ghost cells before it.
+            // This sweep leaves its faces in buffers only if the next sweep is one launch for all patches, too, and if
+            // no callback reads ghost cells before the next sweep.
             let next_is_whole =
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
@@ -313,8 +315,8 @@ impl Run<'_> {
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
-        // If there are no copies between patches and no callbacks, each group executes all its sweeps before its
-        // download.
+        // If there are neither copies between patches nor callbacks, the groups are independent. Each group then
+        // executes all its sweeps before its download.
         let alone = first && !watched && !self.callbacks.fills() && self.data.buffers.copy_count == 0;
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];

@@ -127,7 +127,7 @@ plain_kernels! {
     /// Computes red values of x, and r of S1 as `eliminated_residual` does.
     FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
-    /// Stores x in the caller's array if the solve ends here.
+    /// Stores x in the caller's array if the solve will end with this x.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
     /// Writes the scalars to host memory.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
