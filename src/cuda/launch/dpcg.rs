@@ -78,15 +78,16 @@ pub const MOST_GROUPS: usize = 1000;
 pub enum Use {
     /// The sum is stored.
     Kept = 0,
-    /// The sum is rho = <r, M^-1 r> of an iteration and updates the scalars.
+    /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.
     Rho = 1,
-    /// The sum is sigma = <p, P A p> and ends the iteration.
+    /// The sum is sigma = <p, P A p>, the last sum of an iteration.
     LastSigma = 2,
-    /// The sum is <Z^T q, t> = <p, q> - <p, P A p> and ends the iteration.
+    /// The sum is <Z^T q, t> = <p, q> - <p, P A p>, the last sum of an iteration. Subtracted from <p, q>, it yields
+    /// sigma.
     LastPart = 3,
 }
 
-/// Terms of the sums over labelled cells: v, |v|, or 1 / v.
+/// What is summed over labelled cells: the values v, their magnitudes |v|, or their reciprocals 1 / v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Values = 0,
@@ -208,9 +209,9 @@ plain_kernels! {
     CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Copies the caller's matrix and tests its entries.
     TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes row sums and strengths, and joins coupled cells within warps to runs.
+    /// Computes row sums and strengths. Joins coupled cells to runs, within each segment of 32 consecutive cells.
     LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Joins the runs to components and strong groups.
+    /// Joins the runs of all segments to components and strong groups.
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups.
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;

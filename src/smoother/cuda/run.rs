@@ -40,7 +40,8 @@ struct FaceBuffers {
 /// State of one call.
 pub(super) struct Run<'a> {
     pub(super) data: &'a mut Data,
-    /// The stream of the computations, and a second stream for overlapping copies.
+    /// Two streams. If a sweep runs group by group, the copies and kernels of successive groups alternate between the
+    /// streams. All other work is on the first stream.
     pub(super) streams: [&'a Stream; 2],
     pub(super) copies: &'a mut Copies,
     pub(super) tables: Address,
@@ -79,7 +80,7 @@ impl Run<'_> {
         self.data.blocks.list.clone()
     }
 
-    /// Copies the addresses of the arrays to the device.
+    /// Reserves device memory for patches in host memory, and copies the addresses of all arrays to the device.
     pub(super) fn begin(&mut self) -> Result<()> {
         let list = self.list();
         let given = self.arrays.pointers();
