@@ -83,7 +83,7 @@ impl SharedScalars {
         Ok(())
     }
 
-    /// Zeros the largest magnitudes and the index of the first non-finite entry on the device.
+    /// Sets the largest magnitudes and the index of the first non-finite entry to zero, on the device.
     pub fn forget_seen(&self, stream: &Stream) -> Result<()> {
         let (start, end) = (offset_of!(Scalars, largest), offset_of!(Scalars, ticket));
         stream.fill(self.at + start as u64, 0, end - start)

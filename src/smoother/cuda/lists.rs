@@ -87,7 +87,7 @@ struct AxisTile {
 }
 
 /// Divides a patch into tiles along an axis. A tile has as many blocks as fit in eight cells; the blocks are adjacent
-/// or, with `strided`, every other one. With `single`, a tile has one block.
+/// or, with `strided`, every other one. With `single`, a tile has one block. A truncated block is a tile of its own.
 fn axis_tiles(cut: &Cut, patch: &Patch, axis: usize, strided: bool, single: bool) -> Result<Vec<AxisTile>> {
     let (first, count) = cut.range(patch, axis);
     let block = cut.block[axis];

@@ -195,7 +195,7 @@ impl Run<'_> {
         launch::copy_patches(self.streams[stream], &arguments, (last - first) as u32)
     }
 
-    /// Launches a plan for one group, or for all patches.
+    /// Launches the relaxation of one group of patches, or of all patches if `group` is `None`.
     fn launch(
         &mut self,
         (plan, group): (usize, Option<usize>),
