@@ -23,7 +23,7 @@ struct BlockItem {
     int wait; // index in `totals` of the required counts of the previous, own and next chunk; -1: no wait
     int done; // index of the own chunk in `progress` and `totals`
     unsigned
-        faces; // sides adjacent to a tile of another patch; ADVANCES; from bit 7 on, the first face's number
+        faces; // SIDES that are adjacent to a tile of another patch; ADVANCES; from bit 7 on, number of the first face
 };
 constexpr unsigned STRIDED = 1u << 24, MASKED = 1u << 25, PHASE = 1u << 26;
 // SIDES: bits of the sides west, east, south, north, bottom, top. ADVANCES: the item increments `progress`.
@@ -50,7 +50,7 @@ struct RelaxArgs {
     // For each chunk, the number of its items that increment `progress` in one launch. Then, for each stage and chunk,
     // the number of items of lower stages.
     const unsigned *totals;
-    unsigned launches;      // number of launches of this plan, including this one
+    unsigned launches;      // number of launches with this list of items, including this one
     int from, to;           // indices of the arrays that are read and written
     int own_chunk;          // wait for items of the own chunk only
     double omega;

@@ -62,7 +62,7 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    /// Assigns addresses, aligned to 256 bytes, to u and, with `with_f`, to f of all patches.
+    /// Allocates u and, if `with_f` is true, f of all patches. Every array begins at a multiple of 256 bytes.
     pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
         // The old addresses are invalid if the allocation fails or gets another address.
         self.clear();
@@ -88,7 +88,7 @@ impl Arrays {
     }
 }
 
-/// One launch: its items in order, and the counters that the items wait for.
+/// One launch: the range of its items in the plan, and the range of the counters by which they wait for one another.
 pub(super) struct Launch {
     pub(super) items: Range<usize>,
     /// Range of indices into `progress`.
