@@ -72,7 +72,9 @@ struct Around {
     double west, east, south, north, bottom, top;
 };
 
-// Reads the faces from the cells around `corner` of u, or from the faces that tiles of other patches wrote.
+// Reads the six faces around a tile: a face that a tile of another patch wrote in the previous sweep from the buffer,
+// and each other face from u. `corner` is the index of the tile's first cell in u. With `a.keep`, the faces from the
+// buffer are also written to the ghost cells.
 __device__ __forceinline__ Around around(
     const RelaxArgs &a, const BlockItem &item, const BlockPatch &patch, int64_t corner) {
     const int s = threadIdx.x & 7, t = threadIdx.x >> 3, row = patch.nx + 2;

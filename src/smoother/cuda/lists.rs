@@ -171,7 +171,7 @@ fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> 
     }
 }
 
-/// Builds the items of one sweep, tile by tile, and returns them with the number of chunks.
+/// Builds the items of one sweep over the patches `range`, tile by tile. Returns the items and the number of chunks.
 fn place_items(
     blocks: &Blocks,
     range: Range<usize>,
