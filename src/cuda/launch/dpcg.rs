@@ -42,8 +42,8 @@ impl FusedArgs {
         u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
     }
 
-    /// Sets the number of planes per piece such that a block processes as few planes as possible. A block processes
-    /// `extra` additional planes for each piece.
+    /// The planes of each tile are divided into pieces. Sets the number of planes per piece such that a block processes
+    /// as few planes as possible. A block processes `extra` additional planes for each piece.
     pub fn in_pieces(mut self, extra: u32) -> Self {
         let nz = self.cells.nz as u32;
         let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);

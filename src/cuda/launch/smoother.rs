@@ -48,9 +48,9 @@ plain_kernels! {
     CopyPatches copy_patches(BlockCopyArgs, count: u32) = "smoother_copy_f64", |_a| count, (THREADS, 1);
     /// Finds values that are not finite.
     InspectPatches inspect_patches(LookArgs, count: u32) = "smoother_inspect_f64", |_a| count, (TILE_THREADS, 1);
-    /// Computes r = f - A u and its squared norms per tile.
+    /// Computes r = f - A u and, for each tile, the sum of (scale r)^2.
     ResidualPatches residual_patches(LookArgs, count: u32) = "smoother_residual_f64", |_a| count, (TILE_THREADS, 1);
-    /// Sums the squared norms.
+    /// Computes the norm of the residual: the square root of the sum of the squared norms of all tiles.
     NormPatches norm_patches(NormArgs) = "smoother_norm_f64", |_a| 1, (THREADS, 1);
 }
 
