@@ -69,7 +69,8 @@ __device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockC
     const int64_t from_row = from.nx + 2, from_plane = from_row * (from.ny + 2);
     const double *read = from.u[which] + c.from;
     const int cells = c.nx * c.ny * c.nz;
-    // Computes q / n as q m / 2^20, which is exact for q < 512.
+    // With m = 2^20 / n + 1, the integer part of q m / 2^20 is that of q / n for all q < 512. in_x and in_y are m for n
+    // = nx and n = ny.
     const unsigned in_x = (1u << 20) / c.nx + 1, in_y = (1u << 20) / c.ny + 1;
     double v[BOX_CELLS / TILE_THREADS];
     int64_t place[BOX_CELLS / TILE_THREADS];
@@ -254,7 +255,8 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_resi
     if (threadIdx.x == 0) a.sums[blockIdx.x] = half[0] + half[1];
 }
 
-// Computes the square root of the sum over all tiles in one thread block, in a fixed order.
+// Computes the norm of the residual: the square root of the sum of the tiles' squared norms. One thread block adds them
+// in a fixed order.
 extern "C" __global__ void __launch_bounds__(blocks::NORM_THREADS) smoother_norm_f64(const blocks::NormArgs a) {
     __shared__ double sums[blocks::NORM_THREADS];
     double sum = 0.0;

@@ -88,7 +88,7 @@ fn best() -> Isa {
     Isa::Portable
 }
 
-/// Compiles a kernel once per instruction set, and a function that calls the selected version.
+/// Compiles a kernel once per instruction set, and defines a function that calls the version for this process.
 macro_rules! for_each_isa {
     ($(
         $(#[$doc:meta])*

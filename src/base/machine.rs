@@ -50,7 +50,7 @@ pub trait Core {
     fn machine(&self) -> Machine;
     /// Returns the backend.
     fn engine(&self) -> &dyn Engine;
-    /// Returns the backend for changes.
+    /// Returns the backend, for calls that change it.
     fn engine_mut(&mut self) -> &mut dyn Engine;
     /// Returns the bytes in host memory that `Engine::bytes` does not include.
     fn own_bytes(&self) -> usize {

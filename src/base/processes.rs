@@ -184,7 +184,8 @@ impl Drop for Mapped {
 mod tests {
     use super::*;
 
-    /// A second mapping shows the same memory, also after the first mapping is gone. A wrong address is refused.
+    /// A second mapping shows the same memory, even after the first mapping has been dropped. Wrong addresses are
+    /// rejected.
     #[test]
     fn memory_of_several() {
         let first = Mapped::new(1000).unwrap();

@@ -169,13 +169,13 @@ impl<'a, const N: usize> Reduce<'a, N> {
         }
     }
 
-    /// Includes the partial results of other ranks.
+    /// Returns this reduction with the partial results of other ranks included.
     pub fn over(self, other_ranks: Option<&'a dyn OtherRanks>) -> Self {
         Self { other_ranks, ..self }
     }
 
-    /// Returns all partial results, one slice per number. If `me` is `None`, the caller has already passed a barrier,
-    /// or only one thread runs.
+    /// Returns all partial results, one slice per number. With `me`, waits at a barrier first. `me` may be `None` if
+    /// the caller has already passed a barrier, or if only one thread runs.
     pub fn all(&self, me: Option<Me>) -> [&'a [f64]; N] {
         self.filled(me, |other_ranks, numbers| other_ranks.fill(numbers))
     }

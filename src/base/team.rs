@@ -43,7 +43,8 @@ struct Polls {
 }
 
 impl Polls {
-    /// Returns whether to poll again; yields the core between late polls.
+    /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
+    /// poll.
     fn again(&mut self) -> bool {
         if self.may_spin && self.done < POLLS {
             self.done += 1;

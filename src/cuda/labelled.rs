@@ -14,13 +14,14 @@ const NUMBERS: usize = 4;
 
 /// Lists of cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Memory of the lists by label and of the lists of slots (kernels/common/labelled.cuh). The second one has room
-    /// for a number of slots that is rounded up to a power of two, so that other labels can reuse the memory.
+    /// Two blocks of memory (kernels/common/labelled.cuh). The first one contains the lists by label and by chunk of
+    /// cells, the second one the lists of slots and items. The second one has room for a number of slots that is
+    /// rounded up to a power of two, so that other labels can reuse the memory.
     memory: [Memory; 2],
     /// Memory of the labels of the cells, if this object owns it.
     own: Option<Memory>,
     arguments: LabelledArgs,
-    /// Host buffer for the sums.
+    /// Host copy of the `NUMBERS` numbers of each label.
     seen: Vec<f64>,
 }
 
@@ -91,14 +92,14 @@ impl Labelled {
         self.arguments.labels
     }
 
-    /// Computes the sums and means of v by label. Stores the sums also at `g`, unless `g` is 0. If `sum` belongs to a
-    /// loop on the device, the kernels do nothing after the loop has ended.
+    /// Computes the sum and the mean of v over the cells of each label. Stores the sums also at `g`, unless `g` is 0.
+    /// If `sum` belongs to a loop on the device, the kernels do nothing after the loop has ended.
     pub fn sums(&self, stream: &Stream, v: Address, g: Address, sum: Sum) -> Result<()> {
         let scalars = if sum.in_loop != 0 { sum.scalars } else { 0 };
         self.sums_of(stream, false, &LabelledArgs { v, g, scalars, ..self.arguments })
     }
 
-    /// Sums the slots, then the labels. v is in f32 if `short`, else in f64.
+    /// Adds the cells of each slot, and then the slots of each label. v is in f32 if `short`, else in f64.
     fn sums_of(&self, stream: &Stream, short: bool, a: &LabelledArgs) -> Result<()> {
         launch::slot_sums(stream, short, a)?;
         launch::label_sums(stream, a)

@@ -83,7 +83,7 @@ impl SharedScalars {
         Ok(())
     }
 
-    /// Zeros the largest magnitudes and the index of the first non-finite entry on the device.
+    /// Sets the largest magnitudes and the index of the first non-finite entry to zero, on the device.
     pub fn forget_seen(&self, stream: &Stream) -> Result<()> {
         let (start, end) = (offset_of!(Scalars, largest), offset_of!(Scalars, ticket));
         stream.fill(self.at + start as u64, 0, end - start)
@@ -163,8 +163,8 @@ pub trait Looped {
     /// Returns the largest number of iterations before the loop pauses.
     fn lag(&self) -> i64;
 
-    /// Prepares the loop. Returns whether the device is already running a loop with the limits and from the iteration
-    /// in `_at`; `run` then does not launch the loop.
+    /// Prepares the loop. Returns true if the device is already running a loop that has the limits of `_at` and begins
+    /// at its iteration. `run` then does not launch the loop.
     fn begin(&mut self, _at: &State) -> Result<bool> {
         Ok(false)
     }

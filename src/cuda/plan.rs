@@ -9,8 +9,8 @@ use crate::error::{Result, push};
 pub struct Plan {
     pub base: Address,
     pub used: usize,
-    /// Offsets in bytes at which the memory of another device begins, with the index of that device, in ascending
-    /// order.
+    /// Offsets in bytes at which the owner changes, in ascending order, each with the index of the device that owns the
+    /// memory from there on.
     owners: Vec<(usize, usize)>,
 }
 
@@ -64,8 +64,8 @@ impl Rows {
         for (start, device) in rows.starts.iter_mut().zip(1..devices) {
             *start = first(PARTS * device / devices);
         }
-        // The plane length is a multiple of a granule in all formats. No granule holds both rows and the beginning of
-        // the next plane.
+        // The plane length is a multiple of a granule in all formats. It is so long that no granule holds both rows and
+        // the beginning of the next plane.
         let most = GRANULE / SIZES[0];
         rows.plane = len.next_multiple_of(most);
         let fits = |plane: usize| SIZES.iter().all(|size| (plane - len) * size >= before(rows.starts[0], *size, 0));

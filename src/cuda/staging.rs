@@ -207,7 +207,7 @@ struct Run<'a> {
 unsafe impl Sync for Run<'_> {}
 
 impl Run<'_> {
-    /// Returns the chunk that contains a piece, searching upward from chunk `from`.
+    /// Returns the index of the chunk that contains a piece. `from` must not be above this index.
     fn chunk_of(&self, piece: usize, from: usize) -> usize {
         let mut chunk = from;
         while piece >= self.chunks[chunk].first_piece + self.chunks[chunk].pieces() {

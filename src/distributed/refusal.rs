@@ -23,7 +23,8 @@ pub fn of_rank(comm: &Counted<Comm>, rank: usize, status: i32, mine: Option<&Err
     Ok(mine.filter(|mine| rank == this || message(mine) == message(&theirs)).cloned().unwrap_or(theirs))
 }
 
-/// Returns the parts of a message, without the rank number.
+/// Returns the text of a message before the matrix index, the index, and the text after the index. The rank number is
+/// omitted.
 fn message(error: &Error) -> (String, Option<Place>, String) {
     match error {
         Error::OtherRanks { before, place, after, .. } => (before.clone(), *place, after.clone()),

@@ -89,7 +89,7 @@ pub fn shared_rows(
 impl Rows {
     pub const NONE: Self = Self::Own(Vec::new());
 
-    /// Returns array k; empty on ranks that do not compute with it.
+    /// Returns array k. If the rows are shared, the result is empty on all ranks except rank 0, which computes.
     pub fn array(&self, k: usize) -> &[f64] {
         match self {
             Self::Own(arrays) => &arrays[k],
@@ -99,7 +99,7 @@ impl Rows {
         }
     }
 
-    /// Returns all arrays for writing; the rest of the result consists of empty slices.
+    /// Returns all arrays for writing, as the first elements of the result. The other elements are empty slices.
     pub fn arrays_mut(&mut self) -> [&mut [f64]; MOST_ARRAYS] {
         let mut all: [&mut [f64]; MOST_ARRAYS] = Default::default();
         match self {

@@ -78,7 +78,8 @@ impl Rank {
         *round
     }
 
-    /// Returns the contributions of all ranks to a collective call, or `None` if some are still missing.
+    /// Returns the contributions of all ranks to the collective call with number `round`, or `None` if some are still
+    /// missing. Frees the contributions after all ranks have read them.
     fn take(&self, round: u64) -> Option<Vec<Vec<u8>>> {
         let mut mail = lock(&self.mail);
         let slots = mail.rounds.get_mut(&round)?;

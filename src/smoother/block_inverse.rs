@@ -5,8 +5,10 @@
 //! to cells outside. Suppose that a diagonal scaling d_x^i d_y^j d_z^k makes the stencil even in x, y and z. Then the
 //! scaled A_b is a polynomial in the commuting matrices tridiag(1, 0, 1) of the three directions, so that
 //!
+//! ```text
 //! A_b = D S Lambda S^-1 D^-1,   S = sine transforms,   S_pq = sin(p q pi / (b + 1)),   S^-1 = 2 / (b + 1) S,
 //! Lambda = sum over a, b, c in {0, 1} of t(a, b, c) (2 cos p pi/(bx+1))^a (2 cos q pi/(by+1))^b (2 cos r pi/(bz+1))^c
+//! ```
 //!
 //! where t is the scaled stencil and (p, q, r) = 1 .. (bx, by, bz) are the indices of the diagonal entries of Lambda. A
 //! Kronecker sum of tridiagonal matrices with subdiagonal l and superdiagonal u, where l u > 0, has the scaling d =
@@ -90,7 +92,7 @@ pub struct Separable {
 }
 
 impl Separable {
-    /// Computes the form of `stencil`, or returns `None` if the stencil has no such form. Mirror entries that differ by
+    /// Converts `stencil` to this form, or returns `None` if it has no such form. Mirror entries that differ by
     /// rounding are replaced by their mean.
     pub fn of(stencil: &Stencil) -> Option<Self> {
         let pair = |a: i64, b: i64, c: i64| (stencil.at(-a, -b, -c), stencil.at(a, b, c));

@@ -168,8 +168,9 @@ pub struct Smoother {
 }
 
 impl Smoother {
-    /// Sets new patches. The memory and the inverses of `previous` are reused. `stream` is the caller's CUDA stream; 0
-    /// selects the stream of the handle.
+    /// Sets new patches. The memory and the inverses of `previous` are reused, unless the machine or the kind of the
+    /// inverses (dense, or sine transforms) has changed. `stream` is the caller's CUDA stream; 0 selects the stream of
+    /// the handle.
     pub fn set_patches(
         previous: Option<Self>,
         (stencil, block): (&Stencil, Shape),
@@ -262,7 +263,7 @@ impl Smoother {
         self.finite(done)
     }
 
-    /// Converts input that is not finite, or an unusable norm, into an error.
+    /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `done`.
     fn finite(&self, done: Swept) -> Result<Swept> {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;

@@ -53,7 +53,7 @@ pub struct Work {
     pub omega: f64,
     /// Number of sweeps.
     pub sweeps: usize,
-    /// Cuts of the even and of the odd sweeps.
+    /// Cuts of the even and of the odd sweeps, where the first sweep of a call has number 0.
     pub cuts: [Cut; 2],
     /// Whether the order of the colours is reversed or, with the chaotic method, the order of the blocks of a patch.
     pub reverse: bool,

@@ -41,7 +41,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Declares the kernel with this name, which takes an `A`.
+    /// Declares the kernel with this name, whose argument is an `A`.
     pub(crate) const fn of<A: Argument>(name: &'static str) -> Self {
         Self { name, bytes: size_of::<A>() }
     }

@@ -21,10 +21,10 @@ pub struct Stream {
     mates: Vec<Mate>,
     /// Event for which the other streams wait; `None` if there are no other streams.
     done: Option<Event>,
-    /// Whether the last queued work ran on all devices.
+    /// Whether the last work was queued on the streams of all devices, and not only on this stream.
     together: Cell<bool>,
-    /// Between `join` and `leave`, while a graph is recorded, the function that synchronizes the streams. Otherwise
-    /// `None`: events synchronize them.
+    /// The function that synchronizes the streams while a graph is recorded, from `join` to `leave`. `None` at all
+    /// other times, when events synchronize the streams.
     meet: RefCell<Option<Meet>>,
 }
 

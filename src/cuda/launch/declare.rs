@@ -50,9 +50,9 @@ macro_rules! entries {
 }
 
 /// Defines kernels with one number format, and a function per kernel that launches it. `$numbers` numbers the kernels
-/// from `$first` on, and `$list` lists them in this order. Each kernel has a number of blocks and threads per block.
-/// `or`: a second variant, for grids with uniform tiles. `shared`: bytes of dynamic shared memory. `behind`: whether
-/// the kernel may begin before the previous kernel ends.
+/// from `$first` on, and `$list` lists them in this order. After the argument structure, a kernel states its number of
+/// blocks and its threads per block. Three parts are optional. `or`: a second variant, for grids with uniform tiles.
+/// `shared`: bytes of dynamic shared memory. `behind`: whether the kernel may begin before the previous kernel ends.
 macro_rules! plain_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident

@@ -14,7 +14,8 @@ include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
 pub const VERTEX_CYCLE_THREADS: u32 = 1024;
 /// Largest number of threads that sweep over a tile (kernels/dpcg/finest.cuh).
 const TILE_THREADS: u32 = 768;
-/// Points of a brick of the restriction in x, y and z (kernels/dpcg/finest.cuh).
+/// Number of coarse points of a brick in x, y and z. A brick is the part of the coarse grid for which one block
+/// computes the restriction (kernels/dpcg/finest.cuh).
 const BRICK: [i32; 3] = [16, 4, 4];
 /// Largest width of a tile in cells. With this limit, a row of 128 cells has two tiles.
 const TILE_WIDTH: u32 = 64;
@@ -25,7 +26,7 @@ const AT_ONCE: u32 = 132;
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
 pub const MOST_VECTORS: u32 = 4096;
 
-/// Columns of a tile of the fused passes, in x and y.
+/// Number of columns in x and in y in a tile of the fused passes. A column consists of the cells with the same x and y.
 const FUSED_TILE: (u32, u32) = (32, 16);
 /// Largest number of blocks of the fused passes: one for each of 132 multiprocessors.
 const MOST_FUSED_BLOCKS: u32 = 132;
@@ -41,8 +42,8 @@ impl FusedArgs {
         u64::from(across) * u64::from(down) * u64::from((nz as u32).div_ceil(chunk))
     }
 
-    /// Sets the number of planes per piece such that a block processes as few planes as possible. A block processes
-    /// `extra` additional planes for each piece.
+    /// The planes of each tile are divided into pieces. Sets the number of planes per piece such that a block processes
+    /// as few planes as possible. A block processes `extra` additional planes for each piece.
     pub fn in_pieces(mut self, extra: u32) -> Self {
         let nz = self.cells.nz as u32;
         let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);
@@ -63,7 +64,7 @@ impl FusedArgs {
 }
 
 impl CellFindings {
-    /// Returns the values before any inspection.
+    /// Returns the findings before any kernel has inspected a matrix.
     pub fn none() -> Self {
         Self { smallest: [u64::MAX; 3], first_outward: u64::MAX, ..Self::default() }
     }
@@ -77,15 +78,16 @@ pub const MOST_GROUPS: usize = 1000;
 pub enum Use {
     /// The sum is stored.
     Kept = 0,
-    /// The sum is rho = <r, M^-1 r> of an iteration and updates the scalars.
+    /// The sum is rho = <r, M^-1 r> of an iteration. The last block of the kernel updates the scalars with it.
     Rho = 1,
-    /// The sum is sigma = <p, P A p> and ends the iteration.
+    /// The sum is sigma = <p, P A p>, the last sum of an iteration.
     LastSigma = 2,
-    /// The sum is <Z^T q, t> = <p, q> - <p, P A p> and ends the iteration.
+    /// The sum is <Z^T q, t> = <p, q> - <p, P A p>, the last sum of an iteration. Subtracted from <p, q>, it yields
+    /// sigma.
     LastPart = 3,
 }
 
-/// Terms of the sums over labelled cells: v, |v|, or 1 / v.
+/// What is summed over labelled cells: the values v, their magnitudes |v|, or their reciprocals 1 / v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Values = 0,
@@ -154,7 +156,8 @@ impl CoarseningArgs {
 }
 
 impl RestrictFinestArgs {
-    /// Returns the arguments that restrict the residual of the x with index `from`.
+    /// Returns the arguments of the restriction of the residual. `from` is the index of the array x from which the
+    /// residual is computed.
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
         let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
@@ -206,11 +209,11 @@ plain_kernels! {
     CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Copies the caller's matrix and tests its entries.
     TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes row sums and strengths, and joins coupled cells within warps to runs.
+    /// Computes row sums and strengths. Joins coupled cells to runs, within each segment of 32 consecutive cells.
     LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Joins the runs to components and strong groups.
+    /// Joins the runs of all segments to components and strong groups.
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Replaces each parent by its root.
+    /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups.
     SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;

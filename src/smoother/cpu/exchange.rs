@@ -13,23 +13,24 @@ use crate::base::shared::Shared;
 use crate::error::{Result, zeroed};
 use crate::smoother::patches::{Cut, Patch, PatchList};
 
-/// Pieces that are one cell wide in x are stored in groups of this number of planes (see `copy`). It is
-/// the largest number of planes of a block.
+/// A piece is a box of the copy plan. The values of a piece that is one cell wide in x are stored in groups of this
+/// number of planes (see `copy`). The number is the largest number of planes of a block.
 const LAYER: usize = 8;
 
 /// Largest number of pieces per patch. Every row of blocks scans all pieces of its patch. With more pieces, the
 /// exchange before the sweep is used instead.
 const MOST_PIECES: usize = 256;
 
-/// Buffers of the exchange and the boxes of the copy plan.
+/// The two buffers of the exchange (`values`), and the boxes of the copy plan in two orders: by the patch that is
+/// written (`to`), and by the patch that is read (`from`).
 pub struct GhostBuffers {
     to: Pieces,
     from: Pieces,
     values: [Shared; 2],
 }
 
-/// Boxes of the copy plan, sorted by the patch that is written or by the patch that is read. Within a patch, the boxes
-/// that only the outer rows of blocks need are stored last.
+/// Boxes of the copy plan, sorted by one of their two patches. Within a patch, the boxes that only the outer rows of
+/// blocks need are stored last.
 struct Pieces {
     all: Vec<Piece>,
     /// The pieces of patch p are `first[p] .. first[p + 1]`.

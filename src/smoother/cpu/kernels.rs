@@ -119,9 +119,10 @@ fn rows(shape: Shape, values: &[f64], turned: bool) -> Result<Vec<Row>> {
 
 /// Stencil entries and matrices of the sine transforms.
 pub struct Operator {
-    /// Negative entries of a 7-point stencil: center, west, east, south, north, bottom, top.
+    /// The entries of a 7-point stencil, each multiplied by -1: center, west, east, south, north, bottom, top. `None`
+    /// for a 27-point stencil.
     pub seven: Option<[f64; 7]>,
-    /// Offsets of the nonzero stencil entries in x, y and z, with the negative of each entry.
+    /// For each nonzero entry of the stencil, its offset in x, y and z, and the entry multiplied by -1.
     entries: Vec<([isize; 3], f64)>,
     /// sin((p+1)(q+1) pi / (b+1)) at `[b][p * 8 + q]`, divided by sin 60 (degrees) for b = 8.
     pub sines: [[f64; 64]; 9],
@@ -181,7 +182,7 @@ pub struct Ahead {
 /// Cells to prefetch in one array.
 #[derive(Clone, Copy)]
 pub struct AheadOf {
-    /// First cell of this task's part. Any address is allowed, since a prefetch never faults.
+    /// First cell to prefetch. Any address is allowed, since a prefetch never faults.
     pub first: *const f64,
     /// Distance between planes, in values.
     pub plane: usize,
@@ -193,7 +194,7 @@ impl Ahead {
     /// Prefetches nothing.
     pub const NOTHING: Self = Self { of: [AheadOf { first: std::ptr::null(), plane: 0, chunk: 0 }; 3] };
 
-    /// Returns the part of task number `task`, whose blocks have `rows` rows per plane.
+    /// Returns the cells that task number `task` prefetches, if the blocks of each task have `rows` rows per plane.
     pub fn of_task(&self, task: usize, rows: usize) -> Self {
         let of = |a: AheadOf| AheadOf { first: a.first.wrapping_add(task * rows * a.chunk), ..a };
         Self { of: self.of.map(of) }
@@ -248,7 +249,7 @@ pub unsafe fn residual<V: Lanes>(
 
 /// Positions in x of the cells of a tile row, relative to the first cell.
 pub struct Lines {
-    /// Number of values of the tile row in use.
+    /// Number of values in use, counted from the start of the tile row.
     used: usize,
     /// Number of cells from the first to the last cell in use.
     span: usize,

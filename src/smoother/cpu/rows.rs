@@ -93,8 +93,8 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Returns the cells to prefetch for the row of blocks after `row`, divided among the `tasks` tasks of the current
-    /// row.
+    /// Returns the cells of the next row of blocks that are prefetched while row `row` is relaxed; `ways.fetch` selects
+    /// them. The cells are divided among the `tasks` tasks of this row. A task has `task_rows` rows per plane.
     pub fn ahead(&self, ways: RowParameters, p: usize, row: usize, tasks: usize, task_rows: usize) -> Ahead {
         let (row, half, halves) = match ways.fetch {
             Fetch::Nothing => return Ahead::NOTHING,

@@ -133,8 +133,8 @@ impl SmootherSteps for CallThread<'_, '_> {
             let owners = if seams || grain == Grain::Patch { 1 } else { me.members };
             for owner in 0..owners {
                 let of = (me.index + owner) % me.members;
-                // If another thread has already found no unclaimed patch in a part, this thread skips the part.
-                // Otherwise each thread would scan thousands of patches.
+                // This thread skips a part in which another thread has already found no unclaimed patch. Otherwise each
+                // thread would scan thousands of patches.
                 let all_claimed = &self.call.data.all_claimed[of];
                 if owner > 0 && all_claimed.load(Ordering::Relaxed) == self.sweep_number() {
                     continue;

@@ -131,7 +131,8 @@ impl<'a, 'w> CallThread<'a, 'w> {
         if self.flipped { self.call.other } else { self.call.arrays.u }
     }
 
-    /// Divides the work list into `parts` parts, and returns the first row of blocks of part `part`.
+    /// Divides the work list into `parts` parts with about the same number of cells. Returns the first row of blocks of
+    /// part `part`, or the end of the list if `part` equals `parts`.
     pub fn boundary(&self, cut: &Cut, part: usize, parts: usize, grain: Grain) -> Place {
         let list = &self.call.data.blocks.list;
         let end = Place { patch: list.patches.len(), row: 0 };

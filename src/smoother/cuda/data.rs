@@ -62,7 +62,7 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    /// Assigns addresses, aligned to 256 bytes, to u and, with `with_f`, to f of all patches.
+    /// Allocates u and, if `with_f` is true, f of all patches. Every array begins at a multiple of 256 bytes.
     pub(super) fn lay_out(&mut self, stream: &Stream, patches: &[Patch], with_f: bool, what: &str) -> Result<()> {
         // The old addresses are invalid if the allocation fails or gets another address.
         self.clear();
@@ -88,7 +88,7 @@ impl Arrays {
     }
 }
 
-/// One launch: its items in order, and the counters that the items wait for.
+/// One launch: the range of its items in the plan, and the range of the counters by which they wait for one another.
 pub(super) struct Launch {
     pub(super) items: Range<usize>,
     /// Range of indices into `progress`.
@@ -96,8 +96,8 @@ pub(super) struct Launch {
     pub(super) cubes: bool,
     /// Number of executions of this launch so far.
     pub(super) launches: u32,
-    /// Ranges of items that are launched one after the other, if dense inverses are applied stage by stage. Otherwise
-    /// empty: all items are launched at once.
+    /// If dense inverses are applied stage by stage, the ranges of items that are launched one after the other. Empty
+    /// in all other cases, in which all items are launched at once.
     pub(super) stages: Stages,
 }
 
@@ -122,7 +122,8 @@ pub(super) struct Plan {
     pub(super) whole: Launch,
     /// One launch per group of patches.
     pub(super) groups: Vec<Launch>,
-    /// Number of faces that tiles of different patches exchange, and for each face the number of the adjacent face.
+    /// `face_count`: number of faces that tiles of different patches exchange. `partners`: for each face, the number of
+    /// the adjacent face.
     pub(super) face_count: usize,
     pub(super) partners: GrowingMemory,
     /// Copies of the remaining ghost cells. `rest_counts` contains the number of copies to ghost cells that a sweep

@@ -40,7 +40,7 @@ fn shape_index([x, y, z]: Shape) -> usize {
     ((z - 1) * TILE + y - 1) * TILE + x - 1
 }
 
-/// Returns the row-major index of value number p of the packed dense inverse of a block of 8^3 cells
+/// Returns where value number p of the packed dense inverse of a block of 8^3 cells is in the inverse stored by rows
 /// (kernels/smoother/dense.cuh).
 fn packed_index(p: usize, n: usize) -> usize {
     let (e, lane, h, m, w, q) = (p & 1, p >> 1 & 31, p >> 6 & 1, p >> 7 & 1, p >> 8 & 15, p >> 12);

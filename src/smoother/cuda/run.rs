@@ -40,7 +40,8 @@ struct FaceBuffers {
 /// State of one call.
 pub(super) struct Run<'a> {
     pub(super) data: &'a mut Data,
-    /// The stream of the computations, and a second stream for overlapping copies.
+    /// Two streams. If a sweep runs group by group, the copies and kernels of successive groups alternate between the
+    /// streams. All other work is on the first stream.
     pub(super) streams: [&'a Stream; 2],
     pub(super) copies: &'a mut Copies,
     pub(super) tables: Address,
@@ -53,7 +54,8 @@ pub(super) struct Run<'a> {
     pub(super) work: &'a Work,
     /// Index of the array with the current values, 0 or 1.
     pub(super) which: usize,
-    /// `done`: sweeps that were requested so far. `ahead`: sweeps that were executed before they were requested.
+    /// `done`: number of sweeps that were requested so far, including the current one. `ahead`: number of sweeps that
+    /// were executed before they were requested.
     pub(super) done: usize,
     pub(super) ahead: usize,
     /// `uploaded`: the device has the values. `downloaded`: the caller's host arrays have the result.
@@ -78,7 +80,7 @@ impl Run<'_> {
         self.data.blocks.list.clone()
     }
 
-    /// Copies the addresses of the arrays to the device.
+    /// Reserves device memory for patches in host memory, and copies the addresses of all arrays to the device.
     pub(super) fn begin(&mut self) -> Result<()> {
         let list = self.list();
         let given = self.arrays.pointers();
@@ -193,7 +195,7 @@ impl Run<'_> {
         launch::copy_patches(self.streams[stream], &arguments, (last - first) as u32)
     }
 
-    /// Launches a plan for one group, or for all patches.
+    /// Launches the relaxation of one group of patches, or of all patches if `group` is `None`.
     fn launch(
         &mut self,
         (plan, group): (usize, Option<usize>),
@@ -298,7 +300,8 @@ impl Run<'_> {
             } else {
                 self.exchange_now(both)?;
             }
-            // The next sweep must also be one launch for all patches, and no callback may read ghost cells before it.
+            // This sweep leaves its faces in buffers only if the next sweep is one launch for all patches, too, and if
+            // no callback reads ghost cells before the next sweep.
             let next_is_whole =
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
@@ -313,8 +316,8 @@ impl Run<'_> {
             self.which ^= usize::from(jacobi);
             return Ok(());
         }
-        // If there are no copies between patches and no callbacks, each group executes all its sweeps before its
-        // download.
+        // If there are neither copies between patches nor callbacks, the groups are independent. Each group then
+        // executes all its sweeps before its download.
         let alone = first && !watched && !self.callbacks.fills() && self.data.buffers.copy_count == 0;
         let sweeps = if alone { self.work.sweeps - self.done + 1 } else { 1 };
         let plans = [plan, self.plan_of(&self.work.cuts[self.done % 2])?];
@@ -352,7 +355,8 @@ impl Run<'_> {
         (from, if jacobi { 1 - from } else { from })
     }
 
-    /// Returns whether the ghost cells must be copied to the second array of block Jacobi.
+    /// Returns whether the caller must now copy the ghost cells to the second array of block Jacobi: in the first call,
+    /// and in every call if a callback fills ghost cells. Records that the ghost cells have been copied.
     fn ghosts_wanted(&mut self) -> bool {
         !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.fills()
     }

@@ -23,7 +23,10 @@ pub mod kind {
     pub const ASCEND_FIRST: i32 = 9;
 }
 
-/// Bits of `Op::flags`; kernels/rrb/program.cuh explains them.
+/// Bits of `Op::flags`. In the comments, the words before a colon name the kinds of steps that use the flag: "forward"
+/// is `DESCEND`, "backward" is `ASCEND`, "product" is `MULTIPLY_INNER`, and "step" is `DIRECT_INNER` or
+/// `ADVANCE_INNER`. r is the residual, z the preconditioned residual, u the solution, d the direction and q = A d, each
+/// on the grid of the step.
 pub mod flag {
     /// Forward: r = right-hand side.
     pub const KEEP: i32 = 1;

@@ -43,9 +43,9 @@ plain_kernels! {
     Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
     /// Finds the tiles of a grid, and the patches of the next grid, in which all rows of the matrix are equal.
     Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
-    /// Joins the nodes of each segment to runs.
+    /// Joins coupled nodes to runs, within each segment of 32 consecutive nodes.
     HookNodes hook_nodes(ComponentArgs) = "rrb_hook_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
-    /// Joins the runs to components.
+    /// Joins the runs of all segments to components.
     UniteNodes unite_nodes(ComponentArgs) = "rrb_unite_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
     /// Counts the components.
     CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| node_blocks(&a.g), (THREADS, 1);
@@ -63,7 +63,7 @@ plain_kernels! {
     SchurCenter schur_center(SchurCenterArgs) = "rrb_schur_center_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates every second remaining line of the coarsest system.
     EliminateLines eliminate_lines(LinesArgs) = "rrb_eliminate_lines_f64", |a| a.gone(), (LINE_THREADS, 1);
-    /// Computes the rows of the inverse for the lines of a step.
+    /// Computes the rows of the inverse that belong to the lines that a step eliminated.
     InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64",
         |a| a.gone() * (a.gone() + a.stayed()), (LINE_THREADS, 1);
     /// Multiplies by the inverse of the coarsest system, in f64.
@@ -96,7 +96,7 @@ plain_kernels! {
     Advance advance(UpdateArgs) = "rrb_advance_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes x += alpha p and p = z + beta p, with z in f32.
     AdvanceShort advance_short(UpdateArgs) = "rrb_advance_f32", |a| a.g.blocks(), OVER_AREA;
-    /// Computes target = source / unit + factor target, with the source in f64.
+    /// Computes target = source / unit + factor target, with the source in f64. The short formats store M / unit.
     Direction direction(UpdateArgs) = "rrb_direction_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes target = source / unit + factor target, with the source in f32.
     DirectionShort direction_short(UpdateArgs) = "rrb_direction_f32", |a| a.g.blocks(), OVER_AREA;
@@ -127,7 +127,7 @@ plain_kernels! {
     /// Computes red values of x, and r of S1 as `eliminated_residual` does.
     FinishEliminated finish_eliminated(EndArgs) = "rrb_finish_eliminated_f64", |a| end_blocks(&a.k.g), OVER_AREA,
         or FinishEliminatedUniform = "rrb_finish_eliminated_uniform_f64" in a.k.g;
-    /// Stores x in the caller's array if the solve ends here.
+    /// Stores x in the caller's array if the solve will end with this x.
     Deliver deliver(EndArgs) = "rrb_deliver_f64", |a| a.k.g.blocks_by_rows(), OVER_AREA;
     /// Writes the scalars to host memory.
     Report report(ReportArgs) = "rrb_report_f64", |_a| 1, (THREADS, 1);
