@@ -82,6 +82,8 @@ pub struct Labelled<P> {
     label_start: Vec<usize>,
     /// Number of values of each label.
     count: Vec<f64>,
+    /// Workspace of `set`: the latest slot of each label.
+    latest_slot: Vec<u32>,
     sums: Option<Partials>,
     /// Three numbers per label: sums of v, sums of |v|, and the means that `Means::Keep` has stored.
     totals: Option<Shared>,
@@ -99,6 +101,7 @@ impl<P> Default for Labelled<P> {
             by_label: Vec::new(),
             label_start: Vec::new(),
             count: Vec::new(),
+            latest_slot: Vec::new(),
             sums: None,
             totals: None,
             other_ranks: None,
@@ -186,18 +189,18 @@ impl<P: Place> Labelled<P> {
         self.slots.clear();
         reset(&mut self.run_start, units + 1, RUNS)?;
         reset(&mut self.slot_start, units + 1, RUNS)?;
-        let mut slot_of: Vec<u32> = Vec::new();
-        reset(&mut slot_of, labels, RUNS)?;
+        reset(&mut self.latest_slot, labels, RUNS)?;
         for unit in 0..units {
             let first = self.slots.len();
             for (place, len, label) in runs(unit) {
                 self.count[label] += len as f64;
-                let known = self.slots.get(slot_of[label] as usize) == Some(&(label as u32));
-                if !known || (slot_of[label] as usize) < first {
-                    slot_of[label] = self.slots.len() as u32;
+                let slot = self.latest_slot[label];
+                let known = self.slots.get(slot as usize) == Some(&(label as u32));
+                if !known || (slot as usize) < first {
+                    self.latest_slot[label] = self.slots.len() as u32;
                     push(&mut self.slots, label as u32, RUNS)?;
                 }
-                self.add_run(unit, Run { place, len: len as u32, slot: slot_of[label] })?;
+                self.add_run(unit, Run { place, len: len as u32, slot: self.latest_slot[label] })?;
             }
             // `note` sums the runs slot by slot. Adjacent runs of a slot are already merged.
             self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.place));
@@ -363,7 +366,7 @@ impl<P: Place> Labelled<P> {
         size_of::<Run<P>>() * self.runs.capacity()
             + size_of::<usize>() * (self.run_start.capacity() + self.slot_start.capacity())
             + size_of::<usize>() * (self.label_start.capacity() + self.count.capacity())
-            + size_of::<u32>() * (self.slots.capacity() + self.by_label.capacity())
+            + size_of::<u32>() * (self.slots.capacity() + self.by_label.capacity() + self.latest_slot.capacity())
             + self.sums.as_ref().map_or(0, Partials::bytes)
             + self.totals.as_ref().map_or(0, Shared::bytes)
     }
