@@ -3,22 +3,24 @@
 ! other face 0 (a reflecting wall). One kind of mean for h, hD and N keeps the kinetic energy positive.
 module boussinesq
    use host, only: dp, gravity
+   use wet_runs, only: find_runs, run
    implicit none
    private
    public :: profile_parabola, profile_cosh, profile_integrals, characteristic_wave_number, frequency_squared
-   public :: wave_model, build_model, apply_operator, largest_frequency
+   public :: wave_model, build_model, largest_frequency
 
    integer, parameter :: profile_parabola = 1, profile_cosh = 2
 
-   ! All arrays are (nx, ny). Face arrays: east(i, j) between (i, j) and (i+1, j), north(i, j) between (i, j) and (i, j+1).
+   ! All arrays are (nx, ny). Face arrays of S: east(i, j) between (i, j) and (i+1, j), north(i, j) between (i, j) and (i, j+1).
    type :: wave_model
       integer :: nx = 0, ny = 0
       integer :: unknowns = 0                                 ! wet cells
       real(dp) :: dx = 0, dy = 0, area = 0
       logical, allocatable :: wet(:, :)
+      type(run), allocatable :: runs(:)                       ! of wet cells
+      real(dp) :: weight(2) = 0                               ! w_f: dy/dx on east faces, dx/dy on north faces
       real(dp), allocatable :: h(:, :)                        ! depth, 0 on land [m]
-      real(dp), allocatable :: h_east(:, :), h_north(:, :)    ! w_f h_f
-      real(dp), allocatable :: hd_east(:, :), hd_north(:, :)  ! w_f (hD)_f
+      real(dp), allocatable :: hd(:, :)                       ! hD, 0 on land [m^2]
       real(dp), allocatable :: center(:, :), east(:, :), north(:, :)   ! S = L_N + diag(A M), land rows 1 on the diagonal
       real(dp) :: omega_max = 0                               ! largest frequency of the discrete model [1/s]
    end type wave_model
@@ -98,7 +100,7 @@ contains
       real(dp), intent(in) :: depth(:, :), dx, dy, h_min, frequency
       integer, intent(in) :: profile
       type(wave_model), intent(out) :: model
-      real(dp), allocatable :: hd(:, :), m(:, :), n(:, :)
+      real(dp), allocatable :: m(:, :), n(:, :)
       real(dp) :: k0
       integer :: i, j, nx, ny
 
@@ -111,21 +113,21 @@ contains
       model%area = dx*dy
       model%wet = depth >= h_min
       model%unknowns = count(model%wet)
-      allocate (hd(nx, ny), m(nx, ny), n(nx, ny), source=0.0_dp)
-      allocate (model%h(nx, ny), source=0.0_dp)
+      model%runs = find_runs(model%wet)
+      model%weight = [dy/dx, dx/dy]
+      allocate (m(nx, ny), n(nx, ny), source=0.0_dp)
+      allocate (model%h(nx, ny), model%hd(nx, ny), source=0.0_dp)
       do j = 1, ny
          do i = 1, nx
             if (.not. model%wet(i, j)) cycle
             model%h(i, j) = depth(i, j)
             k0 = 0
             if (profile == profile_cosh) k0 = characteristic_wave_number(frequency, depth(i, j))
-            call profile_integrals(profile, depth(i, j), k0, hd(i, j), m(i, j), n(i, j))
+            call profile_integrals(profile, depth(i, j), k0, model%hd(i, j), m(i, j), n(i, j))
          end do
       end do
-      model%omega_max = largest_frequency(model%wet, model%h, hd, m, n, dx, dy)
+      model%omega_max = largest_frequency(model%wet, model%h, model%hd, m, n, dx, dy)
 
-      call face_coefficients(model, model%h, model%h_east, model%h_north)
-      call face_coefficients(model, hd, model%hd_east, model%hd_north)
       call face_coefficients(model, n, model%east, model%north)
 
       ! S = L_N + diag(A M): the matrix entry across a face is minus its coefficient.
@@ -156,33 +158,13 @@ contains
          do i = 1, model%nx
             if (.not. model%wet(i, j)) cycle
             if (i < model%nx) then
-               if (model%wet(i + 1, j)) c_east(i, j) = model%dy/model%dx*(c(i, j) + c(i + 1, j))/2
+               if (model%wet(i + 1, j)) c_east(i, j) = model%weight(1)*(c(i, j) + c(i + 1, j))/2
             end if
             if (j < model%ny) then
-               if (model%wet(i, j + 1)) c_north(i, j) = model%dx/model%dy*(c(i, j) + c(i, j + 1))/2
+               if (model%wet(i, j + 1)) c_north(i, j) = model%weight(2)*(c(i, j) + c(i, j + 1))/2
             end if
          end do
       end do
    end subroutine face_coefficients
-
-   ! y = L_c u, (L_c u)_P = sum over faces of w_f c_f (u_P - u_neighbour).
-   subroutine apply_operator(c_east, c_north, u, y)
-      real(dp), contiguous, intent(in) :: c_east(:, :), c_north(:, :), u(:, :)
-      real(dp), contiguous, intent(out) :: y(:, :)
-      real(dp), allocatable :: flux(:)
-      integer :: nx, ny, j, south, north
-      nx = size(u, 1)
-      ny = size(u, 2)
-      allocate (flux(0:nx))
-      flux(0) = 0
-      flux(nx) = 0
-      do j = 1, ny
-         south = max(j - 1, 1)       ! at the edges the difference is that of a cell with itself: 0
-         north = min(j + 1, ny)
-         flux(1:nx - 1) = c_east(1:nx - 1, j)*(u(1:nx - 1, j) - u(2:nx, j))
-         y(:, j) = flux(1:nx) - flux(0:nx - 1) + c_north(:, j)*(u(:, j) - u(:, north)) &
-                   + c_north(:, south)*(u(:, j) - u(:, south))
-      end do
-   end subroutine apply_operator
 
 end module boussinesq

@@ -13,7 +13,7 @@ module command_line
    type :: settings
       character(:), allocatable :: grid_file      ! empty: the embedded harbour
       character(:), allocatable :: output_folder, rrb_options
-      integer :: steps = 700, write_interval = 0, sponge_cells = 15
+      integer :: steps = 350, write_interval = 0, sponge_cells = 15
       integer :: profile = profile_parabola, solver = use_both
       real(dp) :: dt = 0                          ! 0: by the rule
       real(dp) :: h_min = 0.3_dp, rel_tol = 1e-6_dp
@@ -206,8 +206,8 @@ contains
          '  --speed V              [m/s] (8)', &
          '  --hull NAME            cosine (blunt, the default) or gaussian (smooth)', &
          '  --profile NAME         vertical structure: parabola (default) or cosh, exact at the wake''s frequency g/V', &
-         '  --steps N              time steps (700)', &
-         '  --dt T                 time step [s]; without: sqrt(g h_max) dt/dx <= 1/2', &
+         '  --steps N              time steps (350)', &
+         '  --dt T                 time step [s]; without: the smaller of dx/sqrt(g h_max) and 1.4/omega_max', &
          '  --h-min H              cells shallower than this are land [m] (0.3)', &
          '  --sponge N             cells of absorbing layer along open edges (15); 0: all edges reflect', &
          '  --solver NAME          iccg, rrb or both (default: both solve each step, the rrb solution goes on)', &

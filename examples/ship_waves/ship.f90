@@ -4,7 +4,7 @@ module ship_pressure
    use host, only: dp, gravity, pi, refuse, text
    implicit none
    private
-   public :: ship, hull_cosine, hull_gaussian, place_ship, check_track, longest_straight_track
+   public :: ship, hull_cosine, hull_gaussian, hull_shape, place_ship, check_track, longest_straight_track
 
    integer, parameter :: hull_cosine = 1, hull_gaussian = 2
 

@@ -6,12 +6,13 @@ program ship_waves_tests
    use iccg_solver, only: ic0_factorize, iccg
    use psi_solver, only: psi_system, setup_psi, solve_psi, use_iccg, use_rrb
    use ship_pressure, only: hull_cosine, longest_straight_track, place_ship, ship
-   use time_stepping, only: advance, energy, safe_time_step, sponge_factor, start_at_rest, wave_state
+   use moving_ship_tests, only: half_time_step, test_moving_ship, test_threads
+   use test_report, only: failed_tests, random_depth, report, start_random
+   use time_stepping, only: advance, energy, safe_time_step, start_at_rest, use_sponge, wave_state
    implicit none
 
    integer, parameter :: solvers(2) = [use_iccg, use_rrb]
    character(*), parameter :: solver_name(2) = ['ICCG', 'RRB ']
-   integer :: failures = 0, seed = 12345
 
    call test_dispersion()
    call test_energy_and_mass()
@@ -23,40 +24,11 @@ program ship_waves_tests
    call test_profiles()
    call test_stability_limit()
    call test_harbour()
-   if (failures > 0) error stop 1
+   call test_moving_ship()
+   call test_threads()
+   if (failed_tests() > 0) error stop 1
 
 contains
-
-   subroutine report(name, what, measured, limit)
-      character(*), intent(in) :: name, what
-      real(dp), intent(in) :: measured, limit
-      character(4) :: verdict
-      verdict = 'ok  '
-      if (.not. measured <= limit) then
-         verdict = 'FAIL'
-         failures = failures + 1
-      end if
-      write (*, '(a, 1x, a, 1x, a, es9.2, a, es9.2)') verdict, name, what//':', measured, ' <=', limit
-   end subroutine report
-
-   ! Uniform in (0, 1), the same numbers everywhere.
-   real(dp) function random()
-      integer, parameter :: wide = selected_int_kind(18)
-      seed = int(mod(16807_wide*seed, 2147483647_wide))
-      random = seed/2147483647.0_dp
-   end function random
-
-   function random_depth(nx, ny, least, most) result(depth)
-      integer, intent(in) :: nx, ny
-      real(dp), intent(in) :: least, most
-      real(dp) :: depth(nx, ny)
-      integer :: i, j
-      do j = 1, ny
-         do i = 1, nx
-            depth(i, j) = least + (most - least)*random()
-         end do
-      end do
-   end function random_depth
 
    ! A channel of constant depth, closed at both ends, with zeta = cos(k x), k = pi m/L: an exact eigenvector.
    ! The frequency comes from 4 sin^2(omega dt/2) = -sum c d2c / sum c^2 over the amplitudes c^n of the mode.
@@ -123,14 +95,14 @@ contains
       real(dp) :: e, first, drift, mass, mass_before
       integer :: i, j, k, s
 
-      seed = 1
+      call start_random(1)
       depth = random_depth(nx, ny, 1.0_dp, 20.0_dp)
       depth(20:30, 10:15) = -1          ! an island
       call build_model(depth, 5.0_dp, 4.0_dp, 0.3_dp, profile_parabola, 0.0_dp, model)
       do s = 1, 2
          allocate (system)
          call setup_psi(system, model, solvers(s), 1e-12_dp, '')
-         call start_at_rest(state, model, safe_time_step(model))
+         call start_at_rest(state, model, half_time_step(model))
          do j = 1, ny
             do i = 1, nx
                if (model%wet(i, j)) state%zeta(i, j) = exp(-((i - 15)**2 + (j - 30)**2)/50.0_dp)
@@ -168,7 +140,7 @@ contains
       real(dp) :: hd, m, n, off, least
       integer :: i, j, k
 
-      seed = 2
+      call start_random(2)
       depth = random_depth(nx, ny, -5.0_dp, 20.0_dp)
       call build_model(depth, 5.0_dp, 3.0_dp, 0.3_dp, profile_parabola, 0.0_dp, model)
       x = 1
@@ -198,6 +170,26 @@ contains
       call report('T4', '- x''S x / x''(A M) x for 20 random vectors', -least, -1.0_dp)
       call report('T4', 'matrix against operator', off, 1e-14_dp)
    end subroutine test_matrix
+
+   ! y = L_c u, (L_c u)_P = sum over faces of w_f c_f (u_P - u_neighbour).
+   subroutine apply_operator(c_east, c_north, u, y)
+      real(dp), intent(in) :: c_east(:, :), c_north(:, :), u(:, :)
+      real(dp), intent(out) :: y(:, :)
+      real(dp), allocatable :: flux(:)
+      integer :: nx, ny, j, south, north
+      nx = size(u, 1)
+      ny = size(u, 2)
+      allocate (flux(0:nx))
+      flux(0) = 0
+      flux(nx) = 0
+      do j = 1, ny
+         south = max(j - 1, 1)       ! at the edges the difference is that of a cell with itself: 0
+         north = min(j + 1, ny)
+         flux(1:nx - 1) = c_east(1:nx - 1, j)*(u(1:nx - 1, j) - u(2:nx, j))
+         y(:, j) = flux(1:nx) - flux(0:nx - 1) + c_north(:, j)*(u(:, j) - u(:, north)) &
+                   + c_north(:, south)*(u(:, j) - u(:, south))
+      end do
+   end subroutine apply_operator
 
    ! y = S x from the stored entries
    subroutine multiply(model, x, y)
@@ -257,7 +249,7 @@ contains
       real(dp) :: largest
       integer :: s, counts(2)
 
-      seed = 3
+      call start_random(3)
       depth = random_depth(nx, ny, 1.0_dp, 20.0_dp)
       b = random_depth(nx, ny, -1.0_dp, 1.0_dp)
       wide_depth = -9999
@@ -319,8 +311,8 @@ contains
       do s = 1, 2
          allocate (system)
          call setup_psi(system, model, solvers(s), 1e-8_dp, '')
-         call start_at_rest(state, model, safe_time_step(model))
-         state%damping = sponge_factor(model, 15, state%dt)
+         call start_at_rest(state, model, half_time_step(model))
+         call use_sponge(state, model, 15)
          if (allocated(pressure)) deallocate (pressure)
          allocate (pressure(n, n), source=0.0_dp)
          box = 1
@@ -351,8 +343,8 @@ contains
          do k = 1, 2
             allocate (system)
             call setup_psi(system, model, solvers(s), 1e-8_dp, '')
-            call start_at_rest(state, model, safe_time_step(model))
-            if (k == 1) state%damping = sponge_factor(model, 15, state%dt)
+            call start_at_rest(state, model, half_time_step(model))
+            if (k == 1) call use_sponge(state, model, 15)
             do j = 1, n
                do i = 1, n
                   state%zeta(i, j) = exp(-(25.0_dp*(i - 40.5_dp)**2 + 25*(j - 40.5_dp)**2)/(2*20.0_dp**2))
@@ -409,20 +401,20 @@ contains
       type(wave_model) :: model
       type(psi_system), allocatable :: system
       type(wave_state) :: state
-      real(dp) :: depth(nx, ny), noise(nx, ny), pressure(nx, ny), growth(2)
-      real(dp), parameter :: share(2) = [0.99_dp, 1.02_dp]
+      real(dp) :: depth(nx, ny), noise(nx, ny), pressure(nx, ny), growth(3), dt(3)
       integer :: k, n, s
 
-      seed = 4
+      call start_random(4)
       noise = random_depth(nx, ny, -1.0_dp, 1.0_dp)
       depth = 10
       pressure = 0
       call build_model(depth, 5.0_dp, 5.0_dp, 0.3_dp, profile_parabola, 0.0_dp, model)
+      dt = [0.99_dp*2/model%omega_max, 1.02_dp*2/model%omega_max, safe_time_step(model)]
       do s = 1, 2
-         do k = 1, 2
+         do k = 1, 3
             allocate (system)
             call setup_psi(system, model, solvers(s), 1e-10_dp, '')
-            call start_at_rest(state, model, share(k)*2/model%omega_max)
+            call start_at_rest(state, model, dt(k))
             state%zeta = noise
             do n = 1, steps
                call advance(state, model, system, pressure)
@@ -433,6 +425,8 @@ contains
          ! At 0.99 a mode may grow by 1/sqrt(1 - 0.99^2) = 7; at 1.02 the shortest wave grows by exp(0.4) a step.
          call report('T8', trim(solver_name(s))//' growth of noise at 0.99 of the limit', growth(1), 20.0_dp)
          call report('T8', trim(solver_name(s))//' inverse of the growth at 1.02', 1/growth(2), 1e-30_dp)
+         ! At dt omega_max = 1.4 a mode grows by at most 1/sqrt(1 - 0.7^2) = 1.4; the noise has modes of equal amplitude.
+         call report('T8', trim(solver_name(s))//' growth of noise at the time step of the program', growth(3), 5.0_dp)
       end do
    end subroutine test_stability_limit
 
@@ -457,7 +451,7 @@ contains
       allocate (pressure(grid%nx, grid%ny), source=0.0_dp)
       do s = 1, 2
          call setup_psi(system(s), model, solvers(s), 1e-9_dp, '')
-         call start_at_rest(state(s), model, safe_time_step(model))
+         call start_at_rest(state(s), model, half_time_step(model))
       end do
       box = 1
       do n = 1, 40

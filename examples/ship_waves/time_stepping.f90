@@ -1,20 +1,28 @@
-! Staggered leapfrog: zeta at t^n, phi at t^(n+1/2), one solve of S psi = L_hD phi a step.
+! Staggered leapfrog: zeta at t^n, phi at t^(n+1/2), one solve of S psi = L_hD phi per step.
 module time_stepping
-   use boussinesq, only: apply_operator, wave_model
+   use, intrinsic :: iso_fortran_env, only: int64
+   use boussinesq, only: wave_model
    use host, only: dp, gravity
    use psi_solver, only: psi_system, solve_psi
+   use wave_loops, only: damp, elevation, momentum, rate_times, right_hand_side_and_guess
+   use wet_runs, only: find_runs, run
    implicit none
    private
-   public :: wave_state, start_at_rest, advance, sponge_factor, safe_time_step, energy
+   public :: wave_state, start_at_rest, use_sponge, advance, safe_time_step, energy
+
+   real(dp), parameter :: absurd_height = 1e3_dp          ! m: the computation has blown up
 
    type :: wave_state
       integer :: step = 0
       real(dp) :: dt = 0, time = 0
       real(dp), allocatable :: zeta(:, :)                 ! surface elevation [m]
       real(dp), allocatable :: phi(:, :)                  ! surface potential [m^2/s]
-      real(dp), allocatable :: psi(:, :), psi_before(:, :)   ! vertical profile variable [m/s]
-      real(dp), allocatable :: rhs(:, :), change(:, :)    ! L_hD phi;  L_h phi - L_hD psi
-      real(dp), allocatable :: damping(:, :)              ! sponge factor of a step; not allocated: no sponge
+      real(dp), allocatable :: psi(:, :, :)               ! the four newest solutions [m/s]; newest: index of the last one
+      integer :: newest = 4
+      real(dp), allocatable :: rhs(:, :)                  ! L_hD phi
+      real(dp), allocatable :: damping(:, :)              ! factor of the sponge per step; not allocated: no sponge
+      type(run), allocatable :: damped(:)                 ! runs of cells with a factor below 1
+      logical :: blown_up = .false.                       ! an elevation is not a number, or above any ship's wave
    end type wave_state
 
 contains
@@ -27,8 +35,7 @@ contains
       nx = model%nx
       ny = model%ny
       state%dt = dt
-      allocate (state%zeta(nx, ny), state%phi(nx, ny), state%psi(nx, ny), state%psi_before(nx, ny), &
-                state%rhs(nx, ny), state%change(nx, ny), source=0.0_dp)
+      allocate (state%zeta(nx, ny), state%phi(nx, ny), state%psi(nx, ny, 4), state%rhs(nx, ny), source=0.0_dp)
    end subroutine start_at_rest
 
    ! One step. pressure = P_s/rho in the middle of the interval that phi crosses: t^n, for the first half step dt/4.
@@ -37,50 +44,73 @@ contains
       type(wave_model), intent(in) :: model
       type(psi_system), intent(inout) :: system
       real(dp), contiguous, intent(in) :: pressure(:, :)
-      real(dp), allocatable :: part(:, :)
-      real(dp) :: span, guess
-      integer :: i, j
+      real(dp) :: span
+      integer(int64) :: cells
+      integer :: newest
+      logical :: wild
 
+      cells = size(state%zeta, kind=int64)
       ! phi^(n+1/2) = phi^(n-1/2) - dt (g zeta^n + P_s); half of it in the first step
       span = state%dt
       if (state%step == 0) span = state%dt/2
-      state%phi = state%phi - span*(gravity*state%zeta + pressure)
+      call momentum(model%runs, cells, span, state%zeta, pressure, state%phi)
 
-      ! S psi = L_hD phi, from the guess 2 psi^n - psi^(n-1)
-      call apply_operator(model%hd_east, model%hd_north, state%phi, state%rhs)
-      do j = 1, model%ny
-         do i = 1, model%nx
-            guess = state%psi(i, j)
-            if (state%step >= 2) guess = 2*state%psi(i, j) - state%psi_before(i, j)
-            state%psi_before(i, j) = state%psi(i, j)
-            state%psi(i, j) = guess
-         end do
-      end do
-      call solve_psi(system, model, state%rhs, state%psi)
+      ! S psi = L_hD phi, from an extrapolated guess, which overwrites the oldest of the four solutions
+      newest = modulo(state%newest, 4) + 1
+      associate (old => state%newest)
+         call right_hand_side_and_guess(model%runs, cells, model%weight, model%hd, state%phi, state%rhs, &
+                                        extrapolation(state%step), state%psi(:, :, old), &
+                                        state%psi(:, :, modulo(old - 2, 4) + 1), state%psi(:, :, modulo(old - 3, 4) + 1), &
+                                        state%psi(:, :, newest))
+      end associate
+      state%newest = newest
+      call solve_psi(system, model, state%rhs, state%psi(:, :, newest))
 
       ! zeta^(n+1) = zeta^n + dt/A (L_h phi - L_hD psi)
-      allocate (part(model%nx, model%ny))
-      call apply_operator(model%h_east, model%h_north, state%phi, state%change)
-      call apply_operator(model%hd_east, model%hd_north, state%psi, part)
-      state%change = state%change - part
-      state%zeta = state%zeta + state%dt/model%area*state%change
-
-      if (allocated(state%damping)) then
-         state%zeta = state%damping*state%zeta
-         state%phi = state%damping*state%phi
-      end if
+      call elevation(model%runs, cells, model%weight, state%dt/model%area, model%h, model%hd, state%phi, &
+                     state%psi(:, :, newest), state%zeta, absurd_height, wild)
+      if (wild) state%blown_up = .true.
+      if (allocated(state%damped)) call damp(state%damped, cells, state%damping, state%zeta, state%phi)
       state%step = state%step + 1
       state%time = state%step*state%dt
    end subroutine advance
+
+   ! Factors of psi^n to psi^(n-3) in the guess for psi^(n+1): the polynomial through the last four solutions, or through
+   ! all solutions if there are fewer.
+   pure function extrapolation(solutions) result(factor)
+      integer, intent(in) :: solutions
+      real(dp) :: factor(4)
+      select case (solutions)
+      case (0, 1)
+         factor = [1, 0, 0, 0]
+      case (2)
+         factor = [2, -1, 0, 0]
+      case (3)
+         factor = [3, -3, 1, 0]
+      case default
+         factor = [4, -6, 4, -1]
+      end select
+   end function extrapolation
 
    ! E^n = A sum g zeta^2/2 + phi^(n-1/2) . (L_h phi^(n+1/2) - L_hD psi^(n+1/2))/2, conserved exactly without ship and
    ! sponge. zeta and phi_before are those of the start of the step that `state` has just made.
    pure real(dp) function energy(state, model, zeta, phi_before)
       type(wave_state), intent(in) :: state
       type(wave_model), intent(in) :: model
-      real(dp), intent(in) :: zeta(:, :), phi_before(:, :)
-      energy = model%area*sum(gravity*zeta**2)/2 + sum(phi_before*state%change)/2
+      real(dp), contiguous, intent(in) :: zeta(:, :), phi_before(:, :)
+      energy = model%area*sum(gravity*zeta**2)/2 &
+               + rate_times(model%runs, size(zeta, kind=int64), model%weight, model%h, model%hd, state%phi, &
+                            state%psi(:, :, state%newest), phi_before)/2
    end function energy
+
+   ! An absorbing layer of `cells` cells along those parts of the domain's edge that are water.
+   subroutine use_sponge(state, model, cells)
+      type(wave_state), intent(inout) :: state
+      type(wave_model), intent(in) :: model
+      integer, intent(in) :: cells
+      state%damping = sponge_factor(model, cells, state%dt)
+      state%damped = find_runs(model%wet .and. state%damping < 1)
+   end subroutine use_sponge
 
    ! exp(-dt mu) with mu = mu_max (d/width)^2, mu_max = 3 sqrt(g h)/width, in the strips of `cells` cells along those parts
    ! of the domain's edge that are water.
@@ -109,11 +139,12 @@ contains
       end do
    end function sponge_factor
 
-   ! The simple rule sqrt(g h_max) dt/dx <= 1/2, rounded down to two digits; it is well below the limit dt omega_max < 2.
+   ! min(dx/sqrt(g h_max), 1.4/omega_max), rounded down to two digits. Leapfrog is stable for dt omega_max < 2. A larger
+   ! step needs fewer solves, and its error in time partly cancels the error in space.
    pure real(dp) function safe_time_step(model) result(dt)
       type(wave_model), intent(in) :: model
       real(dp) :: unit
-      dt = min(model%dx, model%dy)/2/sqrt(gravity*maxval(model%h))
+      dt = min(min(model%dx, model%dy)/sqrt(gravity*maxval(model%h)), 1.4_dp/model%omega_max)
       unit = 10.0_dp**(floor(log10(dt)) - 1)
       dt = unit*aint(dt/unit*(1 + 8*epsilon(dt)))
    end function safe_time_step
