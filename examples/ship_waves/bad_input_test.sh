@@ -84,6 +84,20 @@ refused 'is not a key' --grid binary.asc
 grid small.asc "$head" "$rows"
 refused 'no straight line of water' --grid small.asc
 
+# The depths of these tests are those of the embedded harbour, and of small.asc.
+refused '--current-u needs --current-v' --current-u u.asc
+refused '--current-v needs --current-u' --current-v v.asc
+refused '--current-u needs the name of a file' --current-u ''
+refused 'cannot read the grid file "none.asc"' --grid small.asc --current-u none.asc --current-v none.asc
+grid u.asc "$head" '1 1 1;1 1 1'
+refused 'grid file "u.asc": 3 x 2 values, but the depths have 500 x 400' --current-u u.asc --current-v u.asc
+grid wide.asc "$(echo "$head" | sed 's/cellsize 5/cellsize 6/')" '1 1 1;1 1 1'
+refused 'grid file "wide.asc": cellsize 6, but the depths have 5' --grid small.asc --current-u u.asc --current-v wide.asc
+grid east.asc "$(echo "$head" | sed 's/xllcorner 0/xllcorner 5/')" '1 1 1;1 1 1'
+refused 'south-west corner is (5, 0), but that of the depths is (0, 0)' --grid small.asc --current-u east.asc --current-v u.asc
+grid fast.asc "$head" '1 1 1;1 fast 1'
+refused 'line 8: value 2 is not a number: "fast"' --grid small.asc --current-u fast.asc --current-v u.asc
+
 refused 'unknown option "--grdi"' --grdi x
 refused 'unknown option "--speeed"' --speeed=3
 refused 'is not an option' harbour.asc

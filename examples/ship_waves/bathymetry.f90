@@ -4,7 +4,7 @@ module bathymetry
    use host, only: dp, pi, refuse, text
    implicit none
    private
-   public :: depth_grid, read_esri_grid, synthetic_harbour, parse_real
+   public :: depth_grid, read_esri_grid, read_matching_grid, synthetic_harbour, parse_real
 
    type :: depth_grid
       integer :: nx = 0, ny = 0
@@ -159,6 +159,24 @@ contains
       end subroutine extent
 
    end function read_esri_grid
+
+   ! Return the values of an ESRI ASCII grid that has the cells of `grid`; values without data are 0.
+   function read_matching_grid(name, grid) result(values)
+      character(*), intent(in) :: name
+      type(depth_grid), intent(in) :: grid
+      real(dp), allocatable :: values(:, :)
+      type(depth_grid) :: other
+      other = read_esri_grid(name)
+      if (other%nx /= grid%nx .or. other%ny /= grid%ny) &
+         call refuse('grid file "'//name//'": '//text(other%nx)//' x '//text(other%ny)//' values, but the depths have ' &
+                     //text(grid%nx)//' x '//text(grid%ny))
+      if (abs(other%cell - grid%cell) > 1e-6_dp*grid%cell) &
+         call refuse('grid file "'//name//'": cellsize '//text(other%cell)//', but the depths have '//text(grid%cell))
+      if (hypot(other%x0 - grid%x0, other%y0 - grid%y0) > 0.01_dp*grid%cell) &
+         call refuse('grid file "'//name//'": the south-west corner is ('//text(other%x0)//', '//text(other%y0) &
+                     //'), but that of the depths is ('//text(grid%x0)//', '//text(grid%y0)//')')
+      call move_alloc(other%depth, values)
+   end function read_matching_grid
 
    subroutine load(name, file)
       character(*), intent(in) :: name

@@ -12,6 +12,7 @@ module command_line
 
    type :: settings
       character(:), allocatable :: grid_file      ! empty: the embedded harbour
+      character(:), allocatable :: current_u, current_v      ! files of the current, both empty: no current
       character(:), allocatable :: output_folder, rrb_options
       integer :: steps = 350, write_interval = 0, sponge_cells = 15
       integer :: profile = profile_parabola, solver = use_both
@@ -28,6 +29,8 @@ contains
       integer :: k
 
       set%grid_file = ''
+      set%current_u = ''
+      set%current_v = ''
       set%output_folder = 'ship_waves_output'
       set%rrb_options = ''
       k = 1
@@ -53,6 +56,8 @@ contains
          call set_option(set, name, value)
          k = k + 1
       end do
+      if (set%current_u /= '' .and. set%current_v == '') call refuse('--current-u needs --current-v')
+      if (set%current_v /= '' .and. set%current_u == '') call refuse('--current-v needs --current-u')
    end subroutine read_command_line
 
    subroutine argument(k, value)
@@ -67,8 +72,9 @@ contains
    subroutine known(name)
       character(*), intent(in) :: name
       select case (name)
-      case ('--grid', '--steps', '--dt', '--length', '--beam', '--draft', '--speed', '--track', '--hull', '--profile', &
-            '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', '--output', '--write-interval')
+      case ('--grid', '--current-u', '--current-v', '--steps', '--dt', '--length', '--beam', '--draft', '--speed', &
+            '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', &
+            '--output', '--write-interval')
       case default
          call refuse('unknown option "'//name//'", see --help')
       end select
@@ -81,6 +87,12 @@ contains
       case ('--grid')
          if (value == '') call refuse('--grid needs the name of a file')
          set%grid_file = value
+      case ('--current-u')
+         if (value == '') call refuse('--current-u needs the name of a file')
+         set%current_u = value
+      case ('--current-v')
+         if (value == '') call refuse('--current-v needs the name of a file')
+         set%current_v = value
       case ('--steps')
          set%steps = whole(name, value, 1, 100000000)
       case ('--dt')
@@ -200,6 +212,8 @@ contains
          'usage: ship_waves [--option value]...', &
          '', &
          '  --grid FILE            ESRI ASCII grid of depths [m], positive down; without: an embedded harbour', &
+         '  --current-u FILE, --current-v FILE   grids of a mean current to the east and north [m/s], with the cells of', &
+         '                         the depths; without: no current', &
          '  --track "x,y x,y ..."  way points in the coordinates of the grid [m]; without: the longest straight line', &
          '                         of deep water (embedded harbour: along its fairway)', &
          '  --length --beam --draft L   ship [m] (110, 24, 1)', &

@@ -8,7 +8,7 @@ module moving_ship_tests
    use ship_pressure, only: hull_cosine, hull_gaussian, place_ship, ship
    use spectral_ship, only: spectral_elevation
    use test_report, only: random_depth, report, start_random
-   use time_stepping, only: advance, safe_time_step, start_at_rest, use_sponge, wave_state
+   use time_stepping, only: advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
    implicit none
    private
    public :: test_moving_ship, test_threads, half_time_step
@@ -82,13 +82,14 @@ contains
       error = norm2(state%zeta - exact)/norm2(exact)
    end function error_of_wake
 
-   ! A random sea bed with islands, a sponge, a ship: the elevations with 2, 3 and 7 threads are bitwise those with one.
+   ! A random sea bed with islands, a sponge and a ship, without and with a current: the elevations with 2, 3 and 7 threads
+   ! are bitwise those with one.
    subroutine test_threads()
       integer, parameter :: threads(4) = [1, 2, 3, 7]
-      real(dp), allocatable :: zeta(:, :), one(:, :)
+      real(dp), allocatable :: zeta(:, :, :), one(:, :, :)
       integer :: k, before
       before = 1
-      allocate (one(0, 0))
+      allocate (one(0, 0, 0))
       !$ before = omp_get_max_threads()
       do k = 1, size(threads)
          !$ call omp_set_num_threads(threads(k))
@@ -97,21 +98,21 @@ contains
          call report('threads', text(threads(k))//' threads, cells that differ from one thread', &
                      real(count(transfer(zeta, [0_8]) /= transfer(one, [0_8])), dp), 0.0_dp)
       end do
-      call report('threads', '- highest wave', -maxval(abs(one)), -0.1_dp)
+      call report('threads', '- highest wave of either', -minval(maxval(maxval(abs(one), 1), 1)), -0.1_dp)
       !$ call omp_set_num_threads(before)
    end subroutine test_threads
 
    function random_sea(options) result(zeta)
       character(*), intent(in) :: options
       integer, parameter :: nx = 601, ny = 90, steps = 60
-      real(dp), allocatable :: zeta(:, :)
+      real(dp), allocatable :: zeta(:, :, :)
       type(depth_grid) :: grid
       type(wave_model) :: model
       type(psi_system), allocatable :: system
       type(wave_state) :: state
       type(ship) :: vessel
       real(dp) :: pressure(nx, ny)
-      integer :: n, box(4)
+      integer :: k, n, box(4)
 
       call start_random(7)
       grid%nx = nx
@@ -121,17 +122,23 @@ contains
       where (random_depth(nx, ny, 0.0_dp, 1.0_dp) < 0.02_dp) grid%depth = -1
       vessel%track = reshape([500.0_dp, 225.0_dp, 1500.0_dp, 225.0_dp], [2, 2])
       call build_model(grid%depth, 5.0_dp, 5.0_dp, 0.3_dp, profile_parabola, 0.0_dp, model)
-      allocate (system)
-      call setup_psi(system, model, use_rrb, 1e-8_dp, options)
-      call start_at_rest(state, model, safe_time_step(model))
-      call use_sponge(state, model, 10)
-      pressure = 0
-      box = 1
-      do n = 1, steps
-         call place_ship(vessel, grid, model%wet, state%time, pressure, box)
-         call advance(state, model, system, pressure)
+      allocate (zeta(nx, ny, 2))
+      do k = 1, 2
+         allocate (system)
+         call setup_psi(system, model, use_rrb, 1e-8_dp, options)
+         call start_at_rest(state, model, safe_time_step(model))
+         call use_sponge(state, model, 10)
+         if (k == 2) call use_current(state, model, random_depth(nx, ny, -1.0_dp, 1.0_dp), &
+                                      random_depth(nx, ny, -1.0_dp, 1.0_dp))
+         pressure = 0
+         box = 1
+         do n = 1, steps
+            call place_ship(vessel, grid, model%wet, state%time, pressure, box)
+            call advance(state, model, system, pressure)
+         end do
+         zeta(:, :, k) = state%zeta
+         deallocate (system)
       end do
-      zeta = state%zeta
    end function random_sea
 
 end module moving_ship_tests

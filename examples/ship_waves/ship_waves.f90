@@ -1,14 +1,14 @@
 ! A ship sails through a harbour: linear variational Boussinesq waves, one pressure-like system a time step.
 program ship_waves
    use, intrinsic :: iso_fortran_env, only: output_unit
-   use bathymetry, only: depth_grid, read_esri_grid, synthetic_harbour
+   use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, synthetic_harbour
    use boussinesq, only: build_model, profile_cosh, wave_model
    use command_line, only: read_command_line, settings
    use host, only: dp, give_up, gravity, output_is_terminal, refuse, seconds, text
    use output, only: prepare_folder, text_file, write_history, write_vti
    use psi_solver, only: psi_system, setup_psi, solver_statistics, use_both, use_iccg, use_rrb
    use ship_pressure, only: check_track, longest_straight_track, place_ship
-   use time_stepping, only: advance, safe_time_step, start_at_rest, use_sponge, wave_state
+   use time_stepping, only: advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
    implicit none
 
    type(settings) :: set
@@ -16,7 +16,7 @@ program ship_waves
    type(wave_model) :: model
    type(psi_system) :: system
    type(wave_state) :: state
-   real(dp), allocatable :: pressure(:, :)
+   real(dp), allocatable :: pressure(:, :), current_u(:, :), current_v(:, :)
    real(dp) :: frequency, dt, start, loop_seconds, shown
    integer :: box(4), n
    logical :: found, terminal
@@ -28,6 +28,11 @@ program ship_waves
                                                                          1240.0_dp, 750.0_dp, 940.0_dp, 580.0_dp], [2, 4])
    else
       grid = read_esri_grid(set%grid_file)
+   end if
+
+   if (set%current_u /= '') then
+      current_u = read_matching_grid(set%current_u, grid)
+      current_v = read_matching_grid(set%current_v, grid)
    end if
 
    frequency = 0
@@ -52,6 +57,7 @@ program ship_waves
    call prepare_folder(set%output_folder)
 
    call start_at_rest(state, model, dt)
+   if (allocated(current_u)) call use_current(state, model, current_u, current_v)
    if (set%sponge_cells > 0) call use_sponge(state, model, set%sponge_cells)
    allocate (pressure(model%nx, model%ny), source=0.0_dp)
    box = 1
@@ -92,6 +98,9 @@ contains
          'ship         '//text(set%vessel%length)//' x '//text(set%vessel%beam)//' x '//text(set%vessel%draft) &
          //' m at '//text(set%vessel%speed)//' m/s', &
          'time         '//text(set%steps)//' steps of '//text(dt)//' s'
+      if (allocated(state%current)) write (output_unit, '(a)') &
+         'current      up to '//text(state%current%fastest)//' m/s; '//text(state%current%limited) &
+         //' faces limited to 0.9 sqrt(g h/6); '//text(state%current%sweeps)//' sweeps'
    end subroutine print_head
 
    subroutine show_progress()

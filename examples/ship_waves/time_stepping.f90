@@ -2,13 +2,15 @@
 module time_stepping
    use, intrinsic :: iso_fortran_env, only: int64
    use boussinesq, only: wave_model
+   use current_loops, only: of_elevation, of_potential, sweep
+   use currents, only: current_field, energy_of_current, implicit_half, set_current
    use host, only: dp, gravity
    use psi_solver, only: psi_system, solve_psi
    use wave_loops, only: damp, elevation, momentum, rate_times, right_hand_side_and_guess
    use wet_runs, only: find_runs, run
    implicit none
    private
-   public :: wave_state, start_at_rest, use_sponge, advance, safe_time_step, energy
+   public :: wave_state, start_at_rest, use_current, use_sponge, advance, safe_time_step, energy
 
    real(dp), parameter :: absurd_height = 1e3_dp          ! m: the computation has blown up
 
@@ -22,6 +24,7 @@ module time_stepping
       real(dp), allocatable :: rhs(:, :)                  ! L_hD phi
       real(dp), allocatable :: damping(:, :)              ! factor of the sponge per step; not allocated: no sponge
       type(run), allocatable :: damped(:)                 ! runs of cells with a factor below 1
+      type(current_field), allocatable :: current         ! not allocated: no current
       logical :: blown_up = .false.                       ! an elevation is not a number, or above any ship's wave
    end type wave_state
 
@@ -53,7 +56,11 @@ contains
       ! phi^(n+1/2) = phi^(n-1/2) - dt (g zeta^n + P_s); half of it in the first step
       span = state%dt
       if (state%step == 0) span = state%dt/2
-      call momentum(model%runs, cells, span, state%zeta, pressure, state%phi)
+      if (allocated(state%current)) then
+         call momentum_in_current(state, model, span, pressure)
+      else
+         call momentum(model%runs, cells, span, state%zeta, pressure, state%phi)
+      end if
 
       ! S psi = L_hD phi, from an extrapolated guess, which overwrites the oldest of the four solutions
       newest = modulo(state%newest, 4) + 1
@@ -67,13 +74,49 @@ contains
       call solve_psi(system, model, state%rhs, state%psi(:, :, newest))
 
       ! zeta^(n+1) = zeta^n + dt/A (L_h phi - L_hD psi)
-      call elevation(model%runs, cells, model%weight, state%dt/model%area, model%h, model%hd, state%phi, &
-                     state%psi(:, :, newest), state%zeta, absurd_height, wild)
+      if (allocated(state%current)) then
+         call elevation_in_current(state, model, wild)
+      else
+         call elevation(model%runs, cells, model%weight, state%dt/model%area, model%h, model%hd, state%phi, &
+                        state%psi(:, :, newest), state%zeta, absurd_height, wild)
+      end if
       if (wild) state%blown_up = .true.
       if (allocated(state%damped)) call damp(state%damped, cells, state%damping, state%zeta, state%phi)
       state%step = state%step + 1
       state%time = state%step*state%dt
    end subroutine advance
+
+   ! (I + G span/2) phi' = (I - G span/2) phi - span (g zeta + P)
+   subroutine momentum_in_current(state, model, span, pressure)
+      type(wave_state), intent(inout) :: state
+      type(wave_model), intent(in) :: model
+      real(dp), intent(in) :: span
+      real(dp), contiguous, intent(in) :: pressure(:, :)
+      integer(int64) :: cells
+      cells = size(state%phi, kind=int64)
+      associate (current => state%current)
+         call sweep(model%runs, cells, current%east, current%north, of_potential, span/state%dt, state%phi, state%phi, &
+                    current%right)
+         call momentum(model%runs, cells, span, state%zeta, pressure, current%right)
+         call implicit_half(current, model, of_potential, span/state%dt, state%phi, state%rhs)
+      end associate
+   end subroutine momentum_in_current
+
+   ! (I + D dt/2) zeta' = (I - D dt/2) zeta + dt/A (L_h phi - L_hD psi)
+   subroutine elevation_in_current(state, model, wild)
+      type(wave_state), intent(inout) :: state
+      type(wave_model), intent(in) :: model
+      logical, intent(out) :: wild
+      integer(int64) :: cells
+      cells = size(state%phi, kind=int64)
+      associate (current => state%current)
+         call sweep(model%runs, cells, current%east, current%north, of_elevation, 1.0_dp, state%zeta, state%zeta, &
+                    current%right)
+         call elevation(model%runs, cells, model%weight, state%dt/model%area, model%h, model%hd, state%phi, &
+                        state%psi(:, :, state%newest), current%right, absurd_height, wild)
+         call implicit_half(current, model, of_elevation, 1.0_dp, state%zeta, state%rhs)
+      end associate
+   end subroutine elevation_in_current
 
    ! Factors of psi^n to psi^(n-3) in the guess for psi^(n+1): the polynomial through the last four solutions, or through
    ! all solutions if there are fewer.
@@ -93,7 +136,8 @@ contains
    end function extrapolation
 
    ! E^n = A sum g zeta^2/2 + phi^(n-1/2) . (L_h phi^(n+1/2) - L_hD psi^(n+1/2))/2, conserved exactly without ship and
-   ! sponge. zeta and phi_before are those of the start of the step that `state` has just made.
+   ! sponge; with a current, H = E + A zeta . G (phi^(n-1/2) + phi^(n+1/2))/2. zeta and phi_before are those of
+   ! the start of the step that `state` has just made.
    pure real(dp) function energy(state, model, zeta, phi_before)
       type(wave_state), intent(in) :: state
       type(wave_model), intent(in) :: model
@@ -101,7 +145,18 @@ contains
       energy = model%area*sum(gravity*zeta**2)/2 &
                + rate_times(model%runs, size(zeta, kind=int64), model%weight, model%h, model%hd, state%phi, &
                             state%psi(:, :, state%newest), phi_before)/2
+      if (allocated(state%current)) &
+         energy = energy + energy_of_current(state%current, model, state%dt, zeta, phi_before, state%phi)
    end function energy
+
+   ! u, v: components of the current to the east and north at cell centers [m/s].
+   subroutine use_current(state, model, u, v)
+      type(wave_state), intent(inout) :: state
+      type(wave_model), intent(in) :: model
+      real(dp), intent(in) :: u(:, :), v(:, :)
+      allocate (state%current)
+      call set_current(state%current, model, u, v, state%dt)
+   end subroutine use_current
 
    ! An absorbing layer of `cells` cells along those parts of the domain's edge that are water.
    subroutine use_sponge(state, model, cells)
