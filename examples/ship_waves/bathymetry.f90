@@ -13,6 +13,7 @@ module bathymetry
       real(dp), allocatable :: depth(:, :)  ! (nx, ny), west to east, south to north [m], positive down, <= 0 is land
    contains
       procedure :: cell_of
+      procedure :: center_of
    end type depth_grid
 
    ! The file as one text and the place where the reader stands.
@@ -38,6 +39,13 @@ contains
       i = floor(max(-1.0_dp, min((x - grid%x0)/grid%cell, real(grid%nx, dp)))) + 1
       j = floor(max(-1.0_dp, min((y - grid%y0)/grid%cell, real(grid%ny, dp)))) + 1
    end subroutine cell_of
+
+   pure function center_of(grid, i, j) result(point)
+      class(depth_grid), intent(in) :: grid
+      integer, intent(in) :: i, j
+      real(dp) :: point(2)
+      point = [grid%x0 + (i - 0.5_dp)*grid%cell, grid%y0 + (j - 0.5_dp)*grid%cell]
+   end function center_of
 
    ! Header of keys and values in any order and case (ncols, nrows, xllcorner or xllcenter, yllcorner or yllcenter,
    ! cellsize, optional nodata_value), then nrows lines of ncols depths, the first line in the north.

@@ -3,6 +3,7 @@ module command_line
    use, intrinsic :: iso_fortran_env, only: output_unit
    use bathymetry, only: parse_real
    use boussinesq, only: profile_cosh, profile_parabola
+   use fleet_file, only: read_pairs, without_repetitions
    use host, only: dp, refuse, text
    use psi_solver, only: use_both, use_iccg, use_rrb
    use ship_pressure, only: hull_cosine, hull_gaussian, ship
@@ -18,6 +19,7 @@ module command_line
       integer :: profile = profile_parabola, solver = use_both
       real(dp) :: dt = 0                          ! 0: by the rule
       real(dp) :: h_min = 0.3_dp, rel_tol = 1e-6_dp
+      character(:), allocatable :: ships_file       ! empty: the one ship of the options
       type(ship) :: vessel
    end type settings
 
@@ -25,12 +27,14 @@ contains
 
    subroutine read_command_line(set)
       type(settings), intent(out) :: set
-      character(:), allocatable :: name, value
+      character(:), allocatable :: name, value, of_one_ship
       integer :: k
 
       set%grid_file = ''
       set%current_u = ''
       set%current_v = ''
+      set%ships_file = ''
+      of_one_ship = ''
       set%output_folder = 'ship_waves_output'
       set%rrb_options = ''
       k = 1
@@ -54,8 +58,14 @@ contains
             call argument(k, value)
          end if
          call set_option(set, name, value)
+         select case (name)
+         case ('--track', '--speed', '--length', '--beam', '--draft', '--hull')
+            of_one_ship = name
+         end select
          k = k + 1
       end do
+      if (set%ships_file /= '' .and. of_one_ship /= '') &
+         call refuse('--ships excludes '//of_one_ship//': the file describes all ships')
       if (set%current_u /= '' .and. set%current_v == '') call refuse('--current-u needs --current-v')
       if (set%current_v /= '' .and. set%current_u == '') call refuse('--current-v needs --current-u')
    end subroutine read_command_line
@@ -72,8 +82,8 @@ contains
    subroutine known(name)
       character(*), intent(in) :: name
       select case (name)
-      case ('--grid', '--current-u', '--current-v', '--steps', '--dt', '--length', '--beam', '--draft', '--speed', &
-            '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', &
+      case ('--grid', '--current-u', '--current-v', '--steps', '--dt', '--ships', '--length', '--beam', '--draft', &
+            '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', &
             '--output', '--write-interval')
       case default
          call refuse('unknown option "'//name//'", see --help')
@@ -93,6 +103,9 @@ contains
       case ('--current-v')
          if (value == '') call refuse('--current-v needs the name of a file')
          set%current_v = value
+      case ('--ships')
+         if (value == '') call refuse('--ships needs the name of a file')
+         set%ships_file = value
       case ('--steps')
          set%steps = whole(name, value, 1, 100000000)
       case ('--dt')
@@ -181,27 +194,11 @@ contains
    subroutine read_track(value, track)
       character(*), intent(in) :: value
       real(dp), allocatable, intent(out) :: track(:, :)
-      character(:), allocatable :: rest, pair
       character(*), parameter :: form = '--track must be "x1,y1 x2,y2 ..." with at least two different points'
-      real(dp) :: x, y
-      integer :: blank, comma
-      logical :: x_ok, y_ok
-      allocate (track(2, 0))
-      rest = trim(adjustl(value))
-      do while (len(rest) > 0)
-         blank = index(rest//' ', ' ')
-         pair = rest(:blank - 1)
-         rest = trim(adjustl(rest(min(blank, len(rest) + 1):)))
-         comma = index(pair, ',')
-         if (comma == 0) call refuse(form//', got "'//pair//'"')
-         call parse_real(pair(:comma - 1), x, x_ok)
-         call parse_real(pair(comma + 1:), y, y_ok)
-         if (.not. (x_ok .and. y_ok)) call refuse(form//', got "'//pair//'"')
-         if (size(track, 2) > 0) then
-            if (norm2(track(:, size(track, 2)) - [x, y]) <= 0) cycle
-         end if
-         track = reshape([track, x, y], [2, size(track, 2) + 1])
-      end do
+      logical :: ok
+      call read_pairs(value, track, ok)
+      if (.not. ok) call refuse(form//', got "'//value//'"')
+      track = without_repetitions(track)
       if (size(track, 2) < 2) call refuse(form)
    end subroutine read_track
 
@@ -219,6 +216,7 @@ contains
          '  --length --beam --draft L   ship [m] (110, 24, 1)', &
          '  --speed V              [m/s] (8)', &
          '  --hull NAME            cosine (blunt, the default) or gaussian (smooth)', &
+         '  --ships FILE           up to 16 ships on tracks, moored or steered, instead of these options (see the guide)', &
          '  --profile NAME         vertical structure: parabola (default) or cosh, exact at the wake''s frequency g/V', &
          '  --steps N              time steps (350)', &
          '  --dt T                 time step [s]; without: the smaller of dx/sqrt(g h_max) and 1.4/omega_max', &
@@ -230,7 +228,7 @@ contains
          '  --output FOLDER        where files go (ship_waves_output)', &
          '  --write-interval N     a wave field every N steps (0: the last one only)', &
          '', &
-         'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step) and table.csv.', &
+         'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step), forces.csv and table.csv.', &
          'Exit code 0: done; 1: a solver failed or the waves blew up; 2: bad input or unwritable output.'
    end subroutine print_help
 

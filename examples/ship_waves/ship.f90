@@ -4,7 +4,8 @@ module ship_pressure
    use host, only: dp, gravity, pi, refuse, text
    implicit none
    private
-   public :: ship, hull_cosine, hull_gaussian, hull_shape, place_ship, check_track, longest_straight_track
+   public :: ship, hull_cosine, hull_gaussian, hull_shape, place_ship, add_hull, hull_force
+   public :: check_track, check_depth, longest_straight_track
 
    integer, parameter :: hull_cosine = 1, hull_gaussian = 2
 
@@ -64,7 +65,7 @@ contains
       real(dp), intent(in) :: time
       real(dp) :: last
       strength = ramp_at(time)
-      if (self%speed > 0) then
+      if (allocated(self%track) .and. self%speed > 0) then
          last = self%track_length()/self%speed
          strength = strength*(1 - ramp_at(time - last))
       end if
@@ -104,49 +105,128 @@ contains
       real(dp), intent(in) :: time
       real(dp), intent(inout) :: pressure(:, :)
       integer, intent(inout) :: box(4)
-      real(dp) :: middle(2), bow(2), from(2), reach, amplitude
-      integer :: i, j
-
       pressure(box(1):box(2), box(3):box(4)) = 0
-      amplitude = gravity*self%draft*self%strength(time)
-      middle = self%position(self%speed*time)
-      bow = self%heading(self%speed*time)
+      call add_hull(self, grid, wet, self%position(self%speed*time), self%heading(self%speed*time), self%strength(time), &
+                    pressure, box)
+   end subroutine place_ship
+
+   ! Add the pressure of the hull at `middle` with the unit vector `bow` from stern to bow. box: the cells of the hull.
+   subroutine add_hull(self, grid, wet, middle, bow, strength, pressure, box)
+      type(ship), intent(in) :: self
+      type(depth_grid), intent(in) :: grid
+      logical, intent(in) :: wet(:, :)
+      real(dp), intent(in) :: middle(2), bow(2), strength
+      real(dp), intent(inout) :: pressure(:, :)
+      integer, intent(out) :: box(4)
+      integer :: i, j
+      box = cells_of_hull(self, grid, middle)
+      do j = box(3), box(4)
+         do i = box(1), box(2)
+            if (wet(i, j)) pressure(i, j) = pressure(i, j) + strength*hull_pressure(self, grid, i, j, middle, bow)
+         end do
+      end do
+   end subroutine add_hull
+
+   ! First and last column, first and last row of the cells that the hull can cover.
+   pure function cells_of_hull(self, grid, middle) result(box)
+      type(ship), intent(in) :: self
+      type(depth_grid), intent(in) :: grid
+      real(dp), intent(in) :: middle(2)
+      integer :: box(4)
+      real(dp) :: reach
       reach = hypot(self%length, self%beam)/2
       if (self%hull == hull_gaussian) reach = 4*reach      ! exp(-(3 * 4/2)^2) = 2e-16
       call grid%cell_of(middle(1) - reach, middle(2) - reach, box(1), box(3))
       call grid%cell_of(middle(1) + reach, middle(2) + reach, box(2), box(4))
       box = [max(box(1), 1), min(box(2), grid%nx), max(box(3), 1), min(box(4), grid%ny)]
+   end function cells_of_hull
+
+   ! P_s/rho at the center of cell (i, j), without the ramp.
+   pure real(dp) function hull_pressure(self, grid, i, j, middle, bow)
+      type(ship), intent(in) :: self
+      type(depth_grid), intent(in) :: grid
+      integer, intent(in) :: i, j
+      real(dp), intent(in) :: middle(2), bow(2)
+      real(dp) :: from(2)
+      from = grid%center_of(i, j) - middle
+      hull_pressure = gravity*self%draft*hull_shape(self%hull, dot_product(from, bow), self%length) &
+                      *hull_shape(self%hull, bow(1)*from(2) - bow(2)*from(1), self%beam)
+   end function hull_pressure
+
+   ! Force [N] of the water on the hull along the bow and to port, and its moment [N m] about the middle, positive
+   ! counterclockwise, from the pressure and the slope of the surface: F = -rho int P_s grad zeta dA. For steady waves this
+   ! is the wave resistance: the work V F of the pressure per second becomes energy of the waves.
+   pure function hull_force(self, grid, wet, middle, bow, strength, zeta) result(force)
+      type(ship), intent(in) :: self
+      type(depth_grid), intent(in) :: grid
+      logical, intent(in) :: wet(:, :)
+      real(dp), intent(in) :: middle(2), bow(2), strength, zeta(:, :)
+      real(dp) :: force(3)
+      real(dp), parameter :: density = 1000      ! kg/m^3
+      real(dp) :: part(2), from(2)
+      integer :: i, j, box(4)
+      force = 0
+      box = cells_of_hull(self, grid, middle)
       do j = box(3), box(4)
          do i = box(1), box(2)
             if (.not. wet(i, j)) cycle
-            from = [grid%x0 + (i - 0.5_dp)*grid%cell, grid%y0 + (j - 0.5_dp)*grid%cell] - middle
-            pressure(i, j) = amplitude*hull_shape(self%hull, dot_product(from, bow), self%length) &
-                             *hull_shape(self%hull, bow(1)*from(2) - bow(2)*from(1), self%beam)
+            part = -density*grid%cell**2*strength*hull_pressure(self, grid, i, j, middle, bow)*slope(i, j)
+            from = grid%center_of(i, j) - middle
+            force = force + [dot_product(part, bow), bow(1)*part(2) - bow(2)*part(1), from(1)*part(2) - from(2)*part(1)]
          end do
       end do
-   end subroutine place_ship
+
+   contains
+
+      ! grad zeta by differences between the wet neighbours; 0 in a direction without one.
+      pure function slope(i, j)
+         integer, intent(in) :: i, j
+         real(dp) :: slope(2)
+         integer :: west, east, south, north
+         west = max(i - 1, 1)
+         east = min(i + 1, grid%nx)
+         south = max(j - 1, 1)
+         north = min(j + 1, grid%ny)
+         if (.not. wet(west, j)) west = i
+         if (.not. wet(east, j)) east = i
+         if (.not. wet(i, south)) south = j
+         if (.not. wet(i, north)) north = j
+         slope = [(zeta(east, j) - zeta(west, j))/(max(east - west, 1)*grid%cell), &
+                  (zeta(i, north) - zeta(i, south))/(max(north - south, 1)*grid%cell)]
+      end function slope
+
+   end function hull_force
 
    ! Refuses a track that leaves the grid or on which the ship runs aground.
    subroutine check_track(self, grid, h_min)
       type(ship), intent(in) :: self
       type(depth_grid), intent(in) :: grid
       real(dp), intent(in) :: h_min
-      real(dp) :: point(2), total
-      integer :: k, points, i, j
+      real(dp) :: total
+      integer :: k, points
       total = self%track_length()
       points = ceiling(2*total/grid%cell)
       do k = 0, points
-         point = self%position(k*total/max(points, 1))
-         call grid%cell_of(point(1), point(2), i, j)
-         if (i < 1 .or. i > grid%nx .or. j < 1 .or. j > grid%ny) &
-            call refuse('the track leaves the grid at ('//text(point(1))//', '//text(point(2))//')')
-         if (grid%depth(i, j) < h_min) &
-            call refuse('the track meets land at ('//text(point(1))//', '//text(point(2))//')')
-         if (grid%depth(i, j) < self%draft) &
-            call refuse('the ship runs aground at ('//text(point(1))//', '//text(point(2))//'): depth ' &
-                        //text(grid%depth(i, j))//' m, draft '//text(self%draft)//' m')
+         call check_depth(self, grid, h_min, self%position(k*total/max(points, 1)), 'the track')
       end do
    end subroutine check_track
+
+   ! Refuses a point outside the grid, on land, or not deep enough for the ship.
+   subroutine check_depth(self, grid, h_min, point, what)
+      type(ship), intent(in) :: self
+      type(depth_grid), intent(in) :: grid
+      real(dp), intent(in) :: h_min, point(2)
+      character(*), intent(in) :: what
+      character(:), allocatable :: at
+      integer :: i, j
+      at = '('//text(point(1))//', '//text(point(2))//')'
+      call grid%cell_of(point(1), point(2), i, j)
+      if (i < 1 .or. i > grid%nx .or. j < 1 .or. j > grid%ny) call refuse(what//' leaves the grid at '//at)
+      if (grid%depth(i, j) < h_min) call refuse(what//' meets land at '//at)
+      if (grid%depth(i, j) < self%draft) &
+         call refuse('the ship runs aground at '//at//': depth '//text(grid%depth(i, j))//' m, draft '//text(self%draft) &
+                     //' m')
+   end subroutine check_depth
 
    ! Where no track is given: the longest straight line (24 directions, up to `wanted` long) through water deeper than
    ! twice the draft, at least half a ship's length of such water ahead and astern and a beam to each side.

@@ -4,10 +4,12 @@ program ship_waves
    use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, synthetic_harbour
    use boussinesq, only: build_model, profile_cosh, wave_model
    use command_line, only: read_command_line, settings
-   use host, only: dp, give_up, gravity, output_is_terminal, refuse, seconds, text
+   use host, only: dp, give_up, gravity, output_is_terminal, pi, refuse, seconds, text
    use output, only: prepare_folder, text_file, write_history, write_vti
    use psi_solver, only: psi_system, setup_psi, solver_statistics, use_both, use_iccg, use_rrb
-   use ship_pressure, only: check_track, longest_straight_track, place_ship
+   use fleet, only: check_fleet, fleet_ship, most_ships, place_fleet, sail
+   use fleet_file, only: read_ships
+   use ship_pressure, only: longest_straight_track
    use time_stepping, only: advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
    implicit none
 
@@ -18,8 +20,10 @@ program ship_waves
    type(wave_state) :: state
    real(dp), allocatable :: pressure(:, :), current_u(:, :), current_v(:, :)
    real(dp) :: frequency, dt, start, loop_seconds, shown
-   integer :: box(4), n
-   logical :: found, terminal
+   type(fleet_ship), allocatable :: ships(:)
+   type(text_file) :: forces
+   integer :: n
+   logical :: found, terminal, reported(most_ships) = .false.
 
    call read_command_line(set)
    if (set%grid_file == '') then
@@ -35,10 +39,15 @@ program ship_waves
       current_v = read_matching_grid(set%current_v, grid)
    end if
 
+   if (set%ships_file == '') then
+      ships = [fleet_ship(name='ship', hull=set%vessel)]
+   else
+      ships = read_ships(set%ships_file)
+   end if
    frequency = 0
    if (set%profile == profile_cosh) then
-      if (set%vessel%speed <= 0) call refuse('--profile cosh needs a --speed above 0')
-      frequency = gravity/set%vessel%speed
+      if (maxval(ships%hull%speed) <= 0) call refuse('--profile cosh needs a ship with a speed above 0')
+      frequency = gravity/maxval(ships%hull%speed)
    end if
    if (maxval(grid%depth) < set%h_min) &
       call refuse('no cell of the grid is wet: the largest depth is '//text(maxval(grid%depth))//' m, --h-min is ' &
@@ -48,11 +57,11 @@ program ship_waves
    if (dt <= 0) dt = safe_time_step(model)
    if (dt*model%omega_max >= 2) &
       call refuse('dt = '//text(dt)//' s is unstable on this grid: it must be below '//text(2/model%omega_max)//' s')
-   if (.not. allocated(set%vessel%track)) then
-      call longest_straight_track(set%vessel, grid, set%vessel%speed*dt*set%steps, found)
+   if (set%ships_file == '' .and. .not. allocated(set%vessel%track)) then
+      call longest_straight_track(ships(1)%hull, grid, set%vessel%speed*dt*set%steps, found)
       if (.not. found) call refuse('no straight line of water is long and deep enough for this ship: give a --track')
    end if
-   call check_track(set%vessel, grid, set%h_min)
+   call check_fleet(ships, grid, set%h_min)
    call setup_psi(system, model, set%solver, set%rel_tol, set%rrb_options)
    call prepare_folder(set%output_folder)
 
@@ -60,14 +69,17 @@ program ship_waves
    if (allocated(current_u)) call use_current(state, model, current_u, current_v)
    if (set%sponge_cells > 0) call use_sponge(state, model, set%sponge_cells)
    allocate (pressure(model%nx, model%ny), source=0.0_dp)
-   box = 1
    call print_head()
+   call forces%start(set%output_folder//'/forces.csv')
+   call forces%put('time_s,ship,x_m,y_m,heading_deg,speed_m_s,ahead_kN,to_port_kN,moment_kNm')
 
    terminal = output_is_terminal()
    shown = 0
    start = seconds()
    do n = 1, set%steps
-      call place_ship(set%vessel, grid, model%wet, merge(dt/4, state%time, n == 1), pressure, box)
+      call place_fleet(ships, grid, model%wet, merge(dt/4, state%time, n == 1), state%zeta, pressure)
+      call put_forces()
+      call sail(ships, grid, set%h_min, state%time, dt)
       call advance(state, model, system, pressure)
       if (state%blown_up) call give_up('the waves blew up at step '//text(n)//', t = '//text(state%time)//' s')
       if (set%write_interval > 0) then
@@ -78,6 +90,7 @@ program ship_waves
    loop_seconds = seconds() - start
    if (terminal) write (output_unit, '(a)', advance='no') achar(13)//repeat(' ', 78)//achar(13)
 
+   call forces%finish()
    call write_field('waves.vti')
    if (set%solver /= use_rrb) &
       call write_history(set%output_folder//'/convergence_iccg.csv', system%of_iccg%first_history)
@@ -90,14 +103,20 @@ program ship_waves
 contains
 
    subroutine print_head()
-      character(:), allocatable :: name
+      character(:), allocatable :: name, label
+      integer :: k
       name = 'embedded harbour'
       if (set%grid_file /= '') name = set%grid_file
       write (output_unit, '(a)') 'grid         '//name//', '//text(grid%nx)//' x '//text(grid%ny)//' cells of ' &
-         //text(grid%cell)//' m, '//text(model%unknowns)//' wet, depth up to '//text(maxval(model%h))//' m', &
-         'ship         '//text(set%vessel%length)//' x '//text(set%vessel%beam)//' x '//text(set%vessel%draft) &
-         //' m at '//text(set%vessel%speed)//' m/s', &
-         'time         '//text(set%steps)//' steps of '//text(dt)//' s'
+         //text(grid%cell)//' m, '//text(model%unknowns)//' wet, depth up to '//text(maxval(model%h))//' m'
+      do k = 1, size(ships)
+         associate (s => ships(k))
+            label = s%name//repeat(' ', max(1, 13 - len(s%name)))
+            write (output_unit, '(a)') label//text(s%hull%length)//' x '//text(s%hull%beam)//' x '//text(s%hull%draft) &
+               //' m at '//text(s%hull%speed)//' m/s'
+         end associate
+      end do
+      write (output_unit, '(a)') 'time         '//text(set%steps)//' steps of '//text(dt)//' s'
       if (allocated(state%current)) write (output_unit, '(a)') &
          'current      up to '//text(state%current%fastest)//' m/s; '//text(state%current%limited) &
          //' faces limited to 0.9 sqrt(g h/6); '//text(state%current%sweeps)//' sweeps'
@@ -120,6 +139,24 @@ contains
       character(*), intent(in) :: name
       call write_vti(set%output_folder//'/'//name, grid, model%h, state%zeta, pressure/gravity, state%time)
    end subroutine write_field
+
+   ! The state of each ship at t^n, and the force of the waves on it.
+   subroutine put_forces()
+      integer :: k
+      do k = 1, size(ships)
+         associate (s => ships(k))
+            call forces%put(text(state%time)//','//s%name//','//text(s%position(1))//','//text(s%position(2))//',' &
+               //text(modulo(s%heading, 2*pi)*180/pi)//','//text(s%hull%speed)//','//text(s%force(1)/1e3_dp)//',' &
+               //text(s%force(2)/1e3_dp)//','//text(s%force(3)/1e3_dp))
+            if (s%aground .and. .not. reported(k)) then
+               reported(k) = .true.
+               if (terminal) write (output_unit, '(a)', advance='no') achar(13)//repeat(' ', 78)//achar(13)
+               write (output_unit, '(a)') s%name//' ran aground at ('//text(s%position(1))//', '//text(s%position(2)) &
+                  //'), t = '//text(state%time)//' s'
+            end if
+         end associate
+      end do
+   end subroutine put_forces
 
    function six_digits(k) result(word)
       integer, intent(in) :: k
