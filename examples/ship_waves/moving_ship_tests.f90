@@ -1,4 +1,4 @@
-! T9: a ship on a straight course against the spectral solution; and the same bits for any number of threads.
+! T9: a ship on a straight course against the spectral solution; and bitwise identical results for any number of threads.
 module moving_ship_tests
    !$ use omp_lib, only: omp_get_max_threads, omp_set_num_threads
    use bathymetry, only: depth_grid

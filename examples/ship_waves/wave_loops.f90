@@ -131,7 +131,7 @@ contains
              + flux(w_y, h, h_south, hd, hd_south, phi - phi_south, psi - psi_south)
    end function rate_of_cell
 
-   ! w_f (h_f dphi - (hD)_f dpsi), with opposite signs and the same bits in both cells of the face. 0 next to land.
+   ! w_f (h_f dphi - (hD)_f dpsi), bitwise identical in both cells of the face but for the sign. 0 next to land.
    pure real(dp) function flux(weight, h, h_neighbour, hd, hd_neighbour, phi_difference, psi_difference)
       real(dp), value :: weight, h, h_neighbour, hd, hd_neighbour, phi_difference, psi_difference
       real(dp) :: both
