@@ -1,4 +1,5 @@
 # make demo: sets up what is missing, builds into ./build/demo, sails a ship through a harbour, names its pictures.
+# make live: the same waves in real time, steered in a browser.
 # make bubbles: the same with rising bubbles in space, by dpcg_.
 # make docs: builds the documentation site into build/docs/html; `make install` installs it when it exists.
 # make dist: packs the sources with all crates as dist/rrbsolver-VERSION.tar.xz; scripts/test-dist builds it offline.
@@ -18,7 +19,7 @@ TOOL    = cargo run --quiet --release --locked -p rrbsolver-tools --bin
 
 MAKEFLAGS += --no-print-directory
 
-.PHONY: all build install demo bubbles paper performance test fuzz header docs dist setup check-setup clean
+.PHONY: all build install demo live bubbles paper performance test fuzz header docs dist setup check-setup clean
 
 all: build
 
@@ -37,6 +38,9 @@ install: build
 
 demo:
 	@scripts/demo
+
+live:
+	@scripts/live
 
 bubbles:
 	@scripts/bubbles

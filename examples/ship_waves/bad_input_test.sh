@@ -150,6 +150,9 @@ refused 'is unstable on this grid: it must be below' --dt 5
 refused '--steps must be a whole number' --steps 1.5
 refused '--steps must be a whole number' --steps 0
 refused '--length must be positive' --length 0
+refused '--live must be positive' --live 0
+refused '--live excludes --steps' --live 1 --steps 10
+refused '--live excludes --output' --live 1
 refused '--beam must be positive' --beam -3
 refused '--speed must not be negative' --speed -8
 refused '--tolerance must lie between 0 and 1' --tolerance 1

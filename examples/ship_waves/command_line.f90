@@ -19,6 +19,7 @@ module command_line
       integer :: profile = profile_parabola, solver = use_both
       real(dp) :: dt = 0                          ! 0: by the rule
       real(dp) :: h_min = 0.3_dp, rel_tol = 1e-6_dp
+      real(dp) :: live = 0                        ! simulated seconds per second of the live view; 0: no live view
       character(:), allocatable :: ships_file       ! empty: the one ship of the options
       type(ship) :: vessel
    end type settings
@@ -27,14 +28,17 @@ contains
 
    subroutine read_command_line(set)
       type(settings), intent(out) :: set
-      character(:), allocatable :: name, value, of_one_ship
+      character(:), allocatable :: name, value, of_one_ship, of_files
+      logical :: solver_given
       integer :: k
 
+      solver_given = .false.
       set%grid_file = ''
       set%current_u = ''
       set%current_v = ''
       set%ships_file = ''
       of_one_ship = ''
+      of_files = ''
       set%output_folder = 'ship_waves_output'
       set%rrb_options = ''
       k = 1
@@ -61,11 +65,18 @@ contains
          select case (name)
          case ('--track', '--speed', '--length', '--beam', '--draft', '--hull')
             of_one_ship = name
+         case ('--steps', '--output', '--write-interval')
+            of_files = name
+         case ('--solver')
+            solver_given = .true.
          end select
          k = k + 1
       end do
       if (set%ships_file /= '' .and. of_one_ship /= '') &
          call refuse('--ships excludes '//of_one_ship//': the file describes all ships')
+      if (set%live > 0 .and. .not. solver_given) set%solver = use_rrb
+      if (set%live > 0 .and. of_files /= '') &
+         call refuse('--live excludes '//of_files//': a live view ends with its standard input, and writes no files')
       if (set%current_u /= '' .and. set%current_v == '') call refuse('--current-u needs --current-v')
       if (set%current_v /= '' .and. set%current_u == '') call refuse('--current-v needs --current-u')
    end subroutine read_command_line
@@ -84,7 +95,7 @@ contains
       select case (name)
       case ('--grid', '--current-u', '--current-v', '--steps', '--dt', '--ships', '--length', '--beam', '--draft', &
             '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', &
-            '--output', '--write-interval')
+            '--output', '--write-interval', '--live')
       case default
          call refuse('unknown option "'//name//'", see --help')
       end select
@@ -162,6 +173,8 @@ contains
       case ('--output')
          if (value == '') call refuse('--output needs the name of a folder')
          set%output_folder = value
+      case ('--live')
+         set%live = positive(name, value)
       case ('--write-interval')
          set%write_interval = whole(name, value, 0, 100000000)
       end select
@@ -227,6 +240,8 @@ contains
          '  --tolerance T          relative residual at which the solvers stop (1e-6)', &
          '  --output FOLDER        where files go (ship_waves_output)', &
          '  --write-interval N     a wave field every N steps (0: the last one only)', &
+         '  --live F               frames for rrbsolver-live on standard output, commands from standard input, F simulated', &
+         '                         seconds per second; the default solver is rrb; no files', &
          '', &
          'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step), forces.csv and table.csv.', &
          'Exit code 0: done; 1: a solver failed or the waves blew up; 2: bad input or unwritable output.'

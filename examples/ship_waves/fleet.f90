@@ -25,14 +25,15 @@ module fleet
       real(dp) :: gain = 0.05_dp                     ! K [1/s]
       real(dp) :: time_constant = 20                 ! T [s]
       real(dp), allocatable :: rudder(:, :)          ! (2, n): from time [s] on, angle [rad], positive turns clockwise
+      real(dp) :: since = 0                          ! time at which the ship appears [s]
       logical :: aground = .false.
       integer :: box(4) = 1                          ! cells of its pressure
       real(dp) :: force(3) = 0                       ! along the bow [N], to port [N], moment counterclockwise [N m]
    contains
       procedure :: bow
       procedure :: strength
-      procedure, private :: rudder_at
-      procedure, private :: touches_ground
+      procedure :: rudder_at
+      procedure :: touches_ground
    end type fleet_ship
 
 contains
@@ -53,7 +54,7 @@ contains
    pure real(dp) function strength(self, time)
       class(fleet_ship), intent(in) :: self
       real(dp), intent(in) :: time
-      strength = self%hull%strength(time)
+      strength = self%hull%strength(time - self%since)
    end function strength
 
    ! The last angle whose time has come; 0 before the first one.

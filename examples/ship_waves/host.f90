@@ -1,16 +1,42 @@
 ! Kinds, the one way to refuse bad input, and the few calls to the C library that Fortran lacks.
 module host
-   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_int, c_null_char
-   use, intrinsic :: iso_fortran_env, only: error_unit, int64
+   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_int, c_loc, c_long, c_null_char, c_ptr, c_short, c_size_t
+   use, intrinsic :: iso_fortran_env, only: error_unit, int16, int64
    implicit none
    private
-   public :: dp, pi, gravity, refuse, give_up, text, output_is_terminal, make_folder, rename_file, delete_file, seconds
+   public :: dp, pi, gravity, refuse, give_up, log_line, text, output_is_terminal, make_folder, rename_file, delete_file
+   public :: seconds, wait_for_input, read_input, write_output
 
    integer, parameter :: dp = c_double
    real(dp), parameter :: pi = acos(-1.0_dp)
    real(dp), parameter :: gravity = 9.81_dp      ! m/s^2
 
+   ! Of poll in the C library.
+   type, bind(c) :: poll_descriptor
+      integer(c_int) :: descriptor
+      integer(c_short) :: wanted, found
+   end type poll_descriptor
+   integer(c_short), parameter :: can_read = 1
+
    interface
+      integer(c_int) function c_poll(descriptors, count, milliseconds) bind(c, name='poll')
+         import :: c_int, c_long, poll_descriptor
+         type(poll_descriptor), intent(inout) :: descriptors(*)
+         integer(c_long), value :: count
+         integer(c_int), value :: milliseconds
+      end function c_poll
+      integer(c_size_t) function c_read(descriptor, buffer, count) bind(c, name='read')
+         import :: c_char, c_int, c_size_t
+         integer(c_int), value :: descriptor
+         character(kind=c_char), intent(out) :: buffer(*)
+         integer(c_size_t), value :: count
+      end function c_read
+      integer(c_size_t) function c_write(descriptor, buffer, count) bind(c, name='write')
+         import :: c_int, c_ptr, c_size_t
+         integer(c_int), value :: descriptor
+         type(c_ptr), value :: buffer
+         integer(c_size_t), value :: count
+      end function c_write
       integer(c_int) function c_isatty(descriptor) bind(c, name='isatty')
          import :: c_int
          integer(c_int), value :: descriptor
@@ -49,6 +75,12 @@ contains
       write (error_unit, '(2a)') 'ship_waves: ', message
       stop 1, quiet=.true.
    end subroutine give_up
+
+   ! An event of a run that continues.
+   subroutine log_line(message)
+      character(*), intent(in) :: message
+      write (error_unit, '(2a)') 'ship_waves: ', message
+   end subroutine log_line
 
    pure function text_integer(value) result(word)
       integer, intent(in) :: value
@@ -107,6 +139,57 @@ contains
       integer(c_int) :: ignored
       ignored = c_unlink(path//c_null_char)
    end subroutine delete_file
+
+   ! Wait until there is standard input, at most `time` seconds, rounded up to milliseconds. Returns whether there is any;
+   ! the end of the input counts.
+   logical function wait_for_input(time)
+      real(dp), intent(in) :: time
+      type(poll_descriptor) :: input(1)
+      input = poll_descriptor(0_c_int, can_read, 0_c_short)
+      wait_for_input = c_poll(input, 1_c_long, int(ceiling(1e3_dp*max(time, 0.0_dp)), c_int)) > 0
+   end function wait_for_input
+
+   ! Characters of the standard input that are there; none at its end. Call it after `wait_for_input` has found some.
+   function read_input() result(characters)
+      character(:), allocatable :: characters
+      character(kind=c_char) :: buffer(1024)
+      integer :: count, k
+      count = int(c_read(0_c_int, buffer, size(buffer, kind=c_size_t)))
+      allocate (character(max(count, 0)) :: characters)
+      do k = 1, len(characters)
+         characters(k:k) = buffer(k)
+      end do
+   end function read_input
+
+   ! Write a line and `values` to the standard output. Returns whether all was written.
+   logical function write_output(line, values)
+      character(*), intent(in) :: line
+      integer(int16), contiguous, target, intent(in) :: values(:)
+      character(kind=c_char), target :: head(len(line) + 1)
+      integer :: k
+      do k = 1, len(line)
+         head(k) = line(k:k)
+      end do
+      head(len(line) + 1) = new_line('a')
+      write_output = written(c_loc(head), size(head, kind=c_size_t))
+      if (write_output .and. size(values) > 0) write_output = written(c_loc(values), 2*size(values, kind=c_size_t))
+   end function write_output
+
+   ! write may write a part only.
+   logical function written(first, bytes)
+      type(c_ptr), intent(in) :: first
+      integer(c_size_t), intent(in) :: bytes
+      character(kind=c_char), pointer :: rest(:)
+      integer(c_size_t) :: begin, count
+      call c_f_pointer(first, rest, [bytes])
+      begin = 1
+      do while (begin <= bytes)
+         count = c_write(1_c_int, c_loc(rest(begin)), bytes - begin + 1)
+         if (count <= 0) exit
+         begin = begin + count
+      end do
+      written = begin > bytes
+   end function written
 
    real(dp) function seconds()
       integer(int64) :: count, rate

@@ -35,7 +35,7 @@ fn answer(stream: &mut TcpStream, port: u16) -> io::Result<Option<Vec<u8>>> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
-    let (request, rest) = read_request(stream)?;
+    let Some((request, rest)) = read_request(stream)? else { return Ok(None) };
     match accept(&request, port) {
         Ok(Request::Page) => send_page(stream, port).map(|()| None),
         Ok(Request::Socket(key)) => send_upgrade(stream, &key).map(|()| Some(rest)),

@@ -27,16 +27,20 @@ pub enum Request {
 /// A refused request: HTTP status and reason.
 pub type Refusal = (&'static str, &'static str);
 
-/// Reads a request up to its empty line. Returns the request and the bytes that follow.
-pub fn read_request(stream: &mut TcpStream) -> io::Result<(Vec<u8>, Vec<u8>)> {
+/// Reads a request up to its empty line. Returns the request and the bytes that follow, or `None` if the client closes the
+/// connection without a request: browsers open connections in advance.
+pub fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
     let mut request = Vec::new();
     let mut part = [0; 1024];
     loop {
         if let Some(end) = request.windows(4).position(|window| window == b"\r\n\r\n") {
             let rest = request.split_off(end + 4);
-            return Ok((request, rest));
+            return Ok(Some((request, rest)));
         }
         let count = stream.read(&mut part)?;
+        if count == 0 && request.is_empty() {
+            return Ok(None);
+        }
         if count == 0 || request.len() > REQUEST_LIMIT {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "no HTTP request"));
         }
