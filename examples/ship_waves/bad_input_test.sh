@@ -126,6 +126,10 @@ ships rudder.txt "$good;rudder 0,10"
 refused 'ship "one" has a rudder, but its motion is not steered' --ships rudder.txt
 ships angle.txt "$good;rudder 0,100"
 refused 'rudder angles must be from -90 to 90 degrees' --ships angle.txt
+ships order.txt "$good;motion steered;rudder 0,10 20,5 20,0"
+refused 'the times of rudder must increase' --ships order.txt
+ships comma.txt 'ship one,two'
+refused 'the name of a ship must not contain a comma' --ships comma.txt
 ships many.txt "$(for k in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do printf '%s;' "$good"; done)"
 refused 'more than 16 ships' --ships many.txt
 ships land.txt 'ship one;motion moored;position 1000,100'

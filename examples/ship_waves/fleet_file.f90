@@ -64,6 +64,7 @@ contains
          if (key == 'ship') then
             if (size(ships) == most_ships) call here%complain('more than '//text(most_ships)//' ships')
             if (size(ships) > 0) call check_complete(here, ships(size(ships)))
+            if (index(value, ',') > 0) call here%complain('the name of a ship must not contain a comma: "'//value//'"')
             new = fleet_ship(name=value)
             ships = [ships, new]
          else
@@ -139,6 +140,8 @@ contains
          call read_pairs(value, pairs, ok)
          if (.not. ok) call here%complain('rudder must be "time,angle time,angle ...", got "'//value//'"')
          if (any(abs(pairs(2, :)) > 90)) call here%complain('rudder angles must be from -90 to 90 degrees, got "'//value//'"')
+         if (any(pairs(1, 2:) <= pairs(1, :size(pairs, 2) - 1))) &
+            call here%complain('the times of rudder must increase, got "'//value//'"')
          s%rudder = pairs
          s%rudder(2, :) = pi/180*pairs(2, :)
       case default

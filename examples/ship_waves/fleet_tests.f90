@@ -3,15 +3,16 @@ module fleet_tests
    use bathymetry, only: depth_grid
    use boussinesq, only: build_model, profile_parabola, wave_model
    use fleet, only: fleet_ship, moored, on_track, place_fleet, sail, steered
-   use host, only: dp, gravity, pi
+   use fleet_file, only: read_ships
+   use host, only: delete_file, dp, gravity, pi
    use moving_ship_tests, only: half_time_step
    use psi_solver, only: psi_system, setup_psi, use_rrb
-   use ship_pressure, only: place_ship, ship
+   use ship_pressure, only: hull_gaussian, place_ship, ship
    use test_report, only: report
    use time_stepping, only: advance, energy, start_at_rest, wave_state
    implicit none
    private
-   public :: test_wave_resistance, test_steering, test_sum_of_ships
+   public :: test_wave_resistance, test_steering, test_sum_of_ships, test_ships_file
 
 contains
 
@@ -114,6 +115,34 @@ contains
                   abs(ships(2)%position(1) + ships(2)%hull%length/2 - 2995 - 6*dt/2), 6*dt/2 + 1e-9_dp)
       call report('ships', 'way of the moored ship', norm2(ships(3)%position - [1500.4_dp, 1000.0_dp]), 0.0_dp)
    end subroutine test_steering
+
+   ! Every key of a ships file, with comments, tabs, blank lines and repeated points.
+   subroutine test_ships_file()
+      character(*), parameter :: name = 'ships_of_test.txt', tab = achar(9)
+      type(fleet_ship), allocatable :: ships(:)
+      logical :: same
+      integer :: unit
+      open (newunit=unit, file=name, status='replace', action='write')
+      write (unit, '(a)') '# two ships', 'ship'//tab//'first', ' track 1,2 1,2 3,4   5,6 # three points', 'speed 7', '', &
+         'ship second one', 'motion steered', 'length 50', 'beam 10', 'draft 2.5', 'hull gaussian', 'speed 3', &
+         'position -8,9', 'heading 90', 'rudder 0,0 10,-18', 'gain 0.1', 'time_constant 15'
+      close (unit)
+      allocate (ships, source=read_ships(name))
+      call delete_file(name)
+      same = size(ships) == 2
+      if (same) then
+         associate (a => ships(1), b => ships(2))
+            same = a%name == 'first' .and. a%motion == on_track .and. size(a%hull%track, 2) == 3 .and. &
+                   all(abs(a%hull%track - reshape([1, 2, 3, 4, 5, 6], [2, 3])) <= 0) .and. abs(a%hull%speed - 7) <= 0 &
+                   .and. b%name == 'second one' .and. b%motion == steered .and. b%hull%hull == hull_gaussian .and. &
+                   all(abs([b%hull%length, b%hull%beam, b%hull%draft, b%hull%speed, b%gain, b%time_constant] &
+                           - [50.0_dp, 10.0_dp, 2.5_dp, 3.0_dp, 0.1_dp, 15.0_dp]) <= 0) .and. &
+                   all(abs(b%position - [-8, 9]) <= 0) .and. abs(b%heading - pi/2) < 1e-15_dp .and. &
+                   all(abs(b%rudder - reshape([0.0_dp, 0.0_dp, 10.0_dp, -pi/10], [2, 2])) < 1e-15_dp)
+         end associate
+      end if
+      call report('ships', 'file of ships: values that differ', merge(0.0_dp, 1.0_dp, same), 0.0_dp)
+   end subroutine test_ships_file
 
    ! Two ships: the sum of both pressures, also where they overlap; nothing remains where they were.
    subroutine test_sum_of_ships()

@@ -1,4 +1,4 @@
-! A ship sails through a harbour: linear variational Boussinesq waves, one pressure-like system a time step.
+! A ship sails through a harbour: linear variational Boussinesq waves, one linear system per time step.
 program ship_waves
    use, intrinsic :: iso_fortran_env, only: output_unit
    use command_line, only: read_command_line, settings
@@ -120,7 +120,7 @@ contains
       word = repeat('0', max(0, 6 - len(word)))//word
    end function six_digits
 
-   ! Seconds of one step beside the solves.
+   ! Seconds of all steps without the solves.
    real(dp) function other_seconds()
       other_seconds = loop_seconds - sim%system%of_iccg%solve_seconds - sim%system%of_rrb%solve_seconds
    end function other_seconds

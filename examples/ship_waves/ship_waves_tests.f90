@@ -3,7 +3,7 @@ program ship_waves_tests
    use bathymetry, only: depth_grid, synthetic_harbour
    use boussinesq
    use current_tests, only: test_energy_in_current, test_limit_of_speeds, test_wave_packet, test_work_of_ship
-   use fleet_tests, only: test_steering, test_sum_of_ships, test_wave_resistance
+   use fleet_tests, only: test_ships_file, test_steering, test_sum_of_ships, test_wave_resistance
    use host, only: dp, gravity, pi, text
    use iccg_solver, only: ic0_factorize, iccg
    use psi_solver, only: psi_system, setup_psi, solve_psi, use_iccg, use_rrb
@@ -33,6 +33,7 @@ program ship_waves_tests
    call test_work_of_ship()
    call test_limit_of_speeds()
    call test_sum_of_ships()
+   call test_ships_file()
    call test_steering()
    call test_wave_resistance()
    if (failed_tests() > 0) error stop 1
