@@ -149,6 +149,8 @@ refused '--dt needs a value' --dt
 refused '--dt must be a number, got "fast"' --dt fast
 refused '--dt must be a number, got ""' --dt=
 refused '--dt must be a number, got "inf"' --dt inf
+refused '--dt must be a number, got "1-2"' --dt 1-2
+refused '--dt must be a number, got "1+400"' --dt 1+400
 refused '--dt must be positive, got -0.1' --dt -0.1
 refused 'is unstable on this grid: it must be below' --dt 5
 refused '--steps must be a whole number' --steps 1.5

@@ -287,6 +287,10 @@ contains
       ok = .false.
       if (len(word) == 0 .or. len(word) > 64) return
       if (verify(word, '+-.0123456789eEdD') > 0 .or. scan(word, '0123456789') == 0) return
+      ! Fortran reads 1-2 as 1e-2.
+      do k = 2, len(word)
+         if (scan(word(k:k), '+-') == 1 .and. scan(word(k - 1:k - 1), 'eEdD') == 0) return
+      end do
       ! The exponent first: a number too large must not raise an exception.
       k = scan(word, 'eEdD')
       if (k > 0) then

@@ -30,7 +30,7 @@ module live
    type :: live_view
       logical :: ended = .false., paused = .false.
       character(:), allocatable :: rest                  ! characters after the last complete line
-      integer :: commands = 0                            ! number of lines so far
+      integer :: commands = 0                            ! number of lines read
       integer :: first(2) = 1, last(2) = 0, stride = 1   ! cells of the window, and of which each stride-th is shown
       integer(int16), allocatable :: heights(:)
       real(dp) :: next_frame = 0                         ! wall clock [s]
@@ -51,6 +51,7 @@ contains
 
       view%rest = ''
       call set_window(view, sim, whole_grid(sim%grid), most_columns, most_rows)
+      call report_current(sim)
       call set_clock(view, sim)
       view%measured_at = view%wall_start
       aground = .false.
@@ -70,6 +71,13 @@ contains
          call put_frame_when_due(view, sim)
       end do
    end subroutine run_live
+
+   subroutine report_current(sim)
+      type(simulated), intent(in) :: sim
+      if (.not. allocated(sim%state%current)) return
+      if (sim%state%current%limited > 0) call log_line('the current is limited to 0.9 sqrt(g h/6) at ' &
+         //text(sim%state%current%limited)//' faces; it is up to '//text(sim%state%current%fastest)//' m/s')
+   end subroutine report_current
 
    ! Let the simulation continue from now on.
    subroutine set_clock(view, sim)
@@ -205,7 +213,7 @@ contains
       real(dp), intent(in) :: number, value
       character(:), allocatable :: problem
       problem = ''
-      if (.not. (number >= 1 .and. number <= size(ships))) then
+      if (.not. (number >= 1 .and. number <= size(ships)) .or. abs(number - aint(number)) > 0) then
          problem = 'ships are numbered from 1 to '//text(size(ships))
          return
       end if
@@ -320,7 +328,7 @@ contains
       end do
    end subroutine put_heights
 
-   ! t [s], factor (simulated seconds per second), iterations and ms of a solve, paused, commands (number of lines obeyed),
+   ! t [s], factor (simulated seconds per second), iterations and ms of a solve, paused, commands (number of lines read),
    ! columns and rows of elevations, x and y (south-west corner of the window [m]), cell (distance of elevations [m]),
    ! scale (m per unit of elevation), extent (west, south, east, north end of the grid [m]), ships.
    subroutine put_frame(view, sim)

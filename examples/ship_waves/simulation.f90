@@ -3,6 +3,7 @@ module simulation
    use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, synthetic_harbour
    use boussinesq, only: build_model, profile_cosh, wave_model
    use command_line, only: settings
+   use currents, only: most_sweeps
    use fleet, only: angle_of_bow, check_fleet, fleet_ship, place_fleet, sail, steered
    use fleet_file, only: read_ships
    use host, only: dp, gravity, refuse, text
@@ -57,13 +58,22 @@ contains
       call set_up_model(self, set)
       dt = time_step(self%model, set)
       if (set%ships_file == '') then
-         call find_track(self, set%vessel%speed*dt*set%steps)
-         if (set%live > 0) call take_helm(self%ships(1))
+         if (set%live > 0) then
+            call find_track(self, self%grid%cell*hypot(real(self%grid%nx, dp), real(self%grid%ny, dp)))
+            call take_helm(self%ships(1))
+         else
+            call find_track(self, set%vessel%speed*dt*set%steps)
+         end if
       end if
       call check_fleet(self%ships, self%grid, set%h_min)
       call setup_psi(self%system, self%model, set%solver, set%rel_tol, set%rrb_options)
       call start_at_rest(self%state, self%model, dt)
-      if (allocated(current_u)) call use_current(self%state, self%model, current_u, current_v)
+      if (allocated(current_u)) then
+         call use_current(self%state, self%model, current_u, current_v)
+         if (self%state%current%sweeps >= most_sweeps) &
+            call refuse('dt = '//text(dt)//' s is too large for this current, which varies too fast from cell to cell: try ' &
+                        //text(safe_time_step(self%model))//' s')
+      end if
       if (set%sponge_cells > 0) call use_sponge(self%state, self%model, set%sponge_cells)
       allocate (self%pressure(self%model%nx, self%model%ny), source=0.0_dp)
    end subroutine prepare
