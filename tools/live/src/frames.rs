@@ -12,8 +12,8 @@ use tungstenite::Bytes;
 
 /// Maximum length of the first line of a frame, in bytes.
 const HEAD_LIMIT: u64 = 1 << 16;
-/// Maximum length of the heights, in bytes.
-const HEIGHTS_LIMIT: usize = 1 << 24;
+/// Maximum length of the heights, in bytes. Frames of examples/ship_waves have at most 2 * 4096 * 2160.
+const HEIGHTS_LIMIT: usize = 1 << 25;
 
 /// Reads a frame. Returns the message for the pages, or `None` at the end of the simulator's output.
 pub fn read_frame(simulator: &mut impl BufRead) -> io::Result<Option<Bytes>> {
@@ -113,6 +113,14 @@ mod tests {
         assert_eq!(&first[..], b"\x08\0\0\0{\"t\":1} abcd");
         assert_eq!(&read_frame(&mut simulator).unwrap().unwrap()[..], b"\x04\0\0\0{}  ");
         assert_eq!(read_frame(&mut simulator).unwrap(), None);
+    }
+
+    #[test]
+    fn the_largest_window_of_the_simulator_is_a_frame() {
+        let bytes = 2 * 4096 * 2160;
+        let frame = [format!("frame {bytes} {{}}\n").into_bytes(), vec![1; bytes]].concat();
+        let mut simulator = frame.as_slice();
+        assert_eq!(read_frame(&mut simulator).unwrap().unwrap().len(), 8 + bytes);
     }
 
     #[test]

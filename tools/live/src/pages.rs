@@ -10,7 +10,7 @@ use tungstenite::protocol::{Message, Role, WebSocket, WebSocketConfig};
 use crate::frames::Newest;
 use crate::requests::{Request, accept, read_request, send_page, send_refusal, send_upgrade};
 
-/// A connection on which nothing can be sent or no request arrives for this time is closed.
+/// A connection is closed if no request arrives, or if nothing can be sent, for this time.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Waiting time for a command before the next frame is sent. It delays a frame by as much.
 const COMMAND_WAIT: Duration = Duration::from_millis(5);
@@ -24,18 +24,30 @@ pub fn serve(mut stream: TcpStream, port: u16, newest: &Newest, commands: &SyncS
         Ok(Some(rest)) => Some(
             stream_frames(stream, rest, newest, commands)
                 .err()
-                .map_or_else(|| "the simulation has ended".to_string(), |error| error.to_string()),
+                .map_or_else(|| "the simulation has ended".to_string(), |error| reason(&error)),
         ),
-        Err(error) => Some(error.to_string()),
+        Err(error) => Some(reason(&error.into())),
     }
+}
+
+/// Returns the reason for a log line. An expired time limit has the misleading text "temporarily unavailable".
+fn reason(error: &tungstenite::Error) -> String {
+    match error {
+        tungstenite::Error::Io(error) if is_timeout(error) => format!("it received nothing for {PATIENCE:?}"),
+        tungstenite::Error::Io(error) => error.to_string(),
+        error => error.to_string(),
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// Answers the request of a connection. Returns the bytes after the request if it has opened a WebSocket.
 fn answer(stream: &mut TcpStream, port: u16) -> io::Result<Option<Vec<u8>>> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
-    let Some((request, rest)) = read_request(stream)? else { return Ok(None) };
+    let Some((request, rest)) = read_request(stream, PATIENCE)? else { return Ok(None) };
     match accept(&request, port) {
         Ok(Request::Page) => send_page(stream, port).map(|()| None),
         Ok(Request::Socket(key)) => send_upgrade(stream, &key).map(|()| Some(rest)),
@@ -58,8 +70,7 @@ fn stream_frames(
         match socket.read() {
             Ok(Message::Text(command)) => forward(&command, commands),
             Ok(_) => {}
-            Err(tungstenite::Error::Io(error))
-                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(tungstenite::Error::Io(error)) if is_timeout(&error) => {}
             Err(error) => return Err(error),
         }
         if let Some((count, message)) = newest.after(seen, Duration::ZERO) {

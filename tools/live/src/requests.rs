@@ -3,8 +3,9 @@
 //! A page of another site can send requests to 127.0.0.1, directly or through a host name that it controls (DNS
 //! rebinding). Requests with another Host or Origin than the server's own are refused.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use tungstenite::handshake::derive_accept_key;
 
@@ -27,9 +28,11 @@ pub enum Request {
 /// A refused request: HTTP status and reason.
 pub type Refusal = (&'static str, &'static str);
 
-/// Reads a request up to its empty line. Returns the request and the bytes that follow, or `None` if the client closes the
-/// connection without a request: browsers open connections in advance.
-pub fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
+/// Reads a request up to its empty line. Returns the request and the bytes that follow, or `None` if the client sends
+/// nothing: browsers open connections in advance. The whole request must arrive within `patience`, so that a client
+/// that sends single bytes does not occupy a connection.
+pub fn read_request(stream: &mut TcpStream, patience: Duration) -> io::Result<Option<(Vec<u8>, Vec<u8>)>> {
+    let deadline = Instant::now() + patience;
     let mut request = Vec::new();
     let mut part = [0; 1024];
     loop {
@@ -37,12 +40,18 @@ pub fn read_request(stream: &mut TcpStream) -> io::Result<Option<(Vec<u8>, Vec<u
             let rest = request.split_off(end + 4);
             return Ok(Some((request, rest)));
         }
-        let count = stream.read(&mut part)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let count = match stream.set_read_timeout(Some(left)).and_then(|()| stream.read(&mut part)) {
+            Ok(count) => count,
+            Err(_) if deadline <= Instant::now() => 0,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            Err(error) => return Err(error),
+        };
         if count == 0 && request.is_empty() {
             return Ok(None);
         }
         if count == 0 || request.len() > REQUEST_LIMIT {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "no HTTP request"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "it sent no complete HTTP request"));
         }
         request.extend_from_slice(&part[..count]);
     }
@@ -55,22 +64,20 @@ pub fn accept(request: &[u8], port: u16) -> Result<Request, Refusal> {
     if !parsed.parse(request).is_ok_and(|status| status.is_complete()) {
         return Err(("400 Bad Request", "this is no HTTP request"));
     }
-    let field = |name: &str| {
-        let found = parsed.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name))?;
-        std::str::from_utf8(found.value).ok()
-    };
+    let field =
+        |name: &str| parsed.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value);
     let hosts = [format!("127.0.0.1:{port}"), format!("localhost:{port}")];
-    if !field("Host").is_some_and(|host| hosts.iter().any(|own| own == host)) {
+    if !field("Host").is_some_and(|host| hosts.iter().any(|own| own.as_bytes() == host)) {
         return Err(("403 Forbidden", "Host must be 127.0.0.1 or localhost, with the port of this server"));
     }
-    let own_origin = |origin: &str| hosts.iter().any(|own| origin.strip_prefix("http://") == Some(own));
+    let own_origin = |origin: &[u8]| hosts.iter().any(|own| origin.strip_prefix(b"http://") == Some(own.as_bytes()));
     if field("Origin").is_some_and(|origin| !own_origin(origin)) {
         return Err(("403 Forbidden", "Origin must be a page of this server"));
     }
     match (parsed.method, parsed.path) {
         (Some("GET"), Some("/")) => Ok(Request::Page),
         (Some("GET"), Some("/frames")) => match field("Sec-WebSocket-Key") {
-            Some(key) => Ok(Request::Socket(key.to_string())),
+            Some(key) => Ok(Request::Socket(String::from_utf8_lossy(key).into_owned())),
             None => Err(("400 Bad Request", "/frames is a WebSocket")),
         },
         (Some("GET"), _) => Err(("404 Not Found", "this server has the pages / and /frames")),
@@ -139,6 +146,9 @@ mod tests {
             let request = format!("GET /frames HTTP/1.1\r\nHost: 127.0.0.1:8765\r\nOrigin: {origin}\r\n\r\n");
             assert_eq!(status(&request), "403 Forbidden", "{origin}");
         }
+        let request =
+            b"GET /frames HTTP/1.1\r\nHost: 127.0.0.1:8765\r\nOrigin: http://\xff\r\nSec-WebSocket-Key: a\r\n\r\n";
+        assert_eq!(accept(request, 8765).unwrap_err().0, "403 Forbidden");
     }
 
     #[test]

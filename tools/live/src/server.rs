@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::frames::{Newest, read_frame};
 use crate::pages;
@@ -82,7 +83,11 @@ fn accept_all(listener: &TcpListener, port: u16, newest: &Arc<Newest>, commands:
     for stream in listener.incoming() {
         match stream {
             Ok(stream) => serve_on_thread(stream, port, newest, commands, &open),
-            Err(error) => eprintln!("rrbsolver-live: a connection failed: {error}"),
+            Err(error) => {
+                eprintln!("rrbsolver-live: a connection failed: {error}");
+                // Without free file descriptors, the next attempt fails at once too.
+                thread::sleep(Duration::from_millis(200));
+            }
         }
     }
 }
