@@ -1,5 +1,5 @@
 //! Null vectors of a matrix: the constants on its singular and nearly singular components. Rounding errors
-//! compute_constants r a nonzero mean on such a component. This mean must be removed before a coarse solve.
+//! give r a nonzero mean on such a component. This mean must be removed before a coarse solve.
 //!
 //! The row sums of a nearly singular component almost vanish. Let B be the preconditioner, n the number of rows of the
 //! component, and P = I - 1 1^T / n. On the component, P B P + 1 1^T / sum_i e_i replaces B, so the constant part is

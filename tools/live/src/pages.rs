@@ -73,7 +73,7 @@ fn stream_frames(
             Err(tungstenite::Error::Io(error)) if is_timeout(&error) => {}
             Err(error) => return Err(error),
         }
-        if let Some((count, message)) = newest.after(seen, Duration::ZERO) {
+        if let Some((count, message)) = newest.after(seen) {
             seen = count;
             socket.send(Message::Binary(message))?;
         }
