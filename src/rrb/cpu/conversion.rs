@@ -15,7 +15,8 @@ use std::ops::Range;
 /// Arrays to which the rows of a half stencil are written.
 pub struct Target<'a, F: Format> {
     pub layout: &'a Layout,
-    pub diagonal: &'a Four,
+    /// The first values of the half stencil: centers, or row sums where the caller passes these.
+    pub center: &'a Four,
     /// Straight couplings, stored divided by `unit`. The input must be exact in the storage format after this division.
     pub straight: &'a Straight<F::Stored>,
     pub unit: f64,
@@ -58,9 +59,9 @@ impl<F: Format> Target<'_, F> {
     pub unsafe fn spread(&self, j: usize, rows: [NaturalRow; 5]) {
         let row = (j + self.layout.shift_y) / 2;
         let odd_row = (j + self.layout.shift_y) % 2 == 1;
-        let [diagonal, east, north, northeast, northwest] =
+        let [center, east, north, northeast, northwest] =
             rows.map(|(start, values)| (start + self.layout.shift_x, values));
-        let (d, r1, r2) = (self.diagonal, &self.straight.r1, &self.straight.r2);
+        let (d, r1, r2) = (self.center, &self.straight.r1, &self.straight.r2);
         let (unit, per_unit) = (self.unit, self.unit.recip());
         let store = |row: NaturalRow, even: &mut [F::Stored], odd: &mut [F::Stored]| {
             let one = |v: f64| F::same(F::Real::narrow(v * per_unit));
@@ -72,11 +73,11 @@ impl<F: Format> Target<'_, F> {
         // contract of this function, no other thread uses the rows meanwhile.
         unsafe {
             if odd_row {
-                split(diagonal, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
+                split(center, d.r1.row_mut(row, 0), d.b2.row_mut(row, 0));
                 store(east, r1[EAST].row_mut(row, 0), r1[WEST].row_mut(row, 1));
                 store(north, r1[NORTH].row_mut(row, 0), r2[SOUTH].row_mut(row + 1, 0));
             } else {
-                split(diagonal, d.b1.row_mut(row, 0), d.r2.row_mut(row, 0));
+                split(center, d.b1.row_mut(row, 0), d.r2.row_mut(row, 0));
                 store(east, r2[WEST].row_mut(row, 0), r2[EAST].row_mut(row, 0));
                 store(north, r1[SOUTH].row_mut(row, 0), r2[NORTH].row_mut(row, 0));
             }

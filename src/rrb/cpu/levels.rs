@@ -170,7 +170,7 @@ impl<F: Format> PackedGrid<F> {
     pub fn target(&self, unit: f64) -> Target<'_, F> {
         Target {
             layout: &self.layout,
-            diagonal: &self.excess,
+            center: &self.excess,
             straight: &self.sweep.straight,
             unit,
             corners: Some((&self.red_diagonal, &self.black_diagonal)),

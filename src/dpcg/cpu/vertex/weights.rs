@@ -188,7 +188,7 @@ struct Points<'a, T> {
     towards: [&'a [T]; MAX_PARTS],
     /// For each path of `PointType::paths`, the weights of its intermediate points p + o_S. `None`: the intermediate
     /// point is the corner itself, whose weight is one.
-    paths: [Option<&'a [T]>; MAX_PATHS],
+    path_weights: [Option<&'a [T]>; MAX_PATHS],
     excess: &'a [T],
     /// For each corner, the array to which the computed weights are written.
     to: [Option<&'a mut [T]>; 8],
@@ -217,7 +217,7 @@ impl<T: Real> Points<'_, T> {
         for (to, range) in self.to.iter_mut().zip(&self.of.corners) {
             let Some(to) = to else { continue };
             let mut weight = [0.0; LANES];
-            for ((part, _), row) in self.of.paths[range.clone()].iter().zip(&self.paths[range.clone()]) {
+            for ((part, _), row) in self.of.paths[range.clone()].iter().zip(&self.path_weights[range.clone()]) {
                 match row {
                     Some(row) => add_product(&mut weight, &parts.0[*part], &lane(row, at, n)),
                     None => add_lane(&mut weight, &parts.0[*part]),
@@ -292,14 +292,14 @@ fn make_row<T: Real + Number>(
     // SAFETY: no thread writes row sums in this step.
     let excess = unsafe { a.excess.slice(start, len) };
     let mut row =
-        Points { of, len, towards: [&[]; MAX_PARTS], paths: [None; MAX_PATHS], excess, to: [const { None }; 8] };
+        Points { of, len, towards: [&[]; MAX_PARTS], path_weights: [None; MAX_PATHS], excess, to: [const { None }; 8] };
     for (to, &(k, against)) in row.towards.iter_mut().zip(&of.towards) {
         // SAFETY: no thread writes the matrix in this step.
         *to = unsafe { a.c(half, &range, k, against) };
     }
     for t in (0..8).filter(|t| t & !of.bits == 0) {
         let paths = of.corners[t].clone();
-        for (path, &(_, from)) in row.paths[paths.clone()].iter_mut().zip(&of.paths[paths]) {
+        for (path, &(_, from)) in row.path_weights[paths.clone()].iter_mut().zip(&of.paths[paths]) {
             *path = (from != [0; 3]).then(|| {
                 let (array, place) = corner(from, t);
                 // SAFETY: no thread writes the weights of points with fewer odd indices in this step.
