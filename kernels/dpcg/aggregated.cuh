@@ -45,7 +45,7 @@ __device__ inline void take_couplings(const CellCouplingsArgs &a) {
 
 // Arguments of take_cells and give_cells. take_cells divides r by the scale s and computes the first smoothing step.
 // give_cells computes z = factor * s * of_z and <r, z>.
-template <class V> struct CellCycleArgs {
+template <class V> struct CycleTransferArgs {
     int64_t count;
     const double *r;
     double *z;
@@ -58,7 +58,7 @@ template <class V> struct CellCycleArgs {
 };
 
 // Computes of_r = r / s and start = step * of_r.
-template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) {
+template <class V> __device__ inline void take_cells(const CycleTransferArgs<V> &a) {
     const double per_scale = a.scales[0];
     over_cells(a.count, [&](int64_t c) {
         const V r = V(a.r[c] * per_scale);
@@ -68,7 +68,7 @@ template <class V> __device__ inline void take_cells(const CellCycleArgs<V> &a) 
 }
 
 // Computes z = factor * s * of_z, and the sum <r, z>.
-template <class V> __device__ inline void give_cells(const CellCycleArgs<V> &a) {
+template <class V> __device__ inline void give_cells(const CycleTransferArgs<V> &a) {
     if (is_over(a.sum)) return;
     const double factor = a.factor * a.scales[1];
     double sum = 0.0;
@@ -83,9 +83,9 @@ template <class V> __device__ inline void give_cells(const CellCycleArgs<V> &a) 
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_agg_couplings_f64, CellCouplingsArgs, take_couplings)
-DPCG_KERNEL(dpcg_agg_take_f64, CellCycleArgs<double>, take_cells)
-DPCG_KERNEL(dpcg_agg_take_f32, CellCycleArgs<float>, take_cells)
-DPCG_KERNEL(dpcg_agg_give_f64, CellCycleArgs<double>, give_cells)
-DPCG_KERNEL(dpcg_agg_give_f32, CellCycleArgs<float>, give_cells)
+DPCG_KERNEL(dpcg_agg_take_f64, CycleTransferArgs<double>, take_cells)
+DPCG_KERNEL(dpcg_agg_take_f32, CycleTransferArgs<float>, take_cells)
+DPCG_KERNEL(dpcg_agg_give_f64, CycleTransferArgs<double>, give_cells)
+DPCG_KERNEL(dpcg_agg_give_f32, CycleTransferArgs<float>, give_cells)
 
 AGGREGATION_KERNELS(dpcg)

@@ -332,9 +332,9 @@ real_kernels! {
     /// Computes the centers of a grid and the strengths of its directions.
     LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
     /// Copies a vector to the cycle of aggregation.
-    TakeCells take_cells(CellCycleArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
+    TakeCells take_cells(CycleTransferArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
     /// Copies a vector from the cycle of aggregation.
-    GiveCells give_cells(CellCycleArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
+    GiveCells give_cells(CycleTransferArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
 }
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.

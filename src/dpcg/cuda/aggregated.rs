@@ -8,7 +8,7 @@ use crate::aggregation::cuda::{Engine, Shape};
 use crate::cuda::driver::Stream;
 use crate::cuda::launch;
 use crate::cuda::launch::aggregation::{Couplings, Level};
-use crate::cuda::launch::{Address, CellCouplingsArgs, CellCycleArgs, Sum};
+use crate::cuda::launch::{Address, CellCouplingsArgs, CycleTransferArgs, Sum};
 use crate::error::Result;
 
 /// Largest number of couplings per cell.
@@ -42,7 +42,7 @@ impl Aggregated {
         let count = i64::from(rows);
         scale.find(stream, r, count)?;
         let (scales, factor) = (scale.scales, launched.scale());
-        let a = CellCycleArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
+        let a = CycleTransferArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
         launch::take_cells(stream, launched.single(), &a)?;
         launched.apply(stream)?;
         launch::give_cells(stream, launched.single(), &a)
