@@ -27,7 +27,7 @@ impl<'a, F: Format> Levels<'a, F> {
         let (m, a) = (&self.k.matrix, self.context.a);
         let corners = a.corners.map(|_| (&m.corners.red, &m.corners.black));
         let (layout, diagonal, straight) = (&self.grid.layout, &m.center, &m.straight);
-        let target = Target::<Double> { layout, diagonal, straight, unit: 1.0, corners };
+        let target = Target::<Double> { layout, center: diagonal, straight, unit: 1.0, corners };
         for j in natural_rows(&self.grid.layout, &(row..row + 1)) {
             if watch.is_some_and(|(watch, thread)| !watch.admits(thread, a, j)) {
                 continue;
