@@ -51,8 +51,8 @@ pub struct Setup {
     pub fused: bool,
     /// Storage format of the preconditioner.
     pub storage: Storage,
-    /// Power of two near the largest center; f32 and bf16 store M / unit. The unit is 1 with f64. It is also 1 if
-    /// aggregation replaces the levels from the start.
+    /// Largest power of two up to the largest center; f32 and bf16 store M / unit. The unit is 1 with f64. It is also 1
+    /// if aggregation replaces the levels from the start.
     pub unit: f64,
     /// Parameters of the cycle.
     pub cycle: Cycle,
@@ -149,8 +149,8 @@ impl CostOfAggregation {
         }
     }
 
-    /// Returns whether a switch to aggregation in state `at` of a solve reduces the remaining cost. `own` is the cost
-    /// of an iteration with the current preconditioner.
+    /// Returns whether a switch to aggregation in state `at` of a solve reduces the remaining cost; `false` in the
+    /// first [`SWITCH_ITERATIONS`] iterations. `own` is the cost of an iteration with the current preconditioner.
     pub fn is_worthwhile(&self, at: &State, own: f64) -> bool {
         let iterations = (at.norm / at.test.threshold).ln() / -self.contraction.ln();
         at.since_start() >= SWITCH_ITERATIONS && own * at.iterations_left() > self.setup + self.iteration * iterations
@@ -194,7 +194,8 @@ impl Setup {
         self.storage.round(coupling / self.unit) * self.unit
     }
 
-    /// Returns the fraction of the couplings between black nodes that is kept: 1 in M1, 0 in M2.
+    /// Returns the fraction of the existing couplings between remaining (black) nodes that an elimination keeps: 1 in
+    /// M1, 0 in M2.
     pub fn black_keeps(&self) -> f64 {
         if self.lumping == Lumping::Red { 1.0 } else { 0.0 }
     }
@@ -336,10 +337,10 @@ impl Pivot {
     /// the center, the center becomes the pivot, as with omega = 0.
     ///
     /// A node without couplings and with a row sum of exactly zero is the last node of a component of M with zero row
-    /// sums. Any positive pivot is then correct. If A is singular, the constant is projected out of z. If A is regular,
-    /// M has lost the couplings of the component to Dirichlet rows by lumping, but A has them. The center of A is used
-    /// as the pivot, because it has a suitable magnitude. The caller must reject this case if A itself is singular and
-    /// its constants are not projected out.
+    /// sums. This function then returns d = 0. [`Pivot::accepted`] replaces d by the center of A, which has a suitable
+    /// magnitude; any positive pivot is correct. If A is singular, the constant is projected out of z. If A is regular,
+    /// lumping has removed the couplings of the component to Dirichlet rows from M, but A has them. If A is singular
+    /// and its constants are not projected out, [`Pivot::accepted`] rejects the pivot.
     #[inline(always)]
     pub fn new(excess: f64, kept: [f64; 4], lumped: f64, one_minus_omega: f64) -> Self {
         let sum = Self::sum(kept);
@@ -386,9 +387,10 @@ impl Pivot {
         unit * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Rejects a pivot that is at most eps * center or is not finite. If it is the last pivot of a singular component
-    /// of M, replaces it by the center instead. `floating`: whether the node has no couplings to remaining nodes.
-    /// `node` returns the location of the node, and is called only if the pivot is rejected or replaced.
+    /// Rejects a pivot that is at most eps * center or is not finite; `center` is the center of M at the node before
+    /// lumping. A pivot of zero is instead replaced by the center of A if the node is the last one of a component of M
+    /// (`floating`: it has no couplings to remaining nodes) and [`PivotNode::may_be_singular`] is set. `node` returns
+    /// the location of the node, and is called only if the pivot is rejected or replaced.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
         if self.needs_no_check(center) {
             return Ok(self);
@@ -404,7 +406,8 @@ impl Pivot {
         Err(rejected_pivot(self.d, center, node.level, node.i, node.j))
     }
 
-    /// Checks the pivot like `accepted`, then rounds it to the storage format.
+    /// Checks the pivot like `accepted`, then rounds it to the storage format. Rejects a rounded pivot below
+    /// [`Pivot::least`].
     pub fn checked(self, center: f64, floating: bool, setup: &Setup, node: impl Fn() -> PivotNode) -> Result<Self> {
         let exact = self.accepted(center, floating, &node)?;
         if setup.storage == Storage::F64 {
@@ -419,7 +422,7 @@ impl Pivot {
     }
 }
 
-/// Returns the error for the last pivot of a singular component whose constants are not projected out.
+/// Returns the error for a rejected pivot in a singular component whose constants are not projected out.
 pub fn unprojected_pivot(d: f64, level: usize, i: usize, j: usize) -> Error {
     let reason = format!(
         "pivot {d:e} at @ is not positive: the matrix is singular, and null_space=none does not project its null \

@@ -41,7 +41,8 @@ impl Domain {
         Ok(Self { comm: comm.clone(), strips: strips.clone(), reproducible, center })
     }
 
-    /// Returns the largest center of the matrix that was inspected last. Pivots are compared with it.
+    /// Returns the largest center of the matrix that was inspected last. It replaces zero pivots (see
+    /// [`PivotContext::center`](crate::rrb::backend::PivotContext::center)).
     pub fn center(&self) -> f64 {
         f64::from_bits(self.center.load(Ordering::Relaxed))
     }
@@ -81,13 +82,14 @@ impl Domain {
         rows.start.saturating_sub(BELOW)..(rows.end + ABOVE).min(strips.grid.ny)
     }
 
-    /// Returns the first error of all ranks, in the order of levels, and of nodes within a level. The rank with this
-    /// error returns it; the other ranks return [`Error::OtherRanks`]. Collective.
+    /// Returns the first error of all ranks: errors without a node precede the others, which are ordered by level, row
+    /// and column. The rank with this error returns it; the other ranks return [`Error::OtherRanks`]. If the
+    /// communication fails, returns its error. Collective.
     pub fn first_failure(&self, own: Option<Error>) -> Option<Error> {
         self.first_of(own).unwrap_or_else(Some)
     }
 
-    /// Returns an error on all ranks if any rank has an error. Collective.
+    /// Returns an error on all ranks if any rank has an error (see [`Self::first_failure`]). Collective.
     pub fn share_error(&self, own: Option<Error>) -> Result<()> {
         self.first_of(own)?.map_or(Ok(()), Err)
     }

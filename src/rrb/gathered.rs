@@ -87,8 +87,9 @@ impl RootSolve {
         self.rank == FIRST
     }
 
-    /// On rank 0, runs `solve` and sends its events. On the other ranks, passes these events to `observer`. `stop` is
-    /// `Some` if any rank has a monitor.
+    /// On rank 0, runs `solve`, and sends its events and its result. On the other ranks, passes these events to
+    /// `observer`, replaces `core` by the factorization that rank 0 now has, and returns the same result; an
+    /// error of rank 0 becomes [`Error::OtherRanks`]. `stop` is `Some` if any rank has a monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,

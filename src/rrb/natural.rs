@@ -114,8 +114,9 @@ impl NaturalGrid {
         })
     }
 
-    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the caller's centers if this is the
-    /// first level of a 5-point matrix. They are the pivots, because this level drops no couplings.
+    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the centers of A if this is the
+    /// first level and its elimination is exact (see [`Setup::on_schur_complement`]). They are then the pivots, because
+    /// this level drops no couplings.
     fn eliminate_red(
         &mut self,
         level: usize,
@@ -164,7 +165,8 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Lumps and eliminates the black nodes that are not in the next grid; computes the half stencil of the next grid.
+    /// Rounds the diagonal couplings of `skew` to the storage format, lumps and eliminates the black nodes that are not
+    /// in the next grid, and computes the half stencil `coarse` of the next grid.
     fn eliminate_dropped(
         &mut self,
         level: usize,
