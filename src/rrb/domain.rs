@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Name of the memory in error messages about failed allocations.
 const HALOS: &str = "rows of other ranks";
 
-/// Number of halo rows J on each side in which a rank computes the matrix. Three are necessary, because the red nodes
-/// in two halo rows are eliminated, and this elimination also reads the next row.
+/// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary: a
+/// rank also eliminates the b1 nodes of one halo row. For this, it eliminates the red nodes of two halo rows, which
+/// requires the matrix in three.
 pub const REACH: usize = 3;
-/// Number of halo rows J on each side that are stored. The copy of natural rows to the arrays by colour also writes the
-/// row above.
+/// Number of halo rows J on each side for which there is memory. It is one more than [`REACH`], because the copy of
+/// natural rows to the arrays by colour also writes the row above.
 pub const STORED: usize = REACH + 1;
 /// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. The lowest row is
 /// needed because it stores the couplings between itself and the next row.

@@ -67,6 +67,7 @@ const RESULTS: usize = SOLVE + FactorizationResults::WORDS + 2;
 pub struct RootSolve {
     rank: usize,
     events: Gather,
+    /// Events that have not been sent yet.
     block: [f64; BLOCK],
     results: Gather,
 }

@@ -15,8 +15,8 @@ use crate::stencil::inspection::{Inspection, InspectionOptions};
 use crate::stencil::levels::Grid;
 use crate::stencil::matrix::StencilView;
 
-/// Selects the backend for the given numbers of threads and devices. `auto` selects the CPU if the device does not
-/// support an option.
+/// Selects the backend for the given numbers of threads and devices. `auto` selects the CPU if the grid is small, or if
+/// the device does not support an option.
 pub fn machine(options: &Options, grid: Grid, threads: usize, devices: i32) -> Machine {
     Machine::new(
         options,
@@ -307,7 +307,8 @@ struct CycleConditions {
 }
 
 /// Selects the cycle. `cycle=auto` selects V on small grids, for lumping other than M1 with omega = 1, and with
-/// aggregation. Otherwise, it leaves the kind `None`, and the factorization selects the kind by estimates.
+/// aggregation. Otherwise, it leaves the kind `None`, and the factorization selects the kind by estimates. Returns an
+/// error if `cycle_spacing` is odd.
 fn choose_cycle(grid: Grid, options: &Options, kinds: CycleConditions) -> Result<Cycle> {
     let CycleConditions { on_device, singular, aggregates } = kinds;
     let spacing = match options.int(opt::CYCLE_SPACING) as usize {

@@ -65,14 +65,18 @@ const OPENING_VALUES: usize = 2 * EQUAL_VALUES + 2;
 pub struct Ranks {
     comm: Counted<Comm>,
     boxes: Counted<Boxes>,
+    /// Exchange at the beginning of a call.
     opening: Largest,
     /// Exchange of the status at the end of a call, of the number of the rank that reports an error, and of other
     /// values of which all ranks need the maximum.
     closing: Largest,
+    /// Exchange of the stop requests of the monitors.
     stop: Largest,
+    /// Number of collective calls so far.
     calls: u64,
     /// Number of the handle. It is equal on all ranks, and differs from the numbers of other handles.
     number: f64,
+    /// Messages between boxes and rows. `None` if none are planned yet, or if the rows are in shared memory.
     spread: Option<BoxTransfer>,
     /// Distribution of the rows of the first grids among the ranks. `None` if every rank, or only rank 0, stores the
     /// whole system.

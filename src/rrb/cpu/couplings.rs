@@ -152,7 +152,7 @@ impl Source<'_> {
         Ok(c)
     }
 
-    /// Reads natural row j into `row`. Sets `row` to zero if j is `None`.
+    /// Reads natural row j into `row`. Sets `row` to zero if j is `None` or beyond the last row of the grid.
     ///
     /// # Safety
     /// As for `couplings`.

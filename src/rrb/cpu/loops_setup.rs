@@ -51,8 +51,8 @@ fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
     if excess.abs() <= zero * center { 0.0 } else { excess }
 }
 
-/// Returns the pivot of node i, its value in the storage format, and whether it needs no further checks (see
-/// [`Pivot::checked`]). `least`: smallest pivot of the storage format.
+/// Returns the pivot of node i, the row sum that f32 and bf16 store for it, and whether it needs no further checks (see
+/// [`Pivot::checked`]). `least`: smallest pivot that the storage format allows.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn pivot<F: Format>(
@@ -282,8 +282,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes, for S1, the row sums e = c + sum a - sum a t, rounded to zero as in M, and the centers out = c - sum a
-    /// (a h).
+    /// Computes, for S1, the row sums e = s - sum a t and the centers out = c - sum a (a h). Here s is the row sum
+    /// c + sum a of A, or zero if |c + sum a| <= zero * c.
     fn schur_centers(e: &mut [f64], out: &mut [f64], c: &[f64], a: Rows, t: Rows, h: Rows, zero: f64) {
         let n = out.len();
         let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
@@ -295,7 +295,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes the row sums e = c + sum a - sum a t of S1, rounded to zero as in M.
+    /// Computes the row sums e = s - sum a t of S1, with s as in `schur_centers`.
     fn schur_row_sums(e: &mut [f64], c: &[f64], a: Rows, t: Rows, zero: f64) {
         let n = e.len();
         let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
@@ -319,8 +319,9 @@ for_each_isa! {
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
         let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
-        // In the names below, a suffix with one direction denotes a dropped neighbour. A suffix with two directions
-        // denotes the coupling of the first neighbour in the second direction.
+        // In the names below, one direction denotes a dropped neighbour (`t_sw`: t of the neighbour to the southwest).
+        // Two directions denote a coupling of a dropped neighbour (`sw_ne`: of the neighbour to the southwest, to its
+        // northeast).
         let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.sum_over_pivot[0], n), and_next(of.sum_over_pivot[1], n));
         let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
         let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));

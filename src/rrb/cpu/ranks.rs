@@ -309,7 +309,7 @@ impl CompleteRows {
         Ok(Self { rank: domain.comm.rank(), rows, nx: grid.nx, vector, matrix })
     }
 
-    /// Receives the rows of v that other ranks have computed.
+    /// Receives the rows of v that other ranks have computed. `row` is a buffer for one natural row.
     ///
     /// # Safety
     /// No thread may use v meanwhile.

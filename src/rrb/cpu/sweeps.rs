@@ -31,7 +31,7 @@ pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
 
-/// First rows of three pairs of buffer rows; J mod 2 selects the row of a pair.
+/// First rows of three pairs of buffer rows, for r1, r2 and b1; J mod 2 selects the row of a pair.
 pub const FIRST_RED: usize = 0;
 pub const SECOND_RED: usize = 2;
 pub const DROPPED: usize = 4;
@@ -284,7 +284,8 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain b1.
+/// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain rows J and J + 1 of b1: row J is in
+/// buffer row k + J mod 2.
 pub fn diagonal_of<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
     let (here, above) = (k + row % 2, k + (row + 1) % 2);
     [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]

@@ -162,7 +162,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
 }
 
 impl<F: Format> PcgSteps for ThreadState<'_, F> {
-    /// With aggregation, M is not linear, and flexible CG is used (docs/theory/aggregation.md).
+    /// With aggregation, M is in general not linear, so CG is flexible (docs/theory/aggregation.md).
     fn properties(&self) -> Properties {
         let aggregated = self.k.aggregated.get().is_some();
         Properties {
