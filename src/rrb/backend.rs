@@ -277,7 +277,7 @@ pub trait RrbBackend: Engine + Send {
         work(0, 0..grid.ny);
         Ok(())
     }
-    /// Frees memory that is not needed with the current options.
+    /// Frees the memory that is kept for matrices with other options. The caller calls it when options have changed.
     fn forget(&mut self) {}
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
@@ -321,7 +321,7 @@ pub struct Pivot {
     /// Row sum s~ after lumping. The elimination adds -a / d times this value to the row sum of a remaining neighbour,
     /// where a is the coupling to this neighbour.
     pub excess: f64,
-    /// Row sum s as the sweeps read it: d = s - sum of kept couplings.
+    /// Row sum s as the sweeps in f32 read it: d = s - sum of kept couplings.
     pub stored: f64,
     kept: f64,
 }

@@ -20,8 +20,8 @@ pub const REACH: usize = 3;
 /// Number of halo rows J on each side for which there is memory. It is one more than [`REACH`], because the copy of
 /// natural rows to the arrays by colour also writes the row above.
 pub const STORED: usize = REACH + 1;
-/// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. The lowest row is
-/// needed because it stores the couplings between itself and the next row.
+/// Numbers of natural rows, below and above the rows of this rank, from which the halo is built. They are two per row
+/// J. One more row is needed below, because it stores the couplings to the lowest row of the halo.
 pub const BELOW: usize = 2 * REACH + 1;
 pub const ABOVE: usize = 2 * REACH;
 

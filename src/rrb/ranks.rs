@@ -424,7 +424,8 @@ impl Ranks {
         self.close(land)
     }
 
-    /// Calls `work`, which factorizes the rows that this rank received. A single rank passes the caller's arrays.
+    /// Calls `work`, which factorizes the rows that this rank received. If [`Ranks::is_alone`] holds, `work` instead
+    /// receives the caller's arrays.
     pub fn factorize(
         &self,
         values: &[Vec<BoxInput>],

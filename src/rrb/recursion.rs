@@ -148,7 +148,7 @@ pub trait CycleSteps {
     fn sweep_up(&mut self, k: usize);
     /// Sets r = z.
     fn store_rhs(&mut self, k: usize);
-    /// Sets d = z, or d = z + beta d.
+    /// Sets d = z + beta d, or d = z without `beta`.
     fn direct(&mut self, k: usize, beta: Option<f64>);
     /// Computes q = A_k d.
     fn multiply_direction(&mut self, k: usize);

@@ -137,7 +137,8 @@ fn cycle<V: Real + Number>(
     Ok(cycle)
 }
 
-/// Returns the combined index of each unknown of CG: its colour, and its index in the array of this colour.
+/// Returns the combined index of each unknown of CG: its colour, and its index in the array of this colour. Returns an
+/// error if an array has too many values for [`COLOUR`] bits.
 fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
     if layout.len() >> COLOUR > 0 {
         let (places, nodes) = (layout.len(), layout.grid.nodes());

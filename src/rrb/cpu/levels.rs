@@ -52,7 +52,7 @@ pub struct PackedGrid<F: Format> {
     pub z: Four<F::Real>,
     /// Whether z shares memory with another vector.
     pub z_is_shared: bool,
-    /// Vectors of the inner iterations, if the cycle recurses on this grid.
+    /// Matrix and vectors of the inner iterations, if the cycle recurses on this grid.
     pub recursion: Option<RecursionGrid<F>>,
 }
 
@@ -61,7 +61,7 @@ pub struct PackedGrid<F: Format> {
 pub struct RecursionGrid<F: Format> {
     pub excess: Four<F::Stored>,
     pub corners: Corners<F::Stored>,
-    /// Residual, direction, product with the direction, and solution of the inner iterations.
+    /// Residual r, direction d, product q of the matrix and d, and solution u of the inner iterations.
     pub r: Four<F::Real>,
     pub d: Four<F::Real>,
     pub q: Four<F::Real>,

@@ -118,7 +118,7 @@ fn skew4<F: Format>(t: [f64; 4], keeps: f64, links: &[Link<F::Stored>; 4], i: us
 /// Input for a row of the next grid's matrix, at kept nodes (I, J). The dropped neighbours of (I, J) are the b1 nodes
 /// in columns I and I + 1 of rows J (below) and J + 1 (above).
 pub struct KeptNodeInput<'a, T> {
-    /// (Row sum) / d of the dropped neighbours below and above.
+    /// t = (row sum after lumping) / d of the dropped neighbours below and above.
     pub sum_over_pivot: [&'a [f64]; 2],
     /// 1 / d of the dropped neighbours below and above.
     pub inverse: [&'a [f64]; 2],
@@ -222,8 +222,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes the pivots of a row: 1 / d, row sum / d, and for f32 and bf16 the stored numbers. Returns `false` if
-    /// any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
+    /// Computes 1 / d and t in a row, and for f32 and bf16 the numbers that are stored for the pivots. Returns `false`
+    /// if any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
     fn pivots<F: Format>(
         inverse: &mut [f64], sum_over_pivot: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
         kept: Rows<F::Stored>, lumped: Rows, one_minus_omega: f64, unit: f64

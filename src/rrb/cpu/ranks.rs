@@ -45,7 +45,8 @@ impl Gathered {
         Ok(Self { owned, plans })
     }
 
-    /// Receives the ranges that other ranks have computed.
+    /// Sends the ranges of rank `this`, and receives those that other ranks have computed. `numbers` contains one array
+    /// per number.
     fn fill(&self, this: usize, numbers: &mut [&mut [f64]]) {
         let mut plan = lock(&self.plans[numbers.len() - 1]);
         let own = &self.owned[this];

@@ -162,7 +162,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Copies the kept values in row J of grid q to row k of the buffers. The coarser levels have computed them.
+    /// Copies the kept values in row J of grid q, which the coarser levels have computed, to row k of the buffers. If
+    /// row J has no kept nodes, sets the buffer row to zero.
     ///
     /// # Safety
     /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.

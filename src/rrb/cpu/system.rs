@@ -29,7 +29,8 @@ pub struct Shape {
     pub block: usize,
     /// Whether CG runs on S1.
     pub schur: bool,
-    /// Whether stages are fused. If CG runs on S1, this means all stages of an iteration, otherwise only the sweeps.
+    /// Whether stages are fused. If CG runs on S1 of a regular system, this means all stages of a solve, otherwise only
+    /// the sweeps.
     pub fused: bool,
     pub nine_points: bool,
     pub storage: Storage,

@@ -203,8 +203,8 @@ struct Levels<'a, F: Format> {
     k: &'a Packed<F>,
     q: usize,
     grid: &'a PackedGrid<F>,
-    /// Whether this is the first grid and CG runs on S1. The first elimination is then exact, centers and couplings are
-    /// those of A, and black nodes are not coupled.
+    /// Whether this is the first grid and CG runs on S1. The first elimination is then exact: it reads the centers and
+    /// couplings of A, which does not couple black nodes with each other.
     exact: bool,
     /// The arrays of S1, if `exact` is set and CG runs in double precision. The rows of S1 are then computed directly
     /// in these arrays.

@@ -50,8 +50,8 @@ fn step_row<F: Format>(
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Computes r = r - alpha q, solves L y = r on the first section, and solves the system on the following sections.
-    /// Returns <r, r>, and stores rho = <r, M^-1 r>.
+    /// With `alpha`, first computes r = r - alpha q. Then solves L y = r on the first section, and the system on the
+    /// following sections. Returns <r, r>, and stores rho = <r, M^-1 r>.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
         let all_grids = k.rho_start[k.grids.len()];
@@ -142,7 +142,7 @@ impl<F: Format> Packed<F> {
         below && row == grid.own.start || above && row + 1 == grid.own.end
     }
 
-    /// Computes r = r - alpha q, <r, r>, and the downward sweep of the even level of the first grid.
+    /// Computes r = r - alpha q (with `alpha`), <r, r>, and the downward sweep of the even level of the first grid.
     fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, sums: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);

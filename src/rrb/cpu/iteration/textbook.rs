@@ -85,7 +85,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
                 // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
                 unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
             });
-            // This call is needed because the next step reads rows of other threads.
+            // This call is needed because the next step may read rows of other threads.
             self.refresh(v);
         });
     }
@@ -101,7 +101,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
         unit * product
     }
 
-    /// Computes the combination in the number type of `to`.
+    /// Computes the combination in the number type of `to`. PCG passes at most one term.
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let Some(&(factor, from)) = terms.first() else { return self.clear(to) };
         if from == VectorId::B {
