@@ -213,7 +213,7 @@ impl RrbBackend for Cpu {
             .packed_for(previous, shape, setup)
             .and_then(|packed| Team::sized(&mut self.team, members).map(|_| packed));
         let mut packed = match self.sharing() {
-            // Allocation may fail on one rank only; then all ranks stop.
+            // If the allocation fails on one rank, all ranks return an error.
             Some(domain) => {
                 let mut made = made;
                 let ready = made.as_mut().map_err(|error| error.clone());

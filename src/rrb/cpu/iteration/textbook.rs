@@ -251,7 +251,8 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
+    /// Switches to aggregation if this is allowed and reduces the estimated remaining work. Returns whether it has
+    /// switched; it has not if the hierarchy cannot be built.
     fn aggregate(&mut self, at: &State) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
@@ -262,7 +263,7 @@ impl<F: Format> ThreadState<'_, F> {
         self.me.barrier();
         if self.me.index == 0 {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
-            // If the allocation fails, the solve continues with the current M.
+            // If the hierarchy cannot be built, the solve continues with the current M.
             if let Some(made) =
                 may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok())
             {
