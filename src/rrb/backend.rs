@@ -136,7 +136,8 @@ impl Prediction {
 }
 
 impl CostOfAggregation {
-    /// Predicts the cost of a solve that reduces the residual norm to `reduction` times its first value.
+    /// Predicts the cost of a solve that reduces the residual norm to `reduction` times its first value. `fused`:
+    /// whether the iterations with the levels are fused.
     pub fn predict(&self, anisotropy: f64, reduction: f64, fused: bool) -> Prediction {
         let own = if fused { 1.0 } else { self.unfused };
         let expected = |setup, iterations: f64, own| Expected { iterations, cost: setup + own * iterations };
@@ -246,7 +247,8 @@ pub trait RrbBackend: Engine + Send {
     fn shares_grids(&self) -> bool {
         false
     }
-    /// Inspects a matrix before its factorization. The caller next calls `factorize` for the same matrix, or stops.
+    /// Inspects a matrix before its factorization, and stores the results in `inspection`. The caller next calls
+    /// `factorize` for the same matrix, or stops.
     fn examine(
         &mut self,
         a: &StencilView,
@@ -282,7 +284,7 @@ pub trait RrbBackend: Engine + Send {
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
     /// Computes A = L D L^T + R, where M = L D L^T is the preconditioner and R the difference between A and M. A second
-    /// call with the same setup reuses all memory.
+    /// call with the same setup reuses all memory. Returns an error for the first rejected pivot.
     fn factorize(&mut self, a: &StencilView, setup: &Setup, components: &Components) -> Result<()>;
     /// Runs `examine` and `factorize` in one pass over the matrix, on the assumption that the structure and the setup
     /// of the previous matrix still apply. Returns `false` if the assumption fails or the backend does not support it;
@@ -330,7 +332,7 @@ impl Pivot {
     /// Lumps with weight omega and computes the pivot (report 16-06, equations 2.12 and 2.13):
     ///
     /// d = c + omega * sum(lumped) = (excess - (1 - omega) * sum(lumped)) - sum(kept), with the row sum `excess` and
-    /// the center c.
+    /// the center c. The argument `lumped` is sum(lumped).
     ///
     /// If all couplings of a node are lumped, as in a channel that is one cell wide, this formula makes the row sum
     /// alone the pivot. The row sum may be zero even in a regular matrix. If it is less than [`ROW_SUM_WORTH`] times

@@ -183,8 +183,8 @@ pub type Around<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcom
 
 impl Rrb {
     /// Factorizes `a` on the caller's CUDA stream, or on a stream of the backend if `stream` is 0. Reuses the memory of
-    /// `previous` if it fits. After an error, the handle has no factorization. `make` creates a backend if there is no
-    /// `previous` on this machine.
+    /// `previous` if it fits. After an error, the handle has no factorization. `make` creates a backend if the
+    /// backend of `previous` is not one for `machine`.
     pub fn factorize(
         previous: Option<Self>,
         a: &StencilView,

@@ -349,7 +349,8 @@ impl NaturalLevels {
     }
 
     /// Factorizes level by level, and then the coarsest matrix. `exact` contains the centers of A for the first level
-    /// (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded.
+    /// (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded. Returns an
+    /// error for the first rejected pivot.
     pub fn factorize(
         &mut self,
         setup: &Setup,

@@ -325,7 +325,8 @@ fn bounds_of(low: f64, high: f64) -> Bounds {
 }
 
 /// Selects V or AMLI. `first` is the condition number on the first recursion grid, and `deeper` the largest condition
-/// number on the deeper recursion grids.
+/// number on the deeper recursion grids. AMLI is selected if `first` is large enough for a gain, and if all condition
+/// numbers are below a limit. With `jumps`, this limit is higher if `first` is not much larger than `deeper`.
 ///
 /// If M_k approximates A_k poorly in a deeper section, its Chebyshev steps reduce the error too little, and finer
 /// sections receive a poor coarse correction. The nonlinear K-cycle is never selected.

@@ -79,7 +79,8 @@ impl<'a, F: Format> Sections<'a, F> {
         self.k.shape.fused && !(self.k.shape.schur && q == 0)
     }
 
-    /// Runs `work` for grid q, or for the coarsest system, and adds its time to `seconds` if times are measured.
+    /// Runs `work` for grid q, or for the coarsest system. If times are measured, adds its time to `seconds`, for a
+    /// sweep in the direction `way` ([`DOWN`] or [`UP`]).
     pub fn timed<T>(&mut self, q: usize, way: usize, work: impl FnOnce(&mut Self) -> T) -> T {
         if self.seconds.is_empty() {
             return work(self);

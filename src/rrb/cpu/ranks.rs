@@ -1,9 +1,10 @@
 //! Data exchange of the distributed grids (`distributed::strips`). A rank stores its own rows and some rows of its
 //! neighbours, the halo. Grids that are not distributed are stored completely on every rank.
 //!
-//! Only thread 0 of a team sends and receives, between two barriers. If the exchange fails, thread 0 sets the received
-//! values to NaN and continues, so that all threads reach the end of the run. The caller of the run then reports the
-//! error.
+//! Only thread 0 of a team sends and receives, between two barriers. If an exchange of vectors or of partial sums
+//! fails, thread 0 sets the received values to NaN and continues, so that all threads reach the end of the run. The
+//! caller of the run then reports the error. The exchanges of a matrix and of the properties of b and x return the
+//! error instead.
 
 use crate::base::number::Real;
 use crate::base::reduce::{OtherRanks, pairwise};

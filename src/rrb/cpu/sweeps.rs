@@ -9,6 +9,8 @@
 //! After the downward sweep, z of the eliminated nodes contains y_E, not D^-1 y_E. At red nodes, y_E is the right-hand
 //! side, which z already contains. Red rows therefore change only in the upward sweep (docs/theory/rrb.md,
 //! preconditioner).
+//!
+//! In the functions below, `t` contains the row buffers of the thread, and `stage` is the number of the fused stage.
 
 use super::levels::{Buffers, PackedGrid};
 use super::loops::{scale, solve_in_place, subtract};

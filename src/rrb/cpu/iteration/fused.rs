@@ -142,7 +142,8 @@ impl<F: Format> Packed<F> {
         below && row == grid.own.start || above && row + 1 == grid.own.end
     }
 
-    /// Computes r = r - alpha q (with `alpha`), <r, r>, and the downward sweep of the even level of the first grid.
+    /// Computes r = r - alpha q (with `alpha`), and the downward sweep of the even level of the first grid. Stores the
+    /// partial sums of rho and of <r, r> in `sums`.
     fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, sums: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);
@@ -218,7 +219,7 @@ impl<F: Format> Packed<F> {
     }
 
     /// Computes the upward sweep of the first grid's even level, then x, p and q = S1 p. Also computes x and p in halo
-    /// rows.
+    /// rows. Stores the partial sums of <p, q> in `sigma`.
     fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);

@@ -101,7 +101,8 @@ struct Start<'m, 'a, F: Format> {
 }
 
 impl<F: Format> Start<'_, '_, F> {
-    /// Computes y_r = D_r^-1 (b - A x)_r in row J.
+    /// Loads the natural row of b that contains red row J and, with a guess, the next row of x that is needed. Computes
+    /// y_r = D_r^-1 (b - A x)_r in row J, and sums of squares.
     fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
         let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
         let rows = member.rows();
@@ -126,7 +127,8 @@ impl<F: Format> Start<'_, '_, F> {
         }
     }
 
-    /// Computes r = (b - A x)_b - A_br y_r in row J.
+    /// Computes r = (b - A x)_b - A_br y_r in row J of a black colour. After both colours, stores the partial sums of
+    /// row J.
     fn black(&mut self, colour: Colour, row: usize, y: Rows) {
         let (k, Self { guess, rhs, out, squares, residual, noted, member }) = (self.member.k, self);
         let squares = &mut squares[row % 2];
