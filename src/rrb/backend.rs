@@ -121,7 +121,7 @@ pub struct Prediction {
 /// fused V-cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa = [`CONDITION`]
+    /// Number of CG iterations. With levels, it is (sqrt(kappa) / 2) ln(2 / reduction), where kappa = `CONDITION`
     /// times the anisotropy is the condition number of M^-1 A. With aggregation, it is ln(reduction) / ln(contraction).
     pub iterations: f64,
     /// Cost of setup and iterations.

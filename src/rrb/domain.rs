@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Name of the memory in error messages about failed allocations.
 const HALOS: &str = "rows of other ranks";
 
-/// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary: a
-/// rank also eliminates the b1 nodes of one halo row. For this, it eliminates the red nodes of two halo rows, which
-/// requires the matrix in three.
+/// Number of halo rows J on each side in which a rank stores the matrix before its elimination. Three are necessary:
+/// the sweeps also process the b1 nodes of one halo row, so a rank eliminates these nodes. For this, it eliminates the
+/// red nodes of two halo rows, which requires the matrix in three.
 pub const REACH: usize = 3;
 /// Number of halo rows J on each side for which there is memory. It is one more than [`REACH`], because the copy of
 /// natural rows to the arrays by colour also writes the row above.

@@ -196,7 +196,8 @@ pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> b
     }
 }
 
-/// Observer of rank 0, which also sends the events to the other ranks.
+/// Observer of rank 0, which also sends the events to the other ranks. It requests a stop if the monitor of any rank
+/// does, or if the communication has failed.
 struct SendingObserver<'a> {
     observer: &'a mut dyn Observer,
     root: &'a mut RootSolve,

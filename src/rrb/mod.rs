@@ -410,8 +410,8 @@ impl Rrb {
             other => other?,
         };
         if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
-            // The cause of the stagnation is the rounding of the products with A, not the precision of CG. Later
-            // factorizations therefore use single precision again.
+            // CG in double precision has stagnated as well. The cause is therefore the rounding of the products with A,
+            // not the precision of CG, and later factorizations use single precision again.
             (self.found.stagnates, self.found.futile) = (false, true);
         }
         Ok(Outcome { initial_residual: first.initial_residual, ..second })

@@ -1,10 +1,11 @@
 //! Levels of the RRB factorization in natural storage, with one loop per formula (report 16-06, section 2.2;
 //! docs/theory/rrb.md, row-sum form).
 //!
-//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1 lumps and eliminates the red nodes
-//! of this grid. The remaining matrix couples black nodes along the diagonals and at distance two (`skew`).
-//! Level 2q + 2 lumps and eliminates the black nodes that are not in grid q + 1. The remaining matrix is the half
-//! stencil of grid q + 1.
+//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1, the odd level, drops the diagonal
+//! couplings of the red nodes of this grid, lumps them and eliminates the red nodes. The remaining matrix couples black
+//! nodes along the diagonals and at distance two (`skew`). Level 2q + 2, the even level, drops the couplings at
+//! distance two of those black nodes that are not in grid q + 1, lumps them and eliminates these nodes. The remaining
+//! matrix is the half stencil of grid q + 1.
 //!
 //! For an eliminated node k with the row sum s_k, a level computes
 //!
@@ -12,6 +13,8 @@
 //! s~_k = s_k - (1 - omega) sum_l a_kl (dropped l),   d_k = s~_k - sum_l a_kl (kept l),
 //! a_bb' -= a_bk a_kb' / d_k,   s_b -= a_bk s~_k / d_k   for the neighbours b, b' that remain.
 //! ```
+//!
+//! With M2, the same couplings of the remaining nodes are lumped before: s_b -= (1 - omega) sum_b' a_bb', a_bb' = 0.
 
 use crate::base::reduce::dot;
 use crate::error::{Result, push, reserve, zeroed};

@@ -578,8 +578,9 @@ impl Role<'_> {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
-    /// Runs the function `what` of `core` on the rows of this rank. `a` contains these rows of the matrix. A solve
-    /// stops on all ranks if the observer of any rank requests it.
+    /// Runs the function `what` of `core` on the rows of this rank. `a` contains these rows of the matrix (see
+    /// [`Rrb::solve_over_ranks`]). A solve stops on all ranks if the observer of any rank requests it. A rank that
+    /// leaves the work to rank 0 only receives the events and the result of a solve.
     pub fn run(
         self,
         what: Function,

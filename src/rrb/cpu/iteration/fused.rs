@@ -193,9 +193,9 @@ impl<F: Format> Packed<F> {
     }
 
     /// Computes the values of the kept nodes in row J, and writes them to the next grid. The buffers contain D^-1 y in
-    /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values again, they
-    /// are stored in row J of z. Otherwise, they are stored in row `passing`, which all rows use and which therefore
-    /// stays in cache.
+    /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values of the kept
+    /// nodes again, they are stored in row J of z. Otherwise, they are stored in row `passing`, which all rows use and
+    /// which therefore stays in cache.
     ///
     /// # Safety
     /// Rows J and `passing` must belong to this thread.
