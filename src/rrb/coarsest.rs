@@ -60,8 +60,9 @@ impl Band {
         Ok(Self { number, place, node, steps, factor: Envelope::new(&first)?, z: zeroed(n, WHAT)? })
     }
 
-    /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context(i, j)` returns the location of a
-    /// node whose pivot is rejected or replaced.
+    /// Factorizes the half stencil `a` (row-sum form) on the numbered nodes. `context(i, j)` returns the location of
+    /// node (i, j) of this grid on the finest grid. It is called only if the pivot of the node is rejected or replaced.
+    /// Returns an error for the first rejected pivot.
     pub fn factorize(&mut self, a: &HalfStencil, context: impl Fn(usize, usize) -> PivotNode) -> Result<()> {
         let Self { number, place, node, steps, factor, .. } = self;
         factor.clear();

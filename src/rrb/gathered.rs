@@ -67,6 +67,7 @@ const RESULTS: usize = SOLVE + FactorizationResults::WORDS + 2;
 pub struct RootSolve {
     rank: usize,
     events: Gather,
+    /// Events that have not been sent yet.
     block: [f64; BLOCK],
     results: Gather,
 }
@@ -87,8 +88,9 @@ impl RootSolve {
         self.rank == FIRST
     }
 
-    /// On rank 0, runs `solve` and sends its events. On the other ranks, passes these events to `observer`. `stop` is
-    /// `Some` if any rank has a monitor.
+    /// On rank 0, runs `solve`, and sends its events and its result. On the other ranks, passes these events to
+    /// `observer`, replaces `core` by the factorization that rank 0 now has, and returns the same result; an
+    /// error of rank 0 becomes [`Error::OtherRanks`]. `stop` is `Some` if any rank has a monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,
@@ -194,7 +196,8 @@ pub fn any_stops(stop: &mut Largest, own: bool, failed: &mut Option<Error>) -> b
     }
 }
 
-/// Observer of rank 0, which also sends the events to the other ranks.
+/// Observer of rank 0, which also sends the events to the other ranks. It requests a stop if the monitor of any rank
+/// does, or if the communication has failed.
 struct SendingObserver<'a> {
     observer: &'a mut dyn Observer,
     root: &'a mut RootSolve,

@@ -43,7 +43,7 @@ pub struct Rrb {
     machine: Machine,
     /// Result of the inspection of the matrix.
     inspection: Inspection,
-    /// Results of the last factorization.
+    /// Results of the last factorization, updated when a solve switches to another preconditioner.
     pub done: FactorizationResults,
     found: AutoDecisions,
     /// Parameters of the last factorization; `None` if there is none.
@@ -60,7 +60,8 @@ struct LastFactorization {
     setup: Setup,
 }
 
-/// Number of factorizations without speculation after a failed speculation, which factorizes the matrix twice.
+/// Number of factorizations without speculation that follow a failed speculation. A failed speculation costs time,
+/// because the same matrix is then factorized again.
 const SPECULATION_PAUSE: usize = 8;
 
 /// Decisions of `auto`, valid while the options in `auto_options` are unchanged. With these decisions, later matrices
@@ -68,9 +69,9 @@ const SPECULATION_PAUSE: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 struct AutoDecisions {
     auto_options: AutoOptions,
-    /// Whether a matrix needed f64.
+    /// Whether the factorization rejected a matrix in another format, so that f64 replaced the format.
     double: bool,
-    /// Whether the V-cycle was selected for a regular matrix, and for a singular matrix.
+    /// Whether the estimates selected the V-cycle instead of AMLI: for a regular matrix, and for a singular matrix.
     plain: [bool; 2],
     /// Whether a solve converged slowly and switched to aggregation.
     slow: bool,
@@ -78,7 +79,7 @@ struct AutoDecisions {
     lacked_memory: bool,
     /// Whether CG in single precision stagnated on a distributed domain, so that CG in double precision replaces it.
     stagnates: bool,
-    /// Whether CG in double precision, after such a replacement, did not reduce the residual further.
+    /// Whether CG in double precision, after such a replacement, stagnated before it had halved the residual norm.
     futile: bool,
 }
 
@@ -116,7 +117,7 @@ impl AutoOptions {
 /// Results of a factorization.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FactorizationResults {
-    /// Number of levels.
+    /// Number of levels; with aggregation, number of coarse levels.
     pub levels: usize,
     /// Number of connected components of two nodes or more.
     pub components: usize,
@@ -130,9 +131,10 @@ pub struct FactorizationResults {
     pub precision: Precision,
     /// Cycle in use.
     pub cycle: options::Cycle,
-    /// Predicted costs from which `auto` selected levels or aggregation.
+    /// Predicted costs from which `auto` selected levels or aggregation; `None` if nothing was predicted.
     pub prediction: Option<Prediction>,
-    /// Whether `auto` selected aggregation, but its memory could not be allocated.
+    /// Whether `auto` selected aggregation, but its memory could not be allocated. `false` in the following
+    /// factorizations with the same options, because `auto` does not select aggregation there.
     pub lacked_memory: bool,
 }
 
@@ -180,7 +182,9 @@ pub type MakeBackend<'a> = &'a dyn Fn(Machine) -> Result<Box<dyn RrbBackend>>;
 pub type Around<'a> = &'a (dyn Fn(&mut dyn SolveSteps, Program) -> Result<Outcome> + Sync);
 
 impl Rrb {
-    /// Factorizes `a` and reuses the memory of `previous` if it fits. After an error, the handle has no factorization.
+    /// Factorizes `a` on the caller's CUDA stream, or on a stream of the backend if `stream` is 0. Reuses the memory of
+    /// `previous` if it fits. After an error, the handle has no factorization. `make` creates a backend if the
+    /// backend of `previous` is not one for `machine`.
     pub fn factorize(
         previous: Option<Self>,
         a: &StencilView,
@@ -213,8 +217,9 @@ impl Rrb {
     fn factorize_as_asked(&mut self, a: &StencilView, options: &Options) -> Result<()> {
         let auto_options = AutoOptions::of(options);
         let inspection_setup = inspection_setup(options, self.machine.threads);
-        // In a simulation, the next matrix usually has the same structure. A speculative factorization then reads the
-        // matrix only once. It is not possible if a solve has switched to aggregation since the last factorization.
+        // In a simulation, the next matrix usually has the same structure. A speculative factorization with the setup
+        // of the last one then reads the matrix only once. If a solve has switched to aggregation since then, the setup
+        // changes, so there is no speculation.
         let is_speculative = |last: &LastFactorization| {
             let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
             self.until_speculation == 0
@@ -373,9 +378,9 @@ impl Rrb {
         self.backend.run(arrays, observer, &|s| what.run(s, &control))
     }
 
-    /// Solves on a distributed domain. If CG in single precision stagnates, the solve continues with CG in double
-    /// precision. `a` contains the rows of the matrix that this rank received; `None` if this rank alone has all rows,
-    /// in its factorization.
+    /// Solves on a distributed domain. If `precision=auto` has selected CG in single precision and it stagnates, the
+    /// solve continues with CG in double precision. `a` contains the rows of the matrix that this rank received; `None`
+    /// if this rank alone has all rows, in its factorization.
     pub fn solve_over_ranks(
         &mut self,
         mut arrays: Arrays,
@@ -405,8 +410,8 @@ impl Rrb {
             other => other?,
         };
         if second.reason == StopReason::Stagnated && second.final_residual > 0.5 * first.final_residual {
-            // The cause of the stagnation is the rounding of the products with A, not the precision of CG. Later
-            // factorizations therefore use single precision again.
+            // CG in double precision has stagnated as well. The cause is therefore the rounding of the products with A,
+            // not the precision of CG, and later factorizations use single precision again.
             (self.found.stagnates, self.found.futile) = (false, true);
         }
         Ok(Outcome { initial_residual: first.initial_residual, ..second })

@@ -1,10 +1,11 @@
 //! Levels of the RRB factorization in natural storage, with one loop per formula (report 16-06, section 2.2;
 //! docs/theory/rrb.md, row-sum form).
 //!
-//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1 lumps and eliminates the red nodes
-//! of this grid. The remaining matrix couples black nodes along the diagonals and at distance two (`skew`).
-//! Level 2q + 2 lumps and eliminates the black nodes that are not in grid q + 1. The remaining matrix is the half
-//! stencil of grid q + 1.
+//! Grid q stores a 9-point half stencil in row-sum form (`straight`). Level 2q + 1, the odd level, drops the diagonal
+//! couplings of the red nodes of this grid, lumps them and eliminates the red nodes. The remaining matrix couples black
+//! nodes along the diagonals and at distance two (`skew`). Level 2q + 2, the even level, drops the couplings at
+//! distance two of those black nodes that are not in grid q + 1, lumps them and eliminates these nodes. The remaining
+//! matrix is the half stencil of grid q + 1.
 //!
 //! For an eliminated node k with the row sum s_k, a level computes
 //!
@@ -12,6 +13,8 @@
 //! s~_k = s_k - (1 - omega) sum_l a_kl (dropped l),   d_k = s~_k - sum_l a_kl (kept l),
 //! a_bb' -= a_bk a_kb' / d_k,   s_b -= a_bk s~_k / d_k   for the neighbours b, b' that remain.
 //! ```
+//!
+//! With M2, the same couplings of the remaining nodes are lumped before: s_b -= (1 - omega) sum_b' a_bb', a_bb' = 0.
 
 use crate::base::reduce::dot;
 use crate::error::{Result, push, reserve, zeroed};
@@ -114,8 +117,9 @@ impl NaturalGrid {
         })
     }
 
-    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the caller's centers if this is the
-    /// first level of a 5-point matrix. They are the pivots, because this level drops no couplings.
+    /// Lumps and eliminates the red nodes; computes `skew`. `exact_center` contains the centers of A if this is the
+    /// first level and its elimination is exact (see [`Setup::on_schur_complement`]). They are then the pivots, because
+    /// this level drops no couplings.
     fn eliminate_red(
         &mut self,
         level: usize,
@@ -164,7 +168,8 @@ impl NaturalGrid {
         Ok(())
     }
 
-    /// Lumps and eliminates the black nodes that are not in the next grid; computes the half stencil of the next grid.
+    /// Rounds the diagonal couplings of `skew` to the storage format, lumps and eliminates the black nodes that are not
+    /// in the next grid, and computes the half stencil `coarse` of the next grid.
     fn eliminate_dropped(
         &mut self,
         level: usize,
@@ -347,7 +352,8 @@ impl NaturalLevels {
     }
 
     /// Factorizes level by level, and then the coarsest matrix. `exact` contains the centers of A for the first level
-    /// (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded.
+    /// (see [`NaturalGrid::eliminate_red`]), and receives the couplings of S1 before those of M are rounded. Returns an
+    /// error for the first rejected pivot.
     pub fn factorize(
         &mut self,
         setup: &Setup,

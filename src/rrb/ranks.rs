@@ -65,21 +65,26 @@ const OPENING_VALUES: usize = 2 * EQUAL_VALUES + 2;
 pub struct Ranks {
     comm: Counted<Comm>,
     boxes: Counted<Boxes>,
+    /// Exchange at the beginning of a call.
     opening: Largest,
-    /// Exchange of the status at the end of a call, and of the number of the rank that reports an error.
+    /// Exchange of the status at the end of a call, of the number of the rank that reports an error, and of other
+    /// values of which all ranks need the maximum.
     closing: Largest,
+    /// Exchange of the stop requests of the monitors.
     stop: Largest,
+    /// Number of collective calls so far.
     calls: u64,
     /// Number of the handle. It is equal on all ranks, and differs from the numbers of other handles.
     number: f64,
+    /// Messages between boxes and rows. `None` if none are planned yet, or if the rows are in shared memory.
     spread: Option<BoxTransfer>,
     /// Distribution of the rows of the first grids among the ranks. `None` if every rank, or only rank 0, stores the
     /// whole system.
     domain: Option<Domain>,
     /// Exchange of events and results if rank 0 solves the whole system; otherwise `None`.
     root: Option<RootSolve>,
-    /// Exchange that finds out whether all ranks are on one host and can share memory. `None` after arrays have been
-    /// transferred through the host for the first time.
+    /// Exchange that finds out whether all ranks are on one host and can share memory. It is needed only if rank 0
+    /// solves the whole system, until [`Ranks::prepare_host`] has used it; otherwise `None`.
     search: Option<Gather>,
     /// Number of arrays of the matrix.
     arrays: usize,
@@ -101,8 +106,9 @@ const INPUT: usize = 2;
 impl Ranks {
     /// Creates the data of this rank. Collective.
     ///
-    /// `given` contains the grid and the timeout in seconds. `boxes` contains the lower corners and sizes of the boxes
-    /// of this rank, counted from 0, or the error of this rank.
+    /// `given` contains the grid and the timeout in seconds; `None` if this rank could not create its options. `boxes`
+    /// contains the lower corners and sizes of the boxes of this rank, counted from 0, or the error of this rank. If
+    /// any rank has an error, or the grids differ, or the boxes overlap, all ranks return an error.
     pub fn new(table: &rrbsolver_comm, given: Option<(Grid, f64)>, boxes: Result<[&[[i64; 2]]; 2]>) -> Result<Self> {
         let comm = Comm::new(table)?;
         let (grid, timeout) = given.unwrap_or((Grid { nx: 1, ny: 1 }, FIRST_TIMEOUT));
@@ -196,7 +202,8 @@ impl Ranks {
     /// Begins a collective call of `what`, or a factorization if `what` is `None`. `corners` states whether this rank
     /// passed corner couplings; it is `None` if the call has no matrix, or this rank no boxes. `monitored` states
     /// whether this rank has a monitor. `refused` is the error of this rank, if it has one. Returns whether the matrix
-    /// has corner couplings, which a rank without boxes does not know.
+    /// has corner couplings, which a rank without boxes does not know. Returns an error on all ranks if any rank has an
+    /// error, or if the calls, the options or the presence of corner couplings differ.
     pub fn open(
         &mut self,
         what: Option<Function>,
@@ -281,9 +288,10 @@ impl Ranks {
         Ok(self.closing.run(&[f64::from(u8::from(own)), 0.0])?[0] > 0.0)
     }
 
-    /// Allocates memory for `arrays` arrays of a matrix, and plans the messages. If rank 0 solves on devices, it stores
-    /// all rows. On the CPU, the rows of the first grids may be distributed among the ranks; each rank stores the other
-    /// grids completely. Returns whether the distribution of rows has changed.
+    /// Allocates memory for `arrays` arrays of a matrix, and plans the messages. On the CPU, the rows of the first
+    /// grids may be distributed among the ranks; each rank stores the other grids completely. If rank 0 solves on
+    /// devices, it stores all rows, and [`Ranks::prepare_host`] allocates the memory when it is needed. Returns `false`
+    /// if the previous memory and plans still apply.
     pub fn prepare(&mut self, arrays: usize, options: &Options) -> Result<bool> {
         let (grid, size) = (self.boxes.grid, self.comm.size());
         let (grids, reproducible, root) = match options.choice(opt::BACKEND) {
@@ -394,8 +402,8 @@ impl Ranks {
         }
     }
 
-    /// Transfers the matrix from the boxes of all ranks to the rows that each rank stores. `given` contains center,
-    /// east, north and, with 9 points, both corner arrays.
+    /// Transfers the matrix from the boxes of all ranks to the rows that each rank stores, and sets the nodes outside
+    /// all boxes. `given` contains center, east, north and, with 9 points, both corner arrays. Collective.
     pub fn spread_matrix(&mut self, given: &[Vec<BoxInput>]) -> Result<()> {
         match (&mut self.spread, &mut self.matrix) {
             (Some(spread), rows) => spread.send_to_rows(MATRIX, given, &mut rows.arrays_mut()[..given.len()])?,
@@ -416,7 +424,8 @@ impl Ranks {
         self.close(land)
     }
 
-    /// Calls `work`, which factorizes the rows that this rank received. A single rank passes the caller's arrays.
+    /// Calls `work`, which factorizes the rows that this rank received. If [`Ranks::is_alone`] holds, `work` instead
+    /// receives the caller's arrays.
     pub fn factorize(
         &self,
         values: &[Vec<BoxInput>],
@@ -432,8 +441,9 @@ impl Ranks {
         work(&a, self.domain.as_ref())
     }
 
-    /// Copies the input of all boxes to rows, and calls `work` with the rows of this rank. If all ranks succeed, copies
-    /// the output to the boxes. `lists` contains input and output of the boxes of this rank, or its error.
+    /// Copies the input of all boxes to rows (for a solve, also the output, which contains the initial guess), and
+    /// calls `work` with the rows of this rank. If all ranks succeed, copies the output to the boxes. `lists` contains
+    /// input and output of the boxes of this rank, or its error.
     pub fn call<T>(
         &mut self,
         what: Function,
@@ -457,8 +467,9 @@ impl Ranks {
         let (plane, len) = (grid.ny.saturating_mul(ld), grid.nodes());
         let arrays = Arrays { input_name, input, ld, plane, output, device_input: 0, device_output: 0, len, first_row };
         let view = |k: usize| View::of_rows(NAMES[k], matrix.array(k), grid, first_row);
-        // The matrix is not passed if a single rank has all rows, because its factorization contains the matrix.
-        // 9-point matrices are not needed here.
+        // The matrix is needed only if a solve continues with CG in double precision (`Rrb::solve_over_ranks`). This
+        // applies to 5-point matrices only. It is not passed if a single rank has all rows, because its factorization
+        // contains the matrix, or if this rank does not compute.
         let a = (!alone && !leaves_work_to_root).then(|| StencilView {
             grid,
             center: view(0),
@@ -499,7 +510,8 @@ impl Ranks {
         }
     }
 
-    /// Transfers the output from rows to all boxes. `close` must have been called before.
+    /// Transfers the output from rows to all boxes. The caller must have called `close` before: then all ranks have
+    /// succeeded, and the rows are complete.
     fn collect(&mut self, output: &mut [BoxOutput]) -> Result<()> {
         match (&mut self.spread, &self.vectors) {
             (Some(spread), rows) => spread.send_to_boxes(rows.array(1), output),
@@ -566,8 +578,9 @@ impl Role<'_> {
         self.root.as_ref().is_some_and(|root| !root.is_root())
     }
 
-    /// Runs the function `what` of `core` on the rows of this rank. `a` contains these rows of the matrix. A solve
-    /// stops on all ranks if the observer of any rank requests it.
+    /// Runs the function `what` of `core` on the rows of this rank. `a` contains these rows of the matrix (see
+    /// [`Rrb::solve_over_ranks`]). A solve stops on all ranks if the observer of any rank requests it. A rank that
+    /// leaves the work to rank 0 only receives the events and the result of a solve.
     pub fn run(
         self,
         what: Function,

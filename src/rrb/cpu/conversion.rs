@@ -51,7 +51,8 @@ fn split_by<R: Copy, T>(
 }
 
 impl<F: Format> Target<'_, F> {
-    /// Writes row j of a half stencil to the colours: center, east, north, northeast, northwest.
+    /// Writes row j of a half stencil to the arrays by colour. `rows` contains center, east, north, northeast and
+    /// northwest; the last two are not read if `corners` is `None`.
     ///
     /// # Safety
     /// No other thread may use the entries that receive this row. Other threads may write other natural rows at the
@@ -127,7 +128,7 @@ pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, 
     join(layout, unsafe { (v[even].row(row, 0), v[odd].row(row, 0)) }, values);
 }
 
-/// Reads natural row j of a 5-point matrix from the colours: center, east, north.
+/// Reads natural row j of a 5-point matrix from the arrays by colour. `to` receives center, east and north.
 ///
 /// # Safety
 /// No thread may write the matrix meanwhile.

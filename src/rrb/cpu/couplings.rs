@@ -6,8 +6,8 @@
 //!     a_pq <- a_pq + a_rp a_rq / d_r,    e_p <- e_p + a_rp e_r / d_r
 //! ```
 //!
-//! Here a_pq > 0 is the magnitude of a coupling, e_p a row sum, and d_r a center. No digits cancel, so small row sums
-//! stay accurate.
+//! Here a_pq > 0 is the magnitude of a coupling, e_p a row sum, and d_r a center. Sums of nonnegative terms lose no
+//! digits by cancellation, so small row sums stay accurate.
 
 use super::neighbours::{EAST, NORTH, NORTHEAST, NORTHWEST, SOUTH, SOUTHEAST, SOUTHWEST, WEST};
 use super::system::Matrix;
@@ -152,7 +152,7 @@ impl Source<'_> {
         Ok(c)
     }
 
-    /// Reads natural row j into `row`. Sets `row` to zero if j is `None`.
+    /// Reads natural row j into `row`. Sets `row` to zero if j is `None` or beyond the last row of the grid.
     ///
     /// # Safety
     /// As for `couplings`.

@@ -51,8 +51,8 @@ fn excess(center: f64, couplings: f64, zero: f64) -> f64 {
     if excess.abs() <= zero * center { 0.0 } else { excess }
 }
 
-/// Returns the pivot of node i, its value in the storage format, and whether it needs no further checks (see
-/// [`Pivot::checked`]). `least`: smallest pivot of the storage format.
+/// Returns the pivot of node i, the row sum that f32 and bf16 store for it, and whether it needs no further checks (see
+/// [`Pivot::checked`]). `least`: smallest pivot that the storage format allows.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn pivot<F: Format>(
@@ -118,7 +118,7 @@ fn skew4<F: Format>(t: [f64; 4], keeps: f64, links: &[Link<F::Stored>; 4], i: us
 /// Input for a row of the next grid's matrix, at kept nodes (I, J). The dropped neighbours of (I, J) are the b1 nodes
 /// in columns I and I + 1 of rows J (below) and J + 1 (above).
 pub struct KeptNodeInput<'a, T> {
-    /// (Row sum) / d of the dropped neighbours below and above.
+    /// t = (row sum after lumping) / d of the dropped neighbours below and above.
     pub sum_over_pivot: [&'a [f64]; 2],
     /// 1 / d of the dropped neighbours below and above.
     pub inverse: [&'a [f64]; 2],
@@ -222,8 +222,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes the pivots of a row: 1 / d, row sum / d, and for f32 and bf16 the stored numbers. Returns `false` if
-    /// any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
+    /// Computes 1 / d and t in a row, and for f32 and bf16 the numbers that are stored for the pivots. Returns `false`
+    /// if any pivot needs the checks of [`Pivot::checked`]; the results are then invalid.
     fn pivots<F: Format>(
         inverse: &mut [f64], sum_over_pivot: &mut [f64], stored: &mut [F::Stored], excess: &[f64],
         kept: Rows<F::Stored>, lumped: Rows, one_minus_omega: f64, unit: f64
@@ -282,8 +282,8 @@ for_each_isa! {
         }
     }
 
-    /// Computes, for S1, the row sums e = c + sum a - sum a t, rounded to zero as in M, and the centers out = c - sum a
-    /// (a h).
+    /// Computes, for S1, the row sums e = s - sum a t and the centers out = c - sum a (a h). Here s is the row sum
+    /// c + sum a of A, or zero if |c + sum a| <= zero * c.
     fn schur_centers(e: &mut [f64], out: &mut [f64], c: &[f64], a: Rows, t: Rows, h: Rows, zero: f64) {
         let n = out.len();
         let (e, c, a, t, h) = (&mut e[..n], &c[..n], cut(a, n), cut(t, n), cut(h, n));
@@ -295,7 +295,7 @@ for_each_isa! {
         }
     }
 
-    /// Computes the row sums e = c + sum a - sum a t of S1, rounded to zero as in M.
+    /// Computes the row sums e = s - sum a t of S1, with s as in `schur_centers`.
     fn schur_row_sums(e: &mut [f64], c: &[f64], a: Rows, t: Rows, zero: f64) {
         let n = e.len();
         let (c, a, t) = (&c[..n], cut(a, n), cut(t, n));
@@ -319,8 +319,9 @@ for_each_isa! {
         let (east, north) = (&mut east[..n], &mut north[..n]);
         let (northeast, northwest) = (&mut northeast[..n], &mut northwest[..n]);
         let [distant_east, distant_north] = [&of.distant[0][..n], &of.distant[1][..n]];
-        // In the names below, a suffix with one direction denotes a dropped neighbour. A suffix with two directions
-        // denotes the coupling of the first neighbour in the second direction.
+        // In the names below, one direction denotes a dropped neighbour (`t_sw`: t of the neighbour to the southwest).
+        // Two directions denote a coupling of a dropped neighbour (`sw_ne`: of the neighbour to the southwest, to its
+        // northeast).
         let ([t_sw, t_se], [t_nw, t_ne]) = (and_next(of.sum_over_pivot[0], n), and_next(of.sum_over_pivot[1], n));
         let ([_, h_se], [h_nw, h_ne]) = (and_next(of.inverse[0], n), and_next(of.inverse[1], n));
         let ([_, se_nw], [sw_ne, se_ne]) = (and_next(of.below[0], n), and_next(of.below[1], n));

@@ -42,8 +42,8 @@ pub const GAP: usize = 56;
 /// rows, for a row of the next grid.
 const SCRATCH_ROWS: usize = 11;
 
-/// Returns arrays for z of the first grid that use the memory of q, if CG runs on A and both vectors have the same
-/// number type.
+/// Returns arrays for z of the first grid that use the memory of q, if CG runs on A, M consists of levels, and both
+/// vectors have the same number type; otherwise `None`.
 ///
 /// The steps of CG use q and z alternately. `multiply` writes q, and the update r = r - alpha q reads q. Then
 /// `precondition` writes z, and the update of p reads z before the next `multiply`. In these steps, each thread
@@ -127,9 +127,9 @@ pub struct Packed<F: Format> {
     pub noted: Partials,
     /// Partial sums per row of a recursion grid, one number per row.
     pub inner_noted: Partials,
-    /// Partial sums of the fused stages. `rho` has one number per row of every grid; grid q begins at `rho_start[q]`.
-    /// The partial sums of <r, r> on the first grid follow, so that one exchange between ranks transfers both.
-    /// `rho_below` is the part of rho from the levels after the first section.
+    /// Partial sums of the fused stages for rho = <r, M^-1 r>. `rho` has one number per row of every grid; grid q
+    /// begins at `rho_start[q]`. The partial sums of <r, r> on the first grid follow, so that one exchange between
+    /// ranks transfers both. `rho_below` is the part of rho from the levels after the first section.
     pub rho: Partials,
     pub rho_start: Vec<usize>,
     pub rho_below: Partials,
@@ -268,7 +268,8 @@ impl<F: Format> Packed<F> {
         boxed(whole, "a solver's lists")
     }
 
-    /// Allocates the memory that depends on the number of threads and on the matrix.
+    /// Allocates the memory that depends on the number of threads and on the matrix, and stores those parameters of
+    /// `setup` that the solves need.
     pub fn prepare(&mut self, setup: &Setup, components: &Components, members: usize) -> Result<()> {
         self.unit = setup.unit;
         // The previous hierarchy is freed before memory is allocated; its aggregates remain.
@@ -313,7 +314,8 @@ impl<F: Format> Packed<F> {
         self.links.as_ref()?.of_grid.get(q).map(|sums| sums as &dyn OtherRanks)
     }
 
-    /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it.
+    /// Makes z of the next grid readable for all threads, after the kept values of grid q have been written to it. If
+    /// grid q is the last grid stored by colour, makes z of grid q readable.
     pub fn pass_to_next_grid(&self, q: usize, me: Me) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
@@ -439,7 +441,7 @@ impl<F: Format> Packed<F> {
         *self.recursion.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the levels in natural storage. Only thread 0 may call this function.
+    /// Returns the levels in natural storage. During a run, only thread 0 changes them.
     pub fn natural(&self) -> MutexGuard<'_, NaturalLevels> {
         self.natural.lock().unwrap_or_else(PoisonError::into_inner)
     }

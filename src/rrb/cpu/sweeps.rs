@@ -9,6 +9,8 @@
 //! After the downward sweep, z of the eliminated nodes contains y_E, not D^-1 y_E. At red nodes, y_E is the right-hand
 //! side, which z already contains. Red rows therefore change only in the upward sweep (docs/theory/rrb.md,
 //! preconditioner).
+//!
+//! In the functions below, `t` contains the row buffers of the thread, and `stage` is the number of the fused stage.
 
 use super::levels::{Buffers, PackedGrid};
 use super::loops::{scale, solve_in_place, subtract};
@@ -31,7 +33,7 @@ pub fn previous<F: Format>(me: Me, grid: &PackedGrid<F>) -> Option<usize> {
     if grid.shared { me.index.checked_sub(1) } else { None }
 }
 
-/// First rows of three pairs of buffer rows; J mod 2 selects the row of a pair.
+/// First rows of three pairs of buffer rows, for r1, r2 and b1; J mod 2 selects the row of a pair.
 pub const FIRST_RED: usize = 0;
 pub const SECOND_RED: usize = 2;
 pub const DROPPED: usize = 4;
@@ -162,7 +164,8 @@ impl<F: Format> Packed<F> {
         }
     }
 
-    /// Copies the kept values in row J of grid q to row k of the buffers. The coarser levels have computed them.
+    /// Copies the kept values in row J of grid q, which the coarser levels have computed, to row k of the buffers. If
+    /// row J has no kept nodes, sets the buffer row to zero.
     ///
     /// # Safety
     /// In this stage, no thread may write the next grid, or b2 if grid q is the last grid.
@@ -284,7 +287,8 @@ impl<F: Format> Packed<F> {
     }
 }
 
-/// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain b1.
+/// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain rows J and J + 1 of b1: row J is in
+/// buffer row k + J mod 2.
 pub fn diagonal_of<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
     let (here, above) = (k + row % 2, k + (row + 1) % 2);
     [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]

@@ -1,4 +1,5 @@
-//! Formulas of the factorization for one row J (docs/theory/rrb.md, row-sum form; report 2.3 to 2.6, 2.9, 2.12, 2.13).
+//! Formulas of the factorization for one row J (docs/theory/rrb.md, row-sum form; report 16-06, equations 2.3 to 2.6,
+//! 2.9, 2.12 and 2.13).
 
 use super::{Levels, SpeculativeInspection};
 use crate::base::number::Real;
@@ -109,7 +110,8 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, first lumps the couplings between black nodes.
+    /// Lumps and eliminates r1 and r2 of row J (odd level). With M2, also lumps the couplings between black nodes. On a
+    /// recursion grid, first stores the matrix of this row.
     ///
     /// # Safety
     /// The row must belong to this thread. The levels must not have changed rows J - 1 to J + 1 of the matrix.
@@ -141,7 +143,8 @@ impl<'a, F: Format> Levels<'a, F> {
         let corners = grid.corners.then_some(&grid.red_diagonal);
         // Row 2J of the grid precedes row 2J + 1, so that the error names the first rejected node.
         for colour in [Colour::R2, Colour::R1] {
-            // SAFETY: by the safety contract of this function; no thread writes the border.
+            // SAFETY: by the safety contract of this function. If there are no couplings between red nodes, `lumped` is
+            // a border row of zeros, which no thread writes.
             unsafe {
                 if self.exact {
                     let (excess, inverse) = (self.excess[colour].row_mut(row, 0), self.inverse[colour].row_mut(row, 0));
@@ -162,8 +165,9 @@ impl<'a, F: Format> Levels<'a, F> {
         Ok(())
     }
 
-    /// Computes the pivots d in row J of an eliminated colour. Stores 1 / d in `inverse`, and (row sum) / d in
-    /// `excess`.
+    /// Computes the pivots d in row J of an eliminated colour. Stores 1 / d in `inverse`, (row sum after lumping) / d
+    /// in `excess`, and for f32 and bf16 also the stored pivots. Returns an error for the first rejected pivot of the
+    /// row.
     ///
     /// # Safety
     /// The row must belong to this thread.
@@ -243,8 +247,7 @@ impl<'a, F: Format> Levels<'a, F> {
         }
     }
 
-    /// Computes row J of S1 = D_b - A_br D_r^-1 A_rb (report 2.9) without its diagonal couplings, and the row sums of
-    /// S1.
+    /// Computes row J of S1 = D_b - A_br D_r^-1 A_rb without its diagonal couplings, and the row sums of S1.
     ///
     /// # Safety
     /// As for `skew`.
@@ -459,8 +462,8 @@ fn distant_rows<'s, F: Format, const N: usize>(
     })
 }
 
-/// Arrays for the pivots of a row. On entry, `excess` contains the row sums; on return, it contains (row sum) / d.
-/// `inverse` receives 1 / d. `stored` receives the pivots of f32 and bf16.
+/// Arrays for the pivots of a row. On entry, `excess` contains the row sums; on return, it contains (row sum after
+/// lumping) / d. `inverse` receives 1 / d. `stored` receives the stored pivots of f32 and bf16; it is empty in f64.
 struct PivotRow<'a, F: Format> {
     excess: &'a mut [f64],
     inverse: &'a mut [f64],
@@ -469,7 +472,7 @@ struct PivotRow<'a, F: Format> {
 
 impl<F: Format> PivotRow<'_, F> {
     /// Computes all pivots in one vectorized loop. If a pivot needs further checks, computes the pivots one by one
-    /// instead. `node` returns the location of a node.
+    /// instead, and returns an error for the first rejected one. `node` returns the location of a node.
     fn form(
         self,
         kept: Rows<F::Stored>,

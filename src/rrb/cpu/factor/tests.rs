@@ -78,8 +78,8 @@ pub(crate) fn inspected(a: &StencilView) -> Inspection {
     inspection
 }
 
-/// Factorizes a matrix twice, and returns the values of all arrays of the first two grids. Before each factorization,
-/// the vectors are filled with nines, because a factorization must not depend on their content.
+/// Factorizes a matrix twice, and returns values of A, of S1, and of M on the first two grids. Before each
+/// factorization, the vectors are filled with nines, because a factorization must not depend on their content.
 fn made<F: Format>(a: &StencilView, setup: &Setup, members: usize) -> Made {
     let components = &inspected(a).components;
     let mut k = Packed::<F>::new(Shape::new(a, setup), None).unwrap();
@@ -177,7 +177,8 @@ fn a_factorization_is_the_same_for_any_team() {
     }
 }
 
-/// Bits of the arrays that the sweeps read, one entry per grid. The last entry includes the matrix of the next grid.
+/// Bits of the arrays that the sweeps read, one entry per grid. The last entry includes the row sums of the nodes b2,
+/// from which the matrix of the next grid is computed.
 type Left = Vec<Vec<u64>>;
 
 /// Factorizes the two matrices alternately, with the numbers of threads in `teams`. Calls `see` with the result of each

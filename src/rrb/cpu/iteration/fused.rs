@@ -50,8 +50,8 @@ fn step_row<F: Format>(
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Computes r = r - alpha q, solves L y = r on the first section, and solves the system on the following sections.
-    /// Returns <r, r>, and stores rho = <r, M^-1 r>.
+    /// With `alpha`, first computes r = r - alpha q. Then solves L y = r on the first section, and the system on the
+    /// following sections. Returns <r, r>, and stores rho = <r, M^-1 r>.
     pub(super) fn fused_descend(&mut self, alpha: Option<f64>) -> f64 {
         let (k, me) = (self.k, self.me);
         let all_grids = k.rho_start[k.grids.len()];
@@ -142,7 +142,8 @@ impl<F: Format> Packed<F> {
         below && row == grid.own.start || above && row + 1 == grid.own.end
     }
 
-    /// Computes r = r - alpha q, <r, r>, and the downward sweep of the even level of the first grid.
+    /// Computes r = r - alpha q (with `alpha`), and the downward sweep of the even level of the first grid. Stores the
+    /// partial sums of rho and of <r, r> in `sums`.
     fn descend_first(&self, me: Me, stage: usize, alpha: Option<f64>, sums: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n, m) = (grid.rows(me), grid.layout.cx, &grid.sweep);
@@ -192,9 +193,9 @@ impl<F: Format> Packed<F> {
     }
 
     /// Computes the values of the kept nodes in row J, and writes them to the next grid. The buffers contain D^-1 y in
-    /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values again, they
-    /// are stored in row J of z. Otherwise, they are stored in row `passing`, which all rows use and which therefore
-    /// stays in cache.
+    /// rows J and J + 1 of b1. Returns <r, r> of the kept nodes in row J. If a later step reads the values of the kept
+    /// nodes again, they are stored in row J of z. Otherwise, they are stored in row `passing`, which all rows use and
+    /// which therefore stays in cache.
     ///
     /// # Safety
     /// Rows J and `passing` must belong to this thread.
@@ -218,7 +219,7 @@ impl<F: Format> Packed<F> {
     }
 
     /// Computes the upward sweep of the first grid's even level, then x, p and q = S1 p. Also computes x and p in halo
-    /// rows.
+    /// rows. Stores the partial sums of <p, q> in `sigma`.
     fn ascend_first(&self, me: Me, stage: usize, step: Option<(f64, f64)>, sigma: Reduce<1>, t: &mut Buffers<F::Real>) {
         let grid = &self.grids[0];
         let (rows, n) = (grid.rows(me), grid.layout.cx);

@@ -1,5 +1,5 @@
-//! Fused stages that begin and end a solve on S1 of a regular system (report 2.9 to 2.11). The results equal those of
-//! the unfused steps, but each array is read and written only once:
+//! Fused stages that begin and end a solve on S1 of a regular system (report 16-06, equations 2.9 to 2.11). The results
+//! equal those of the unfused steps, but each array is read and written only once:
 //!
 //! ```text
 //!     begin       r = (b - A x)_b - A_br D_r^-1 (b - A x)_r
@@ -55,7 +55,8 @@ impl<'a> Rhs<'a> {
         (Self { caller, layout, scale, r1, b2, b1, r2 }, rest)
     }
 
-    /// Splits the natural row that contains red row J into its two colours.
+    /// Loads the natural row that contains red row J: multiplies it by `scale`, and splits it into its two colours. If
+    /// there is no such row in the grid, sets both colours to zero.
     fn take(&mut self, red: Colour, row: usize) {
         let Self { caller, layout, scale, r1, b2, b1, r2 } = self;
         let (j, even, odd) = match red {
@@ -100,7 +101,8 @@ struct Start<'m, 'a, F: Format> {
 }
 
 impl<F: Format> Start<'_, '_, F> {
-    /// Computes y_r = D_r^-1 (b - A x)_r in row J.
+    /// Loads the natural row of b that contains red row J and, with a guess, the next row of x that is needed. Computes
+    /// y_r = D_r^-1 (b - A x)_r in row J, and sums of squares.
     fn red(&mut self, colour: Colour, row: usize, y: &mut [f64]) {
         let (k, Self { member, guess, rhs, out, squares, .. }) = (self.member.k, self);
         let rows = member.rows();
@@ -125,7 +127,8 @@ impl<F: Format> Start<'_, '_, F> {
         }
     }
 
-    /// Computes r = (b - A x)_b - A_br y_r in row J.
+    /// Computes r = (b - A x)_b - A_br y_r in row J of a black colour. After both colours, stores the partial sums of
+    /// row J.
     fn black(&mut self, colour: Colour, row: usize, y: Rows) {
         let (k, Self { guess, rhs, out, squares, residual, noted, member }) = (self.member.k, self);
         let squares = &mut squares[row % 2];
@@ -294,7 +297,7 @@ mod tests {
         (r, x)
     }
 
-    /// Compares the fused stages with the unfused steps on one thread.
+    /// Compares the fused stages with the unfused steps. Every thread of a team calls this function.
     fn compare<F: Format>(member: &mut ThreadState<F>, single: bool) {
         for (scale, guess) in [(1.0, false), (1.0, true), (0.25, true), (8.0, false)] {
             let fused = member.fused_begin(scale, guess);

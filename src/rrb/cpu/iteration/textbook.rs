@@ -85,7 +85,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
                 // SAFETY: the row belongs to this thread, and no other thread reads it in this step.
                 unsafe { v[colour].row_mut(row, 0).fill(Real::narrow(0.0)) };
             });
-            // This call is needed because the next step reads rows of other threads.
+            // This call is needed because the next step may read rows of other threads.
             self.refresh(v);
         });
     }
@@ -101,7 +101,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
         unit * product
     }
 
-    /// Computes the combination in the number type of `to`.
+    /// Computes the combination in the number type of `to`. PCG passes at most one term.
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let Some(&(factor, from)) = terms.first() else { return self.clear(to) };
         if from == VectorId::B {
@@ -162,7 +162,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
 }
 
 impl<F: Format> PcgSteps for ThreadState<'_, F> {
-    /// With aggregation, M is not linear, and flexible CG is used (docs/theory/aggregation.md).
+    /// With aggregation, M is in general not linear, so CG is flexible (docs/theory/aggregation.md).
     fn properties(&self) -> Properties {
         let aggregated = self.k.aggregated.get().is_some();
         Properties {
@@ -251,7 +251,8 @@ impl<F: Format> PcgSteps for ThreadState<'_, F> {
 }
 
 impl<F: Format> ThreadState<'_, F> {
-    /// Switches to aggregation if the estimated remaining work is then smaller. Returns whether it has switched.
+    /// Switches to aggregation if this is allowed and reduces the estimated remaining work. Returns whether it has
+    /// switched; it has not if the hierarchy cannot be built.
     fn aggregate(&mut self, at: &State) -> bool {
         let (k, own) = (self.k, if self.k.fused() { 1.0 } else { COST.unfused });
         let cycle = Cycle { kind: Some(k.recursion().kind), ..k.shape.cycle };
@@ -262,7 +263,7 @@ impl<F: Format> ThreadState<'_, F> {
         self.me.barrier();
         if self.me.index == 0 {
             let mut may = k.may_aggregate.lock().unwrap_or_else(PoisonError::into_inner);
-            // If the allocation fails, the solve continues with the current M.
+            // If the hierarchy cannot be built, the solve continues with the current M.
             if let Some(made) =
                 may.take().and_then(|storage| k.aggregate(storage, Kept::default(), self.me.members).ok())
             {
