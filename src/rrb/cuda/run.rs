@@ -42,7 +42,7 @@ pub struct Run<'a> {
     pub stored: bool,
     /// Number of iterations after which a loop pauses, so that the host can check whether it is slow.
     pub patience: i64,
-    /// Number of iterations of the current loop.
+    /// Number of iterations since the start, when the loop last paused or ended.
     pub looped: i64,
 }
 
@@ -54,7 +54,7 @@ pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 pub enum LaunchMode {
     /// Each step is launched separately.
     Textbook,
-    /// All steps of the start are launched together, and the device runs the loop.
+    /// All steps of the start are launched together, and the device decides when the loop ends (`looping`).
     Loop,
     /// As `Loop`, and CG runs on S1 in fused stages. The start and the end of a solve are one pass each over the
     /// caller's arrays. After `load`, the black planes of b contain the right-hand side of S1.
@@ -212,7 +212,8 @@ impl Run<'_> {
     }
 
     /// Returns the address of p after a loop. Fused stages alternate between two arrays for p; `direction` is the index
-    /// of the array written last. Each array begins with the plane of b1, which has the number 2.
+    /// of the array written last. Each array begins with the plane of b1. This plane has the number 2, so the returned
+    /// address is that of a plane 0 which does not exist.
     fn current_p(&self) -> Address {
         if !self.k.fused() {
             return self.k.p;

@@ -19,7 +19,8 @@ const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
 impl Run<'_> {
-    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, also queues the start.
+    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, also executes the start.
+    /// Waits for the results.
     pub fn inspect_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
         match self.expected.filter(|_| self.mode == LaunchMode::Fused) {
@@ -29,7 +30,8 @@ impl Run<'_> {
         self.call.inputs(&self.k.scalars)
     }
 
-    /// Computes the largest magnitude of each of the caller's arrays, their first entry that is not finite, and <b, b>.
+    /// Computes the largest magnitude of b and, with `guess`, of x, the first entry of these arrays that is not finite,
+    /// and <b, b>.
     fn inspect_vectors(&mut self, guess: bool) -> Result<()> {
         let grid = self.source.shape.grid;
         let arguments = |input, output, ld| InspectArgs {
