@@ -287,7 +287,7 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
 struct SpreadArgs {
     Couplings c;
     double *to;
-    uint32_t *null_of; // null vector of each row
+    uint32_t *null_of; // null vector of each row, as in kernels/common/inverse.cuh; only for leave_out
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {

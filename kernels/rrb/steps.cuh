@@ -119,8 +119,8 @@ struct UpdateArgs {
     const Scalars *scalars;
 };
 
-// Computes target += factor * source. In a loop, the factor is -alpha from the scalars, for r -= alpha q. Also computes
-// partial sums of <target, target>.
+// Computes target += factor * source. With `scalars`, the factor is -alpha of the loop, for r -= alpha q. With
+// `partial`, also computes partial sums of <target, target>.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
     const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
@@ -296,7 +296,7 @@ struct ReduceArgs {
 };
 
 // Replaces b_b in the black planes by b_b - A_br D_r^-1 b_r, the right-hand side of S1 (report 16-06, equation 2.10).
-// The result is also stored in r, because it is the residual of S1 for x = 0.
+// Unless `r_b1` is null, the result is also stored in r, because it is the residual of S1 for x = 0.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
