@@ -1,5 +1,5 @@
-// First grid if CG runs on S1: the fused stages F0 (forward half) and B0 (backward half), and the unfused steps on b1
-// and b2 (src/rrb/cpu/iteration/fused.rs).
+// First grid if CG runs on S1, the Schur complement of A on the black nodes: the fused stages F0 (forward half) and B0
+// (backward half), and the unfused steps on b1 and b2 (src/rrb/cpu/iteration/fused.rs).
 //
 // There are two arrays for r of b1, because the forward half reads the old r of neighbours that other threads update.
 // `parity` in the scalars is the index of the current array. There are also two arrays for p, because the backward half

@@ -1,5 +1,6 @@
-// Start and end of a solve if CG runs on S1. Each is one pass over the caller's arrays. The start replaces rrb_inspect,
-// rrb_load and rrb_reduce; the end replaces rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
+// Start and end of a solve if CG runs on S1, the Schur complement of A on the black nodes. Each is one pass over the
+// caller's arrays. The start replaces rrb_inspect, rrb_load and rrb_reduce; the end replaces rrb_back_substitute,
+// rrb_load and rrb_residual (kernels/rrb/steps.cuh).
 //
 // The start reads and writes 56 bytes per node; its results include r of S1 and |b - A x|. The end reads and writes 44
 // bytes per node, and another 16 bytes per node for the caller's x. rrb_set_out sets the stopping test of the loop on

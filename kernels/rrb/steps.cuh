@@ -1,7 +1,7 @@
 // Unfused steps on the first grid: permutation between the caller's arrays and the storage by colour, products with A,
-// reduction to S1, back-substitution, and vector updates. Each kernel is one pass over memory. The thread of an (I, J)
-// or (i, j) writes its values, and no thread reads values that another thread of the kernel writes. Each array of a
-// kernel is read or written once.
+// reduction to S1 (the Schur complement on the black nodes), back-substitution, and vector updates. Each kernel is one
+// pass over memory. The thread of an (I, J) or (i, j) writes its values, and no thread reads values that another thread
+// of the kernel writes. Each array of a kernel is read or written once.
 #include "storage.cuh"
 
 struct InspectArgs {

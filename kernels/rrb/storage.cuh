@@ -44,11 +44,11 @@ enum Far { B1_EAST, B1_NORTH, B2_EAST, B2_NORTH };
 __device__ inline int colour_of(int ii, int jj) { return (jj & 1) ? ((ii & 1) ? B2 : R1) : ((ii & 1) ? R2 : B1); }
 
 struct Geometry {
-    int nx, ny;
-    int cx, cy;
-    int shift_x, shift_y;
-    int stride, block;
-    int64_t plane;
+    int nx, ny;           // numbers of nodes
+    int cx, cy;           // numbers of (I, J) in the compute area, which contains all nodes
+    int shift_x, shift_y; // i' - i and j' - j
+    int stride, block;    // values from one row to the next; values before the first column
+    int64_t plane;        // values from one plane to the next
     // One byte per tile of TILE_X x TILE_Y: 1 if all rows of the matrix in the tile and around it are equal, separately
     // for each colour. Null if there are few such tiles.
     const uint8_t *uniform;

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 impl Packed {
-    /// Returns the arguments of the scalar update at the end of the forward half.
+    /// Returns the arguments of the scalar update, which follows the last partial sum of rho = <r, M^-1 r>.
     fn scalar_args(&self, how: How) -> ScalarArgs {
         ScalarArgs {
             scalars: self.scalars.at,

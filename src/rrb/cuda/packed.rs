@@ -174,7 +174,7 @@ pub struct Packed {
     pub norm_partial: Address,
     /// Partial sums of <r, r> in the fused steps.
     pub fused_norm_partial: Address,
-    /// Partial sums of rho.
+    /// Partial sums of rho = <r, M^-1 r>.
     pub rho_partial: Address,
     /// Counters for barriers of all thread blocks of a launch.
     pub barrier_at: Address,

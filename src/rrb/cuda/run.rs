@@ -1,7 +1,7 @@
-//! The steps of RRB-PCG on the device. A step launches kernels and returns; only a step that returns a scalar waits for
-//! them. Steps that usually follow each other are launched together: the start, the loop, and the end of a solve.
-//! `Stage` records which results of these launches are available. A step whose result is available returns it. Any
-//! other step launches its own kernels, and resets the stage to `Idle`.
+//! The steps of RRB-PCG on the device. A step launches kernels and returns. It waits for them only if it returns a
+//! scalar or stores x. Steps that usually follow each other are launched together: the start, the loop, and the end of
+//! a solve. `Stage` records which results of these launches are available. A step whose result is available returns it.
+//! Any other step launches its own kernels, and resets the stage to `Idle`.
 
 use super::packed::Packed;
 use super::source::Source;

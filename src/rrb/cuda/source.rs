@@ -63,7 +63,8 @@ pub struct Source {
     /// Address of the flags of all tiles: 1 if all rows in the tile and in the patches around it are equal, separately
     /// for each colour.
     pub uniform: Address,
-    /// Whether `excess` still contains the row sums of A; eliminations overwrite them.
+    /// Whether `excess` still contains the row sums of A (0 where they are rounding errors); eliminations overwrite
+    /// them.
     pub summed: bool,
     pub findings_at: Address,
     pub findings: Pinned<Findings>,
