@@ -110,10 +110,9 @@ impl Programs {
             }
         }
         let base = base_with(together.blocks);
-        // The kernel uses no more thread blocks than the larger of two numbers. `largest` is the number of tiles of its
-        // largest grid, or 1 if all its grids are stored in the first cluster. `rest` is the number of blocks for the
-        // product with the coarsest inverse. The blocks of the first cluster are added to a number if this cluster does
-        // not share the work that the number counts.
+        // The kernel needs max(largest, rest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its grids
+        // are stored in the first cluster. `rest`: blocks for the product with the coarsest inverse. Both also count the
+        // blocks of the first cluster if these do other work at the same time.
         let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = if k.ends_early() {
             1
