@@ -110,9 +110,9 @@ impl Programs {
             }
         }
         let base = base_with(together.blocks);
-        // The kernel needs max(largest, rest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its grids
-        // are stored in the first cluster. `rest`: blocks for the product with the coarsest inverse. Both also count the
-        // blocks of the first cluster if these do other work at the same time.
+        // The kernel needs max(largest, rest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its
+        // grids are stored in the first cluster. `rest`: blocks for the product with the coarsest inverse. Both also
+        // count the blocks of the first cluster if these do other work at the same time.
         let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = if k.ends_early() {
             1
