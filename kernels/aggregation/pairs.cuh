@@ -9,9 +9,10 @@
 
 namespace aggregation {
 
-// A pivot of the scaled matrix in `accepts` counts as negative if it is below this value. If the row sums e_i of all
-// nodes of G are zero, this matrix is singular, because the unscaled matrix maps the constant vector to zero. The last
-// pivot is then zero in exact arithmetic, but rounding errors may make it slightly negative.
+// A pivot of the scaled matrix in `accepts` counts as negative if it is below this value, and as zero from this value
+// to -NEGATIVE. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the unscaled matrix
+// maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding errors may make it
+// slightly negative or positive.
 constexpr double NEGATIVE = -1e-9;
 
 struct PairArgs {

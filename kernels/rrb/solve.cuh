@@ -7,7 +7,7 @@
 // the device, and writes the scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
-// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). In the kernels below, `m` is the index
+// UNIFORM selects the variant for matrices with uniform tiles (uniform.cuh). In the kernels below, `m` is the index
 // from which the couplings of an (I, J) are read.
 
 struct EndArgs {

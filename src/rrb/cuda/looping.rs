@@ -1,8 +1,8 @@
 //! The PCG loop on the device. One of three methods runs the loop: a CUDA graph whose WHILE node repeats iterations, a
-//! single kernel, or the host, which launches each iteration. The device makes the decisions of `krylov`
-//! (kernels/common/scalars.cuh, `update` and `end_of_iteration`). If the host launches the iterations, it copies the
-//! scalars only to learn whether the loop has ended. The host reads the norms and coefficients of the iterations from a
-//! ring buffer when the loop ends or pauses.
+//! single kernel, or the host, which launches iterations one by one or, on several devices, in graphs without a WHILE
+//! node. The device makes the decisions of `krylov` (kernels/common/scalars.cuh, `update` and `end_of_iteration`). If
+//! the host launches the iterations, it copies the scalars only to learn whether the loop has ended. The host reads the
+//! norms and coefficients of the iterations from a ring buffer when the loop ends or pauses.
 
 use super::aggregated::cost_on;
 use super::packed::{CoarsestSolver, Packed};

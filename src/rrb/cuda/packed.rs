@@ -193,7 +193,7 @@ pub struct Packed {
     pub zero_row_sum: f64,
     pub scalars: SharedScalars,
     pub projection: Projection,
-    /// The recorded loops; `None` if the host launches each iteration.
+    /// The recorded loops, which may be an empty list (`Packed::record`). `None` if solves launch each step separately.
     pub recorded: Option<Recorded>,
     /// Whether the recorded loops consist of fused stages.
     pub recorded_fused: bool,

@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub call: Call<'a>,
     /// Mode of launching: how many steps are launched together.
     pub mode: LaunchMode,
-    /// Results that are available in advance.
+    /// Results of earlier launches that later steps can return.
     pub stage: Stage,
     /// Power of two by which b and x are multiplied when they are loaded.
     pub scale: f64,
@@ -222,7 +222,7 @@ impl Run<'_> {
         self.k.first.p_b1[self.k.scalars.direction as usize].wrapping_sub(2 * plane)
     }
 
-    /// Computes r = b for the system of CG. Returns <r, r>.
+    /// Sets r to the right-hand side of CG, which is the residual for x = 0. Returns <r, r>.
     fn residual_from_rhs(&mut self) -> f64 {
         match self.stage {
             Stage::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
@@ -271,7 +271,8 @@ impl Run<'_> {
         true
     }
 
-    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>.
+    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r> of the new b, where b_r are its values on the red nodes, and D_r
+    /// their centers.
     fn rhs_to_residual(&mut self) -> f64 {
         if !self.fused() {
             return self.scalar(|s| {
@@ -279,7 +280,7 @@ impl Run<'_> {
                 Ok(s.fetch()?.sum)
             });
         }
-        // The stored b does not change; the residual of S1 is stored in r.
+        // With fused stages, the stored b does not change, and the residual of S1 is stored in r.
         let on_red = self.scalar(|s| {
             launch::eliminated_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
             Ok(s.fetch()?.whole_norm2)

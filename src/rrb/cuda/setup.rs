@@ -27,7 +27,7 @@ use crate::stencil::matrix::{StencilView, View, ring_index, ring_stride};
 use crate::stencil::outward::{Entry, Outward};
 use std::mem::offset_of;
 
-/// Names of the arrays of a matrix, in the order of the kernels.
+/// Names of the arrays of a matrix, in the order in which kernels number them.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
 /// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
@@ -57,13 +57,13 @@ fn uniform_variable_is(wanted: &str) -> bool {
 /// Name of the memory in error messages about failed allocations.
 const ARRAYS: &str = "the list of arrays";
 
-/// Host copies of those arrays of a matrix that are on the device.
+/// Host copies of all arrays of a matrix of which at least one is on the device.
 pub struct HostCopies {
     arrays: Vec<Vec<f64>>,
 }
 
 impl HostCopies {
-    /// Copies the arrays of `a` to host memory. Returns `None` if all arrays are in host memory.
+    /// Copies all arrays of `a`. Returns `None` if all of them are in host memory.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
         let views = views(a)?;
         if views.iter().all(|v| v.device().is_none()) {
@@ -95,7 +95,7 @@ impl HostCopies {
     }
 }
 
-/// Returns the arrays of `a` in the order of the kernels.
+/// Returns the arrays of `a` in the order of `NAMES`.
 fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
     let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
     collected([a.center, a.east, a.north].into_iter().chain(corners), ARRAYS)

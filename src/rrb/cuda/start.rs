@@ -1,5 +1,6 @@
-//! Start of a solve. Without fused stages, a kernel first inspects the caller's arrays, and the host then selects the
-//! scale. With fused stages, the start and the loop are queued immediately, with the scale of the last solve.
+//! Start of a solve. With fused stages, the start and the loop are queued immediately, with the scale of the last solve
+//! with fused stages. In the first such solve, and without fused stages, a kernel inspects the caller's arrays, and the
+//! host then selects the scale.
 
 use super::run::{DirectStart, LaunchMode, Origin, Run, Stage, Start};
 use crate::cuda::launch;
