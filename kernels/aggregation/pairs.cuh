@@ -18,7 +18,7 @@ constexpr double NEGATIVE = -1e-9;
 struct PairArgs {
     Couplings c; // matrix of this pass
     double kappa;
-    uint32_t *partner;  // partner of each row; NONE: it has no partner (yet); the row itself: it is excluded from pairing
+    uint32_t *partner;  // partner of each row; NONE: it has none (yet); the row itself: it is excluded from pairing
     uint32_t *pointed;  // for each node, index in c.col of its coupling to the node at which it points, or NONE
     uint8_t *struck;    // per coupling: 1 if the quality test has rejected the union of its two rows
     uint32_t *of;       // first pass: NONE for rows outside all aggregates, otherwise 0; null in later passes
