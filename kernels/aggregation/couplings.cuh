@@ -19,7 +19,7 @@ constexpr int THREADS = 256;
 constexpr int MOST_BLOCKS = 1056;
 // Value that represents no row, or no aggregate.
 constexpr uint32_t NONE = ~0u;
-// A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
+// A row sum whose magnitude is below this fraction of the diagonal entry is a rounding error and is set to zero.
 constexpr double ROUNDING = 1e-12;
 
 struct Couplings {

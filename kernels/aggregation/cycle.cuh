@@ -165,7 +165,9 @@ template <class V> __device__ inline void narrow(const NarrowArgs<V> &a) {
 // the cycle.
 template <class V> struct TakeArgs {
     Couplings c;
-    uint32_t *first; // entries per slice, later their prefix sums; then the numbers of all entries and couplings
+    // One number per slice, its number of entries and later the sum for the previous slices. Two further numbers
+    // follow: the total numbers of entries and of couplings.
+    uint32_t *first;
     Entry<V> *entries;
     V *excess, *step;
     uint64_t *bound; // bits of max_i (1 + sum_j |a_ij| / d_i), an upper bound of the eigenvalues of D^-1 A

@@ -103,12 +103,13 @@ __device__ inline void make_room(const GalerkinArgs &g) {
     });
 }
 
-// The following functions compute P^T S P with one warp per row: sums of couplings and of row sums over aggregates.
-// Couplings to nodes outside all aggregates are added to the row sum. Terms are added in the order of the nodes of an
-// aggregate, and of the columns within a node. `coarse.first` must contain the start of each coarse row. `sum_together`
-// can process coarse rows with up to MOST_TOGETHER fine couplings. The functions sum_... store the couplings of a
-// coarse row, and return their number. They add these couplings to `sum`, and couplings to nodes outside all aggregates
-// to `excess`. If a warp executes them, each lane adds its part only.
+// The following functions compute P^T S P with one warp per row, where P is piecewise constant (1 for each node and its
+// aggregate, 0 elsewhere): sums of couplings and of row sums over aggregates. Couplings to nodes outside all aggregates
+// are added to the row sum. Terms are added in the order of the nodes of an aggregate, and of the columns within a
+// node. `coarse.first` must contain the start of each coarse row. `sum_together` can process coarse rows with up to
+// MOST_TOGETHER fine couplings. The functions sum_... store the couplings of a coarse row, and return their number.
+// They add these couplings to `sum`, and couplings to nodes outside all aggregates to `excess`. If a warp executes
+// them, each lane adds its part only.
 constexpr int MOST_TOGETHER = 64;
 // A fine coupling, and the aggregate of its column.
 struct Summed {
@@ -287,7 +288,7 @@ __device__ inline void sum_couplings(const GalerkinArgs &g) {
 struct SpreadArgs {
     Couplings c;
     double *to;
-    uint32_t *null_of; // null vector of each row
+    uint32_t *null_of; // null vector of each row, as in kernels/common/inverse.cuh; only for leave_out
 };
 __device__ inline void spread_rows(const SpreadArgs &s) {
     over(s.c.rows, [&](uint32_t i) {

@@ -1,21 +1,24 @@
 // Aggregates by passes of pairwise matching (Napov and Notay 2012) with handshakes. Each unpaired node points at its
-// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. The upper bits of a key
-// are mu, rounded down to a mantissa of two bits. The lower bits are a hash of the two nodes, which orders pairs with
-// equal rounded values. If keys contained all digits of mu, there would be chains of nodes in which each node points at
-// the next one, and a round would find only one pair per chain.
+// unpaired neighbour with the smallest key, and two nodes that point at each other form a pair. mu is the quality of a
+// pair (`quality`), and kappa its upper bound. The upper bits of a key are mu, rounded down to a mantissa of two bits.
+// The lower bits are a hash of the two nodes, which orders pairs with equal rounded values. If keys contained all
+// digits of mu, there would be chains of nodes in which each node points at the next one, and a round would find only
+// one pair per chain.
 #pragma once
 #include "couplings.cuh"
 
 namespace aggregation {
 
-// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero. The last
-// pivot is then zero in exact arithmetic, and may be slightly negative because of rounding errors.
+// A pivot of the scaled matrix in `accepts` counts as negative if it is below this value, and as zero from this value
+// to -NEGATIVE. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the unscaled matrix
+// maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding errors may make it
+// slightly negative or positive.
 constexpr double NEGATIVE = -1e-9;
 
 struct PairArgs {
     Couplings c; // matrix of this pass
     double kappa;
-    uint32_t *partner;  // partner of each row; NONE: not yet paired; the row itself: it remains without a partner
+    uint32_t *partner;  // partner of each row; NONE: it has none (yet); the row itself: it is excluded from pairing
     uint32_t *pointed;  // for each node, index in c.col of its coupling to the node at which it points, or NONE
     uint8_t *struck;    // per coupling: 1 if the quality test has rejected the union of its two rows
     uint32_t *of;       // first pass: NONE for rows outside all aggregates, otherwise 0; null in later passes

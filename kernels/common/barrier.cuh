@@ -41,6 +41,7 @@ __device__ inline void grid_barrier(BarrierCounts *m, unsigned &phase, unsigned 
 }
 
 // Waits until all thread blocks of the cluster have called this function; it is 3 times faster than grid_barrier.
+// Before compute capability 9.0, there are no clusters, and it synchronizes the threads of this block.
 __device__ inline void cluster_barrier() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n\tbarrier.cluster.wait.acquire.aligned;" : : : "memory");

@@ -3,8 +3,8 @@
 //
 // Components are trees of parents over the cells (forest.cuh). The root of a cell is the first cell of its component.
 // A warp processes segments of 32 consecutive cells. `hook` joins the cells of each segment to runs, and `unite` joins
-// the runs. If several couplings connect two runs, only one of these contacts is used. Couplings that leave the box
-// count as zero, so segments may extend over the ends of rows.
+// the runs. If several couplings connect two runs, `unite` skips all but the first of a sequence of adjacent ones.
+// Couplings that leave the box count as zero, so segments may extend over the ends of rows.
 #pragma once
 #include "forest.cuh"
 
@@ -46,8 +46,8 @@ struct Steps {
 };
 
 // Sets the parent of a cell. `west`, `south` and `bottom`: whether the cell is joined to these neighbours. The cells of
-// a run become children of its first cell. If the first cell is joined to its neighbour to the south or to the bottom,
-// or to the west in the previous segment, it becomes a child of this neighbour.
+// a run become children of its first cell. If the first cell is joined to its neighbour to the south, to the bottom, or
+// to the west in the previous segment, it becomes a child of the first of these neighbours, in this order.
 __device__ inline void hook(
     uint32_t *parent, int64_t c, int64_t count, const Steps &s, bool west, bool south, bool bottom) {
     const uint32_t start = run_start(c, west);
@@ -71,7 +71,8 @@ struct Contacts {
 // - for a contact within a plane: the previous cells of the two segments;
 // - for a contact between planes: the previous cells of the two segments, or the cells of the previous row;
 // - for a contact between segments: the cells of the previous row or plane.
-// No two contacts are omitted because of each other.
+// A contact is omitted only because of a contact between cells with lower numbers, so no two contacts are omitted
+// because of each other.
 template <class X, class Y, class Z>
 __device__ inline void unite(uint32_t *parent, int64_t c, const Steps &s, const Contacts &to, X x, Y y, Z z) {
     const int64_t n = s.n, t = s.t;
@@ -98,8 +99,9 @@ __device__ inline void unite(uint32_t *parent, int64_t c, const Steps &s, const 
     }
 }
 
-// Joins a cell to its neighbours to the north-east and north-west, if it is coupled to them. A contact may be omitted
-// if a neighbour in the same row or column is joined to both cells.
+// Joins a cell to its neighbours to the north-east and north-west. `east` and `west`: whether it is coupled to them.
+// x(c) and y(c) are as in `unite`. A contact may be omitted if a common neighbour of both cells, in the row of one and
+// in the column of the other, is joined to both.
 template <class X, class Y>
 __device__ inline void unite_corners(uint32_t *parent, int64_t c, int64_t n, bool east, bool west, X x, Y y) {
     const bool to_north = (east || west) && y(c);

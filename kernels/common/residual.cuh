@@ -2,8 +2,9 @@
 #pragma once
 #include "device.cuh"
 
-// Returns b - (center v_0 + sum_j a_j v_j), computed as b - (s v_0 + sum_j a_j (v_j - v_0)). The sum s = center - sum_j
-// |a_j| includes the rounding errors of its additions. For positive a_j, v_j + v_0 replaces v_j - v_0.
+// Returns b - (center v_0 + sum_j a_j v_j), computed as b - (s v_0 + sum_j a_j (v_j - v_0)) with s = center - sum_j
+// |a_j|. For positive a_j, v_j + v_0 replaces v_j - v_0. s is computed with compensated summation: `lost` contains the
+// rounding errors of the additions.
 // src/stencil/residual.rs states the reasons.
 template <int N> __device__ inline double residual_of_row(
     double b, double center, double v_0, const double (&a)[N], const double (&v)[N]) {

@@ -109,8 +109,8 @@ template <class F> struct Window {
     }
 
     // Stores v[k] in plane k of a vector, for k = 0 .. COUNT - 1. `at` points to the entry of plane 0, in row `row` of
-    // the window. Row 1 is the first row of this thread block. Also stores the values in all other thread blocks whose
-    // windows contain this row.
+    // the window. Row 1 is the first row of this thread block, whose index is `block`. Also stores the values in all
+    // other thread blocks whose windows contain this row.
     template <int COUNT> __device__ void put(Real *at, int row, const Real *v, int block) const {
         for (int k = 0; k < COUNT; ++k) at[k * plane] = v[k];
         if (row == 1 && rows_before > 0) {

@@ -1,9 +1,9 @@
-// Counts the connected components of the graph of A, and those that contain a row with a nonzero row sum. These counts
-// suffice if no component is singular.
+// Counts the connected components of at least two nodes in the graph of A, and those of them that contain a row with a
+// nonzero row sum. If the counts are equal, no component is singular, and nothing else is needed.
 //
 // Nodes are numbered row by row. The points of the padding are numbered, too, but have no couplings
-// (kernels/common/components.cuh). The parents differ between runs; the counts do not. A launch has one thread per
-// node. Bytes per node: 20, 24 (40 with 9 points) and 16 in the three kernels.
+// (kernels/common/components.cuh). The parents depend on the order of the threads; the counts do not. A launch has one
+// thread per node. Bytes per node: 20, 24 (40 with 9 points) and 16 in the three kernels.
 #include "../common/components.cuh"
 #include "storage.cuh"
 

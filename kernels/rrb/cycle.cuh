@@ -117,10 +117,10 @@ template <class F> __device__ inline void update_everywhere(const CycleArgs<F> &
     __syncthreads();
 }
 
-// Barrier of all thread blocks. `state.due` states whether this block must also update the scalars, which takes as long
-// as several steps. If no other block waits for the result, this block computes it after its arrival at the barrier. If
-// all blocks need the result (`state.whole`), all of them compute it after the barrier. Each block then reads the
-// partial sums once, which is faster than waiting for the result of one block.
+// Barrier of all thread blocks. `state.due` states whether this block must also update the scalars. If no other block
+// waits for the result, this block computes it between its arrival at the barrier and its wait, so that no other block
+// waits for the update. If all blocks need the result (`state.whole`), all of them compute it after the barrier. Each
+// block then reads the partial sums once, which is faster than waiting for the result of one block.
 template <class F> __device__ inline void barrier_with_update(const CycleArgs<F> &a, State &state, Standing &now) {
     const bool due = state.due;
     state.due = false;
@@ -150,8 +150,9 @@ template <class F> __device__ inline void take_step(
     if (in_cluster && op.kind == REMAINDER) {
         part = serve(a, state);
     } else if (op.kind == REMAINDER) {
-        // If enough thread blocks are idle in the previous step, they execute this step. They load their rows during
-        // the previous step.
+        // The thread blocks after those of the first cluster execute this step or, if they are too few, as many blocks
+        // of the first cluster as are needed in addition. Blocks that are idle in the previous step load their rows
+        // meanwhile.
         const int rows = blockDim.x / 32, needed = (a.rest.n + rows - 1) / rows;
         const Team team{max(0, min(a.cluster, a.team() - needed)), a.team()};
         part = multiply_remainder(a.rest, team, [&] { grid_barrier(a.barrier, state.phase, a.team()); });
@@ -161,7 +162,7 @@ template <class F> __device__ inline void take_step(
         else if (op.kind == ASCEND) part = ascend_in_cluster(cluster, op, state.epoch);
         else iterate_in_cluster(cluster, op);
     } else if (mine) {
-        // If there are enough thread blocks outside the cluster, they execute this step.
+        // If there are enough thread blocks outside the cluster for one tile each, they execute this step.
         const Level<F> &k = a.grids[op.grid - a.base];
         const int tiles = (k.g.cx + TILE_X - 1) / TILE_X * ((k.g.cy + TILE_Y - 1) / TILE_Y);
         const bool beside = a.members > 0 && !(op.flags & CLUSTER_ONLY) && a.cluster + tiles <= a.team();

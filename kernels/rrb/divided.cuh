@@ -3,11 +3,11 @@
 // kernel has ended on all devices.
 //
 // Rows are divided into PARTS parts, regardless of the number of devices. The thread blocks of a part store one partial
-// sum each. The last thread block of all devices adds these partial sums in a fixed order, block by block and part by
-// part. The sums are therefore bitwise identical for any number of devices.
+// sum each. The last thread block of all devices adds the partial sums of all parts in a fixed order. The sums are
+// therefore bitwise identical for any number of devices.
 #pragma once
 
-// Index of this device among `count` devices. The host writes it into the module that it loads for the device.
+// Index `place` of this device among `count` devices. The host writes both into the module of the device.
 struct Share {
     int place, count;
 };

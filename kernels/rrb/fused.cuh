@@ -1,5 +1,5 @@
-// First grid if CG runs on S1: the fused stages F0 (forward half) and B0 (backward half), and the unfused steps on b1
-// and b2 (src/rrb/cpu/iteration/fused.rs).
+// First grid if CG runs on S1, the Schur complement of A on the black nodes: the fused stages F0 (forward half) and B0
+// (backward half), and the unfused steps on b1 and b2 (src/rrb/cpu/iteration/fused.rs).
 //
 // There are two arrays for r of b1, because the forward half reads the old r of neighbours that other threads update.
 // `parity` in the scalars is the index of the current array. There are also two arrays for p, because the backward half
@@ -32,7 +32,7 @@ template <class F> struct FirstArgs {
     double *partial, *norm_partial; // partial sums of rho and of <r, r>; null: none
     double *sigma_partial;
     int how;              // START: r does not change; LOOP: first computes r -= alpha q
-    int once;             // 1: the L2 cache can hold the data of an iteration, except those that are read once
+    int once;             // 1: L2 can hold the data of an iteration only without those that are read once
     int rows, rows_down;  // numbers of rows of a tile of B0, and of F0
     int with_x;           // 1: B0 also updates x
     uint64_t conditional; // condition handle of the WHILE node of the graph; 0: none
@@ -55,7 +55,7 @@ __device__ inline auto uniform_big_tiles(const Geometry &g, int first, int step,
     });
 }
 
-// Here and below, UNIFORM selects the variant for matrices with tiles in which all rows are equal. In such a tile, the
+// Here and below, UNIFORM selects the variant for matrices with uniform tiles (uniform.cuh). In such a tile, the
 // couplings are read at its first (I, J) only.
 
 // F0, the forward half on the first grid. Computes r -= alpha q, y_b1 = r_b1, kept = r_b2 - A_b2,b1 D^-1 r_b1, and

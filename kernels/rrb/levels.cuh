@@ -57,7 +57,8 @@ template <class Real> struct Down {
     Real scaled, kept, near[4];
 };
 
-// Computes y_b1, and `kept` without its terms of b1. `own`: whether this thread writes b2.
+// Computes y_b1, and `kept` without its terms of b1. `own`: whether (I, J) belongs to the tile, or in a cluster to the
+// rows, of this thread block. Only then, the thread adds to rho and copies the right-hand side (KEEP, KEEP_TOO).
 template <class Place, class F>
 __device__ inline Down<typename F::Real> begin_down(const Spot<F> &k, const Op &op, bool own, double &rho) {
     using Real = typename F::Real;
@@ -170,7 +171,7 @@ template <class F> __device__ inline Before<typename F::Real> before(const Spot<
 }
 
 // Ends the backward half for one colour. On entry, v contains z. The flags of the step determine whether the direction
-// d and the solution u of the inner iteration are also computed. Returns `true` if v contains the new z: the old z
+// d and the solution u of the inner iteration are also computed. Returns `true` if v is to be stored in z: the given z
 // without DIRECTED, or u with TAKE. Otherwise returns `false`, and v contains d.
 template <class F> __device__ inline bool finish(
     const Spot<F> &k, const Op &op, int colour, const Before<typename F::Real> &b, typename F::Real &v, double &rho) {
@@ -220,8 +221,8 @@ template <class Real> __device__ inline void end_up(const Up<Real> &v, const Rea
     z[B2] = here;
 }
 
-// Computes the backward half of both levels. Returns the partial sum of <g, u> of this thread, where g is the
-// right-hand side, which the forward half has stored in q.
+// Computes the backward half of both levels. With RHO, returns the partial sum of <g, u> of this thread, where g is the
+// right-hand side, which the forward half has stored in q; otherwise 0. `over` is as in `descend`.
 template <bool UNIFORM = false, class F>
 __device__ inline double ascend(const Level<F> &k, const Tiles &tiles, const Op &op, Team team, bool over = false) {
     using Real = typename F::Real;
@@ -349,7 +350,8 @@ template <class F> struct StepArgs {
                 // the backward half it updates the scalars
 };
 
-// Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho.
+// Executes a step part by part. step(tiles) executes it on tiles and returns a partial sum of rho, which is stored with
+// the flag RHO. With UPDATE, the last thread block then updates the scalars. If `how` is NOTHING, neither is done.
 template <class F, class Do> __device__ inline void over_parts_of_rho(const StepArgs<F> &a, const Op &op, Do step) {
     const bool sums = (op.flags & RHO) && a.scalar.how != NOTHING;
     over_parts(a.k.g, TILE_Y, [&](int part, const Tiles &tiles) {

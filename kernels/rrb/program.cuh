@@ -21,7 +21,7 @@ enum Flag {
     // In a kernel with several steps (cycle.cuh):
     CLUSTER_ONLY = 2048,    // only the thread blocks of the first cluster execute the step
     CLUSTER_BARRIER = 4096, // a barrier of the cluster follows
-    NO_BARRIER = 8192,      // no barrier follows; the next step synchronizes
+    NO_BARRIER = 8192,      // no barrier follows: the next step synchronizes, or this step is the last of the kernel
     PART = 16384,           // this partial sum of rho is the last one in this kernel
     IN_CLUSTER = 65536,     // the data of the step are in the shared memory of the cluster (cluster.cuh)
     ENTERS = 131072,        // the first step in shared memory; its input z is in device memory

@@ -1,5 +1,6 @@
 // Coarsest system, which has at most MOST_REMAINDER nodes. These kernels compute the explicit inverse Z of its matrix
-// by cyclic reduction over lines in row-sum form, and products of Z with a vector.
+// by cyclic reduction over lines in row-sum form, and products of Z with a vector. a_kl are the couplings, s_k the row
+// sums, and d_k the pivots.
 //
 // Nodes are numbered along the shorter side. A line consists of as many grid rows in this direction as fit into LINE
 // nodes; the last line may have fewer. Each step eliminates the first, third, ... of the remaining lines, until no line
@@ -9,14 +10,15 @@
 //     d_k = s_k - sum_l a_kl,   a_lm -= a_kl a_km / d_k,   s_l -= a_kl s_k / d_k
 //
 // (docs/theory/rrb.md, coarsest system; src/rrb/coarsest.rs eliminates in the order of the nodes). Rows of P above the
-// pivot are reduced too (Gauss-Jordan elimination), which yields G_L = P^-1 A_PL, G_R = P^-1 A_PR and P^-1. The rows of
-// Z are then computed from the last eliminated lines back to the first ones. For Q = P, and for each line Q whose
-// columns of Z are known,
+// pivot are reduced too (Gauss-Jordan elimination), which yields P^-1, the inverse of the block of the line P, and G_L
+// = P^-1 A_PL, G_R = P^-1 A_PR. The rows of Z are then computed from the last eliminated lines back to the first ones.
+// For Q = P, and for each line Q whose columns of Z are known,
 //
 //     Z_PQ = -G_L Z_LQ - G_R Z_RQ + (P^-1 if Q = P).
 //
-// If A is an M-matrix, subtraction occurs only in d_k. Each launch eliminates half of the remaining lines. For 31 x 31
-// nodes, there are five launches for the elimination and five for Z.
+// If all a_kl <= 0 and all s_k >= 0, no formula adds numbers of different sign, so no digits cancel. Each launch
+// eliminates half of the remaining lines. For 31 x 31 nodes, there are five launches for the elimination and five for
+// Z.
 #include "storage.cuh"
 
 constexpr int MOST_REMAINDER = 992;
@@ -58,8 +60,8 @@ struct LinesArgs {
         if (rows == 0 && along == 1) return along_x ? east[at] : north[at];
         if (rows == 1 && along == 0) return along_x ? north[at] : east[at];
         if (rows == 1 && along == 1) return northeast[at];
-        // If nodes are numbered along x, l is (i - 1, j + 1). Along y, l is (i + 1, j - 1), whose northwest neighbour
-        // is k.
+        // Let k be node (i, j). If nodes are numbered along x, l is (i - 1, j + 1), the northwest neighbour of k. Along
+        // y, l is (i + 1, j - 1), whose northwest neighbour is k.
         if (rows == 1 && along == -1) return along_x ? northwest[at] : northwest[to];
         return 0.0;
     }
@@ -314,8 +316,8 @@ template <class Real, class Stored = Real> struct RemainderArgs {
     ScalarArgs scalar; // for the scalar update before the backward half, unless `how` is NOTHING
 };
 
-// Computes z = Z r for the coarsest system. Then updates the scalars, as required between the forward and the backward
-// half.
+// Computes z = Z r for the coarsest system. Unless `how` is NOTHING, then updates the scalars, as required between the
+// forward and the backward half. Does nothing if the loop has ended.
 template <class Real, class Stored> __device__ inline void remainder_step(const RemainderArgs<Real, Stored> &a) {
     if (a.scalar.how == LOOP && a.scalar.scalars->done) return;
     double product = multiply_remainder(a.rest, all_blocks(), [] {});

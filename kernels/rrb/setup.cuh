@@ -112,7 +112,8 @@ __device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
     }
 }
 
-// Copies A from the caller's arrays, and inspects it, with one thread per node.
+// Copies A from the caller's arrays, and inspects it, with one thread per node. Entries that point out of the grid are
+// stored as zero.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(CopyArgs a) {
     const Geometry &g = a.g;
     uint64_t positive = 0, uncoupled = 0, largest = 0, smallest = ~0ull, coupling = 0;
@@ -173,7 +174,7 @@ __device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n)
 }
 
 // Computes the row sums of M: s_k = c_k + sum_l a_kl, or 0 if this sum has a magnitude of at most zero_row_sum c_k. The
-// compensation of positive couplings does not change row sums.
+// compensation of positive couplings does not change row sums. Also sets `same` and `Findings::excess`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
@@ -256,10 +257,11 @@ struct Conductances {
 };
 
 // Computes the anisotropy in windows of 32 x 32 nodes (docs/theory/aggregation.md, cost model; src/rrb/anisotropy.rs).
-// The ratio of a set of nodes is that of its conductances in x and y. The ratio of a part of 4 x 4 nodes must favour
+// The anisotropy of a window is the larger of its conductances in x and y, divided by the sum of the smaller one and
+// the mean row sum (or 0 if this mean is negative). The ratio of the conductances of a part of 4 x 4 nodes must favour
 // the same direction as the ratio of the window, and be at least its square root. If less than a quarter of the parts
-// satisfy this condition, or if a coupling is zero or positive, the anisotropy is 1. There is one thread block of one
-// warp per window, and one lane per column.
+// satisfy this condition, or if a coupling is zero or positive, the anisotropy is 1. It is also 1 if the quotient is
+// smaller than 1. There is one thread block of one warp per window, and one lane per column.
 extern "C" __global__ void __launch_bounds__(WINDOW) rrb_windows_f64(WindowArgs a) {
     const int lane = thread_of_block(), window = blockIdx.x;
     const auto start = [](int n, int k) { return 1 + int(int64_t(n - 2 - WINDOW) * k / (WINDOWS - 1)); };
@@ -375,10 +377,12 @@ struct Pivoted {
     double inverse, handed; // 1 / d and excess / d, where d is the pivot
 };
 
-// Checks the pivot d = stored - kept: rejects it if it is at most eps * center or is not finite. If it is the last
-// pivot of a singular component of M, replaces it by the center instead (src/rrb/backend.rs, Pivot::checked). Then
-// rounds the row sum to the storage format, and also rejects the pivot if it underflows in this format. For a rejected
-// pivot, returns d and the center instead of 1 / d and excess / d, for the error message.
+// Checks the pivot d = stored - kept of node (i, j), where `stored` is the row sum that sweeps read, and `kept` the sum
+// of the kept couplings: rejects it if it is at most eps * center or is not finite. If it is the last pivot of a
+// singular component of M, which requires a node without kept couplings (`floating`), replaces it by the center of A
+// instead (src/rrb/backend.rs, Pivot::checked). Then rounds the row sum to the storage format, and also rejects the
+// pivot if it underflows in this format. For a rejected pivot, returns d and the center instead of 1 / d and excess /
+// d, for the error message.
 __device__ inline Pivoted checked(
     const Rules &rules, int i, int j, double stored, double kept, double excess, double center, bool floating) {
     const int fi = rules.x0 + rules.step * i, fj = rules.y0 + rules.step * j;
@@ -429,7 +433,8 @@ struct LevelArgs {
 };
 
 // Odd level: lumps and eliminates r1 and r2. With M2, couplings between black nodes are dropped, too; 1 - omega times
-// these couplings is subtracted from the row sums of the black nodes.
+// these couplings is subtracted from the row sums of the black nodes. Also stores the copies of the matrix that sweeps
+// in short formats and recursions read.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_reds_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane;
@@ -470,7 +475,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
 }
 
 // Computes the matrix on black nodes after the odd level, a skew 9-point stencil: a_bb' -= sum_k a_bk a_kb' / d_k over
-// the red nodes k, and s_b -= sum_k a_bk s_k / d_k.
+// the red nodes k, and s_b -= sum_k a_bk s_k / d_k. Diagonal couplings are stored in `d`, those at distance two in
+// `far`.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f64(LevelArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;
@@ -531,8 +537,10 @@ struct CoarseArgs {
 __device__ inline double weight(const double v[4]) { return sum4(fabs(v[0]), fabs(v[1]), fabs(v[2]), fabs(v[3])); }
 
 // Computes the matrix of the next grid and stores it by colour, or row by row for the coarsest system. If `weigh` is
-// not -1, also stores the reciprocal of the center of b2 in h. The sum of the couplings of a b2 node through its
-// neighbour b in b1 is -a_b (sum of the other couplings of b) / d_b, where a_b couples the two.
+// not -1, also stores the reciprocal of its centers, which are those of b2, in h, and the largest ratio of a sum of
+// |couplings| to its center in `Findings::coupling`. The elimination of b, a neighbour of a b2 node in b1, adds
+// couplings to this node whose sum is -a_b (sum of the other couplings of b) / d_b, where a_b is the coupling between
+// the two.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_f64(CoarseArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

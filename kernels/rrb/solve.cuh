@@ -1,12 +1,13 @@
-// Start and end of a solve if CG runs on S1. Each is one pass over the caller's arrays. The start replaces rrb_inspect,
-// rrb_load and rrb_reduce; the end replaces rrb_back_substitute, rrb_load and rrb_residual (kernels/rrb/steps.cuh).
+// Start and end of a solve if CG runs on S1, the Schur complement of A on the black nodes. Each is one pass over the
+// caller's arrays. The start replaces rrb_inspect, rrb_load and rrb_reduce; the end replaces rrb_back_substitute,
+// rrb_load and rrb_residual (kernels/rrb/steps.cuh).
 //
 // The start reads and writes 56 bytes per node; its results include r of S1 and |b - A x|. The end reads and writes 44
 // bytes per node, and another 16 bytes per node for the caller's x. rrb_set_out sets the stopping test of the loop on
 // the device, and writes the scalars to host memory without a copy. The loop can therefore begin without the host.
 #include "storage.cuh"
 
-// UNIFORM selects the variant for matrices with uniform tiles (storage.cuh). In the kernels below, `m` is the index
+// UNIFORM selects the variant for matrices with uniform tiles (uniform.cuh). In the kernels below, `m` is the index
 // from which the couplings of an (I, J) are read.
 
 struct EndArgs {
@@ -29,7 +30,8 @@ __device__ inline double scaled(const EndArgs &a, int i, int j) {
     return i >= 0 && j >= 0 && i < a.k.g.nx && j < a.k.g.ny ? a.scale * a.input[j * a.input_ld + i] : 0.0;
 }
 
-// Stores the largest magnitudes, and the squared norms of b and b - A x, in the scalars.
+// Stores the largest magnitudes of b and x, and the squared norms of b and b - A x, in the scalars. The array 0 of r on
+// b1 becomes the current one.
 __device__ inline void note_inputs(const EndArgs &a, const uint64_t largest[2]) {
     Scalars &s = *a.scalars;
     note_largest(&s.largest, largest[0]);

@@ -1,7 +1,7 @@
 // Unfused steps on the first grid: permutation between the caller's arrays and the storage by colour, products with A,
-// reduction to S1, back-substitution, and vector updates. Each kernel is one pass over memory. The thread of an (I, J)
-// or (i, j) writes its values, and no thread reads values that another thread of the kernel writes. Each array of a
-// kernel is read or written once.
+// reduction to S1 (the Schur complement on the black nodes), back-substitution, and vector updates. Each kernel is one
+// pass over memory. The thread of an (I, J) or (i, j) writes its values, and no thread reads values that another thread
+// of the kernel writes. Each array of a kernel is read or written once.
 #include "storage.cuh"
 
 struct InspectArgs {
@@ -119,8 +119,8 @@ struct UpdateArgs {
     const Scalars *scalars;
 };
 
-// Computes target += factor * source. In a loop, the factor is -alpha from the scalars, for r -= alpha q. Also computes
-// partial sums of <target, target>.
+// Computes target += factor * source. With `scalars`, the factor is -alpha of the loop, for r -= alpha q. With
+// `partial`, also computes partial sums of <target, target>.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f64(UpdateArgs a) {
     const double factor = a.scalars ? -a.scalars->alpha : a.factor;
     double norm2 = 0.0;
@@ -296,7 +296,7 @@ struct ReduceArgs {
 };
 
 // Replaces b_b in the black planes by b_b - A_br D_r^-1 b_r, the right-hand side of S1 (report 16-06, equation 2.10).
-// The result is also stored in r, because it is the residual of S1 for x = 0.
+// Unless `r_b1` is null, the result is also stored in r, because it is the residual of S1 for x = 0.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_reduce_f64(ReduceArgs a) {
     const Geometry &g = a.k.g;
     const int64_t p = g.plane, n = g.stride;

@@ -89,8 +89,9 @@ impl Hierarchy {
 
     /// Builds the hierarchy with the aggregates of an earlier matrix if all of them are suitable, otherwise with new
     /// aggregates. The test is necessary: if a strong coupling inside an aggregate has disappeared, for example because
-    /// a coastline has moved, the aggregate joins two uncoupled regions. The error then differs between the two
-    /// regions, and neither the coarse correction nor the smoother reduces it.
+    /// a coastline has moved, the aggregate joins two uncoupled regions. An error that is a different constant in each
+    /// region then converges slowly: the coarse correction adds the same value in both regions, and the smoother hardly
+    /// changes constants.
     pub fn reusing(
         mut matrix: Couplings,
         scale: f64,

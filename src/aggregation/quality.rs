@@ -5,8 +5,10 @@ use crate::direct::couplings::Couplings;
 /// Largest number of nodes of an aggregate. Three passes of pairing produce aggregates of this size.
 pub const MAX_NODES: usize = 8;
 
-/// A pivot below this value counts as negative. If the row sums of the nodes are zero, one eigenvalue is zero. The last
-/// pivot is then zero in exact arithmetic, and may be slightly negative because of rounding errors.
+/// A pivot of the scaled matrix in [`accepts`] counts as negative if it is below this value, and as zero from this
+/// value to -NEGATIVE. If the row sums e_i of all nodes of G are zero, this matrix is singular, because the unscaled
+/// matrix maps the constant vector to zero. The last pivot is then zero in exact arithmetic, but rounding errors may
+/// make it slightly negative or positive.
 const NEGATIVE: f64 = -1e-9;
 
 /// Returns mu(i, j) = 2 d_i d_j / ((d_i + d_j) (a_ij + e_i e_j / (e_i + e_j))), the smallest kappa for which the pair

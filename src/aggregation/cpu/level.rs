@@ -156,7 +156,7 @@ impl<V: Real + Number> Level<V> {
         noted.sum(Some(run.me))
     }
 
-    /// Returns the singular components if some of them are nearly singular, otherwise `None`.
+    /// Returns `means`, with all of its components, if some of them are only nearly singular, otherwise `None`.
     fn nearly_singular_means(&self) -> Option<MutexGuard<'_, Means>> {
         let means = self.means.as_ref().filter(|_| self.has_nearly_singular)?;
         Some(means.lock().unwrap_or_else(PoisonError::into_inner))
@@ -180,7 +180,8 @@ impl<V: Real + Number> Level<V> {
     }
 
     /// Calls `to(k, z_k)` for the rows of this thread. If some components are nearly singular, z_k includes the
-    /// constant of its component. All threads must have passed a barrier after the cycle.
+    /// constant of its component, and the function contains a barrier. All threads must have passed a barrier after the
+    /// cycle.
     pub fn for_each_value(&self, me: &Me, mut to: impl FnMut(usize, f64)) {
         let own = me.share(self.len());
         // SAFETY: no thread writes z before the next cycle.

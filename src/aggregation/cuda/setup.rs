@@ -22,8 +22,9 @@ const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is solved with the dense inverse. The product with the inverse is a
 /// single launch, whereas a further level needs several launches.
 pub const COARSEST: u32 = MOST_UNKNOWNS;
-/// A coarse level with a number of rows in this range uses aggregates of eight nodes. They reduce such a level to the
-/// size of the dense inverse, whereas aggregates of four do not. One level instead of two also needs fewer launches.
+/// A coarse level with a number of rows in this range uses aggregates of up to eight nodes. They usually reduce such a
+/// level to the size of the dense inverse, whereas aggregates of up to four nodes do not. One level instead of two also
+/// needs fewer launches.
 const LARGE_AGGREGATES: std::ops::RangeInclusive<u32> = 3 * COARSEST..=8 * COARSEST;
 /// On this many coarse levels, from the finest on, two cycles solve the system, unless the level has too many
 /// couplings.
@@ -202,7 +203,8 @@ impl SetupWorkspace {
         Ok((failed == 0).then_some((count, width, nodes)))
     }
 
-    /// Appends a level for this matrix to the cycle. Returns the number of couplings.
+    /// Appends a level for this matrix to the cycle. Returns the number of couplings. `nodes` and `width` are the node
+    /// lists of its rows on the previous level and their width, `before` is the number of couplings of that level.
     fn take(
         &self,
         stream: &Stream,
@@ -321,7 +323,8 @@ impl SetupWorkspace {
         sum_couplings(stream, &arguments)
     }
 
-    /// Computes the inverse of the coarsest matrix.
+    /// Computes the inverse of the coarsest matrix in the precision of the cycle, or its pseudoinverse if the matrix
+    /// has singular components (kernels/common/inverse.cuh).
     fn invert(&self, stream: &Stream, cycle: &mut Cycle, matrix: Couplings) -> Result<()> {
         let (k, n) = (cycle.launched.levels.len(), matrix.rows as usize);
         let real = if cycle.launched.single { 4 } else { 8 };

@@ -1,7 +1,10 @@
 //! Distribution of the rows of large grids among several devices. Memory is allocated in granules of 2 MB, each on one
-//! device. A device reads rows in the granule of another device through the link between the devices, which makes a row
-//! of tiles 10 times slower. The padding of rows and the number of rows per device are therefore chosen so that the
-//! rows of each device begin as close to a granule boundary as possible.
+//! device. A device reads rows in the granule of another device through the link between the devices, which takes about
+//! 11 times longer (`REMOTE_ROW_COST`). The padding of rows and the number of rows per device are therefore chosen so
+//! that the rows of each device begin as close to a granule boundary as possible.
+//!
+//! Part: one of the `PARTS` groups of consecutive rows of a divided grid. Each part has its own partial sums. A device
+//! owns consecutive parts.
 
 use crate::cuda::driver::{GRANULE, Memory, Stream};
 use crate::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
@@ -16,7 +19,8 @@ const MIN_DIVIDED_TILES: usize = 2 * MOST_BLOCKS as usize;
 /// Parameters for the distribution of the rows of large grids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// Number of devices; 0 if grids are not distributed.
+    /// Number of devices; 0 if grids are not divided into parts. With one device, large grids are divided, too, so that
+    /// sums have the same order as on several devices.
     pub devices: usize,
     /// Minimum number of tiles of a grid that is distributed.
     from: usize,
@@ -76,8 +80,8 @@ impl Division {
         }
     }
 
-    /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. If the
-    /// grid has fewer granules than there are devices, some devices own no rows.
+    /// Chooses the rows per part, the distance between rows in memory, and the number of devices that own rows. Some
+    /// devices own no rows if the estimated time is lower with 2 or `PLANNED_DEVICES` devices than with all of them.
     fn divide(&self, g: &mut Geometry) {
         let given = *g;
         let pieces = (g.cy as usize).div_ceil(PART_ROWS * PARTS).max(1);
@@ -177,7 +181,8 @@ mod tests {
     }
 
     /// Each of four devices owns 1/4 of a large grid. The estimated time is at most 12 % above that without rows in
-    /// another device's memory. If granules are too large, fewer devices own rows.
+    /// another device's memory. On 2047 x 2047 nodes with short formats, granules contain so many rows that only two
+    /// devices own rows.
     #[test]
     fn devices_have_their_rows_near() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {

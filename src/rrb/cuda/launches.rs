@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 impl Packed {
-    /// Returns the arguments of the scalar update at the end of the forward half.
+    /// Returns the arguments of the scalar update, which follows the last partial sum of rho = <r, M^-1 r>.
     fn scalar_args(&self, how: How) -> ScalarArgs {
         ScalarArgs {
             scalars: self.scalars.at,
@@ -100,8 +100,8 @@ impl Packed {
         self.ops_at + (n * size_of::<Op>()) as u64
     }
 
-    /// Launches the steps of `part`. `input` is as for `first_args`. `conditional` is the condition handle of a
-    /// recorded loop, or 0.
+    /// Launches the steps of `part`. `how` determines what the kernels do with their sums. `input` is as for
+    /// `first_args`. `conditional` is the condition handle of a recorded loop, or 0.
     pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
         let range = self.programs.range(part);
         if part != Part::Application && self.programs.whole(self) {
@@ -120,8 +120,9 @@ impl Packed {
         done
     }
 
-    /// Runs steps like `run`, but waits before and after each kernel to measure its time. The time of a kernel that
-    /// executes several steps is attributed to the coarsest system.
+    /// Runs steps like `run`, but waits before and after each kernel to measure its time. The time is added to the grid
+    /// and the half (0: forward, 1: backward) of the step. The time of a kernel that executes several steps is added to
+    /// the coarsest system.
     fn time_ops(
         &mut self,
         stream: &Stream,
@@ -232,8 +233,8 @@ impl Packed {
         if self.short() { self.solve_on_host_in::<f32>(stream) } else { self.solve_on_host_in::<f64>(stream) }
     }
 
-    /// Copies r to the host, computes z = unit A_L^-1 r with the band factorization of the coarsest matrix A_L, and
-    /// copies z to the device.
+    /// Copies r to the host, computes z = unit M_L^-1 r, and copies z to the device. M_L consists of the level on the
+    /// host, if there is one, and of the band factorization of the coarsest matrix.
     fn solve_on_host_in<R: Real + Pod>(&mut self, stream: &Stream) -> Result<()> {
         let (grid, layout, coarsest, unit) = (self.coarsest_grid, self.coarsest_layout, self.coarsest, self.unit);
         let CoarsestSolver::Host(natural) = &mut self.coarsest_solver else { return Ok(()) };

@@ -1,7 +1,8 @@
 //! The PCG loop on the device. One of three methods runs the loop: a CUDA graph whose WHILE node repeats iterations, a
-//! single kernel, or the host, which launches each iteration. The device makes the decisions of `krylov`
-//! (kernels/common/scalars.cuh, `update` and `end_of_iteration`), so no scalar is copied to the host during the loop.
-//! The host reads the ring of iterations when the loop ends or pauses.
+//! single kernel, or the host, which launches iterations one by one or, on several devices, in graphs without a WHILE
+//! node. The device makes the decisions of `krylov` (kernels/common/scalars.cuh, `update` and `end_of_iteration`). If
+//! the host launches the iterations, it copies the scalars only to learn whether the loop has ended. The host reads the
+//! norms and coefficients of the iterations from a ring buffer when the loop ends or pauses.
 
 use super::aggregated::cost_on;
 use super::packed::{CoarsestSolver, Packed};
@@ -28,15 +29,16 @@ const BODIES: [usize; 4] = [4, 5, 6, 7];
 /// Like `BODIES`, for a truncated hierarchy, with which few iterations are expected.
 const BODIES_SHORT: [usize; 4] = [2, 3, 5, 7];
 
-/// Numbers of iterations in a recorded graph on several devices. Such a graph has no WHILE node; the host launches
-/// several graphs of each length.
+/// Numbers of iterations in a recorded graph on several devices. Such a graph has no WHILE node. For a number of
+/// iterations, the host launches as many of the longer graphs as fit, and the shorter graph for the rest.
 const BODIES_OF_SEVERAL: [usize; 2] = [4, 1];
 
-/// Number of iterations beyond the expected number that are launched on several devices before the host checks whether
-/// the loop has ended.
+/// If the loop on several devices has not ended after the expected number of iterations, number of iterations that are
+/// launched before each further check.
 const EXTRA_ITERATIONS: usize = 2;
 
-/// A loop must pause only at the end of a body, because the unfused steps after a pause overwrite q.
+/// With the shortest body, a loop pauses only at the end of a body, so no launch of the body remains after a pause.
+/// With the other bodies, the remaining launches return immediately (`Scalars::done`).
 const _: () =
     assert!((PATIENCE as usize | MONITOR_LAG as usize | RING).is_multiple_of(BODIES[0]) && BODIES[0].is_power_of_two());
 
@@ -50,7 +52,8 @@ fn overhead(body: usize, iterations: usize) -> usize {
 
 impl Packed {
     /// Records the loops with bodies of several lengths, unless they are already recorded. A recording remains valid
-    /// for later factorizations, because arrays keep their addresses.
+    /// for later factorizations, because arrays keep their addresses. Records nothing if the host solves the coarsest
+    /// system. The list of recordings is empty if the host launches the iterations, or if one kernel executes the loop.
     pub fn record(&mut self, stream: &Stream, source: &Source) -> Result<()> {
         let fused = self.fused();
         if matches!(self.coarsest_solver, CoarsestSolver::Host(_))
@@ -84,7 +87,7 @@ impl Packed {
         Ok(())
     }
 
-    /// Returns whether several devices own rows. Recorded graphs then have no WHILE node.
+    /// Returns whether several devices are in use. Recorded graphs then have no WHILE node.
     fn has_several_devices(&self) -> bool {
         self.shape.source.division.devices > 1
     }
@@ -98,8 +101,8 @@ impl Packed {
         }
     }
 
-    /// Returns the recorded loop with the smallest overhead for the iteration counts of the last solves. The loop
-    /// pauses after `most` iterations.
+    /// Returns the recorded loop with the smallest overhead for the iteration counts of the last solves, or `None` if
+    /// there is no loop that a device repeats by itself. The loop pauses after `most` iterations.
     fn best_graph(&self, most: usize) -> Option<&Loop> {
         let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
         let overhead = |body: usize| known.clone().map(|taken| overhead(body, taken)).sum::<usize>();
@@ -122,9 +125,10 @@ impl Run<'_> {
         self.k.programs.whole(self.k) || self.k.best_graph(self.lag() as usize).is_some()
     }
 
-    /// Launches iterations on several devices, at first as many as the shortest of the last solves needed. Superfluous
-    /// iterations take less time than a wait after each iteration. A mutex admits one handle at a time. Otherwise,
-    /// kernels of two handles could wait for each other: each handle could occupy a device that the other one needs.
+    /// Launches iterations on several devices until the loop ends or pauses, at first as many as the shortest of the
+    /// last solves needed. Superfluous iterations take less time than a wait after each iteration. A mutex admits one
+    /// handle at a time. Otherwise, kernels of two handles could wait for each other: each handle could occupy a device
+    /// that the other one needs.
     fn launch_iterations(&mut self, most: usize) -> Result<()> {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

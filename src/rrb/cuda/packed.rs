@@ -31,7 +31,7 @@ pub struct Shape {
     pub levels: usize,
     /// Whether CG runs on S1, the Schur complement after the first level.
     pub schur: bool,
-    /// Whether a kernel may execute several steps, and whether stages are fused if S1 is regular.
+    /// Whether a kernel may execute several steps, and stages may be fused (conditions: `Packed::fused`).
     pub fusion: bool,
     pub storage: Storage,
     pub cycle: Cycle,
@@ -78,13 +78,14 @@ impl Shape {
         self.storage != Storage::F64
     }
 
-    /// Returns whether a cache of `cache` bytes can hold the data that an iteration reads repeatedly, but not also the
-    /// data that it reads only once: S1, x and the old p. For the second condition, only half of the cache counts,
-    /// because lines that both halves of the device read are stored in both halves of the cache.
+    /// Returns whether a cache of `cache` bytes can hold the data that an iteration reads repeatedly, but not also S1
+    /// and x, which it reads only once. For the second condition, only half of the cache counts, because lines that
+    /// both halves of the device read are stored in both halves of the cache.
     fn reads_once(&self, source: &Source, cache: usize) -> bool {
         let (real, stored) = self.sizes();
-        // Bytes per value of the data that are read repeatedly: r, q and p; M on the first grid; and M on the other
-        // grids, which have a third as many values in total.
+        // Bytes per value of a plane of the first grid. Read repeatedly: r (3 planes), q (2) and both arrays of p (4);
+        // M on the first grid; and M and the vectors of the sweeps on the other grids, whose planes have a third as
+        // many values in total. Read once: S1 (10 planes) and x (2).
         let again = 9 * 8 + (real + 4 * stored) + (8 * real + 12 * stored) / 3;
         let once = (4 + 4 + 2) * 8 + 2 * 8;
         let places = source.layout.len();
@@ -95,7 +96,8 @@ impl Shape {
             && cache / 2 < places * (again + once)
     }
 
-    /// Returns two sizes of numbers in bytes: those in which sweeps compute, and those in which M is stored.
+    /// Returns two sizes in bytes: of the numbers in which sweeps compute and pivots are stored, and of the stored
+    /// couplings and row sums of M.
     pub fn sizes(&self) -> (usize, usize) {
         match self.storage {
             Storage::F64 => (8, 8),
@@ -112,7 +114,8 @@ pub struct Level {
     /// Arguments of the factorization kernels for this grid.
     pub k: Grid,
     pub sweep: Sweep,
-    /// Addresses of the flags for equal rows, as in `Source`. If sweeps use the flags, `k.g.uniform` is `uniform`.
+    /// Addresses of the flags for equal rows, as in `Source`. `k.g.uniform` is `uniform` if sweeps use the flags, and 0
+    /// otherwise.
     pub same: Address,
     pub uniform: Address,
     vectors: Vec<(Address, usize)>,
@@ -144,7 +147,8 @@ pub struct CoarsestArrays {
 pub struct Packed {
     pub shape: Shape,
     pub grids: Vec<Level>,
-    /// Number of grids in use. If the couplings of b2 on a grid are weak, the hierarchy is truncated after this grid.
+    /// Number of grids in use. If the couplings between the nodes that remain after a grid (b2) are weak, the hierarchy
+    /// is truncated after this grid.
     pub used: usize,
     /// Whether the inverse of the coarsest system remains in f64 although sweeps compute in f32
     /// (`MAX_RATIO_FOR_SHORT`). A separate kernel then applies it.
@@ -157,8 +161,8 @@ pub struct Packed {
     /// Grid of the coarsest system.
     pub coarsest_grid: levels::Grid,
     pub coarsest_layout: Layout,
-    /// Vectors with four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes.
-    /// Their addresses are still those at which the red planes would begin.
+    /// Vectors with four planes each. If CG runs on S1, r, p, q and z of the first grid have only the two black planes
+    /// (r also has a second plane for b1). Their addresses are still those at which the red planes would begin.
     pub b: Address,
     pub x: Address,
     pub r: Address,
@@ -170,7 +174,7 @@ pub struct Packed {
     pub norm_partial: Address,
     /// Partial sums of <r, r> in the fused steps.
     pub fused_norm_partial: Address,
-    /// Partial sums of rho.
+    /// Partial sums of rho = <r, M^-1 r>.
     pub rho_partial: Address,
     /// Counters for barriers of all thread blocks of a launch.
     pub barrier_at: Address,
@@ -185,11 +189,11 @@ pub struct Packed {
     pub recursion: Recursion,
     /// Power of two by which M is divided before it is stored.
     pub unit: f64,
-    /// A row sum of at most this fraction of the center counts as zero.
+    /// A row sum whose magnitude is at most this fraction of the center counts as zero.
     pub zero_row_sum: f64,
     pub scalars: SharedScalars,
     pub projection: Projection,
-    /// The recorded loops; `None` if the host launches each iteration.
+    /// The recorded loops, which may be an empty list (`Packed::record`). `None` if solves launch each step separately.
     pub recorded: Option<Recorded>,
     /// Whether the recorded loops consist of fused stages.
     pub recorded_fused: bool,
@@ -203,8 +207,8 @@ pub struct Packed {
     pub taken: [usize; 4],
     /// Device buffers for the caller's b and x if these are on the host.
     pub staging: Option<Staging>,
-    /// Seconds per grid in the forward and in the backward half of the cycle during a run; empty unless times are
-    /// measured.
+    /// Seconds per grid in the forward and in the backward half of the cycle during a run. The last entry is for the
+    /// coarsest system and for kernels that execute several steps. Empty unless times are measured.
     pub grid_seconds: Vec<[f64; 2]>,
     pub memory: Memory,
     /// Address, and size in bytes, of the memory that contains b, x, r, p and q.
@@ -272,7 +276,8 @@ struct Plans<'a> {
 
 impl Plans<'_> {
     /// Returns the number of bytes by which the address of an array with only the black planes is decreased, so that
-    /// these planes have the numbers 2 and 3. The planes 0 and 1 do not exist and are never accessed.
+    /// these planes have the numbers 2 and 3. The planes 0 and 1 do not exist and are never accessed. Returns 0 if CG
+    /// runs on A, where all arrays have four planes.
     fn before(&self, size: usize) -> u64 {
         if self.shape.schur { size as u64 * 2 * self.source.g.plane as u64 } else { 0 }
     }
@@ -291,7 +296,8 @@ impl Plans<'_> {
             false => (self.permanent.bytes(patches), self.permanent.bytes(tiles)),
         };
         let own = !(first && shape.schur);
-        // In a short format, only the factorization needs these arrays. On the first grid, S1 also needs them.
+        // In a short format, only the factorization needs the following arrays, except on the first grid if CG runs on
+        // S1: there, `d` and `far` are the couplings of S1.
         let setup = if short && own { &mut self.transient } else { &mut self.permanent };
         let mut k = Grid {
             g,
@@ -305,7 +311,8 @@ impl Plans<'_> {
         };
         let mut sweep = Sweep { g, h: k.h, s: k.s, d: k.d, ..Sweep::default() };
         if short {
-            // If CG runs on S1, sweeps on the first grid process only the even level.
+            // If CG runs on S1, sweeps on the first grid process only the even level, which needs 1 / d of b1 and no
+            // couplings of red nodes.
             let before = self.before(real);
             let plan = &mut self.permanent;
             k.short_h = match own {
@@ -381,7 +388,8 @@ impl Plans<'_> {
     }
 }
 
-/// Sets, for each grid, the addresses of its kept values: z of the next grid, or r and z of the coarsest system.
+/// Sets, for each grid, the arrays to which its forward half writes the values of the remaining nodes (b2), and from
+/// which its backward half reads them: z of the next grid, or r and z of the coarsest system.
 fn connect(grids: &mut [Level], (coarsest_layout, coarsest): (&Layout, &CoarsestArrays)) {
     for number in 0..grids.len() {
         let coarse = grids[number].layout.grid.coarse();
@@ -399,7 +407,8 @@ fn place(base: Address, shape: &Shape, source: &Source, kind: &CoarsestSolver) -
     let rows = &shape.source.division.geometry(&source.layout).1;
     let planes = if shape.schur { 2 } else { 4 };
     let (b, x) = (plan.planes(rows, 4, 8)?, plan.planes(rows, 4, 8)?);
-    // If CG runs on S1, r has the planes b1 and b2 and a second b1, which the fused forward half writes.
+    // If CG runs on S1, r has the planes b1 and b2 and a second plane b1. The fused forward half reads one of the two
+    // planes b1 and writes the other.
     let r = plan.planes(rows, planes + usize::from(shape.schur), 8)?;
     let (p, q) = (plan.planes(rows, planes, 8)?, plan.planes(rows, planes, 8)?);
     let vector_bytes = plan.used - (b - base) as usize;
@@ -575,7 +584,7 @@ impl Packed {
         if self.shape.schur { (2, 2) } else { (0, 4) }
     }
 
-    /// Allocates device buffers for the caller's host arrays and returns their addresses.
+    /// Returns the addresses of the device buffers for the caller's host arrays. Allocates missing buffers.
     pub fn stage(&mut self, stream: &Stream, source: &Source) -> Result<[Address; 2]> {
         if self.staging.is_none() {
             self.staging = Some(Staging::new(stream, &self.shape.source.division, &source.g)?);
@@ -600,7 +609,8 @@ impl Packed {
         if bytes > 0 { stream.fill(address, 0, bytes) } else { Ok(()) }
     }
 
-    /// Returns whether the current cycle is recursive and was selected by `cycle=auto`.
+    /// Returns whether the current cycle is recursive and was selected by `cycle=auto`. Returns `false` if aggregation
+    /// has replaced the levels.
     pub fn chose_recursion(&self) -> bool {
         self.shape.cycle.kind.is_none() && self.recursion.kind != Kind::V && self.uses_levels()
     }

@@ -2,6 +2,8 @@
 //! host with an implementation of `CycleSteps` that records the steps. The coefficients of the cycle are fixed numbers,
 //! which are stored in the steps. Pointwise steps are merged into the preceding sweep. `schedule` groups the steps into
 //! kernels.
+//!
+//! rho is <r, M^-1 r> of CG. The vectors r, z, d, q and u of an inner iteration are those of `rrb::recursion`.
 
 use crate::cuda::driver::Together;
 use crate::cuda::launch::{MOST_BLOCKS, Op, flag, kind};
@@ -230,8 +232,8 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
 #[derive(Default)]
 pub struct Programs {
     pub ops: Vec<Op>,
-    /// Index ranges in `ops` of an iteration, and of an application of M^-1. `down` is the end of the forward half of
-    /// the iteration.
+    /// Index ranges in `ops` of an iteration, and of an application of M^-1. `down` is the end of those steps of the
+    /// iteration that precede or contain the scalar update, which needs rho.
     pub iteration: Range<usize>,
     pub down: usize,
     pub application: Range<usize>,
@@ -259,7 +261,8 @@ pub struct ClusterGrids {
 pub enum Part {
     /// All steps of an iteration on S1, from r to q.
     Iteration,
-    /// The forward half of an iteration, up to rho.
+    /// The steps of an iteration up to the scalar update, which needs rho. In a V-cycle, this update is at the end of
+    /// the forward half, or in a backward sweep (`Programs::update_beside`).
     Down,
     /// An application of M^-1. The input is z or, if CG runs on S1, the vector passed as `input`. The result is stored
     /// in z.

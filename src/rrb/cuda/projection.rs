@@ -50,7 +50,7 @@ fn find(layout: &Layout, components: &Components) -> Result<Vec<Run>> {
 }
 
 impl Projection {
-    /// Finds the runs, and lists the nodes of all colours and of the colours that CG works on.
+    /// Finds the runs, and lists the nodes of all colours and, if CG runs on S1 (`schur`), those of the black colours.
     pub fn new(stream: &Stream, layout: &Layout, g: Geometry, components: &Components, schur: bool) -> Result<Self> {
         let count = components.singular();
         if count == 0 {
@@ -92,7 +92,8 @@ impl Projection {
         self.whole.as_ref().map_or(Ok(()), |whole| whole.shift(stream, v, restore))
     }
 
-    /// Computes v = v - mean(v) on the nodes of CG. v is in f32 if `short`, else in f64.
+    /// Computes v = v - mean(v) on each singular component, restricted to the nodes on which CG runs. v is in f32 if
+    /// `short`, else in f64.
     pub fn center(&self, stream: &Stream, v: Address, short: bool) -> Result<()> {
         match (&self.black, &self.whole) {
             (Some((black, first)), _) => {

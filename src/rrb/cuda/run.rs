@@ -1,7 +1,7 @@
-//! The steps of RRB-PCG on the device. A step launches kernels and returns; only a step that returns a scalar waits for
-//! them. Steps that usually follow each other are launched together: the start, the loop, and the end of a solve.
-//! `Stage` records which results of these launches are available. A step whose result is available returns it. Any
-//! other step launches its own kernels, and resets the stage to `Idle`.
+//! The steps of RRB-PCG on the device. A step launches kernels and returns. It waits for them only if it returns a
+//! scalar or stores x. Steps that usually follow each other are launched together: the start, the loop, and the end of
+//! a solve. `Stage` records which results of these launches are available. A step whose result is available returns it.
+//! Any other step launches its own kernels, and resets the stage to `Idle`.
 
 use super::packed::Packed;
 use super::source::Source;
@@ -28,7 +28,7 @@ pub struct Run<'a> {
     pub call: Call<'a>,
     /// Mode of launching: how many steps are launched together.
     pub mode: LaunchMode,
-    /// Results that are available in advance.
+    /// Results of earlier launches that later steps can return.
     pub stage: Stage,
     /// Power of two by which b and x are multiplied when they are loaded.
     pub scale: f64,
@@ -42,7 +42,7 @@ pub struct Run<'a> {
     pub stored: bool,
     /// Number of iterations after which a loop pauses, so that the host can check whether it is slow.
     pub patience: i64,
-    /// Number of iterations of the current loop.
+    /// Number of iterations since the start, when the loop last paused or ended.
     pub looped: i64,
 }
 
@@ -54,7 +54,7 @@ pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 pub enum LaunchMode {
     /// Each step is launched separately.
     Textbook,
-    /// All steps of the start are launched together, and the device runs the loop.
+    /// All steps of the start are launched together, and the device decides when the loop ends (`looping`).
     Loop,
     /// As `Loop`, and CG runs on S1 in fused stages. The start and the end of a solve are one pass each over the
     /// caller's arrays. After `load`, the black planes of b contain the right-hand side of S1.
@@ -212,7 +212,8 @@ impl Run<'_> {
     }
 
     /// Returns the address of p after a loop. Fused stages alternate between two arrays for p; `direction` is the index
-    /// of the array written last. Each array begins with the plane of b1, which has the number 2.
+    /// of the array written last. Each array begins with the plane of b1. This plane has the number 2, so the returned
+    /// address is that of a plane 0 which does not exist.
     fn current_p(&self) -> Address {
         if !self.k.fused() {
             return self.k.p;
@@ -221,7 +222,7 @@ impl Run<'_> {
         self.k.first.p_b1[self.k.scalars.direction as usize].wrapping_sub(2 * plane)
     }
 
-    /// Computes r = b for the system of CG. Returns <r, r>.
+    /// Sets r to the right-hand side of CG, which is the residual for x = 0. Returns <r, r>.
     fn residual_from_rhs(&mut self) -> f64 {
         match self.stage {
             Stage::Started(Start { origin: Origin::Rhs, norm2, .. }) => norm2,
@@ -270,7 +271,8 @@ impl Run<'_> {
         true
     }
 
-    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r>.
+    /// Computes b = b - A x. Returns <b_r, D_r^-1 b_r> of the new b, where b_r are its values on the red nodes, and D_r
+    /// their centers.
     fn rhs_to_residual(&mut self) -> f64 {
         if !self.fused() {
             return self.scalar(|s| {
@@ -278,7 +280,7 @@ impl Run<'_> {
                 Ok(s.fetch()?.sum)
             });
         }
-        // The stored b does not change; the residual of S1 is stored in r.
+        // With fused stages, the stored b does not change, and the residual of S1 is stored in r.
         let on_red = self.scalar(|s| {
             launch::eliminated_residual(s.stream, &s.end_args(s.scale, How::Nothing, false))?;
             Ok(s.fetch()?.whole_norm2)

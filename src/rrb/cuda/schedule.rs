@@ -17,7 +17,8 @@ const X_ROUNDS: u32 = 16;
 const CLUSTERS: [u32; 2] = [16, 8];
 impl ClusterGrids {
     /// Returns the layout of the grids with numbers from `base` on, in a cluster with `members` thread blocks. Returns
-    /// `None` if a thread block would own no row of a grid, or more values per colour than it has threads.
+    /// `None` if a thread block would own no row of a grid, or if a thread block has fewer threads than values of one
+    /// colour in its rows and in one more row.
     fn of(k: &Packed, base: usize, members: usize) -> Option<Self> {
         let (real, stored) = k.shape.sizes();
         let mut first = [0; CLUSTERS[0] as usize + 1];
@@ -28,7 +29,7 @@ impl ClusterGrids {
         let (mut bytes, mut largest) = (0, 0);
         for (n, level) in k.grids[base..].iter().enumerate() {
             let layout = &level.layout;
-            // Number of columns without the padding of a row.
+            // Number of values per row and colour, without the padding.
             let columns = (layout.grid.nx + layout.shift_x).div_ceil(2);
             if n > 0 {
                 first.iter_mut().for_each(|f| *f = (*f + layout.shift_y) / 2);
@@ -48,8 +49,10 @@ impl ClusterGrids {
         Some(Self { base, members: members as u32, bytes: u32::try_from(bytes).ok()? })
     }
 
-    /// Returns the layout of grids in a cluster. The first grid is the largest one that fits into shared memory
-    /// together with all coarser grids.
+    /// Returns the layout of grids in a cluster. The first grid is the largest one from `base` on that fits into shared
+    /// memory together with all coarser grids. The finest grid is excluded if CG runs on S1. Returns an empty layout if
+    /// no grid fits, if the device does not support the kernel, if the host solves the coarsest system, or if the
+    /// hierarchy is truncated.
     fn choose(k: &Packed, device: &Device, base: usize, cluster: u32) -> Self {
         let first = base.max(usize::from(k.shape.schur));
         if matches!(k.coarsest_solver, CoarsestSolver::Host(_)) || k.ends_early() {
@@ -107,9 +110,9 @@ impl Programs {
             }
         }
         let base = base_with(together.blocks);
-        // The number of thread blocks is at most the larger of two numbers: the tiles of the largest grid, and the
-        // blocks that the coarsest system needs. The blocks of the first cluster are added to both if they have other
-        // work at the same time.
+        // The kernel needs max(largest, rest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its
+        // grids are stored in the first cluster. `rest`: blocks for the product with the coarsest inverse. Both also
+        // count the blocks of the first cluster if these do other work at the same time.
         let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
         let rest = if k.ends_early() {
             1
@@ -193,8 +196,8 @@ impl Programs {
                 let rest = |op: &Op| op.kind == kind::REMAINDER;
                 let meets = match &next {
                     None => flag::NO_BARRIER,
-                    // The exchange of values with the coarsest system already acts as a barrier: no thread block still
-                    // works on the last grid.
+                    // No barrier is needed before the step of the coarsest system, because its thread blocks wait for
+                    // each value of r separately (kernels/rrb/cluster.cuh).
                     Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
                     Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
@@ -217,9 +220,11 @@ impl Programs {
         }
     }
 
-    /// Moves the scalar update to the first backward sweep on a larger grid, if there is one. One thread block updates
-    /// the scalars while the others execute this sweep, because the update takes as long as a step on a small grid. In
-    /// the same way, one thread block of a forward sweep then determines in advance whether the loop ends.
+    /// Moves the scalar update to the first backward sweep with a kernel of its own, if there is one and its grid is
+    /// not distributed. One thread block updates the scalars while the others execute this sweep, because the update
+    /// takes as long as a step on a small grid. If the second step is a forward sweep with a kernel of its own, one
+    /// thread block of this sweep then determines in advance whether the loop ends (`check_ahead` in
+    /// kernels/common/scalars.cuh).
     fn update_beside(&self, k: &Packed, ops: &mut [Op]) {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());

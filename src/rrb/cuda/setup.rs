@@ -27,7 +27,7 @@ use crate::stencil::matrix::{StencilView, View, ring_index, ring_stride};
 use crate::stencil::outward::{Entry, Outward};
 use std::mem::offset_of;
 
-/// Names of the arrays of a matrix, in the order of the kernels.
+/// Names of the arrays of a matrix, in the order in which kernels number them.
 const NAMES: [&str; 5] = ["center", "east", "north", "northeast", "northwest"];
 
 /// Limit for the truncation of the hierarchy. Let A_l be the matrix that remains after a grid. If all rows of A_l have
@@ -57,13 +57,13 @@ fn uniform_variable_is(wanted: &str) -> bool {
 /// Name of the memory in error messages about failed allocations.
 const ARRAYS: &str = "the list of arrays";
 
-/// Host copies of those arrays of a matrix that are on the device.
+/// Host copies of all arrays of a matrix of which at least one is on the device.
 pub struct HostCopies {
     arrays: Vec<Vec<f64>>,
 }
 
 impl HostCopies {
-    /// Copies the arrays of `a` to host memory. Returns `None` if all arrays are in host memory.
+    /// Copies all arrays of `a`. Returns `None` if all of them are in host memory.
     pub fn new(stream: &Stream, a: &StencilView) -> Result<Option<Self>> {
         let views = views(a)?;
         if views.iter().all(|v| v.device().is_none()) {
@@ -95,7 +95,7 @@ impl HostCopies {
     }
 }
 
-/// Returns the arrays of `a` in the order of the kernels.
+/// Returns the arrays of `a` in the order of `NAMES`.
 fn views<'a>(a: &StencilView<'a>) -> Result<Vec<View<'a>>> {
     let corners = a.corners.iter().flat_map(|&(ne, nw)| [ne, nw]);
     collected([a.center, a.east, a.north].into_iter().chain(corners), ARRAYS)
@@ -149,7 +149,7 @@ impl Source {
             inspection.set_regular(findings, count, inspection_setup.project);
             return Ok(());
         }
-        // The nodes of singular components are determined on the host.
+        // A component is singular, or the grid is too large for `count_regular`. The host determines the components.
         let fetched = HostCopies::new(stream, a)?;
         let host = fetched.as_ref().map_or(*a, |f| f.view(a));
         inspection.start(1)?;
@@ -168,8 +168,8 @@ impl Source {
         Ok(Outward { counts, first: Some(entry), ..Outward::default() })
     }
 
-    /// Computes the row sums of M, which eliminations overwrite later. A row sum of at most `zero_row_sum` times the
-    /// center becomes zero.
+    /// Computes the row sums of M, which eliminations overwrite later. A row sum whose magnitude is at most
+    /// `zero_row_sum` times the center becomes zero. Also determines in which patches all rows are equal (`same`).
     fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.summed = true;
         stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
@@ -299,7 +299,8 @@ impl Packed {
         self.clear_transient(stream)?;
         source.findings.forget_factorization();
         stream.send_start(source.findings_at, &source.findings, size_of::<Findings>())?;
-        // In a second factorization of the same matrix, with another format or cycle, the row sums must be recomputed.
+        // In a second factorization of the same matrix, with another format or cycle, the row sums must be recomputed,
+        // because the first one has overwritten them.
         if !std::mem::take(&mut source.summed) {
             source.sum_rows(stream, setup.zero_row_sum)?;
             source.summed = false;
@@ -417,7 +418,7 @@ impl Packed {
         self.record(stream, source)
     }
 
-    /// Eliminates the first odd level and computes S1.
+    /// Eliminates the red nodes of the first grid (level 1) and computes S1.
     fn eliminate_first(&self, stream: &Stream, source: &Source, rules: &Rules) -> Result<()> {
         let level = &self.grids[0];
         let rules = Rules { level: 1, ..on_level(rules, 1, &level.embedding) };
@@ -545,8 +546,8 @@ impl Packed {
     }
 
     /// Factorizes the coarsest system on the host if the host solves or inverts it. Returns the largest entry of the
-    /// inverse (0 if the host solves without an inverse), and the largest center. Returns `None` if the device computes
-    /// the inverse.
+    /// inverse (0 if the host solves without an inverse), and the largest center of the coarsest matrix. Returns `None`
+    /// if the device computes the inverse.
     fn factorize_on_host(
         &mut self,
         stream: &Stream,
@@ -610,8 +611,9 @@ impl Packed {
         Ok(Some([largest, center]))
     }
 
-    /// Returns the error for the first rejected pivot. The kernels have stored the pivot and its center in place of its
-    /// inverse and row sum (kernels/rrb/setup.cuh).
+    /// Returns the error for the rejected pivot with the given key (`Findings::bad_pivot`). The kernels have stored the
+    /// pivot and its center in place of its inverse and row sum (kernels/rrb/setup.cuh). In the coarsest system, only
+    /// the pivot is stored, and the error reports it as the center, too.
     fn bad_pivot(&self, stream: &Stream, key: u64, nx: usize) -> Result<Error> {
         let (level, node) = ((key >> 40) as usize, (key & ((1 << 40) - 1)) as usize);
         let (i, j) = (node % nx, node / nx);

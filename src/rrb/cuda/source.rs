@@ -9,7 +9,8 @@ use crate::rrb::layout::Layout;
 use crate::stencil::levels;
 use crate::stencil::matrix::StencilView;
 
-/// Device buffers for b and x, stored row by row, for a caller whose arrays are in host memory.
+/// Device buffers for b and x, stored row by row, for a caller whose arrays are in host memory. While A is copied
+/// (`Source::examine`), they hold rows of its arrays instead.
 pub struct Staging {
     pub memory: Memory,
     /// Addresses of the buffers of b and x.
@@ -56,11 +57,14 @@ pub struct Source {
     pub m: Matrix,
     /// Address of the row sums.
     pub excess: Address,
-    /// Address of the flags of all patches: 1 if the rows of the patch are equal (kernels/rrb/uniform.cuh).
+    /// Address of the flags of all patches, which are parts of tiles: 1 if all rows of the patch are equal, separately
+    /// for each colour (kernels/rrb/uniform.cuh).
     pub same: Address,
-    /// Address of the flags of all tiles: 1 if the rows of the tile and of its neighbourhood are equal.
+    /// Address of the flags of all tiles: 1 if all rows in the tile and in the patches around it are equal, separately
+    /// for each colour.
     pub uniform: Address,
-    /// Whether `excess` still contains the row sums of A; eliminations overwrite them.
+    /// Whether `excess` still contains the row sums of A (0 where they are rounding errors); eliminations overwrite
+    /// them.
     pub summed: bool,
     pub findings_at: Address,
     pub findings: Pinned<Findings>,

@@ -1,5 +1,6 @@
-//! Start of a solve. Without fused stages, a kernel first inspects the caller's arrays, and the host then selects the
-//! scale. With fused stages, the start and the loop are queued immediately, with the scale of the last solve.
+//! Start of a solve. With fused stages, the start and the loop are queued immediately, with the scale of the last solve
+//! with fused stages. In the first such solve, and without fused stages, a kernel inspects the caller's arrays, and the
+//! host then selects the scale.
 
 use super::run::{DirectStart, LaunchMode, Origin, Run, Stage, Start};
 use crate::cuda::launch;
@@ -19,7 +20,8 @@ const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 const SQUARES_FIT: std::ops::Range<f64> = 1e-120..1e120;
 
 impl Run<'_> {
-    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, also queues the start.
+    /// Inspects the caller's arrays. If the solve may start with the scale of the last solve, also executes the start.
+    /// Waits for the results.
     pub fn inspect_inputs(&mut self, guess: bool) -> Result<Inputs> {
         self.call.send_arrays(guess)?;
         match self.expected.filter(|_| self.mode == LaunchMode::Fused) {
@@ -29,7 +31,8 @@ impl Run<'_> {
         self.call.inputs(&self.k.scalars)
     }
 
-    /// Computes the largest magnitude of each of the caller's arrays, their first entry that is not finite, and <b, b>.
+    /// Computes the largest magnitude of b and, with `guess`, of x, the first entry of these arrays that is not finite,
+    /// and <b, b>.
     fn inspect_vectors(&mut self, guess: bool) -> Result<()> {
         let grid = self.source.shape.grid;
         let arguments = |input, output, ld| InspectArgs {
