@@ -78,10 +78,12 @@ impl<'a> ThreadState<'a> {
         self.caller.input(row, self.k.pieces.cells.nx)
     }
 
+    /// Returns a row of the caller's array x.
+    ///
     /// # Safety
-    /// The row must belong to a piece of this thread.
+    /// The row must belong to a piece of this thread, and no other slice of it may be in use.
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
-        // SAFETY: no other thread uses this row, as the caller guarantees.
+        // SAFETY: nothing else uses this row, as the caller guarantees.
         unsafe { self.caller.output(row, self.k.pieces.cells.nx) }
     }
 
@@ -158,7 +160,8 @@ impl<'a> ThreadState<'a> {
         d.product(g)
     }
 
-    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009).
+    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, P is the
+    /// identity.
     pub(super) fn project(&self, v: &Field) {
         let Some(d) = &self.k.deflation else { return };
         self.solve_coarse(d, v);

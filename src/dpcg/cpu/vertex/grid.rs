@@ -110,8 +110,8 @@ impl<T: Real + Number> Grid<T> {
         });
     }
 
-    /// Computes out = r - A x, or the result of a Jacobi step from x. The zeros between rows remain zero, because the
-    /// conductances there are zero.
+    /// Computes out = r - A x, or the result of a Jacobi step from x. The zeros between rows remain zero, because r, x
+    /// and the conductances are zero there.
     fn pass(&self, me: Me, out: &Shared<T>, x: &Shared<T>, then: &PassOutput) {
         // Numbers of the upper offsets within the plane, and of the offsets to the next plane.
         const BESIDE: [usize; 4] = [0, 1, 2, 3];

@@ -103,7 +103,7 @@ struct PointType {
     corners: [Range<usize>; 8],
 }
 
-/// Largest number of parts of a type, and largest number of its paths to corners.
+/// Largest number of parts of a type and of conductances in `towards`, and largest number of paths to corners.
 const MAX_PARTS: usize = 26;
 const MAX_PATHS: usize = 56;
 
@@ -195,7 +195,8 @@ struct Points<'a, T> {
 }
 
 impl<T: Real> Points<'_, T> {
-    /// Computes the weights of n points from index `at` on.
+    /// Computes the weights of n <= `LANES` points from index `at` on. Points whose conductances do not have a positive
+    /// sum get the weight zero.
     #[inline(always)]
     fn compute_weights(&mut self, parts: &mut Parts, at: usize, n: usize) {
         let mut sum = [0.0; LANES];
@@ -285,7 +286,7 @@ fn make_row<T: Real + Number>(
     let (start, len) = (split.at(half, j as isize, k as isize), split.points(half));
     let range = start..start + len;
     // Returns the array that contains the weights of corner t for offset o, and the index of the first weight. The
-    // lowest corner of a point is at or below the point.
+    // lowest corners of this row of points are in the coarse row (j / ry, k / rz).
     let corner = |o: Offset, t: usize| -> (&Shared<T>, usize) {
         (weights.of(o), coarse.at(half_of_coarse, j / ry + (t >> 1 & 1), k / rz + (t >> 2)) + (t & 1))
     };
