@@ -88,7 +88,8 @@ __device__ inline uint64_t key_of(const ClassArgs &a, int64_t c) {
     return uint64_t(component * boxes_of(a) + (z * a.boxes[1] + y) * a.boxes[0] + x) << 32 | phase;
 }
 
-// Returns the slot of a key; inserts the key if it is new.
+// Returns the slot of a key; inserts the key if it is new. After there are too many classes, returns an arbitrary slot
+// for a new key.
 __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
     const uint32_t mask = uint32_t(a.slots) - 1;
     uint32_t slot = uint32_t(key * 0x9e3779b97f4a7c15ull >> 32);

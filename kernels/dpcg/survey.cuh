@@ -285,7 +285,8 @@ __device__ inline void extents(const SurveyArgs &a) {
 
 // Counts the hidden groups (src/stencil/cell_components.rs). A group is hidden if a coarse grid has several points in
 // it, and the next coarser grid has none. Step 0 finds, for each group, the coarsest grid with points in the group.
-// Step 1 counts these points, but only distinguishes one from several. Step 2 counts the hidden groups.
+// Step 1 counts these points, but only distinguishes one from several. Step 2 counts the hidden groups. At the root of
+// a group, the upper bits of `seen` contain the number of the grid, and the lower GRID_SHIFT bits the number of points.
 constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {

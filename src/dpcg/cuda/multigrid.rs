@@ -82,7 +82,8 @@ impl<'a> Maker<'a> {
         Ok(strengths)
     }
 
-    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread` stores densely.
+    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread` stores densely, or its pseudoinverse if
+    /// the matrix is singular.
     pub fn invert(
         &self,
         pool: &mut Pool,

@@ -104,7 +104,7 @@ impl State {
         self.project(stream, source, q, p, sum)
     }
 
-    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T.
+    /// Computes v = P v and <p, v>, with P = I - A Z E^-1 Z^T. Without deflation, does nothing, and computes no sum.
     pub fn project(&mut self, stream: &Stream, source: &Source, v: Address, p: Address, sum: Sum) -> Result<()> {
         if let Some(deflation) = &mut self.deflation {
             self.seconds_coarse += deflation.project(stream, source, v, p, sum)?;

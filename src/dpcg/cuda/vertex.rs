@@ -189,7 +189,7 @@ impl Vertex {
         (0..steps).try_for_each(|step| launch::vertex_cycle_step(stream, self.single, &VertexCycleArgs { step, ..all }))
     }
 
-    /// Sets all vectors to zero.
+    /// Sets all vectors to zero, except those of the solver.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().filter_map(|grid| grid.vectors.as_ref()).try_for_each(|vectors| vectors.clear(stream))
     }
