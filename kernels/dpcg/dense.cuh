@@ -1,6 +1,7 @@
-// Dense symmetric positive definite matrices in f64, inverted by kernels/common/inverse.cuh: E with up to MOST_VECTORS
-// unknowns, and the coarsest matrix of multigrid with up to MOST_UNKNOWNS unknowns. For each null vector u of E, E + c
-// u u^T is inverted: the term u u^T / (c k^2), with k = u^T u, is added to the pseudoinverse.
+// Dense symmetric positive semidefinite matrices in f64, inverted by kernels/common/inverse.cuh: E with up to
+// MOST_VECTORS unknowns (src/cuda/launch/dpcg.rs), and the coarsest matrix of multigrid with up to MOST_UNKNOWNS
+// unknowns. For each null vector u of E, E + c u u^T is inverted: the term u u^T / (c k^2), with k = u^T u, is added to
+// the pseudoinverse.
 #pragma once
 #include "../common/inverse.cuh"
 #include "box.cuh"

@@ -1,13 +1,14 @@
 //! Deflation regions: the cells on which a column of Z is one (Nicolaides 1987 for boxes; Tang and Vuik 2007 for level
 //! sets).
 //!
-//! The matrix A is divided into components and, within these, into groups of cells joined by strong couplings. The
-//! heavy phase consists of the cells that are in no group. The cells of a region are in one component.
+//! A component consists of the cells that nonzero couplings of the matrix A connect. A group consists of the cells that
+//! strong couplings connect (`Strong`). Cells in groups belong to the light phase, all others to the heavy phase. The
+//! cells of a region are in one component.
 //!
 //! A deflation vector is one on its region and zero elsewhere. If some vectors add up to the constant vector on a
 //! singular component, E = Z^T A Z is singular. Then one of these vectors is dropped. Its region contains cells of the
 //! heavy phase, if the component has such cells. With level sets and without labels, the heavy phase of each component
-//! is a region too, and its vector is always dropped.
+//! counts as a region, whose vector is also dropped.
 //!
 //! If the caller requests all vectors, none is dropped. If E is then singular, it is shifted by c u u^T, where u is one
 //! for the vectors that add up to the constant vector, and zero for the others. The projection is the same
@@ -46,7 +47,8 @@ pub struct Choice<'a> {
     /// The caller's label of each cell, from 0 on; -1: none.
     pub labels: Option<&'a [i32]>,
     /// Whether a cell without label gets the label of a cell to which it is coupled. This is necessary if the couplings
-    /// across an interface are as large as those of the light phase, as with arithmetic means of 1/rho.
+    /// across an interface are as large as those within the light phase, for example if they are arithmetic means of
+    /// the reciprocal densities on both sides.
     pub dilation: bool,
     /// Whether no vector is dropped, even if E is then singular.
     pub keep_all: bool,
@@ -137,13 +139,13 @@ impl Regions {
         Ok((regions, vector))
     }
 
-    /// Returns the numbers of vectors and regions, and the regions themselves, or `None` if there is no vector.
+    /// Returns the numbers of vectors and regions, and the regions themselves (`None` if there is no vector).
     pub fn with_counts(self) -> (RegionCount, Option<Self>) {
         let count = RegionCount { vectors: self.count, found: self.found };
         (count, Some(self).filter(|regions| regions.count > 0))
     }
 
-    /// Sets the class of each cell and returns the classes.
+    /// Stores the class of each cell in `of`, and returns the classes.
     fn classify(
         of: &mut [u16],
         a: &SevenPoints,

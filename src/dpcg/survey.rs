@@ -41,9 +41,8 @@ pub struct Survey {
     pub hidden: usize,
 }
 
-/// Returns whether the choice of the method depends on groups that coarse grids do not represent. This is the case if
-/// there are more groups than deflation can use, or if the finest grid is not coarsened in a direction with more than
-/// one cell.
+/// Returns whether the choice of the method depends on the number of hidden groups. This is the case if there are more
+/// groups than deflation can use, or if the finest grid is not coarsened in a direction with more than one cell.
 pub fn needs_hidden_groups(cells: Cells, coarsened: [bool; 3], strong: usize) -> bool {
     strong > MANY || is_flat(cells, coarsened)
 }
@@ -260,7 +259,8 @@ mod tests {
         let (found, survey) = SurveyData::of(&a, ZERO_ROW_SUM).unwrap();
         assert_eq!(survey.strong, 4);
         assert_eq!(found.strong.hidden(cells, 64).unwrap(), 1);
-        // With an additional coarser grid, the third box has one point of a grid that is not the last.
+        // With an additional coarser grid, the third box has no point of the last grid. It is not hidden, because the
+        // previous grid has only one point in it.
         assert_eq!(found.strong.hidden(cells, 8).unwrap(), 1);
         // The second grid is the last grid.
         assert_eq!(found.strong.hidden(cells, 512).unwrap(), 0);

@@ -179,8 +179,7 @@ impl Slots {
         }
         reset(&mut self.by_region, region.len(), DEFLATION)?;
         for (slot, &r) in region.iter().enumerate() {
-            // The entry r + 1 advances from the beginning to the end of region r, which is the beginning of region r +
-            // 1.
+            // Entry r + 1 of `start` advances from the first slot of region r to the first slot of region r + 1.
             let at = &mut start[r as usize + 1];
             self.by_region[*at as usize] = slot as u32;
             *at += 1;

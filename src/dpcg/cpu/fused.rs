@@ -6,12 +6,11 @@
 //! ascend, rows downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>,  Z^T q
 //! ```
 //!
-//! The Neumann series of order m needs no further passes over memory. Horner's rule computes the terms v_0 = D^-1 r and
-//! v_k = D^-1 (r - L v_(k-1)), of which v_m is v, and then the terms z_0 = v and z_k = v - D^-1 L^T z_(k-1), of which
-//! z_m is z. A row of v_k needs only this row and preceding rows of v_(k-1); a row of z_k needs only this row and
-//! following rows of z_(k-1). These rows are at most one plane away and are stored in ring buffers. At the boundary of
-//! its range, a thread recomputes those rows of other threads that it needs. The recomputed values are bitwise
-//! identical.
+//! A Neumann series of order N needs no further passes over memory. Horner's rule computes the terms v_0 = D^-1 r and
+//! v_k = D^-1 (r - L v_(k-1)) up to v_N = v, and then the terms z_0 = v and z_k = v - D^-1 L^T z_(k-1) up to z_N = z. A
+//! row of v_k needs only this row and preceding rows of v_(k-1); a row of z_k needs only this row and following rows of
+//! z_(k-1). These rows are at most one plane away and are stored in ring buffers. At the boundary of its range, a
+//! thread recomputes those rows of other threads that it needs. The recomputed values are bitwise identical.
 //!
 //! The product q = A p is computed one plane behind p, while the couplings are still in the cache. Pieces that need p
 //! of another thread are computed after a barrier. With t = E^-1 Z^T q,
@@ -20,9 +19,9 @@
 //! P A p = q - A Z t,   <p, P A p> = <p, q> - <Z^T q, t>.
 //! ```
 //!
-//! Memory traffic: `descend` moves 64 bytes per cell (reads r, q and 4 couplings; writes r and v). `ascend` moves 80
-//! bytes per cell (reads v, p, x and 4 couplings; writes p, x and q). With another preconditioner, `descend` computes
-//! only r = r - alpha P A p and <r, r>, which moves 24 bytes per cell.
+//! Memory traffic: `descend` moves 64 bytes per cell (reads r, q and 4 matrix entries; writes r and v). `ascend` moves
+//! 80 bytes per cell (reads v, p, x and 4 matrix entries; writes p, x and q). With another preconditioner, `descend`
+//! computes only r = r - alpha P A p and <r, r>, which moves 24 bytes per cell.
 
 use super::loops::{advance, multiply, over_center, triangle, triangle_of_scaled, weighted_square};
 use super::state::Vectors;
@@ -170,8 +169,8 @@ impl ThreadState<'_> {
         }
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
-            // Term m is needed in the last order - m planes before the first row of this thread. If the grid has at
-            // most `order` planes before that row, all terms are computed in all of these planes.
+            // v_k is needed in the last `order` - k planes before the first row of this thread. If these rows reach
+            // back to the first row of the grid (`known`), no term lacks its preceding rows, so all terms are computed.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
             let known = own.start <= halo;
             (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
@@ -243,6 +242,8 @@ impl ThreadState<'_> {
         let (mut rings, last) = self.rings(order);
         let end = (own.end + halo).min(rows);
         for row in (own.end..end).rev() {
+            // z_k is needed in the first `order` - k planes after the rows of this thread, or in all rows up to the
+            // last row of the grid (see `fused_descend`).
             let planes = (row + 1 - own.end).div_ceil(ny);
             let known = own.end + halo >= rows;
             (0..order).filter(|term| known || planes + term <= order).for_each(|term| {

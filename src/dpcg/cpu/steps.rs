@@ -78,7 +78,7 @@ impl<'a> ThreadState<'a> {
         self.caller.input(row, self.k.pieces.cells.nx)
     }
 
-    /// Returns a row of the caller's array x.
+    /// Returns a row of the caller's output array, which contains the initial guess before a solve.
     ///
     /// # Safety
     /// The row must belong to a piece of this thread, and no other slice of it may be in use.
@@ -213,6 +213,7 @@ impl VectorSteps for ThreadState<'_> {
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let to = self.vector(to);
+        // PCG uses at most one term (see `VectorSteps::combine`).
         let term = terms.first().map(|&(factor, from)| (factor, self.vector(from)));
         self.each(|cells| {
             // SAFETY: the cells belong to this thread; the other threads read `to` only after a barrier.

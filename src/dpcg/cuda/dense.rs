@@ -1,5 +1,5 @@
-//! Dense symmetric positive definite matrices on the device and their inverses: E, and the coarsest matrix of multigrid
-//! (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
+//! Dense symmetric positive semidefinite matrices on the device and their inverses: E, and the coarsest matrix of
+//! multigrid (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
 
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};

@@ -232,6 +232,7 @@ impl VectorSteps for Run<'_> {
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let to = self.k.vectors.address(to);
+        // PCG uses only the four combinations that `VectorSteps::combine` lists.
         let Some(&(factor, from)) = terms.first() else { return self.step(|s| s.fill(to)) };
         let from = self.k.vectors.address(from);
         self.step(|s| {

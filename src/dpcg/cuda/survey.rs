@@ -29,7 +29,8 @@ const SURVEY: &str = "the inspection of the matrix";
 /// Fewer than 2^18 classes are therefore inserted.
 const MOST_AT_ONCE: usize = 1 << 17;
 
-/// Number of values per group: lowest and highest index in each of three directions.
+/// Number of values per group: the lowest index in each of three directions, and the bitwise complement of the highest
+/// index in each.
 const EXTENTS: usize = 6;
 
 /// Memory and arguments of the inspection.
@@ -55,7 +56,7 @@ impl Surveyor {
     /// Allocates the memory for inspections of the matrix that is stored in `source`.
     pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
         let n = source.of.count();
-        // The hash table has more slots than classes are inserted, so it is never full. There are at most n classes.
+        // There are at most n classes, so the hash table has more slots than inserted classes, and is never full.
         let slots = (2 * n.min(MOST_AT_ONCE)).next_power_of_two();
         let most = n.min(usize::from(NONE));
         let sizes = [

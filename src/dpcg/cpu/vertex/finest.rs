@@ -228,14 +228,15 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Returns the conductances of the points of a half row to their six neighbours.
+    /// Returns the conductances of the points of a half row to their neighbours to east, west, north, south, top and
+    /// bottom.
     fn conductances(&self, half: usize, range: &Range<usize>) -> [&[T]; 6] {
         // SAFETY: no thread writes the matrix during a cycle.
         let c = |step| unsafe { self.finest.a.c.slice(range.start.wrapping_add_signed(step), range.len()) };
         self.finest.beside[half].map(c)
     }
 
-    /// Returns the values at the neighbours of the points of a half row.
+    /// Returns the values at the neighbours of the points of a half row, in the order of `conductances`.
     ///
     /// # Safety
     /// The values must not be written while the slices are in use.

@@ -182,8 +182,8 @@ impl<T: Real + Number> Vertex<T> {
         [0, 1, 2].map(|d| if coarsened[d] || cells.size()[d] == 1 { 2 } else { 1 })
     }
 
-    /// Allocates coarse grid l, unless it is already allocated for this ratio and these extents. If it is allocated,
-    /// the old grids from l on are freed.
+    /// Allocates coarse grid l, unless it is already allocated for this ratio and these extents. An allocation frees
+    /// the old grids from l on.
     fn allocate(&mut self, l: usize, ratio: [usize; 3]) -> Result<()> {
         let fine = if l == 0 { &self.finest.a } else { &self.levels[l - 1].grid.a };
         if !self
