@@ -179,8 +179,8 @@ __device__ inline void take_weights_of(const CoarseningArgs &a, int type, int64_
 }
 
 // Computes the interpolation weights of the points that have `which` odd indices in coarsened directions, from the
-// weights of points with fewer odd indices.
-// A warp processes points of one type. Neighbouring warps process the other types at the same coarse points.
+// weights of points with fewer odd indices. A warp processes points of one type (see weight_at). Neighbouring warps
+// process the other types at the same coarse points.
 template <class T, bool FINEST> __device__ inline void take_weights(const CoarseningArgs &a) {
     const int all = a.coarsened[0] | a.coarsened[1] << 1 | a.coarsened[2] << 2, types = a.which == 3 ? 1 : 3;
     const unsigned count = unsigned(a.coarse.count());

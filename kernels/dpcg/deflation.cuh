@@ -23,7 +23,7 @@ struct CoarseMatrixArgs {
     CellLabels singular;    // singular component of each cell
     double scale;           // 1 / s, where s is a power of two near the largest center
     unsigned long long *sums; // 3 words at 3 (r (n + 1) + s): sum of -a_ij for r < s, of e_i for r = s
-    const uint32_t *null_of;  // null vector of each unknown (LEFT_OUT in inverse.cuh)
+    const uint32_t *null_of;  // null vector of each unknown, 0: none; LEFT_OUT is set for removed unknowns
     double *matrix, *diagonal;
     int n, unused;
 };

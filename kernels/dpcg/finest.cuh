@@ -50,8 +50,8 @@ struct FinestSweepArgs {
     Sum sum;              // <r, z>
 };
 
-// Returns the power of two s by which the residual is divided. In a loop, |r| is known, and s satisfies s^2 <= |r|^2 <
-// 4 s^2.
+// Returns the power of two s by which the residual is divided; 1 in double precision. In a loop, |r| is known, and s
+// satisfies s^2 <= |r|^2 < 4 s^2; s is 1 if |r|^2 is zero, subnormal or not finite.
 template <class T> __device__ inline double scale_of(const FinestSweepArgs &a) {
     if constexpr (OF_SOLVER<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];

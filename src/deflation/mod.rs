@@ -35,11 +35,11 @@ use crate::direct::solver::{Direct, envelope_order};
 use crate::error::{Error, Result, collected, reset, zeroed};
 use assembly::{COARSE_MATRIX, multiply, sum_entries};
 
-/// Largest condition number (max_r E_rr) (max_rs |E^-1_rs|) at which the inverse of E is used. If E is singular,
-/// E + c u u^T replaces E in this formula. A product with the inverse increases the rounding error of A Z E^-1 Z^T v by
-/// up to this condition number; a solve with L D L^T does not. The limit is exceeded if row sums of E are nonzero but
-/// tiny. It is also exceeded if the couplings of the two phases differ by more than a factor of 1e6, and bubbles are
-/// divided into several regions.
+/// Largest condition number (max_r E_rr) (max_rs |E^-1_rs|) at which the inverse of E is used. If E is singular, E + c
+/// u u^T replaces E in this formula. A product with the inverse increases the rounding error of A Z E^-1 Z^T v by up to
+/// this condition number, that is, from 1e-16 to at most about 1e-8; a solve with L D L^T does not. The limit is
+/// exceeded if row sums of E are nonzero but tiny. It is also exceeded if the couplings of the two phases differ by
+/// more than a factor of 1e6, and bubbles are divided into several regions.
 pub const LARGEST_CONDITION: f64 = 1e8;
 
 /// Method that solves systems with E.

@@ -76,7 +76,7 @@ impl Matrix {
         Self::with(Conductances::of(own), pool, stream, of, value)
     }
 
-    /// Allocates the diagonals for existing conductances.
+    /// Allocates the diagonal and the reciprocal divisors for existing conductances.
     fn with(conductances: Conductances, pool: &mut Pool, stream: &Stream, of: Cells, value: usize) -> Result<Self> {
         Ok(Self { of, conductances, rows: Padded::zeroed_in(pool, stream, 2, of.count(), guard(of), value, GRIDS)? })
     }

@@ -17,7 +17,7 @@ use crate::cuda::launch::{
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
 
-/// Indices of the arrays in `vectors`. The array X + 1 is the second x.
+/// Indices of the arrays in `Grid::vectors`. The array X + 1 is the second x.
 const R: usize = 0;
 const X: usize = 1;
 
