@@ -1,5 +1,5 @@
-// A PCG iteration in two passes over memory, with a Neumann series of order ORDER (0: Jacobi), as in
-// src/dpcg/cpu/fused.rs:
+// A PCG iteration in two passes over memory, with a Neumann series K = sum_{m=0..ORDER} (-L D^-1)^m of A = L + D + L^T
+// and M^-1 = K^T D^-1 K (ORDER = 0: Jacobi), as in src/dpcg/cpu/fused.rs:
 //
 //     descend, planes upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //     ascend, planes downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>

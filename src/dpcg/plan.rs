@@ -311,7 +311,7 @@ fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
 }
 
 /// Returns the number of pairing passes of aggregation. It is three (aggregates of eight cells), or two (aggregates of
-/// four cells) in a plane or with flat cells.
+/// four cells) if the box has a single cell in some direction or is not coarsened in some direction.
 fn passes(cells: Cells, survey: &Survey) -> usize {
     let coarsened = |d: &usize| cells.size()[*d] > 1 && survey.coarsened[*d];
     if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
@@ -326,10 +326,10 @@ fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
     left && !labelled && !of_multigrid && machine.backend != Backend::Reference
 }
 
-/// Returns whether aggregation is expected to converge faster than multigrid. At least `MANY_UNRESOLVED` groups must be
-/// hidden from the coarse grids. In addition, either there are more groups than deflation can use and the phases differ
-/// strongly, or the cells are flat. On flat cells, coarse grids connect the liquid around hidden bubbles even with
-/// deflation.
+/// Returns whether aggregation is expected to converge faster than multigrid. At least `MANY_UNRESOLVED` groups of
+/// strong couplings must be hidden from the coarse grids (`Survey::hidden`). In addition, either there are more groups
+/// than deflation can use and the phases differ strongly, or the cells are flat (`is_flat`). On flat cells, coarse
+/// grids connect the liquid around hidden bubbles even with deflation.
 fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
     let left_alone = survey.strong > MANY && survey.contrast <= LARGE_CONTRAST;
     survey.hidden >= MANY_UNRESOLVED && (left_alone || is_flat(cells, survey.coarsened))

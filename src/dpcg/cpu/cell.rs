@@ -270,7 +270,7 @@ impl<F: Real, V: Rows<F>> Level<'_, F, V> {
     /// Sets x = D^-1 r in red cells and x = 0 in black cells.
     ///
     /// # Safety
-    /// The row must belong to this thread.
+    /// The row must belong to this thread. During this call, no thread may write r in this row.
     unsafe fn begin(&self, j: usize, k: usize) {
         let cells = self.cells(j, k);
         // SAFETY: guaranteed by the caller.

@@ -1,12 +1,13 @@
-//! A PCG iteration in two passes over memory. With Jacobi or a Neumann series, the two passes are the whole iteration.
-//! Other preconditioners run between the two passes.
+//! A PCG iteration in two passes over memory. With Jacobi or a Neumann series of order N, the two passes are the whole
+//! iteration. Other preconditioners run between the two passes. Let A = L + D + L^T with the diagonal D and the
+//! strictly lower triangle L. The series is K = sum_{k=0..N} (-L D^-1)^k, and M^-1 = K^T D^-1 K. For Jacobi, N is 0.
 //!
 //! ```text
 //! descend, rows upwards:    r = r - alpha P A p,  v = D^-1 K r,  <r, r>,  <r, M^-1 r> = <v, D v>
 //! ascend, rows downwards:   z = K^T v,  x = x + alpha p,  p = z + beta p,  q = A p,  <p, q>,  Z^T q
 //! ```
 //!
-//! A Neumann series of order N needs no further passes over memory. Horner's rule computes the terms v_0 = D^-1 r and
+//! The Neumann series needs no further passes over memory. Horner's rule computes the terms v_0 = D^-1 r and
 //! v_k = D^-1 (r - L v_(k-1)) up to v_N = v, and then the terms z_0 = v and z_k = v - D^-1 L^T z_(k-1) up to z_N = z. A
 //! row of v_k needs only this row and preceding rows of v_(k-1); a row of z_k needs only this row and following rows of
 //! z_(k-1). These rows are at most one plane away and are stored in ring buffers. At the boundary of its range, a

@@ -1,4 +1,5 @@
-//! Unfused steps of PCG. Each thread executes every step for its own pieces.
+//! Unfused steps of PCG. The rows of cells are divided into pieces (`Pieces`). Each thread executes every step for its
+//! own pieces.
 //!
 //! Safety of the unsafe blocks: a step writes only cells of its own thread, and reads only arrays that no thread writes
 //! in this step. A barrier separates the step from the next step that reads cells of other threads.

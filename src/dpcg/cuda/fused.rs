@@ -1,5 +1,5 @@
-//! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh). The passes
-//! `descend` and `ascend` contain a short Neumann series, or surround a multigrid cycle.
+//! An iteration in few passes over memory (docs/theory/dpcg.md, memory traffic; kernels/dpcg/fused.cuh, which defines
+//! K, v and t). The passes `descend` and `ascend` contain a short Neumann series, or surround a multigrid cycle.
 
 use super::source::Source;
 use super::state::{Passes, State, Vectors};

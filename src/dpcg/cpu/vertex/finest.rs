@@ -1,6 +1,7 @@
 //! The finest grid of multigrid with vertex coarsening. One pass over memory executes red-black Gauss-Seidel sweeps and
 //! the restriction to the first coarse grid; another pass executes the interpolation and the sweeps after the
-//! coarse-grid correction.
+//! coarse-grid correction. Rows are stored in two halves, the points in even and those in odd columns (see `layout`).
+//! The red cells of a row form one half row, and the black cells the other one.
 //!
 //! Red cells have an even i + j + k. The sweeps before the correction start from zero and end with the black cells. The
 //! residual of black cells is then zero. The residual of a red cell was zero before the last half-sweep. It is

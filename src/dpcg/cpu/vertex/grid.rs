@@ -1,4 +1,5 @@
-//! A coarse grid: its 27-point matrix, the Jacobi smoother and the residual.
+//! A coarse grid: its 27-point matrix, the Jacobi smoother and the residual. Arrays are stored in two halves, the
+//! points in even and those in odd columns (see `layout`).
 
 use super::layout::{Coarse, Split};
 use super::loops::{in_plane, out_of_plane, out_of_plane_and_step, over};

@@ -163,7 +163,8 @@ pub unsafe fn load<T: Real + Number>(
 /// sums. Returns the statistics of the plane.
 ///
 /// # Safety
-/// The plane must belong to this thread, and no thread may write conductances.
+/// The plane must belong to this thread. During this call, no thread may write conductances, and no other thread may
+/// use the diagonals, divisors and row sums of the plane.
 pub unsafe fn finish<T: Real + Number>(grid: &Grid<T>, k: usize) -> RowStatistics {
     let mut seen = [0.0; 5];
     for half in 0..2 {

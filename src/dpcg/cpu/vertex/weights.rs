@@ -88,7 +88,9 @@ pub fn add_lane(sum: &mut Lane, a: &Lane) {
     }
 }
 
-/// Index tables for the points of one type. Bit d of `bits` is set if the index in direction d is odd.
+/// Index tables for the points p of one type S. Bit d of `bits` is set if the index in direction d is odd. The corners
+/// of a point are the coarse points around it; bit d of the number of a corner is set if the corner is after p in
+/// direction d. o_S is the part of an offset o in the directions S.
 struct PointType {
     bits: usize,
     /// Conductances with o_S != 0. Each entry is an offset number, and whether the opposite offset is meant. The
@@ -96,8 +98,8 @@ struct PointType {
     towards: Vec<(usize, bool)>,
     /// Range in `towards` of each part o_S.
     parts: Vec<Range<usize>>,
-    /// Paths from a point p to a corner, a coarse point. Each entry is the number of a part o_S, and the offset of p +
-    /// o_S from the corner. The entries are sorted by corner.
+    /// Paths from a point p to a corner, by way of p + o_S. Each entry is the number of a part o_S, and the offset from
+    /// the corner to p + o_S. The entries are sorted by corner.
     paths: Vec<(usize, Offset)>,
     /// Range in `paths` of each corner; empty if points of this type are not interpolated from this corner.
     corners: [Range<usize>; 8],
