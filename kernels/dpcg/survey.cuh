@@ -221,8 +221,8 @@ __device__ inline bool joins_ahead(const CellMatrix &m, int64_t c, const Forest 
         fabs(fixed(m.top[c])) > forest.limit[2];
 }
 
-// Returns the root of a cell. Within a segment, only the first cell of a run searches for the root, and the other cells
-// use the result.
+// Returns the root of a cell. If its parent is the first cell of a run in the same segment, the cell uses the root that
+// the parent finds.
 __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
     const int64_t first = c - lane();
     const uint32_t up = c < count ? parent[c] : 0;

@@ -197,8 +197,8 @@ struct Points<'a, T> {
 }
 
 impl<T: Real> Points<'_, T> {
-    /// Computes the weights of n <= `LANES` points from index `at` on. Points whose conductances do not have a positive
-    /// sum get the weight zero.
+    /// Computes the weights of n <= `LANES` points from index `at` on. If the sum of the conductances in `towards` is
+    /// not positive, all weights of the point are zero.
     #[inline(always)]
     fn compute_weights(&mut self, parts: &mut Parts, at: usize, n: usize) {
         let mut sum = [0.0; LANES];
