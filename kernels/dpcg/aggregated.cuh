@@ -50,7 +50,7 @@ template <class V> struct CycleTransferArgs {
     const double *r;
     double *z;
     const double *scales; // 1 / s and s, where s is a power of two near max |r_i|
-    const V *step;
+    const V *step; // factors of the first smoothing step
     V *of_r, *start;
     const V *of_z;
     double factor; // power of two by which the matrix of the cycle is multiplied

@@ -18,9 +18,9 @@ struct CellGridArgs {
     void *coarse_forward[3];
     double *coarse_excess;
     double factor;       // power of two by which the coarse matrix is multiplied
-    double zero_row_sum; // row sums below this fraction of the center count as zero
+    double zero_row_sum; // row sums of at most this fraction of the center, also negative ones, count as zero
     double *partial;     // 3 values per block
-    double *strengths;   // sum over rows of |couplings| / center, per direction
+    double *strengths;   // per direction d: sum over rows of |sum of the couplings in d| / center
     Scalars *scalars;
 };
 

@@ -50,8 +50,8 @@ struct FinestSweepArgs {
     Sum sum;              // <r, z>
 };
 
-// Returns the power of two s by which the residual is divided. In a loop, |r| is known, and s satisfies s^2 <= |r|^2 <
-// 4 s^2.
+// Returns the power of two s by which the residual is divided; 1 in double precision. In a loop, |r| is known, and s
+// satisfies s^2 <= |r|^2 < 4 s^2; s is 1 if |r|^2 is zero, subnormal or not finite.
 template <class T> __device__ inline double scale_of(const FinestSweepArgs &a) {
     if constexpr (OF_SOLVER<T, true>) return 1.0;
     if (!a.sum.in_loop) return a.scales[1];
@@ -111,6 +111,7 @@ template <class T, Start START> struct Column {
         return v;
     }
 
+    // Returns the initial x of the cell of the second colour in plane k, and its correction.
     __device__ Given<T> given(int k) const {
         Given<T> v = {};
         const int q = (a.colour + 1 + j + k) & 1;
@@ -168,8 +169,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     Row<T> second = column.row(
         low - 1, 1 - q, column.has(low - 2, 1 - q) ? column.c(2, 0, column.place(low - 2, 1 - q)) : T(0));
     Row<T> kept = {};
-    // `given` is x of the second colour in planes k - 1, k and k + 1. `relaxed` is x of the first colour in planes
-    // k - 2, k - 1 and k.
+    // `kept` is the equation of the second colour in plane k - 1. `given` is the initial x of the second colour in
+    // planes k - 1, k and k + 1. `relaxed` is the new x of the first colour in planes k - 2, k - 1 and k.
     T given[3] = {column.given(low - 2).value(), column.given(low - 1).value(), column.given(low).value()};
     T relaxed[3] = {0, 0, 0};
     double sum = 0.0;
@@ -230,7 +231,8 @@ __device__ inline double sweep_tile(const FinestSweepArgs &a, int tile, double s
     return sum;
 }
 
-// Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour.
+// Computes x = D^-1 (r - (A - D) x) in the cells of one colour, then in the cells of the other colour. START selects
+// the initial x. With LAST, stores z instead of x, and computes the sum <r, z>.
 template <class T, Start START, bool LAST> __device__ inline void sweep(const FinestSweepArgs &a) {
     __shared__ T planes[2][2][TILE_THREADS];
     double sum = 0.0;

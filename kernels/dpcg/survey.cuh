@@ -221,8 +221,8 @@ __device__ inline bool joins_ahead(const CellMatrix &m, int64_t c, const Forest 
         fabs(fixed(m.top[c])) > forest.limit[2];
 }
 
-// Returns the root of a cell. Within a segment, only the first cell of a run searches for the root, and the other cells
-// use the result.
+// Returns the root of a cell. If its parent is the first cell of a run in the same segment, the cell uses the root that
+// the parent finds.
 __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t count) {
     const int64_t first = c - lane();
     const uint32_t up = c < count ? parent[c] : 0;
@@ -285,7 +285,8 @@ __device__ inline void extents(const SurveyArgs &a) {
 
 // Counts the hidden groups (src/stencil/cell_components.rs). A group is hidden if a coarse grid has several points in
 // it, and the next coarser grid has none. Step 0 finds, for each group, the coarsest grid with points in the group.
-// Step 1 counts these points, but only distinguishes one from several. Step 2 counts the hidden groups.
+// Step 1 counts these points, but only distinguishes one from several. Step 2 counts the hidden groups. At the root of
+// a group, the upper bits of `seen` contain the number of the grid, and the lower GRID_SHIFT bits the number of points.
 constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {

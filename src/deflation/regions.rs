@@ -1,11 +1,18 @@
 //! Deflation regions: the cells on which a column of Z is one (Nicolaides 1987 for boxes; Tang and Vuik 2007 for level
 //! sets).
 //!
+//! A component consists of the cells that nonzero couplings of the matrix A connect. A group consists of the cells that
+//! strong couplings connect (`Strong`). Cells in groups belong to the light phase, all others to the heavy phase. The
+//! cells of a region are in one component.
+//!
 //! A deflation vector is one on its region and zero elsewhere. If some vectors add up to the constant vector on a
-//! singular component of the matrix, E = Z^T A Z is singular. Then one of these vectors is dropped. Its region contains
-//! cells of the heavy phase, if the component has such cells. If the caller asks for all vectors, none is dropped. In
-//! this case, E is shifted by c u u^T, where u is one for these vectors and zero for the others. The projection is the
-//! same (docs/theory/dpcg.md).
+//! singular component, E = Z^T A Z is singular. Then one of these vectors is dropped. Its region contains cells of the
+//! heavy phase, if the component has such cells. With level sets and without labels, the heavy phase of each component
+//! counts as a region, whose vector is also dropped.
+//!
+//! If the caller requests all vectors, none is dropped. If E is then singular, it is shifted by c u u^T, where u is one
+//! for the vectors that add up to the constant vector, and zero for the others. The projection is the same
+//! (docs/theory/dpcg.md).
 
 use crate::error::{Error, Result, collected, insert, push, reset, zeroed};
 use crate::stencil::cell_components::{CellComponents, ComponentList, Strong};
@@ -34,14 +41,16 @@ pub enum Kind {
 pub struct Choice<'a> {
     /// Definition of a region.
     pub kind: Kind,
-    /// Number of boxes in x, y and z: cell i of n in a direction with d boxes belongs to box floor(i d / n).
+    /// Number of boxes in x, y and z: cell i of n in a direction with d boxes belongs to box floor(i d / n). Not used
+    /// with `Kind::LevelSet`.
     pub boxes: [usize; 3],
     /// The caller's label of each cell, from 0 on; -1: none.
     pub labels: Option<&'a [i32]>,
-    /// Whether labels spread to adjacent cells without label. This is necessary if the couplings across an interface
-    /// are as large as those of the light phase, as with arithmetic means of 1/rho.
+    /// Whether a cell without label gets the label of a cell to which it is coupled. This is necessary if the couplings
+    /// across an interface are as large as those within the light phase, for example if they are arithmetic means of
+    /// the reciprocal densities on both sides.
     pub dilation: bool,
-    /// Whether all vectors are kept.
+    /// Whether no vector is dropped, even if E is then singular.
     pub keep_all: bool,
 }
 
@@ -77,10 +86,10 @@ pub struct Class {
     pub component: usize,
     /// Number of its cells.
     pub cells: usize,
-    /// Whether the class contains only cells of the heavy phase. Such a class gets a vector only if all vectors are
-    /// kept.
+    /// With level sets and without labels, whether the class is the heavy phase of its component; otherwise false. Such
+    /// a class gets a vector only if all vectors are kept.
     pub heavy: bool,
-    /// Its first cell that is in no group of strong couplings.
+    /// Its first cell of the heavy phase, if any.
     pub first_heavy: Option<usize>,
 }
 
@@ -100,7 +109,8 @@ struct CellProperties {
 type Key = (u32, u32, u32);
 
 impl Regions {
-    /// Computes the regions of a matrix.
+    /// Computes the regions of a matrix. Returns an error if a number of boxes is out of range, or if there are too
+    /// many regions.
     pub fn find(a: &SevenPoints, components: &CellComponents, strong: &Strong, choice: &Choice) -> Result<Self> {
         check(a.cells, choice)?;
         let mut of = zeroed(a.cells.count(), REGIONS)?;
@@ -129,13 +139,13 @@ impl Regions {
         Ok((regions, vector))
     }
 
-    /// Returns the numbers of vectors and regions, and the regions themselves, or `None` if there is no vector.
+    /// Returns the numbers of vectors and regions, and the regions themselves (`None` if there is no vector).
     pub fn with_counts(self) -> (RegionCount, Option<Self>) {
         let count = RegionCount { vectors: self.count, found: self.found };
         (count, Some(self).filter(|regions| regions.count > 0))
     }
 
-    /// Sets the class of each cell and returns the classes.
+    /// Stores the class of each cell in `of`, and returns the classes.
     fn classify(
         of: &mut [u16],
         a: &SevenPoints,
@@ -148,8 +158,8 @@ impl Regions {
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
         let mut kinds: Vec<CellProperties> = zeroed(nx, REGIONS)?;
-        // For each column i: the key and the class of the latest group of equal cells that began at i. The group that
-        // begins at i in the next row usually has the same key.
+        // For each column i: the key and the class of the latest run of cells with equal properties that began at i.
+        // The run that begins at i in the next row usually has the same key.
         let mut known = zeroed(nx, REGIONS)?;
         known.fill(((u32::MAX, 0, 0), NONE));
         for row in 0..ny * nz {
@@ -204,9 +214,9 @@ impl Regions {
     }
 }
 
-/// Returns a surplus class for each singular component whose cells are all in classes with a vector. The vector of this
-/// class is dropped unless all vectors are kept. The surplus class contains the component's first cell of the heavy
-/// phase or, if it has no such cell, the component's first cell.
+/// Returns a surplus class for each singular component whose cells are all in classes with a vector, and `None` for all
+/// other components. The vector of the surplus class is dropped unless all vectors are kept. The surplus class contains
+/// the component's first cell of the heavy phase or, if it has no such cell, the component's first cell.
 fn surplus_classes(classes: &[Class], components: ComponentList, keep_all: bool) -> Result<Vec<Option<u16>>> {
     let mut covered: Vec<usize> = zeroed(components.count(), REGIONS)?;
     let mut heavy: Vec<Option<(usize, u16)>> = zeroed(components.count(), REGIONS)?;

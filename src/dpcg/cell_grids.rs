@@ -25,14 +25,15 @@ pub struct Points<'a, T> {
 }
 
 impl<'a> Points<'a, f64> {
-    /// Returns the caller's matrix.
+    /// Wraps the caller's matrix.
     pub fn finest(a: &SevenPoints<'a>) -> Self {
         Self { cells: a.cells, center: a.center, forward: a.forward }
     }
 }
 
 impl<T: Real> Points<'_, T> {
-    /// Returns the couplings of a cell to the previous and the next cell in x, y and z, and the indices of these cells.
+    /// Returns the matrix entries between a cell and the previous and the next cell in x, y and z, and the indices of
+    /// these cells. Cells outside the box are omitted.
     pub fn couplings(&self, cell: usize) -> impl DoubleEndedIterator<Item = (T, usize)> + '_ {
         let (place, size, steps) = (self.cells.place(cell), self.cells.size(), self.cells.steps());
         (0..3).flat_map(move |d| {
@@ -99,16 +100,17 @@ impl RowCouplings {
         x[i] + y[i] + z[i]
     }
 
-    /// Returns whether a cell has couplings. Coarse grids omit cells without couplings, because the smoother solves
-    /// their equations.
+    /// Returns whether a cell has couplings. The row sum of a cell without couplings is not added to the coarse grid,
+    /// because the smoother solves the equation of this cell.
     fn any(&self, i: usize) -> bool {
         self.0.iter().any(|v| v[i] != 0.0)
     }
 }
 
-/// Computes the strength of each direction: the sum over all cells of |s| / center, where s is the sum of the couplings
-/// of the cell in this direction. For each cell, calls `see(cell, sum, any)`, which must return the center. `sum` is
-/// the negative sum of all couplings of the cell, and `any` states whether it has couplings.
+/// Computes the strength of each direction: the sum over all cells of |s| / center, where s is the sum of the
+/// off-diagonal entries of the cell in this direction. For each cell, calls `see(cell, sum, any)`, which must return
+/// the center. `sum` is the negative sum of all off-diagonal entries of the cell, and `any` states whether one is
+/// nonzero.
 fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
     let mut strength: [Vec<f64>; 3] =
@@ -124,8 +126,8 @@ fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f6
     Ok(strength.map(|rows| pairwise(&rows)))
 }
 
-/// Computes the row sums of the caller's matrix. Sets them to zero at the rounding level and in cells without
-/// couplings. Returns the strength of each direction.
+/// Computes the row sums of the caller's matrix. Row sums of at most `ZERO_ROW_SUM` times the center, including all
+/// negative ones, and those of cells without couplings are set to zero. Returns the strength of each direction.
 fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
     look(a.cells, a.forward, |cell, couplings, any| {
         let center = a.center[cell];
@@ -136,8 +138,8 @@ fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
 }
 
 impl<T: Real> Grid<T> {
-    /// Computes the next coarser grid, whose matrix is divided by `unit`. `excess` contains the fine row sums on entry,
-    /// and the coarse row sums on return.
+    /// Computes the next coarser grid except its center, which `set_center` computes. The matrix is divided by `unit`.
+    /// `excess` contains the fine row sums on entry, and the coarse row sums on return.
     fn coarser<F: Real>(fine: Points<F>, ratio: [usize; 3], excess: &mut Vec<f64>, unit: f64) -> Result<Self> {
         let (size, cells) = (fine.cells.size(), coarse_cells(fine.cells, ratio));
         let Cells { nx, ny, .. } = cells;
@@ -170,10 +172,10 @@ impl<T: Real> Grid<T> {
         Ok(grid)
     }
 
-    /// Sets each center to the row sum minus the rounded couplings, so that constants remain in the null space of a
-    /// singular matrix. A center that would not be positive is set to 1, for example in a row without couplings and
-    /// with a zero row sum. Sets the row sums of cells without couplings to zero. Returns the strength of each
-    /// direction.
+    /// Sets each center to the row sum minus the rounded off-diagonal entries, so that constants remain in the null
+    /// space of a singular matrix. A center that would not be positive is set to 1, for example in a row without
+    /// couplings and with a zero row sum. Sets the row sums of cells without couplings to zero. Returns the strength of
+    /// each direction.
     fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
         let Self { cells, center, forward: [x, y, z], .. } = self;
         look(*cells, [x, y, z], |cell, couplings, any| {
@@ -251,9 +253,10 @@ impl<T: Real> Hierarchy<T> {
     }
 }
 
-/// Factorizes a matrix with the row sums `excess`. A pivot d counts as a rounding error if its ratio to the diagonal
-/// entry is in `ZERO_PIVOT`. The unknown of this pivot is then zero in every solution. The rounding error grows with
-/// the contrast if only cells of the light phase have nonzero row sums.
+/// Factorizes a matrix with the row sums `excess`. A pivot d counts as a rounding error if it is zero, or if its ratio
+/// to the diagonal entry is in `ZERO_PIVOT`. The unknown of this pivot is then zero in every solution. The lower limit
+/// is far below zero, because the rounding error may be large: if only cells of the light phase have nonzero row sums,
+/// it grows with the ratio of the couplings of the two phases.
 fn coarsest_solver<T: Real>(a: Points<T>, excess: &[f64]) -> Result<Direct> {
     const ZERO_PIVOT: Range<f64> = -1e-3..1e-14;
     let c = a.in_row_sum_form(excess)?;

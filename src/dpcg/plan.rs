@@ -19,8 +19,9 @@ use crate::stencil::cells::Cells;
 use crate::stencil::coarsening::is_flat;
 use crate::stencil::components::{ASSERTED_ZERO_ROW_SUM, ZERO_ROW_SUM};
 
-/// Defaults for boxes: at most `BOXES` boxes per direction, each with at least `CELLS_OF_A_BOX` cells. With 8 boxes per
-/// direction, each of nine bubbles intersects about 8 boxes, as in the slides of Vuik and others (2013).
+/// Defaults for boxes: at most `BOXES` boxes per direction, each with at least `CELLS_OF_A_BOX` cells; a direction with
+/// fewer cells has one box. `BOXES` is the largest number of boxes per direction in the slides of Vuik and others
+/// (2013), where it resulted in the fewest iterations.
 const BOXES: usize = 8;
 const CELLS_OF_A_BOX: usize = 8;
 
@@ -50,7 +51,8 @@ fn unsupported_on_device(options: &Options) -> Option<&'static str> {
 }
 
 /// Returns the tolerance, relative to the center, below which a row sum counts as zero. `null_space=none` has the same
-/// tolerance as `null_space=auto`, because E is singular whenever the matrix is.
+/// tolerance as `null_space=auto`: the null space is not projected out, but the singular components must be known,
+/// because their deflation vectors may make E singular.
 pub fn zero_row_sum(options: &Options) -> f64 {
     match options.choice(opt::NULL_SPACE) {
         NullSpace::Auto | NullSpace::None => ZERO_ROW_SUM,
@@ -89,7 +91,7 @@ pub struct FactorizationResults {
     pub singular_components: usize,
     /// Number of aggregates reused from the previous matrix.
     pub aggregates_kept: usize,
-    /// Largest row sum of |L D^-1|.
+    /// Largest row sum of |L D^-1|, where L is the strictly lower triangle of A, and D its diagonal.
     pub row_sum: f64,
     /// Reason for the selection by `auto`.
     pub reason: AutoReason,
@@ -125,7 +127,8 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Selects the methods. `labelled`: whether the caller provides labels.
+    /// Selects the methods. `labelled`: whether the caller provides labels. Returns an error if the machine does not
+    /// support the requested options, or if a direction has more boxes than cells.
     pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
         let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
             Preconditioner::Auto if may_aggregate(options, machine, labelled) && prefers_aggregation(cells, survey) => {
@@ -307,8 +310,8 @@ fn check_boxes(options: &Options, cells: Cells) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of pairing passes. It is three (aggregates of eight cells), or two (aggregates of four cells) in
-/// a plane or with flat cells.
+/// Returns the number of pairing passes of aggregation. It is three (aggregates of eight cells), or two (aggregates of
+/// four cells) if the box has a single cell in some direction or is not coarsened in some direction.
 fn passes(cells: Cells, survey: &Survey) -> usize {
     let coarsened = |d: &usize| cells.size()[*d] > 1 && survey.coarsened[*d];
     if (0..3).filter(coarsened).count() == 3 { 3 } else { 2 }
@@ -323,14 +326,16 @@ fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
     left && !labelled && !of_multigrid && machine.backend != Backend::Reference
 }
 
-/// Returns whether aggregation is expected to converge faster than multigrid. Bubbles must be hidden from the coarse
-/// grids. In addition, either there are more groups than deflation can use and the contrast is large, or the cells are
-/// flat. On flat cells, coarse grids connect the liquid around hidden bubbles even with deflation.
+/// Returns whether aggregation is expected to converge faster than multigrid. At least `MANY_UNRESOLVED` groups of
+/// strong couplings must be hidden from the coarse grids (`Survey::hidden`). In addition, either there are more groups
+/// than deflation can use and the phases differ strongly, or the cells are flat (`is_flat`). On flat cells, coarse
+/// grids connect the liquid around hidden bubbles even with deflation.
 fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
     let left_alone = survey.strong > MANY && survey.contrast <= LARGE_CONTRAST;
     survey.hidden >= MANY_UNRESOLVED && (left_alone || is_flat(cells, survey.coarsened))
 }
 
+/// Selects the coarsening for `preconditioner=multigrid`, and returns the reason.
 fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coarsening, AutoReason) {
     match options.choice(opt::COARSENING) {
         Coarsening::Auto => {
@@ -466,8 +471,8 @@ mod tests {
     }
 
     /// Aggregation is selected if many groups are hidden from the coarse grids and one more condition is true: the
-    /// cells are flat, or there are too many groups for deflation and the contrast is large. It is not selected if
-    /// there are labels, if an option of multigrid or of deflation is set, or if the backend does not support it.
+    /// cells are flat, or there are too many groups for deflation and the phases differ strongly. It is not selected if
+    /// there are labels, if an option of multigrid or a deflation is set, or if the backend does not support it.
     #[test]
     fn many_groups_select_aggregation() {
         let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
@@ -582,8 +587,8 @@ mod tests {
         (cells, SurveyData::of(&a, ZERO_ROW_SUM).unwrap().1)
     }
 
-    /// The same rules, tested with matrices: `blocks` blocks of air in a box of water. A block has `side` cells in x,
-    /// 8 cells in y and 7 cells in z.
+    /// The rules for deflation and coarsening, tested with matrices: `blocks` blocks of air in a box of water. A block
+    /// has `side` cells in x, 8 cells in y and 7 cells in z.
     #[test]
     fn rules_by_matrices() {
         let of = |side: usize, blocks: usize, contrast: f64, faces: [f64; 3]| {

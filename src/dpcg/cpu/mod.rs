@@ -1,6 +1,6 @@
 //! Backend `cpu` of deflated PCG: multithreaded steps on boxes of cells in natural order.
 //!
-//! Each module uses only modules listed before it:
+//! Each module imports only modules listed before it. `steps` calls methods of `ThreadState` that `fused` defines.
 //!
 //! - `loops`: loops over consecutive cells
 //! - `field` and `rows`: vectors
@@ -84,8 +84,8 @@ impl Cpu {
         Team::sized(&mut self.team, members)
     }
 
-    /// Computes the data of a factorization except the matrix. Reuses vectors and preconditioner memory of the previous
-    /// factorization.
+    /// Computes the data of a factorization except the matrix, with the vectors and the memory of the preconditioner of
+    /// the previous factorization, if any. Also returns the solver of systems with E, or `None` without deflation.
     fn state_of(
         &mut self,
         setup: &Setup,

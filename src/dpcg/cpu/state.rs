@@ -18,12 +18,14 @@ pub struct Vectors {
     pub x: Field,
     pub r: Field,
     pub p: Field,
-    /// A p, or P A p with deflation. Also workspace of the Neumann series and of `back_substitute`.
+    /// A p. With deflation, the unfused steps store P A p; fused passes do so only with aggregation. Also workspace of
+    /// the Neumann series and of `back_substitute`.
     pub q: Field,
+    /// M^-1 r. In fused passes with Jacobi or a Neumann series, v = D^-1 K r (see `fused`).
     pub z: Field,
     /// Second workspace vector of a Neumann series.
     pub s: Option<Field>,
-    /// Partial results of reductions, per piece.
+    /// Partial results of reductions, up to two per piece.
     pub noted: Partials,
 }
 

@@ -1,4 +1,5 @@
-//! Unfused steps of PCG. Each thread executes every step for its own pieces.
+//! Unfused steps of PCG. The rows of cells are divided into pieces (`Pieces`). Each thread executes every step for its
+//! own pieces.
 //!
 //! Safety of the unsafe blocks: a step writes only cells of its own thread, and reads only arrays that no thread writes
 //! in this step. A barrier separates the step from the next step that reads cells of other threads.
@@ -78,10 +79,12 @@ impl<'a> ThreadState<'a> {
         self.caller.input(row, self.k.pieces.cells.nx)
     }
 
+    /// Returns a row of the caller's output array, which contains the initial guess before a solve.
+    ///
     /// # Safety
-    /// The row must belong to a piece of this thread.
+    /// The row must belong to a piece of this thread, and no other slice of it may be in use.
     pub(super) unsafe fn output(&self, row: usize) -> &'a mut [f64] {
-        // SAFETY: no other thread uses this row, as the caller guarantees.
+        // SAFETY: nothing else uses this row, as the caller guarantees.
         unsafe { self.caller.output(row, self.k.pieces.cells.nx) }
     }
 
@@ -158,7 +161,8 @@ impl<'a> ThreadState<'a> {
         d.product(g)
     }
 
-    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009).
+    /// Computes v = P v with P = I - A Z E^-1 Z^T (Tang, Nabben, Vuik and Erlangga 2009). Without deflation, P is the
+    /// identity.
     pub(super) fn project(&self, v: &Field) {
         let Some(d) = &self.k.deflation else { return };
         self.solve_coarse(d, v);
@@ -210,6 +214,7 @@ impl VectorSteps for ThreadState<'_> {
 
     fn combine(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) {
         let to = self.vector(to);
+        // PCG uses at most one term (see `VectorSteps::combine`).
         let term = terms.first().map(|&(factor, from)| (factor, self.vector(from)));
         self.each(|cells| {
             // SAFETY: the cells belong to this thread; the other threads read `to` only after a barrier.

@@ -35,8 +35,9 @@ impl Grid {
     }
 }
 
-/// Makes all grids of `scale` times the matrix, down to at most `coarsest` cells; `scale` is a power of two. `single`:
-/// coarse grids use f32. Without coarse grids, the inverse is that of the caller's matrix.
+/// Makes all grids, down to a grid of at most `coarsest` cells and at most `Dense::MOST` cells, and the inverse of the
+/// coarsest matrix. `scale` contains the address of the scalars, and the power of two by which coarse matrices are
+/// multiplied. `single`: coarse grids use f32. Without coarse grids, the inverse is that of the caller's matrix.
 pub fn make(
     pool: &mut Pool,
     stream: &Stream,

@@ -76,7 +76,7 @@ impl Matrix {
         Self::with(Conductances::of(own), pool, stream, of, value)
     }
 
-    /// Allocates the diagonals for existing conductances.
+    /// Allocates the diagonal and the reciprocal divisors for existing conductances.
     fn with(conductances: Conductances, pool: &mut Pool, stream: &Stream, of: Cells, value: usize) -> Result<Self> {
         Ok(Self { of, conductances, rows: Padded::zeroed_in(pool, stream, 2, of.count(), guard(of), value, GRIDS)? })
     }
@@ -135,12 +135,12 @@ impl Slabs {
         let left = pool.workspace().bytes - before;
         let planes = (left.saturating_sub(weights) / plane).min(coarse.nz);
         if planes < coarse.nz.min(2) {
-            // A thin grid needs more memory than the workspace has.
+            // A thin grid may need more memory than the workspace has.
             let (memory, [weights, cubes]) = pool.lists(maker.stream, [weights, plane * coarse.nz], GRIDS)?;
             pool.keep(memory)?;
             return Ok(Self { weights, cubes, points: coarse.nz });
         }
-        // A slab has one more plane of cubes than planes of points.
+        // Each slab but the first has one more plane of cubes than planes of points.
         let slabs = if planes < coarse.nz { coarse.nz.div_ceil(planes - 1) } else { 1 };
         let points = coarse.nz.div_ceil(slabs);
         pool.borrow(before + weights + plane * coarse.nz.min(points + 1));

@@ -54,8 +54,8 @@ impl Deflation {
         }
     }
 
-    /// Computes E, and its inverse or its factorization L D L^T. `scale` is a power of two such that `scale` times the
-    /// largest center is near 1. `singular` contains the cells of singular components.
+    /// Computes E, and its inverse on the device or a solver on the host. `scale` is a power of two such that `scale`
+    /// times the largest center is in [1, 2). `singular` contains the cells of singular components.
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
@@ -72,7 +72,7 @@ impl Deflation {
         let mut solver = of.setup.coarse_solver;
         if solver == Solver::Inverse && count <= Dense::MOST_VECTORS {
             inverse = match on_device(pool, stream, of.source, &region, singular, scale) {
-                // If the device has too little memory, E is factorized on the host.
+                // If the device has too little memory for a large E, E is factorized on the host.
                 Err(error) if count > Dense::MOST && error.is_too_much() => None,
                 made => made?,
             };
@@ -112,7 +112,8 @@ impl Deflation {
         matches!(self.inverse, Inverse::Dense(_))
     }
 
-    /// Computes t = E^-1 Z^T v. Returns the time in seconds that the host spent on E^-1, or 0.
+    /// Computes t = E^-1 Z^T v. `sum` has no partial sums; from it, the kernels read whether a loop has ended. Returns
+    /// the time in seconds that the host spent on E^-1, or 0.
     fn solve(&mut self, stream: &Stream, v: Address, sum: Sum) -> Result<f64> {
         self.regions.sums(stream, v, self.g, sum)?;
         match &mut self.inverse {
@@ -189,8 +190,8 @@ impl Deflation {
     }
 }
 
-/// Computes and inverts E = Z^T A Z. Returns `None` if the condition (`Dense::condition`) exceeds `LARGEST_CONDITION`,
-/// because products with E^-1 would be inaccurate.
+/// Computes and inverts E = Z^T A Z. Returns `None` if the condition number (`Dense::condition`) exceeds
+/// `LARGEST_CONDITION`, because products with E^-1 would be inaccurate.
 fn on_device(
     pool: &mut Pool,
     stream: &Stream,

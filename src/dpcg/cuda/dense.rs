@@ -1,5 +1,5 @@
-//! Dense symmetric positive definite matrices on the device and their inverses: E, and the coarsest matrix of multigrid
-//! (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
+//! Dense symmetric positive semidefinite matrices on the device and their inverses: E, and the coarsest matrix of
+//! multigrid (kernels/common/inverse.cuh, kernels/dpcg/dense.cuh).
 
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
@@ -132,7 +132,8 @@ impl Dense {
         Ok(largest[0] * largest[1])
     }
 
-    /// Computes out = A^-1 input, and adds the time of the product in ns to the value at `clock`.
+    /// Computes out = A^-1 input and the sum <input, out>, and adds the time of the product in ns to the value at
+    /// `clock`.
     pub fn multiply(&self, stream: &Stream, input: Address, out: Address, clock: Address, sum: Sum) -> Result<()> {
         let (matrix, n) = (self.matrix(), self.n as i32);
         launch::dense(stream, &DenseArgs { matrix, input, out, n, unused: 0, clock, sum })

@@ -1,6 +1,6 @@
 //! Deflated PCG on a CUDA device (docs/theory/dpcg.md). Arrays are in natural order with zeros before and after them.
 //!
-//! Each module may use the modules named before it in this list. `dense` inverts matrices. `source` stores A, and
+//! Each module may import the modules named before it in this list. `dense` inverts matrices. `source` stores A, and
 //! `components` finds its connected components. `survey` inspects A. `regions` and `deflation` implement the deflation.
 //! `multigrid`, `coarsening`, `vertex`, `cell_grids`, `cell` and `aggregated` implement the preconditioners. `state`
 //! holds the data of a factorization. `fused` executes an iteration in few passes. `run` implements the steps of PCG
@@ -154,7 +154,8 @@ impl DpcgBackend for Cuda {
         if seen.unusual == 0 {
             return Ok(f64::from_bits(seen.center_max));
         }
-        // The matrix is inspected again on the host, which creates the error message.
+        // The matrix is inspected again on the host. This creates the error message, or returns the largest center if
+        // `finite` permits the unusual entries.
         let stream = self.session.stream();
         let here = with_caller_names(a, &on_host(&self.kept, source, stream)?);
         InspectedRows::center_max(&here, [InspectedRows::of(&here, finite, 0..a.cells.rows(), |_| {})])

@@ -48,7 +48,8 @@ pub struct Maker<'a> {
     memory: Memory,
     /// Partial sums of the thread blocks.
     pub partial: Address,
-    /// Sums of the strengths in x, y and z over all rows. With vertex coarsening, the number of rows follows.
+    /// Strengths of the directions x, y and z: sums over all rows of the couplings in this direction divided by the
+    /// diagonal. With vertex coarsening, the number of rows follows.
     pub strengths: Address,
     /// Row sums of grids with even and with odd numbers, in the pool's workspace. No grid has more points than the
     /// finest one.
@@ -82,7 +83,8 @@ impl<'a> Maker<'a> {
         Ok(strengths)
     }
 
-    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread` stores densely.
+    /// Returns the inverse of a coarsest matrix of n unknowns, which `spread` stores densely, or its pseudoinverse if
+    /// the matrix is singular.
     pub fn invert(
         &self,
         pool: &mut Pool,

@@ -59,7 +59,7 @@ pub struct Vectors {
     pub x: Address,
     pub r: Address,
     pub p: Address,
-    /// A p; with deflation and unfused steps, P A p. Also workspace of `precondition`.
+    /// A p; with deflation and unfused steps, P A p. Also workspace of `precondition` and of `back_substitute`.
     pub q: Address,
     pub z: Address,
     /// Workspace of a Neumann series, and the second r of fused passes; 0 if there is none.
@@ -68,6 +68,7 @@ pub struct Vectors {
     pub other_p: Address,
     /// Whether `other_p` contains the current p after a loop.
     pub is_p_in_other: bool,
+    /// Partial sums, one per thread block.
     partial: Address,
     /// Partial sums of <r, r>, if a kernel also computes another sum.
     pub norm_partial: Address,
@@ -157,7 +158,7 @@ pub struct State {
 }
 
 impl State {
-    /// Computes the factorization. `previous` is a factorization for the same number of cells, whose memory is reused.
+    /// Computes the factorization. `previous` is a factorization for the same extents, whose memory is reused.
     pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
         let before = previous.map(Self::into_parts).transpose()?;

@@ -24,11 +24,13 @@ use std::mem::offset_of;
 /// Name of the memory in error messages about failed allocations.
 const SURVEY: &str = "the inspection of the matrix";
 
-/// Largest number of classes that may be created before the threads notice that there are too many. When the limit is
-/// exceeded, each resident thread may be about to create one more class.
+/// Half the largest number of slots of the hash table of classes. Threads stop inserting classes when they read that
+/// there are more than 65,535. At that time, each of at most 135,168 threads may be about to insert one more class.
+/// Fewer than 2^18 classes are therefore inserted.
 const MOST_AT_ONCE: usize = 1 << 17;
 
-/// Number of values per group: lowest and highest index in each of three directions.
+/// Number of values per group: the lowest index in each of three directions, and the bitwise complement of the highest
+/// index in each.
 const EXTENTS: usize = 6;
 
 /// Memory and arguments of the inspection.
@@ -54,7 +56,7 @@ impl Surveyor {
     /// Allocates the memory for inspections of the matrix that is stored in `source`.
     pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
         let n = source.of.count();
-        // The hash table has at least twice as many slots as classes, so it is never full.
+        // There are at most n classes, so the hash table has more slots than inserted classes, and is never full.
         let slots = (2 * n.min(MOST_AT_ONCE)).next_power_of_two();
         let most = n.min(usize::from(NONE));
         let sizes = [
@@ -184,7 +186,8 @@ impl Surveyor {
         Ok(self.see(stream)?.hidden as usize)
     }
 
-    /// Returns the smallest extent of a strong group in cells. Returns 0 if there are too many groups.
+    /// Returns the smallest extent of a strong group in cells, in directions with more than one cell. Returns 0 if
+    /// there is no group, or if there are too many groups.
     fn thinnest(&self, source: &Source, groups: usize) -> usize {
         if groups > MOST_GROUPS {
             return 0;

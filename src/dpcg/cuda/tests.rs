@@ -420,7 +420,8 @@ fn compare_grids<T: Real + AnyBitPattern>(cuda: &mut Cuda, system: &System, coar
         column[cell] = 1.0;
         expected.coarsest.solve(&mut column);
         let off = found.iter().zip(&column).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        // The bound is the rounding error times the condition number, which is some thousands times the contrast 1e3.
+        // The bound is the rounding error times the condition number, which is some thousands times the ratio 1e3 of
+        // the largest to the smallest coupling.
         assert!(off <= 1e-9 * largest, "{what}: {off:e} off in column {cell} of the inverse, {largest:e}");
     }
 }

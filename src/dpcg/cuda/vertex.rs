@@ -17,7 +17,7 @@ use crate::cuda::launch::{
 use crate::error::{Result, push};
 use bytemuck::{Pod, Zeroable};
 
-/// Indices of the arrays in `vectors`. The array X + 1 is the second x.
+/// Indices of the arrays in `Grid::vectors`. The array X + 1 is the second x.
 const R: usize = 0;
 const X: usize = 1;
 
@@ -189,7 +189,7 @@ impl Vertex {
         (0..steps).try_for_each(|step| launch::vertex_cycle_step(stream, self.single, &VertexCycleArgs { step, ..all }))
     }
 
-    /// Sets all vectors to zero.
+    /// Sets all vectors to zero, except those of the solver.
     pub fn clear(&self, stream: &Stream) -> Result<()> {
         self.grids.iter().filter_map(|grid| grid.vectors.as_ref()).try_for_each(|vectors| vectors.clear(stream))
     }
