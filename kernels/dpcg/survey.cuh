@@ -1,19 +1,21 @@
 // Survey of a matrix. These kernels copy the caller's arrays, and find components, strong groups and extreme values.
 //
-// Components, and groups of cells that strong couplings connect, are found by kernels/common/components.cuh.
+// Components, and groups of cells that strong couplings connect, are trees of parents over the cells
+// (kernels/common/forest.cuh). The root of a cell is the first cell of its component or group.
+//
+// A warp processes segments of 32 consecutive cells. `look` joins the cells of each segment to runs, and `unite` joins
+// the runs. If several couplings connect two runs, only one of these contacts is used. Couplings that leave the box are
+// zero, so segments may extend over the ends of rows.
 //
 // Memory traffic per cell of the kernels, in bytes: take 64, look 40, unite 24, settle 16, extents 4, hidden 12.
 #pragma once
-#include "../common/components.cuh"
+#include "../common/forest.cuh"
 #include "box.cuh"
 
 namespace dpcg {
 
-using components::ALL_LANES;
-using components::lane;
-using components::lanes_back;
-using components::over_segments;
-using components::run_length;
+using forest::join;
+using forest::root_of;
 
 // Results of the survey. Magnitudes are stored as bit patterns.
 struct CellFindings {
@@ -56,6 +58,24 @@ constexpr double STRONG = 30.0;
 constexpr uint32_t IS_GROUP = forest::IS_ROOT;
 
 constexpr uint64_t INFINITE = 0x7ff0000000000000ull, SMALLEST_NORMAL = 1ull << 52;
+constexpr unsigned ALL_LANES = 0xffffffffu;
+
+__device__ inline int lane() { return threadIdx.x % 32; }
+// Finds the last lane up to and including this lane whose bit is set, and returns the distance from it to this lane.
+__device__ inline int lanes_back(uint32_t bits) { return __clz(bits << (31 - lane())); }
+
+// Returns the length of the run that starts at this lane; the bits of `starts` mark the first lanes of runs.
+__device__ inline int run_length(uint32_t starts) {
+    const uint32_t after = lane() == 31 ? 0 : starts >> (lane() + 1);
+    return after ? __ffs(after) : 32 - lane();
+}
+
+// Calls f(c) for the cells of the segments of this warp. f must ignore indices c >= `count`.
+template <class F> __device__ inline void over_segments(int64_t count, F f) {
+    for (int64_t first = 32 * (int64_t(blockIdx.x) * WARPS + threadIdx.x / 32); first < count;
+         first += 32 * int64_t(gridDim.x) * WARPS)
+        f(first + lane());
+}
 
 // Adds the sum of n over the threads of a thread block to the value at `place`.
 __device__ inline void note_count(unsigned long long *place, unsigned n) {
@@ -148,6 +168,12 @@ __device__ inline MatrixRow row_of(const CellBox &box, const CellMatrix &m, int6
         {fixed(m.east[c - 1]), fixed(m.north[c - n]), fixed(m.top[c - t])}};
 }
 
+// Returns the first cell of the run that contains the cell of this lane. `joined`: whether this cell is joined to the
+// previous cell.
+__device__ inline uint32_t run_start(int64_t c, bool joined) {
+    return uint32_t(c) - lanes_back(~__ballot_sync(ALL_LANES, joined && lane() > 0));
+}
+
 // Computes the statistics of the rows (`row_sum`, `strength`, `alone` and `regular` of CellFindings). Also joins
 // adjacent connected cells into runs: a warp processes a segment of 32 consecutive cells, and joins cells of this
 // segment only.
@@ -178,8 +204,16 @@ __device__ inline void look(const SurveyArgs &a) {
         }
 #pragma unroll
         for (const Forest &forest : forests) {
-            const bool west = fabs(back[0]) > forest.limit[0], south = fabs(back[1]) > forest.limit[1];
-            components::hook(forest.parent, c, count, {n, t}, west, south, fabs(back[2]) > forest.limit[2]);
+            const bool west = fabs(back[0]) > forest.limit[0];
+            const uint32_t start = run_start(c, west);
+            if (c >= count) continue;
+            // The cells of a run become children of its first cell. If the first cell is joined to its neighbour to the
+            // south or to the bottom, or to the west in the previous segment, it becomes a child of this neighbour.
+            forest.parent[c] = start != uint32_t(c) ? start
+                : fabs(back[1]) > forest.limit[1]   ? uint32_t(c - n)
+                : fabs(back[2]) > forest.limit[2]   ? uint32_t(c - t)
+                : west                              ? uint32_t(c - 1)
+                                                    : uint32_t(c);
         }
     });
     note_largest(&f.row_sum, row_sum);
@@ -188,7 +222,13 @@ __device__ inline void look(const SurveyArgs &a) {
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
-// Joins the runs into components and groups.
+// Joins the trees that `look` has not joined. A contact is a coupling that joins two cells. A contact between two
+// cells may be omitted if both cells are joined to preceding cells between which there is another contact. The
+// preceding cells are:
+// - for a contact within a plane: the previous cells of the two segments;
+// - for a contact between planes: the previous cells of the two segments, or the cells of the previous row;
+// - for a contact between segments: the cells of the previous row or plane.
+// No two contacts are omitted because of each other.
 __device__ inline void unite(const SurveyArgs &a) {
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const CellMatrix m = a.matrix();
@@ -208,9 +248,29 @@ __device__ inline void unite(const SurveyArgs &a) {
             auto x = [&](int64_t cell) { return fabs(fixed(m.east[cell])) > limit[0]; };
             auto y = [&](int64_t cell) { return fabs(fixed(m.north[cell])) > limit[1]; };
             auto z = [&](int64_t cell) { return fabs(fixed(m.top[cell])) > limit[2]; };
-            const components::Contacts to = {
-                west > limit[0], north > limit[1], top > limit[2], west_north > limit[0], west_top > limit[0]};
-            components::unite(forest.parent, c, {n, t}, to, x, y, z);
+            const bool joined = west > limit[0], to_north = north > limit[1], to_top = top > limit[2];
+            // Whether this cell is in the same run as the previous cell. The next two variables state the same for its
+            // neighbours to the north and to the top.
+            const bool goes_on = lane() > 0 && joined;
+            const bool north_goes_on = (c + n) % 32 > 0 && west_north > limit[0];
+            const bool top_goes_on = (c + t) % 32 > 0 && west_top > limit[0];
+            const uint32_t norths = __ballot_sync(ALL_LANES, to_north), tops = __ballot_sync(ALL_LANES, to_top);
+            const int before = lane() > 0 ? lane() - 1 : 0;
+            // If the neighbour to the north is the first cell of a run, `look` has already joined it to this cell.
+            if (to_north && north_goes_on && !(goes_on && (norths >> before & 1)))
+                join(forest.parent, uint32_t(c), uint32_t(c + n));
+            if (to_top && !(top_goes_on && goes_on && (tops >> before & 1))) {
+                const bool from_south = y(c + t - n);
+                const bool hooked = !top_goes_on && !from_south;
+                if (!hooked && !(from_south && y(c - n) && z(c - n))) join(forest.parent, uint32_t(c), uint32_t(c + t));
+            }
+            if (lane() == 0 && joined) {
+                const bool from_south = y(c - n), from_bottom = z(c - t);
+                const bool hooked = !from_south && !from_bottom;
+                const bool known = (from_south && y(c - n - 1) && x(c - n - 1)) ||
+                    (from_bottom && z(c - t - 1) && x(c - t - 1));
+                if (!hooked && !known) join(forest.parent, uint32_t(c - 1), uint32_t(c));
+            }
         }
     });
 }
@@ -228,7 +288,7 @@ __device__ inline uint32_t root_in_segment(uint32_t *parent, int64_t c, int64_t 
     const uint32_t up = c < count ? parent[c] : 0;
     const uint32_t inside = __ballot_sync(ALL_LANES, c < count && up >= first && up < c);
     const bool asks = (inside >> lane() & 1) && !(inside >> (up - first) & 1);
-    const uint32_t root = asks || c >= count ? 0 : components::root_of(parent, uint32_t(c));
+    const uint32_t root = asks || c >= count ? 0 : root_of(parent, uint32_t(c));
     return __shfl_sync(ALL_LANES, root, asks ? int(up - first) : lane());
 }
 

@@ -43,12 +43,12 @@ plain_kernels! {
     Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
     /// Finds the tiles of a grid, and the patches of the next grid, in which all rows of the matrix are equal.
     Uniform uniform(UniformArgs) = "rrb_uniform_f64", |a| a.threads().div_ceil(THREADS as usize) as u32, OVER_AREA;
-    /// Joins coupled nodes to runs, within each segment of 32 consecutive nodes.
-    HookNodes hook_nodes(ComponentArgs) = "rrb_hook_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
-    /// Joins the runs of all segments to components.
-    UniteNodes unite_nodes(ComponentArgs) = "rrb_unite_nodes_f64", |a| node_blocks(&a.g), (THREADS, 1);
+    /// Finds the components within each tile.
+    TileComponents tile_components(ComponentArgs) = "rrb_tile_components_f64", |a| a.g.blocks(), OVER_AREA;
+    /// Joins the components of adjacent tiles.
+    JoinComponents join_components(ComponentArgs) = "rrb_join_components_f64", |a| a.g.blocks(), OVER_AREA;
     /// Counts the components.
-    CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| node_blocks(&a.g), (THREADS, 1);
+    CountComponents count_components(ComponentArgs) = "rrb_count_components_f64", |a| a.g.blocks(), OVER_AREA;
     /// Copies the couplings with which the factorization of M begins.
     StartCouplings start_couplings(CouplingArgs) = "rrb_start_couplings_f64", |a| a.k.g.blocks(), OVER_AREA;
     /// Eliminates the red nodes (odd level).
@@ -198,11 +198,6 @@ pub fn blocks_of_x(g: &Geometry) -> u32 {
 /// of 132 multiprocessors.
 fn end_blocks(g: &Geometry) -> Blocks {
     g.on_all(g.blocks().count.min(MOST_BLOCKS / 4 * 3))
-}
-
-/// Returns the blocks of a launch with one thread per node.
-fn node_blocks(g: &Geometry) -> u32 {
-    (4 * g.cx as u32 * g.cy as u32).div_ceil(THREADS).clamp(1, MOST_BLOCKS)
 }
 
 /// Returns the blocks of the product with the coarsest system's inverse. Each block has one partial sum.
