@@ -113,7 +113,7 @@ fn v(k: usize) -> VectorId {
 /// in this residual does not count as an iteration.
 ///
 /// Cost of iteration j: one product with A, one application of M^-1, and j + 1 inner products in each of two passes.
-/// Returns `Stagnated` if R is singular.
+/// Returns `Stagnated` if a diagonal entry of R is zero or not finite, or if w = 0 and the test is not satisfied.
 pub fn gmres<S: KrylovSteps + ?Sized>(s: &mut S, at: &mut State, scalars: &mut GmresScalars) -> Result<StopReason> {
     loop {
         let (columns, end) = cycle(s, at, scalars);

@@ -1,5 +1,5 @@
 //! Steps before and after PCG in a solve (`SolveSteps`), for all families: from the caller's arrays to the system that
-//! CG solves, and back. Provided bodies are the reference formulation.
+//! CG solves, and back. The provided bodies of `SolveSteps` are the reference formulation.
 
 use super::pcg::PcgSteps;
 use super::vectors::KrylovSteps;
@@ -25,8 +25,8 @@ impl Inputs {
         Self { rhs_max: 0.0, guess_max: 0.0, not_finite: None, scale: None }
     }
 
-    /// Updates the magnitudes with row `j` of the array `name`, which is the input if `rhs` is true and the guess
-    /// otherwise. `largest` is the largest magnitude in the row, or NaN if any value is NaN.
+    /// Updates the magnitudes and `not_finite` with row `j` of the array `name`, which is the input if `rhs` is true
+    /// and the guess otherwise. `largest` is the largest magnitude in the row, or NaN if any value is NaN.
     pub fn look_at_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
         let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
         *max = larger(*max, largest);
@@ -57,7 +57,7 @@ impl Inputs {
     }
 }
 
-/// Returns the larger of two magnitudes, or NaN if either is NaN, so that no NaN becomes zero. Compares bit patterns,
+/// Returns the larger of two magnitudes, or NaN if either is NaN, which `f64::max` would ignore. Compares bit patterns,
 /// see [`crate::base::reduce::max_abs`].
 fn larger(a: f64, b: f64) -> f64 {
     f64::from_bits(a.to_bits().max(b.to_bits()))
@@ -206,7 +206,8 @@ pub trait SolveSteps: PcgSteps {
         0.0
     }
     /// Completes x. If CG runs on S1, computes x_r = D_r^-1 (b_r - A_rb x_b). If CG runs on a deflated system, adds the
-    /// deflated part of x. Returns max |x|, or NaN if any value is NaN.
+    /// deflated part of x. Returns max |x|, or NaN if any value is NaN. On a singular system, this value is
+    /// unspecified, because the caller then changes the means of x and computes max |x| itself.
     ///
     /// Also returns the square of the tested norm of input * scale - A x, if the backend has computed it. A backend may
     /// fuse this computation if `scale` is given, for a regular system with the 2-norm.

@@ -72,9 +72,9 @@ pub struct State {
     pub exact: Exact,
     /// Number of restarts in the solve.
     pub restarts: usize,
-    /// Number of restarts in this run.
+    /// Number of restarts since the run began or the preconditioner changed.
     pub restarts_of_run: usize,
-    /// Tested norm at the last restart but one of this run; infinite if the run has had fewer than two restarts.
+    /// Tested norm at the last but one of these restarts; infinite if there were fewer than two.
     pub previous_restart_norm: f64,
     /// Residual norm of the iterate that the caller has stored; infinite if there is none.
     pub stored_norm: f64,

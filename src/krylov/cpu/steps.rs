@@ -200,8 +200,8 @@ impl<'a, S> ThreadState<'a, S> {
         }
     }
 
-    /// Computes `combine`, and returns <to, to> of the result. The rows of a chunk are still in the L1 cache for the
-    /// norm.
+    /// Computes `combine`, and returns <to, to> of the result. The norm reads the rows of a chunk while they are still
+    /// in the L1 cache.
     pub fn combine_and_square(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
             s.combine_rows(&rows, to, scale, terms);

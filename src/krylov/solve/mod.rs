@@ -55,8 +55,8 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let properties = s.properties();
     let checks = properties.completes() || c.singular() || c.method.is_some();
     let criterion = c.criterion(checks);
-    // With a criterion, the backend may begin the loop before the host does. Such a loop counts iterations from 0, so
-    // it must not continue a previous solve.
+    // With a criterion, the backend may begin the loop before the host does. This loop must not begin on a singular
+    // system, whose b is projected first. It must not continue a previous solve, since it counts iterations from 0.
     let begins = !c.singular() && c.before.is_none();
     let inputs = check_inputs(s, c, true, begins.then_some(&criterion))?;
     if inputs.rhs_max == 0.0 {
@@ -104,7 +104,7 @@ struct Solve<'c> {
     checks: bool,
     /// Lower limit for the threshold of the recurred residual.
     futile: f64,
-    /// Norm of the last recomputed residual that failed the test.
+    /// Norm of the last recomputed residual that failed the test after a converged run; infinite if there is none.
     failed_norm: f64,
     /// PCG broke down, and `Control::second` continues.
     second: bool,
@@ -174,7 +174,8 @@ impl<'c> Solve<'c> {
         self.fit.check(largest, norm.max(self.test.threshold)).is_ok()
     }
 
-    /// Reports the guess to the observer. Returns the outcome if no iteration is needed or allowed.
+    /// Reports the guess to the observer, unless a previous solve did. Returns the outcome if no iteration is needed or
+    /// allowed.
     fn check_guess(&self, s: &mut dyn SolveSteps) -> Option<Outcome> {
         let (c, given, initial, threshold) = (self.c, &self.given, self.norms.initial, self.test.threshold);
         let done = c.done();
@@ -201,7 +202,7 @@ impl<'c> Solve<'c> {
         Some(self.outcome(done, reason, norm))
     }
 
-    /// Computes r for the x from which PCG starts. Returns <r, r>.
+    /// Computes r for the x from which PCG starts: the guess, or 0 if `Given::far` is set. Returns <r, r>.
     fn first_residual(&self, s: &mut dyn SolveSteps) -> f64 {
         let given = &self.given;
         if given.far {
@@ -222,10 +223,10 @@ impl<'c> Solve<'c> {
         threshold.max(self.futile)
     }
 
-    /// Returns whether a breakdown by overflow ends the solve as stagnated, with the guess as the result. If A is
-    /// nearly singular, iterates can overflow even from a moderate guess. This is no error if the residual norm of the
-    /// guess is known. With the preconditioned norm and `checks`, this norm would have to be recomputed, but the work
-    /// vectors of M contain infinities.
+    /// Returns whether a breakdown by overflow, after the first iteration, ends the solve as stagnated, with the guess
+    /// as the result. If A is nearly singular, iterates can overflow even from a moderate guess. This is no error if
+    /// the residual norm of the guess is known. With the preconditioned norm and `checks`, this norm would have to be
+    /// recomputed, but the work vectors of M contain infinities.
     fn ends_by_overflow(&self, quantity: &str, value: f64, iteration: usize) -> bool {
         let preconditioned = self.c.norm == Norm::Preconditioned;
         // With the preconditioned norm, a breakdown of r'M^-1 r reports the previous iteration, since its own iteration
@@ -236,7 +237,8 @@ impl<'c> Solve<'c> {
 
     /// Stores the best iterate in the caller's array, and returns the outcome. The best iterate is x, unless the array
     /// already contains an iterate with a smaller residual. After stagnation or divergence, the guess is returned if it
-    /// has the smallest residual.
+    /// has the smallest residual. If the best iterate cannot be stored in double precision, an iterate in the array is
+    /// the result of a stagnated solve. Without such an iterate, this is an error.
     fn conclude(&self, s: &mut dyn SolveSteps, at: State, mut reason: StopReason) -> Result<Outcome> {
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
         let State { iterations, norm: last, stored_norm, .. } = at;
@@ -300,12 +302,15 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
             (None, Some(s)) => method.run(s, at),
             (None, None) => Err(no_krylov_steps()),
         };
-        // The solve recomputes the residual on the whole grid.
+        // `ended` recomputes the residual on the whole grid.
         at.recurred = false;
         Some(reason)
     }
 
-    /// Tests the completed x on the whole grid. If x fails the test, another run begins from the completed x.
+    /// Completes x, and computes its residual on the whole grid if `checks` is set or the second method has run. If the
+    /// residual of a converged run fails the test, another run begins from the completed x. The solve ends as stagnated
+    /// if x is not representable, after `MOST_RESTARTS` restarts, or if the last run did not reduce this residual by
+    /// `RESTART_REDUCTION`.
     fn ended(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, reason: StopReason) -> Option<StopReason> {
         let (c, scale, threshold) = (self.c, self.given.scale, self.test.threshold);
         if !self.checks && !self.second {
@@ -342,9 +347,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         None
     }
 
-    /// Continues after a breakdown. If eigenvalue bounds are too narrow, a recursive M is indefinite. PCG then
-    /// continues with the V-cycle if the cycle was selected automatically. Otherwise the second method continues, if
-    /// there is one.
+    /// Continues after a breakdown. If the eigenvalue bounds of a recursive cycle are too narrow, M is indefinite. PCG
+    /// then continues with the V-cycle if the cycle was selected automatically. Otherwise the second method continues,
+    /// if there is one.
     fn recover(&mut self, s: &mut (dyn SolveSteps + 's), at: &mut State, error: Error) -> Result<Next> {
         let Error::Breakdown { quantity, value, iteration } = error else { return Err(error) };
         let iterations = done_before(quantity, iteration);
