@@ -44,7 +44,7 @@ struct Polls {
 
 impl Polls {
     /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
-    /// poll.
+    /// poll. Returns false after `POLLING_TIME`, and always if threads of this team may not poll.
     fn again(&mut self) -> bool {
         if self.may_spin && self.done < POLLS {
             self.done += 1;
@@ -134,8 +134,11 @@ struct Barrier {
     /// Whether a waiting thread may poll. False if there are more threads than cores, because a polling thread would
     /// occupy the core that another thread needs.
     may_spin: bool,
+    /// Number of threads that have arrived in this round.
     arrived: AtomicUsize,
+    /// Number of completed rounds.
     round: AtomicUsize,
+    /// A thread has panicked, so the round will not be completed.
     broken: AtomicBool,
     posts: Vec<Posts>,
     asleep: Mutex<()>,
@@ -282,7 +285,8 @@ impl Team {
     }
 
     /// Runs `others` on threads 1.. and `own` on the calling thread, and waits for all. A panic on any thread releases
-    /// the other threads from their barriers and ends the run; the team is unusable afterwards.
+    /// the other threads from their barriers and ends the run; the team is unusable afterwards. A panic of the calling
+    /// thread is resumed; after a panic of another thread, returns an internal error.
     pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
         let shared = &*self.shared;
         if shared.barrier.broken.load(Ordering::Acquire) {

@@ -50,9 +50,10 @@ pub fn directions(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
     if strong.contains(&true) { strong } else { cells.size().map(|n| n > 1) }
 }
 
-/// Returns the number of fine cells per coarse cell in each direction, 2 or 1, for multigrid with cell coarsening. For
-/// example, cells with an aspect ratio of 4 have strengths with a ratio of 16. Two coarsenings in the strong direction
-/// alone make the strengths equal.
+/// Returns the number of fine cells per coarse cell in each direction, for multigrid with cell coarsening. It is 1 in a
+/// direction with one cell, or with `SEMI` * e_d below the largest strength (e_d: see [`coarsened`]), and 2 in all
+/// other directions. For example, cells with an aspect ratio of 4 have strengths with a ratio of 16. Two coarsenings in
+/// the strong direction alone make the strengths equal.
 pub fn cell_ratio(cells: Cells, strength: [f64; 3]) -> [usize; 3] {
     let size = cells.size();
     let strongest = (0..3).filter(|&d| size[d] > 1).map(|d| strength[d]).fold(f64::NEG_INFINITY, f64::max);
