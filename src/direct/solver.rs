@@ -68,8 +68,8 @@ impl Direct {
         self.row.len().div_ceil(GROUP)
     }
 
-    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. Unlike `solve`, does not remove
-    /// means.
+    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. The entries of a column are in
+    /// the order of the matrix. Unlike `solve`, does not remove means.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let n = self.row.len();
         let mut x = zeroed(n * GROUP, WHAT)?;
@@ -89,7 +89,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns A^-1, stored by rows. `columns` contains the columns of all groups, in order.
+    /// Returns A^-1, stored by rows in the order of the matrix. `columns` contains the columns of all groups, in order.
     pub fn inverse<'a>(&self, columns: impl Iterator<Item = &'a [f64]>) -> Result<Vec<f64>> {
         let n = self.row.len();
         let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
