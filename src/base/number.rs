@@ -80,7 +80,7 @@ pub fn hypot(a: f64, b: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Returns (h - sqrt(a^2 + b^2)) / h to first order, from the exact squares of operands between about 1 and 2^26.
+    /// Returns (h - sqrt(a^2 + b^2)) / h to first order, from exact squares.
     fn relative_error(a: f64, b: f64, h: f64) -> f64 {
         // A product and its rounding error, both exact (Dekker 1971).
         let square = |v: f64| (v * v, v.mul_add(v, -(v * v)));

@@ -31,7 +31,7 @@ const ROWS: &str = "rows of all ranks";
 pub struct SharedAddress {
     pub process: u64,
     pub file: u64,
-    /// Signature that is stored at the start of the block.
+    /// Signature that is stored at the start of the block: [`own_number`] of the owner.
     pub sign: u64,
 }
 

@@ -115,7 +115,8 @@ pub trait OtherRanks: Send + Sync {
 /// Workspace for the partial results of a reduction, with several numbers per row. A row may be any unit of work that
 /// one thread owns.
 pub struct Partials {
-    /// Two buffers, used alternately: a reduction may be written while the previous one is still read.
+    /// Two buffers, used alternately: a reduction may be written while the previous one is still read. After `once`,
+    /// both are the same buffer.
     values: [Shared; 2],
     rows: usize,
 }

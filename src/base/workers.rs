@@ -24,7 +24,7 @@ pub struct Workers {
     team: Option<Team>,
 }
 
-/// Number of threads, or a function that determines this number at first use.
+/// Number of threads, or a function that returns this number whenever it is needed.
 #[derive(Clone, Copy)]
 enum Threads {
     Known(usize),

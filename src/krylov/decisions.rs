@@ -58,9 +58,9 @@ pub const RESTART_REDUCTION: f64 = 0.5;
 /// then replaces r by b - A x (docs/theory/rrb.md, conjugate gradients in single precision).
 ///
 /// - <r, r> is compared with its largest value since the last replacement, because rounding is relative to this value.
-/// - r'M^-1 r is compared with its value at the last replacement. On a nearly singular system, r'M^-1 r falls at once,
-///   together with the constant component of r. The rounding errors of A p are then large and add another constant to
-///   r, which <r, r> does not show.
+/// - r'M^-1 r is compared with its value at the last replacement. On a nearly singular system, M^-1 amplifies a
+///   constant component of r. r'M^-1 r therefore shows this component, while <r, r> may not. The first iterations
+///   remove the constant, and r'M^-1 r falls. Their rounding errors leave another constant in r.
 pub(super) const REPLACEMENT_DECREASE: f64 = 1e-8;
 /// Largest number of iterations between two residual replacements. Rounding errors accumulate even if <r, r> does not
 /// decrease.
@@ -96,7 +96,8 @@ pub(super) const EXCESSIVE_GROWTH: f64 = 100.0;
 /// - It is below 50, because at the rounding level the recurred residual may stay just above the threshold and grow
 ///   after 50 or more iterations.
 pub(super) const STAGNATION_ITERATIONS: usize = 40;
-/// A residual counts as lower if its norm is at most this fraction of the smallest norm so far.
+/// A residual counts as lower if its norm is at most this fraction of the smallest norm since the start
+/// (`State::smallest`).
 pub(super) const LOWER_NORM: f64 = 0.7;
 /// A residual counts as stagnant only if its norm is at most this fraction of the reference. Above this limit, the
 /// 2-norm may be constant while the energy norm of the error decreases.

@@ -70,7 +70,7 @@ impl IdrScalars {
         VectorId::own(2 * self.shadow + k)
     }
 
-    /// First work vector: M^-1 times a vector.
+    /// First work vector: B^-1 times a vector, with the preconditioner B.
     fn v(&self) -> VectorId {
         VectorId::own(3 * self.shadow)
     }

@@ -137,8 +137,8 @@ pub enum Load {
     Rhs,
     /// b and x.
     System(bool),
-    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`). It may load
-    /// the parts of b that these steps do not read only when a later step needs them.
+    /// b and x of a regular system with the 2-norm. A backend may also run the steps up to PCG (`begin`). Parts of b
+    /// that these steps do not read may be loaded later, when a step needs them.
     Start(bool),
     /// b and x. The later steps are separate: no step does work of another step, and the host runs the loop.
     Separate(bool),

@@ -66,7 +66,7 @@ pub struct State {
     pub recurred: bool,
     /// Last start of PCG.
     pub start: Mark,
-    /// Iteration with the smallest residual since the start. Updated only after a decrease by a fixed factor.
+    /// Iteration with the smallest residual since the start. Updated only after a decrease by the factor `LOWER_NORM`.
     pub smallest: Mark,
     /// Last residual that was computed as b - A x.
     pub exact: Exact,

@@ -84,8 +84,8 @@ pub trait KrylovSteps: VectorSteps {
         self.inner(to, to)
     }
     /// Fills `to` with random numbers 2 u - 1, where u = (next() >> 11) 2^-53 of the generator SplitMix64. `seed` is
-    /// the state of the generator before it computes the number for row 0. Row i receives the i-th number, independent
-    /// of the thread that processes the row.
+    /// the state of the generator before it computes the number for row 0. Row i receives number i, counted from 0,
+    /// whichever thread processes the row.
     fn fill_random(&mut self, to: VectorId, seed: u64);
 }
 

@@ -351,7 +351,7 @@ impl<P: Place> Labelled<P> {
         square
     }
 
-    /// Returns the label with the largest |sum v| / sum |v|, and both sums.
+    /// Returns the label with the largest |sum v| / sum |v|, and both sums. All are 0 if there is no label.
     pub fn worst(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
         if self.labels() == 0 {
             return (0, 0.0, 0.0);

@@ -22,7 +22,7 @@ impl Default for Observed {
 }
 
 impl Observed {
-    /// Resets the state before a run.
+    /// Resets the inputs before a run, and records whether the observer may request a stop.
     pub fn begin(&mut self, observer: &dyn Observer) {
         *self.inputs.get_mut().unwrap_or_else(PoisonError::into_inner) = Inputs::none();
         *self.may_stop.get_mut() = observer.may_stop();

@@ -166,13 +166,15 @@ impl<'a, S> ThreadState<'a, S> {
         f(&mut self.system, to, from)
     }
 
-    /// Stores the partial results that `of` returns for the chunks of this thread.
+    /// Stores the partial results that `of` returns for the chunks of this thread. Returns the reduction of these
+    /// results.
     pub fn note<const N: usize>(&mut self, mut of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> Reduce<'a, N> {
         self.turn += 1;
         let Workspace { chunks, noted, .. } = self.workspace;
         let noted: Reduce<N> = noted.reduce(self.turn, chunks.count());
         for chunk in self.own_chunks() {
-            // SAFETY: this thread owns the chunk, and stores its results once.
+            // SAFETY: this thread owns the chunk, and stores its results once. The two buffers of `noted` alternate,
+            // and each reduction begins with a barrier.
             unsafe { noted.note(chunk, of(self, chunks.range(chunk))) };
         }
         noted

@@ -166,7 +166,7 @@ pub fn finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
-/// Returns an error if a value of magnitude `largest` is not finite, also after division by `scale`.
+/// Returns an error if a value of magnitude `largest` is not finite, or overflows when it is divided by `scale`.
 pub fn check_overflow(largest: f64, scale: f64) -> Result<()> {
     if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
         return Ok(());

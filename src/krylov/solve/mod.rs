@@ -28,7 +28,8 @@ use returned::{
     complete_guess, completed, norm_as_given, reduce_again, returned, returned_residual, start_again, store_zero,
 };
 
-/// Function that a call computes with a factorized matrix. The ranks compare these numbers to detect different calls.
+/// Function that a call computes with a factorized matrix. The ranks compare the numbers of the variants, to detect
+/// that they have made different calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
     /// Solves A x = b to a tolerance.
@@ -88,7 +89,8 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
 }
 
 /// With deflation, <p, P A p> is computed as p'A p - g'E^-1 g with g = Z'A p. Its rounding error is larger by a factor
-/// of up to the condition number of E. This constant is the limit for that condition number.
+/// of up to the condition number of E. With the inverse of E, that condition number is limited to about this constant
+/// (`deflation::LARGEST_CONDITION`).
 const DEFLATION_ROUNDS: f64 = 1e8;
 
 /// State of a solve outside the Krylov loop.
@@ -119,8 +121,8 @@ impl<'c> Solve<'c> {
         let rounding = if c.singular() { baseless } else { 0.0 };
         let reference = match (c.before, norms.reference_norm2 <= baseless, c.reference_initial) {
             (Some(before), ..) => before.reference * scale,
-            // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination replaces
-            // it.
+            // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination, with the
+            // centers D, replaces it.
             (_, true, _) => given.norm / c.seen.center_max.sqrt(),
             (_, false, true) => norms.initial,
             (_, false, false) => norms.rhs,
@@ -143,7 +145,7 @@ impl<'c> Solve<'c> {
             same_unit: c.same_unit,
             general: c.general,
         };
-        // On a singular system, rounding also leaves a constant in the recurred residual.
+        // On a singular system, rounding also leaves a constant of about epsilon |b| in the recurred residual.
         let constant = if c.norm == Norm::True2 { rounding / 16.0 } else { 0.0 };
         let futile = (criterion.futile * norms.rhs).max(if checks { constant } else { 0.0 });
         let fit = Fit::new(c, scale, given.rhs_max);
@@ -337,9 +339,9 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         }
         self.failed_norm = norm;
         at.restarts += 1;
-        // The square of the recomputed norm exceeds the square of the recurred norm by `added`. The next run subtracts
-        // 2 `added` from the square of its threshold. The new threshold is at least `RESTART_REDUCTION` times the
-        // caller's threshold.
+        // The square of the recomputed norm exceeds the square of the recurred norm by `added`, because of rounding.
+        // The next run subtracts 2 `added` from the square of its threshold, so that about the same excess does not
+        // make the test fail again. The new threshold is at least `RESTART_REDUCTION` times the caller's threshold.
         let added = (norm * norm - recurred * recurred).max(0.0);
         let least = RESTART_REDUCTION * threshold;
         at.test.threshold = self.wanted((threshold * threshold - 2.0 * added).max(least * least).sqrt());
