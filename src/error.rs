@@ -290,7 +290,7 @@ pub enum Error {
     /// A memory limit was exceeded, the device has too little memory, or a thread could not be started.
     #[error("{0}")]
     Memory(String),
-    /// The CUDA driver, the device, or kernels for the device are missing.
+    /// The CUDA driver is missing or too old, or the requested device does not exist.
     #[error("{0}")]
     NoDevice(String),
     /// The CUDA driver reported an error.

@@ -273,7 +273,7 @@ impl<C: Core> Base<C> {
         environment::threads(self.options.int(opt::THREADS) as usize)
     }
 
-    /// Returns the resources that the core uses.
+    /// Returns the resources that the core uses, or one host thread without a core.
     pub fn machine(&self) -> Machine {
         self.core.as_ref().map_or(Machine::HOST, Core::machine)
     }

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// Name of these arrays in error messages about failed allocations.
 pub const WHAT: &str = "an aggregation hierarchy";
 
-/// A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
+/// A row sum whose magnitude is below this fraction of the diagonal entry is a rounding error and is set to zero.
 const ROUNDING: f64 = 1e-12;
 
 /// A symmetric matrix as couplings and row sums.

@@ -128,8 +128,9 @@ for_each_isa! {
 }
 
 /// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i
-/// consists of the entries `start[i] .. start[i + 1]` of `rows`. Column c begins at `c * stride`, with `LANES` zeros
-/// before its first entry.
+/// consists of the entries `start[i] .. start[i + 1]` of `rows`; its last i entries belong to columns after the block.
+/// At `c * stride`, `columns` contains `LANES` zeros, followed by the entries of column c of the block, one per later
+/// row.
 fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c0, rest) = columns.split_at_mut(stride);
     let (c1, rest) = rest.split_at_mut(stride);

@@ -136,9 +136,9 @@ impl Search<'_> {
         (self.matrix.ptr[i as usize + 1] - self.matrix.ptr[i as usize], i)
     }
 
-    /// Appends the rows that are connected to `root`, level by level; within a level, the new neighbours of a row are
-    /// sorted by degree. Returns the position in `order` of the first row of the last level, and the number of levels,
-    /// not counting the level that consists of the root.
+    /// Appends `root` and the rows that are connected to it to `order`, level by level; within a level, the new
+    /// neighbours of a row are in ascending order of their degrees. Returns the position in `order` of the first row of
+    /// the last level, and the number of levels, not counting the level that consists of the root.
     fn spread(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
         self.searches += 1;
         self.found[root as usize] = self.searches;

@@ -2,7 +2,8 @@
 
 use super::table::{Family, opt};
 
-/// Limits that the choices of `auto` depend on. The deciding code and the documentation both use these constants.
+/// Limits that the choices of `auto` depend on. The deciding code and the documentation both use these constants. M is
+/// the preconditioner, and E is the coarse matrix of the deflation.
 pub mod limits {
     /// `backend` of `rrb_`: smallest number of nodes for which a device is used.
     ///

@@ -37,7 +37,8 @@ pub fn is_flat(cells: Cells, coarsened: [bool; 3]) -> bool {
 }
 
 /// Returns the directions of strong couplings: those with more than one cell and `semi` * e_d >= max(e_0, e_1, e_2).
-/// Here e_d = `strength[d]` is the sum over all rows of the couplings in direction d divided by the center.
+/// Here e_d = `strength[d]` is the sum over all cells of |s| / center, where s is the sum of the couplings of the cell
+/// in direction d.
 pub fn coarsened(cells: Cells, strength: [f64; 3], semi: f64) -> [bool; 3] {
     let most = strength.into_iter().fold(0.0, f64::max);
     [0, 1, 2].map(|d| cells.size()[d] > 1 && semi * strength[d] >= most)

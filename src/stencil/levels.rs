@@ -6,8 +6,9 @@
 //! and ox = 0 if nx = 1; oy depends on ny in the same way. The kept nodes form the next grid. Level 2q + 1 eliminates
 //! the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not kept.
 
-/// Largest number of nodes of a coarsest system that is solved with an explicit inverse: 31 x 32. The half bandwidth of
-/// such a system is 32.
+/// Largest number of nodes of a coarsest system that a device solves with an explicit inverse: 31 x 32. A line of nodes
+/// along the shorter side of such a grid has at most 31 nodes, and the kernels (kernels/rrb/remainder.cuh) process
+/// lines of at most 32 nodes.
 pub const MOST_INVERTED: usize = 992;
 
 /// A grid of the hierarchy.
