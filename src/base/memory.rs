@@ -177,8 +177,8 @@ fn are_lines<T>(values: &[T]) -> bool {
     (values.as_ptr() as usize).is_multiple_of(LINE) && size_of_val(values).is_multiple_of(LINE)
 }
 
-/// Copies source to target, with non-temporal stores if possible. Call [`fence_copies`] before other threads read
-/// the target.
+/// Copies source to target, with non-temporal stores if the target occupies whole cache lines. Call [`fence_copies`]
+/// before other threads read the target.
 pub fn copy_past_caches(target: &mut [f64], source: &[f64]) {
     assert_eq!(target.len(), source.len());
     #[cfg(target_arch = "x86_64")]

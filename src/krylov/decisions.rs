@@ -1,8 +1,8 @@
 //! Decisions of a solve: how PCG continues after each test (docs/theory/rrb.md, stopping test).
 //!
 //! The functions depend only on the [`State`] and on the scalars that the steps return. Within its loop, a device
-//! decides about convergence, `max_iter` and breakdown by the same functions in `kernels/common/scalars.cuh`. The
-//! results on the host and on a device must be bitwise identical.
+//! decides about convergence, `max_iter` and breakdown by functions with the same formulas in
+//! `kernels/common/scalars.cuh`. The results on the host and on a device must be bitwise identical.
 //!
 //! | state | condition | [`Code`] | [`Next`] |
 //! |---|---|---|---|

@@ -145,7 +145,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// Returns whether x is the guess, or `None` if x is unchanged.
+    /// Returns true if x becomes the guess, false if x becomes 0, and `None` if x is unchanged.
     pub fn guess(self) -> Option<bool> {
         match self {
             Self::Rhs => None,

@@ -75,7 +75,7 @@ impl<'a> Values<'a> {
         (self.ld, self.plane)
     }
 
-    /// Returns all values of an array in host memory.
+    /// Returns all values of an array in host memory; empty for an array in device memory.
     pub fn all(&self) -> &'a [f64] {
         self.data
     }

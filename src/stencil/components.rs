@@ -1,5 +1,6 @@
 //! Connected components of the matrix graph. A component is singular, with the constant vector as null space, if and
-//! only if |row sum| <= tolerance * center in all its rows.
+//! only if |row sum| <= tolerance * center in all its rows. The tolerance is `ZERO_ROW_SUM`, or `ASSERTED_ZERO_ROW_SUM`
+//! if the caller asserts that all components are singular.
 //!
 //! Components are unions of runs (`runs.rs`). `inspection.rs` computes them.
 

@@ -189,8 +189,8 @@ impl Inspection {
         part.no_memory = part.begin(a, rows).err();
     }
 
-    /// Inspects row j, which must be the next row. Returns whether it satisfies the conditions and its data could be
-    /// stored.
+    /// Inspects row j, which must be the next row. Returns whether the row satisfies the conditions and its data could
+    /// be stored.
     pub fn inspect_row(&self, member: usize, a: &StencilView, j: usize, wanted: &Conditions) -> bool {
         let mut part = lock(&self.parts[member]);
         let valid = wanted.valid_extremes(a, j).filter(|_| part.no_memory.is_none());

@@ -70,9 +70,9 @@ impl Grid {
     }
 
     /// Returns the number of levels for `levels=0`: the smallest even number for which the band factor of the coarsest
-    /// system has at most nx ny / 4 entries. An application reads the factor twice, which is at most half a word per
-    /// node; an iteration reads 18 words per node. Fewer levels need fewer iterations, because the condition number is
-    /// about 1.23^levels.
+    /// system has at most nx ny / 4 entries. An application of M reads the factor twice, which is at most half a word
+    /// per node; an iteration reads 18 words per node in total. Fewer levels need fewer iterations, because the
+    /// condition number is about 1.23^levels.
     pub fn default_levels(self) -> usize {
         self.even_levels(|coarsest| coarsest.band_entries() <= self.nodes() as u128 / 4)
     }

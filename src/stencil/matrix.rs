@@ -41,7 +41,7 @@ impl<'a> View<'a> {
         (self.device != 0).then_some(self.device)
     }
 
-    /// Returns all values of an array in host memory.
+    /// Returns all values of an array in host memory; empty for an array in device memory.
     pub fn values(&self) -> &'a [f64] {
         self.data
     }

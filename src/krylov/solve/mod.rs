@@ -239,8 +239,8 @@ impl<'c> Solve<'c> {
 
     /// Stores the best iterate in the caller's array, and returns the outcome. The best iterate is x, unless the array
     /// already contains an iterate with a smaller residual. After stagnation or divergence, the guess is returned if it
-    /// has the smallest residual. If the best iterate cannot be stored in double precision, an iterate in the array is
-    /// the result of a stagnated solve. Without such an iterate, this is an error.
+    /// has the smallest residual. If the best iterate cannot be stored in double precision, the solve ends as stagnated
+    /// with the iterate that the array already contains. Without such an iterate, this is an error.
     fn conclude(&self, s: &mut dyn SolveSteps, at: State, mut reason: StopReason) -> Result<Outcome> {
         let (c, given, initial) = (self.c, &self.given, self.norms.initial);
         let State { iterations, norm: last, stored_norm, .. } = at;
@@ -383,7 +383,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
 /// Solves A x = b if b is in the null space up to rounding. x is the mean of the guess on each component. A x is then
 /// the row sums times this mean, and the row sums are almost zero. The guess is returned unchanged if this x fails the
 /// test and the residual of the guess is not larger. `given` is the 2-norm of b before the projection. Residuals are
-/// relative to this norm.
+/// relative to this norm, which is divided by sqrt(max(center)) for the preconditioned norm. With `reference=initial`,
+/// they are relative to the initial residual, unless that is only rounding error.
 fn constant_solution(
     s: &mut dyn SolveSteps,
     c: &Control,
