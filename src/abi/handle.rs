@@ -437,7 +437,8 @@ pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<
     })
 }
 
-/// Frees a handle, and sets the caller's pointer to NULL.
+/// Frees a handle, and sets the caller's pointer to NULL. After a fork, the child process does not free a handle that
+/// its parent created.
 ///
 /// # Safety
 /// `h` must be NULL or point to NULL or to a handle that no other thread uses.

@@ -30,9 +30,9 @@ pub fn yield_core() {
 /// Number of polls before a waiting thread yields its core. They take about 10 microseconds, longer than the usual time
 /// between the first and the last arrival at a barrier.
 const POLLS: usize = 400;
-/// Time for which a thread polls and yields before it sleeps. The time is longer than the serial work of one thread in
-/// an iteration (small grids, the exact factorization), since waking a thread takes 50 microseconds. It is shorter than
-/// a time slice of the system.
+/// Time for which a thread polls and yields before it sleeps. Waking a sleeping thread takes 50 microseconds. The time
+/// is therefore longer than the serial work of one thread in an iteration (small grids, the exact factorization), so
+/// that the waiting threads do not sleep. It is shorter than a time slice of the operating system.
 const POLLING_TIME: Duration = Duration::from_micros(500);
 
 /// Polling state of one wait.

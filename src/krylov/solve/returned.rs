@@ -86,7 +86,7 @@ pub fn start_again(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> f64 {
 /// power of two near `far`.
 pub fn norm_as_given(s: &mut dyn SolveSteps, c: &Control, scale: f64, guess: bool, far: Option<f64>) -> f64 {
     let unit = far.map_or(1.0, power_of_two_below);
-    // A fused step might omit the red values of x.
+    // A fused load may omit the red values of x, which the residual on the whole grid needs.
     s.load(scale / unit, Load::Separate(guess));
     if !guess {
         s.combine(VectorId::X, 0.0, &[]);
