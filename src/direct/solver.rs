@@ -27,9 +27,9 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Factorizes a matrix with its rows in the order `row`. `accepted` receives a row i and its pivot d, and returns 1
-    /// / d or an error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if
-    /// there are any.
+    /// Factorizes a matrix with its rows in the order `row`. For a row i with pivot d, `accepted` returns 1 / d or an
+    /// error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if there are
+    /// any.
     pub fn of(
         c: &Couplings,
         row: Vec<u32>,
