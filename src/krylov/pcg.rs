@@ -77,8 +77,8 @@ pub struct Properties {
     /// then attributed to rounding.
     pub contracts_quickly: bool,
     /// The steps apply M^-1 without P (see `PcgSteps::precondition`). <r, M^-1 r> is then <r, P M^-1 P r> only after
-    /// `center_residual` has subtracted the means over singular components from r. False if the steps compute P M^-1 P
-    /// r themselves. Also false with deflation, where r satisfies Z^T r = 0 for the deflation vectors Z and the
+    /// `center_residual` has subtracted the means over singular components from r. False if the steps themselves
+    /// compute P M^-1 P r. Also false with deflation, where r satisfies Z^T r = 0 for the deflation vectors Z and the
     /// subtraction would violate this equation.
     pub centers: bool,
     /// Formula of beta.

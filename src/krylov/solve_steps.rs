@@ -200,8 +200,8 @@ pub trait SolveSteps: PcgSteps {
     /// Returns |b - A x|^2 on the whole grid. Called before `reduce`, or after `back_substitute` and `load`. If `scale`
     /// is given, the residual is that of b = input * `scale`. A backend may then load the vector b again.
     fn whole_residual_norm2(&mut self, scale: Option<f64>) -> f64;
-    /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. Returns <b_r,
-    /// D_r^-1 b_r> for `Eliminated::Residual`, else an unspecified value.
+    /// Computes b1 = b_b - A_br D_r^-1 b_r (report 16-06, equation 2.10); no effect if CG runs on A. For
+    /// `Eliminated::Residual`, returns <b_r, D_r^-1 b_r>, else an unspecified value.
     fn reduce(&mut self, _what: Eliminated) -> f64 {
         0.0
     }

@@ -125,7 +125,7 @@ pub enum Code {
     RhoBad,
     /// p'Ap is nonpositive, infinite or NaN.
     SigmaBad,
-    /// The observer requested a stop.
+    /// The observer requested a stop, or a backend left its loop because another preconditioner may need less work.
     Paused,
     /// norm > divergence.
     Diverged,
