@@ -113,11 +113,13 @@ impl Observer for Nobody {
     }
 }
 
-/// Residuals and CG coefficients of the last solve. Memory is allocated when `max_iter` is set.
+/// Residuals and CG coefficients of the last solve. Memory is allocated when `max_iter` is set; in `smoother_`, when a
+/// monitor is set.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     residuals: Vec<f64>,
     coefficients: Vec<(f64, f64)>,
+    /// Further coefficients are ignored, because one was not positive.
     first_run_ended: bool,
 }
 
@@ -169,7 +171,7 @@ impl History {
         &self.residuals
     }
 
-    /// Returns (alpha, beta) of the CG steps before the first restart.
+    /// Returns (alpha, beta) of the CG steps before the first restart and the first nonpositive coefficient.
     pub fn coefficients(&self) -> &[(f64, f64)] {
         &self.coefficients
     }

@@ -1,6 +1,6 @@
 //! The handle of all families, and functions that run the body of an entry point on a handle.
 //!
-//! A handle holds the options (those of the environment take precedence), log, monitor, history, stream, times and
+//! A handle contains the options (those of the environment take precedence), log, monitor, history, stream, times and
 //! results. It also records which call must come first, and the process that created it.
 
 use crate::abi::guard::{entry, entry_ok, note};
@@ -59,6 +59,7 @@ pub struct Base<C> {
     pub outcome: Outcome,
     /// The solver. `set_up` replaces it.
     pub core: Option<C>,
+    /// Why a call that needs a core must fail; `None` if the core is up to date.
     stale: Option<Stale>,
     seconds_setup: f64,
     seconds_solve: f64,
@@ -66,6 +67,7 @@ pub struct Base<C> {
     warned: bool,
     /// Whether couplings that point out of the grid have been logged.
     pub outward_seen: bool,
+    /// Process that created the handle.
     process: u32,
 }
 
@@ -139,7 +141,8 @@ impl<F: Family> Handle<F> {
 }
 
 impl<C: Core> Base<C> {
-    /// Changes options.
+    /// Changes options. Options that take effect immediately are applied to the core if it is up to date. A change of
+    /// an option that acts at the setup makes the core stale. After an error, all options are unchanged.
     pub fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
         let changed = self.changed(change)?;
         let same = changed.options.same_setup(&self.options);
@@ -255,7 +258,7 @@ impl<C: Core> Base<C> {
         self.seconds_setup = taken.as_secs_f64();
     }
 
-    /// Creates a core from the previous one, and measures the time.
+    /// Creates a core from the previous one, and measures the time. If `make` fails, the handle has no core.
     pub fn set_up(&mut self, make: impl FnOnce(&mut Self, Option<C>) -> Result<C>) -> Result<()> {
         let start = Instant::now();
         let previous = self.core.take();
@@ -270,7 +273,7 @@ impl<C: Core> Base<C> {
         environment::threads(self.options.int(opt::THREADS) as usize)
     }
 
-    /// Returns the resources that the core uses.
+    /// Returns the resources that the core uses, or one host thread without a core.
     pub fn machine(&self) -> Machine {
         self.core.as_ref().map_or(Machine::HOST, Core::machine)
     }
@@ -281,7 +284,8 @@ impl<C: Core> Base<C> {
         self.core.as_mut().map_or(Ok(()), |core| core.engine_mut().use_stream(stream))
     }
 
-    /// Runs the core on the caller's stream, with history, log and monitor.
+    /// Runs the core on the caller's stream, with history, log and monitor. If a callback panics, returns this error
+    /// instead of the result.
     pub fn run<T>(&mut self, work: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<T>) -> Result<T> {
         self.check_stream()?;
         let Some(core) = &mut self.core else { return Err(messages::stale(self.family, Stale::New)) };
@@ -323,7 +327,8 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// Solves, with history, log and monitor. Returns the status.
+    /// Solves, with history, log and monitor. Stores outcome and time, and the message if the solve did not converge.
+    /// Returns the status.
     pub fn solve(&mut self, call: impl FnOnce(&mut C, &Options, &mut Watch) -> Result<Outcome>) -> Result<i32> {
         let start = self.begin_solve();
         let result = self.run(call);
@@ -432,7 +437,8 @@ pub unsafe fn create<F: Family>(out: *mut *mut F, make: impl FnOnce() -> Result<
     })
 }
 
-/// Frees a handle, and sets the caller's pointer to NULL.
+/// Frees a handle, and sets the caller's pointer to NULL. After a fork, the child process does not free a handle that
+/// its parent created.
 ///
 /// # Safety
 /// `h` must be NULL or point to NULL or to a handle that no other thread uses.

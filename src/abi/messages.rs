@@ -6,8 +6,11 @@ use crate::options::Family;
 /// Why a call requires an earlier call that creates a core.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stale {
+    /// No setup yet.
     New,
+    /// The last setup failed.
     Failed,
+    /// An option that acts at the setup has changed since.
     Changed,
     /// The caller set this after the last setup.
     Given(&'static str),

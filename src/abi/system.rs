@@ -123,8 +123,8 @@ impl<C: Core> Base<C> {
         }
     }
 
-    /// Creates a core from the previous one. The option `check_input` selects whether couplings that point out of the
-    /// grid are an error or a log line.
+    /// Creates a core from the previous one with `make`. Couplings that point out of the grid, which `outward` finds,
+    /// are an error with `check_input=2`, and with `check_input=1` a log line, once per handle.
     pub fn factorize(
         &mut self,
         make: impl FnOnce(Option<C>, &Options, usize) -> Result<C>,

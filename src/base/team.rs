@@ -30,9 +30,9 @@ pub fn yield_core() {
 /// Number of polls before a waiting thread yields its core. They take about 10 microseconds, longer than the usual time
 /// between the first and the last arrival at a barrier.
 const POLLS: usize = 400;
-/// Time for which a thread polls and yields before it sleeps. The time is longer than the serial work of one thread in
-/// an iteration (small grids, the exact factorization), since waking a thread takes 50 microseconds. It is shorter than
-/// a time slice of the system.
+/// Time for which a thread polls and yields before it sleeps. Waking a sleeping thread takes 50 microseconds. The time
+/// is therefore longer than the serial work of one thread in an iteration (small grids, the exact factorization), so
+/// that the waiting threads do not sleep. It is shorter than a time slice of the operating system.
 const POLLING_TIME: Duration = Duration::from_micros(500);
 
 /// Polling state of one wait.
@@ -44,7 +44,7 @@ struct Polls {
 
 impl Polls {
     /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
-    /// poll.
+    /// poll. Returns false after `POLLING_TIME`, and always if threads of this team may not poll.
     fn again(&mut self) -> bool {
         if self.may_spin && self.done < POLLS {
             self.done += 1;
@@ -134,8 +134,11 @@ struct Barrier {
     /// Whether a waiting thread may poll. False if there are more threads than cores, because a polling thread would
     /// occupy the core that another thread needs.
     may_spin: bool,
+    /// Number of threads that have arrived in this round.
     arrived: AtomicUsize,
+    /// Number of completed rounds.
     round: AtomicUsize,
+    /// A thread has panicked, so the round will not be completed.
     broken: AtomicBool,
     posts: Vec<Posts>,
     asleep: Mutex<()>,
@@ -282,7 +285,8 @@ impl Team {
     }
 
     /// Runs `others` on threads 1.. and `own` on the calling thread, and waits for all. A panic on any thread releases
-    /// the other threads from their barriers and ends the run; the team is unusable afterwards.
+    /// the other threads from their barriers and ends the run; the team is unusable afterwards. A panic of the calling
+    /// thread is resumed; after a panic of another thread, returns an internal error.
     pub fn run<R>(&mut self, others: impl Fn(Me) + Sync, own: impl FnOnce(Me) -> R) -> Result<R> {
         let shared = &*self.shared;
         if shared.barrier.broken.load(Ordering::Acquire) {

@@ -8,8 +8,8 @@ use std::ops::Range;
 /// Pieces per thread. With more than one piece per thread, a thread that finishes early can process pieces of slower
 /// threads.
 const PIECES_OF_A_THREAD: usize = 4;
-/// Minimum work in bytes for which threads are started. Starting a thread takes as long as reading about 20 kB of text,
-/// or moving about 200 kB.
+/// Minimum work in bytes for which threads are started. Such work takes at least 5 times as long as the start of a
+/// thread, which takes as long as reading about 20 kB of text, or moving about 200 kB.
 const WORTH_A_TEAM: usize = 1 << 20;
 /// Minimum number of values per part of a lane. [`across`] divides lanes into such parts.
 const LEAST_ACROSS: usize = 1024;
@@ -19,11 +19,12 @@ const PIECES: &str = "pieces of work";
 /// Maximum number of threads, and the thread team once it is started.
 pub struct Workers {
     threads: Threads,
+    /// Minimum work in bytes for which threads are started.
     worth: usize,
     team: Option<Team>,
 }
 
-/// Number of threads, or a function that determines this number at first use.
+/// Number of threads, or a function that returns this number whenever it is needed.
 #[derive(Clone, Copy)]
 enum Threads {
     Known(usize),

@@ -14,7 +14,7 @@ use std::ops::Range;
 /// Name of these arrays in error messages about failed allocations.
 pub const WHAT: &str = "an aggregation hierarchy";
 
-/// A row sum below this fraction of the diagonal entry is a rounding error and is set to zero.
+/// A row sum whose magnitude is below this fraction of the diagonal entry is a rounding error and is set to zero.
 const ROUNDING: f64 = 1e-12;
 
 /// A symmetric matrix as couplings and row sums.
@@ -52,16 +52,16 @@ impl Couplings {
         })
     }
 
-    /// Converts a symmetric matrix, multiplied by the power of two that makes the largest diagonal entry at most 2.
-    /// Also returns this factor.
+    /// Converts a symmetric matrix, multiplied by the power of two with which the largest magnitude of a diagonal entry
+    /// is at least 1 and below 2. Also returns this factor.
     pub fn scaled<I: Index>(s: &Csr<I>, workers: &mut Workers) -> Result<(Self, f64)> {
         let largest = (0..s.rows()).filter_map(|i| s.get(i, i)).fold(0.0, |most: f64, d| most.max(d.abs()));
         let scale = power_of_two_below(largest).recip();
         Ok((Self::of(s, scale, workers)?, scale))
     }
 
-    /// Converts `scale` times the matrix of a box of cells. A row sum of at most `zero_row_sum` times the center
-    /// becomes zero.
+    /// Converts `scale` times the matrix of a box of cells. A row sum becomes zero if its magnitude is at most
+    /// `zero_row_sum` times the center.
     pub fn of_cells(a: &SevenPoints, scale: f64, zero_row_sum: f64) -> Result<Self> {
         let (n, steps) = (a.cells.count(), a.cells.steps());
         if n > u32::MAX as usize - 1 {
@@ -144,8 +144,9 @@ impl Couplings {
         self.col[range.clone()].binary_search(&(j as u32)).map_or(0.0, |k| self.a[range][k])
     }
 
-    /// Computes the Galerkin matrix P^T S P for `count` aggregates; `of` is the aggregate of each row. An entry of `of`
-    /// is `NONE` for a row outside all aggregates. Couplings to such rows are added to the row sum of the aggregate.
+    /// Computes the Galerkin matrix P^T S P for `count` aggregates. Column k of P is 1 on the rows of aggregate k and 0
+    /// elsewhere; `of` is the aggregate of each row. An entry of `of` is `NONE` for a row outside all aggregates.
+    /// Couplings to such rows are added to the row sum of the aggregate.
     pub fn galerkin(&self, of: &[u32], count: usize, workers: &mut Workers) -> Result<Self> {
         let (starts, members) = members(of, count)?;
         // Each piece allocates an array of `count` entries, so there are at most as many pieces as threads.

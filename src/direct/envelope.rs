@@ -29,7 +29,8 @@ const WHAT: &str = "the exact factor of the coarsest system";
 
 for_each_isa! {
     /// Computes column `at` of the block after the elimination of the block's previous nodes: subtracts `factors[m]`
-    /// times column m for each m < `at`. Each column has `length` entries. Returns the sum of the new column.
+    /// times column m for each m < `at`. Each column has `length` entries; `gather` describes `columns` and `stride`.
+    /// Returns the sum of the new column.
     fn update_column(columns: &mut [f64], stride: usize, at: usize, length: usize, factors: [f64; 4]) -> f64 {
         let (before, own) = columns.split_at_mut(at * stride);
         let own = &mut own[LANES..][..length];
@@ -40,8 +41,8 @@ for_each_isa! {
     }
 
     /// Eliminates the nodes k of a block from the later rows i: l_ik = a_ik / d_k, a_ij -= l_ik a_kj, s_i -= l_ik s_k.
-    /// `excess` contains s_i, `inverse` contains 1 / d_k, and `sums` contains s_k. `gather` describes `rows`, `start`
-    /// and `columns`.
+    /// l_ik replaces a_ik in `rows`. `excess` contains s_i, `inverse` contains 1 / d_k, and `sums` contains s_k.
+    /// `gather` describes `rows`, `start`, `columns` and `stride`.
     fn eliminate(
         rows: &mut [f64],
         start: &[usize],
@@ -127,8 +128,9 @@ for_each_isa! {
 }
 
 /// Copies the columns of a block from the later rows to `columns`; entries outside the envelope are zero. Row i
-/// consists of the entries `start[i] .. start[i + 1]` of `rows`. Column c begins at `c * stride`, with `LANES` zeros
-/// before its first entry.
+/// consists of the entries `start[i] .. start[i + 1]` of `rows`; its last i entries belong to columns after the block.
+/// At `c * stride`, `columns` contains `LANES` zeros, followed by the entries of column c of the block, one per later
+/// row.
 fn gather(columns: &mut [f64], stride: usize, rows: &[f64], start: &[usize]) {
     let (c0, rest) = columns.split_at_mut(stride);
     let (c1, rest) = rest.split_at_mut(stride);
@@ -218,8 +220,9 @@ impl Envelope {
         self.excess[k] = value;
     }
 
-    /// Factorizes the matrix. Calls `accepted` for the pivot of each node k, in ascending order of k. This function
-    /// must return 1 / d_k or an error. If it returns 0, x_k is zero in every solution.
+    /// Factorizes the matrix. Calls `accepted` for the pivot of each node k, in ascending order of k. `accepted` must
+    /// return 1 / d_k or an error. If it returns 0, x_k is zero in every solution. If it returns an error, this
+    /// function returns the error and leaves the factor incomplete.
     pub fn factorize(&mut self, mut accepted: impl FnMut(Candidate) -> Result<f64>) -> Result<()> {
         let (n, stride) = (self.inverse.len(), self.columns.len() / BLOCK);
         for block in (0..n).step_by(BLOCK) {

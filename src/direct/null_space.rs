@@ -71,7 +71,8 @@ impl Means {
         Ok((!sizes.is_empty()).then_some(Self { component, sizes, excess: excesses, sums }))
     }
 
-    /// Returns the components of the rows of the next coarser level. Each aggregate must be inside one component.
+    /// Returns the components of the rows of the next coarser level. `aggregate` contains the aggregate of each row, or
+    /// `NONE`. Each aggregate must be inside one component.
     pub fn on_aggregates(&self, aggregate: &[u32]) -> Result<Self> {
         let count = aggregate.iter().filter(|&&k| k != NONE).max().map_or(0, |&k| k as usize + 1);
         let mut component: Vec<u32> = collected(repeat_n(NONE, count), WHAT)?;
@@ -120,8 +121,8 @@ impl Means {
         }
     }
 
-    /// Computes for each component the constant that `constant` returns: (stored sum) / (sum of the row sums) - (mean
-    /// of z), where z = B r. For a singular component, the first term is replaced by zero.
+    /// Computes for each component the constant that `constant` returns: (sum stored by `load_without_means`) / (sum of
+    /// the row sums) - (mean of z), where z = B r. For a singular component, the first term is replaced by zero.
     pub fn compute_constants<V: Real>(&mut self, z: &[V]) {
         let Self { component, sizes, excess, sums } = self;
         let ratio = |(sum, e): (&mut f64, &f64)| *sum = if *e > 0.0 { *sum / *e } else { 0.0 };

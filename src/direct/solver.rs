@@ -27,9 +27,9 @@ pub struct Direct {
 }
 
 impl Direct {
-    /// Factorizes a matrix with its rows in the order `row`. `accepted` receives a row i and its pivot d, and returns 1
-    /// / d or an error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if
-    /// there are any.
+    /// Factorizes a matrix with its rows in the order `row`. For a row i with pivot d, `accepted` returns 1 / d or an
+    /// error. If it returns 0, x_i is zero in every solution. `means` contains the singular components, if there are
+    /// any.
     pub fn of(
         c: &Couplings,
         row: Vec<u32>,
@@ -68,8 +68,8 @@ impl Direct {
         self.row.len().div_ceil(GROUP)
     }
 
-    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. Unlike `solve`, does not remove
-    /// means.
+    /// Appends the columns of A^-1 that belong to `groups`, in the order of the factor. The entries of a column are in
+    /// the order of the matrix. Unlike `solve`, does not remove means.
     pub fn append_columns(&self, groups: Range<usize>, columns: &mut Vec<f64>) -> Result<()> {
         let n = self.row.len();
         let mut x = zeroed(n * GROUP, WHAT)?;
@@ -89,7 +89,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns A^-1, stored by rows. `columns` contains the columns of all groups, in order.
+    /// Returns A^-1, stored by rows in the order of the matrix. `columns` contains the columns of all groups, in order.
     pub fn inverse<'a>(&self, columns: impl Iterator<Item = &'a [f64]>) -> Result<Vec<f64>> {
         let n = self.row.len();
         let mut inverse = zeroed(n * n, "the inverse of the coarse matrix")?;
@@ -136,9 +136,9 @@ impl Search<'_> {
         (self.matrix.ptr[i as usize + 1] - self.matrix.ptr[i as usize], i)
     }
 
-    /// Appends the rows that are connected to `root`, level by level; within a level, the new neighbours of a row are
-    /// sorted by degree. Returns the position in `order` of the first row of the last level, and the number of levels,
-    /// not counting the level that consists of the root.
+    /// Appends `root` and the rows that are connected to it to `order`, level by level; within a level, the new
+    /// neighbours of a row are in ascending order of their degrees. Returns the position in `order` of the first row of
+    /// the last level, and the number of levels, not counting the level that consists of the root.
     fn spread(&mut self, root: u32, order: &mut Vec<u32>) -> Result<(usize, usize)> {
         self.searches += 1;
         self.found[root as usize] = self.searches;

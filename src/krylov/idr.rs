@@ -70,7 +70,7 @@ impl IdrScalars {
         VectorId::own(2 * self.shadow + k)
     }
 
-    /// First work vector: M^-1 times a vector.
+    /// First work vector: B^-1 times a vector, with the preconditioner B.
     fn v(&self) -> VectorId {
         VectorId::own(3 * self.shadow)
     }
@@ -212,8 +212,8 @@ fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, 
     }
 }
 
-/// Computes r = r - omega A B^-1 r and x = x + omega B^-1 r with the preconditioner B. Returns omega and <r, r>, or
-/// `None` if omega or <t, t> is zero or not finite.
+/// Computes r = r - omega A B^-1 r and x = x + omega B^-1 r with the preconditioner B. Returns omega and <r, r> of the
+/// new r, or `None` if omega or <t, t> is zero or not finite. `norm` is the norm of the given r.
 fn reduce_dimension<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &IdrScalars, norm: f64) -> Option<(f64, f64)> {
     let (v, t) = (scalars.v(), scalars.t());
     let z = if s.is_unpreconditioned() { VectorId::R } else { v };

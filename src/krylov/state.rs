@@ -66,15 +66,15 @@ pub struct State {
     pub recurred: bool,
     /// Last start of PCG.
     pub start: Mark,
-    /// Iteration with the smallest residual since the start. Updated only after a decrease by a fixed factor.
+    /// Iteration with the smallest residual since the start. Updated only after a decrease by the factor `LOWER_NORM`.
     pub smallest: Mark,
     /// Last residual that was computed as b - A x.
     pub exact: Exact,
     /// Number of restarts in the solve.
     pub restarts: usize,
-    /// Number of restarts in this run.
+    /// Number of restarts since the run began or the preconditioner changed.
     pub restarts_of_run: usize,
-    /// Tested norm at the last restart but one of this run; infinite if the run has had fewer than two restarts.
+    /// Tested norm at the last but one of these restarts; infinite if there were fewer than two.
     pub previous_restart_norm: f64,
     /// Residual norm of the iterate that the caller has stored; infinite if there is none.
     pub stored_norm: f64,
@@ -125,7 +125,7 @@ pub enum Code {
     RhoBad,
     /// p'Ap is nonpositive, infinite or NaN.
     SigmaBad,
-    /// The observer requested a stop.
+    /// The observer requested a stop, or a backend left its loop because another preconditioner may need less work.
     Paused,
     /// norm > divergence.
     Diverged,

@@ -423,8 +423,8 @@ fn residual_replacement_is_due_after_a_fall_and_after_many_iterations() {
     assert!(State { rho: fallen, ..at }.is_replacement_due(), "r'M^-1 r has fallen");
     assert!(!State { iterations: 6 + REPLACEMENT_INTERVAL, ..at }.is_replacement_due());
     assert!(State { iterations: 7 + REPLACEMENT_INTERVAL, ..at }.is_replacement_due(), "many iterations");
-    // If the threshold is near the current norm, a small norm causes no replacement, because CG converges before
-    // rounding errors matter.
+    // If the threshold is at least 1e-6 times the largest norm, a small norm causes no replacement, because CG
+    // converges before rounding errors matter.
     let near = State { test: Test { threshold: 1.1 * NEAR_THRESHOLD.sqrt(), ..at.test }, ..at };
     assert!(!State { norm2: fallen, ..near }.is_replacement_due());
     assert!(State { rho: fallen, ..near }.is_replacement_due(), "of r'M^-1 r that says nothing");
@@ -452,7 +452,7 @@ fn decrease_is_relative_to_the_largest_residual() {
 }
 
 /// Returns the decision after a replacement. The recomputed <r, r> is `norm2`, and the recurred value is 1. At the
-/// previous replacement, <r, r> was `before`. rho changes from 1 to `rho`.
+/// previous replacement, <r, r> was `before`. rho changes from 1 to `rho`. The previous direction had `beta`.
 fn direction(norm2: f64, before: f64, rho: f64, beta: f64) -> Option<bool> {
     let mut at = State { norm2: before, beta, ..started(State { norm2: before, ..somewhere() }) };
     let replaced = at.replace(1.0, norm2);
@@ -517,7 +517,8 @@ fn squares_that_are_rounding_are_no_breakdown() {
     assert!(explains(&Test { definite: true, ..test }, &at, SQUARE, -1.0), "M is known");
     assert!(!explains(&Test { definite: true, ..test }, &at, ENERGY, -1.0), "of A that says nothing");
 
-    // The terms of p'Ap are about 1 / epsilon times larger than p'Ap.
+    // The magnitudes of the terms of p'Ap sum to at most `terms`. p'Ap is within, or just above, the rounding error of
+    // this sum.
     line.v[P].fill(1.0);
     let terms = 2.0 * test.center_max * 30.0;
     let energy = |part: f64| -part * terms * ROUNDING_FACTOR * f64::EPSILON;

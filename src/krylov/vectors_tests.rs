@@ -1,5 +1,5 @@
 //! Tests of the Krylov methods for general matrices. Iteration counts are compared with the golden table
-//! (golden/sparse.csv).
+//! (tests/golden/sparse.csv).
 
 use super::bicg::bicg;
 use super::bicgstab::bicgstab;

@@ -2,7 +2,8 @@
 
 use super::table::{Family, opt};
 
-/// Limits that the choices of `auto` depend on. The deciding code and the documentation both use these constants.
+/// Limits that the choices of `auto` depend on. The deciding code and the documentation both use these constants. M is
+/// the preconditioner, and E is the coarse matrix of the deflation.
 pub mod limits {
     /// `backend` of `rrb_`: smallest number of nodes for which a device is used.
     ///
@@ -104,8 +105,8 @@ pub mod limits {
 
     /// `preconditioner` of `sparse_`: smallest number of rows for which amg is used.
     ///
-    /// Times relative to ic0, setup included: 1.33 for a cube of 47^3 nodes, 1 for 100^3 nodes, and 0.33 for a plane of
-    /// 320^2 nodes.
+    /// Time of setup and solve with amg, relative to ic0: near this number of rows, 1.33 for a cube of 47^3 nodes
+    /// and 0.33 for a plane of 320^2 nodes. For a cube of 100^3 nodes, it is 1.
     pub const AMG_ROWS: usize = 100_000;
     /// `format` of `sparse_`: largest number of diagonals for which dia is used.
     pub const MOST_DIAGONALS: usize = 64;

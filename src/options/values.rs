@@ -74,7 +74,7 @@ impl Options {
         changed.map(|p| OPTIONS[p].name)
     }
 
-    /// Returns a hash of the values of all options except those in `but`.
+    /// Returns a hash of the values of all options except the log target and those in `but`.
     #[must_use]
     pub fn fingerprint(&self, but: &[i32]) -> u64 {
         // FNV-1a hash (Fowler, Noll, Vo) over 64-bit words.
@@ -211,8 +211,8 @@ impl Options {
     }
 
     /// Applies the valid entries of `text`, the content of the environment variable `RRBSOLVER_OPTIONS`. Ignores
-    /// options that only other families have. Calls `complain` with an error for each wrong entry. If `complain`
-    /// returns an error, this function returns it.
+    /// options that only other families have. Calls `complain` with an error for each wrong entry, and for options that
+    /// only the program may set. If `complain` returns an error, this function returns it.
     pub fn set_text_leniently(&mut self, text: &str, mut complain: impl FnMut(Error) -> Result<()>) -> Result<()> {
         for entry in entries(text) {
             let name = entry.split('=').next().unwrap_or("");

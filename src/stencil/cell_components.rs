@@ -194,8 +194,8 @@ pub use crate::options::limits::STRONG;
 pub struct Strong {
     /// The groups.
     pub joined: CellGroups,
-    /// Smallest extent, in cells, of the bounding boxes of all groups; 0 if there is no group. Directions in which
-    /// `Cells` has a single cell do not count.
+    /// Smallest extent, in cells, of the bounding boxes of all groups; 0 if there is no group. Directions in which the
+    /// box has a single cell do not count.
     pub thinnest: usize,
 }
 

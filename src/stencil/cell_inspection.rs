@@ -42,7 +42,7 @@ impl InspectedRows {
 
     /// Combines the results of all rows, which must be in order. Returns the largest center, or an error. If entries
     /// that are not finite were found, the error is that of the first one, and otherwise that of the first refused
-    /// center.
+    /// center. If all centers are negative, the message says so.
     pub fn center_max(a: &CellView, parts: impl IntoIterator<Item = Self>) -> Result<f64> {
         let join = |all: Self, part: Self| Self {
             center_max: all.center_max.max(part.center_max),

@@ -112,6 +112,7 @@ impl<P> Default for Labelled<P> {
 /// Values of the singular components, on all nodes and on the unknowns of CG. The label of a value is the number of its
 /// component.
 pub struct Singular<P> {
+    /// Labels on all nodes.
     pub whole: Labelled<P>,
     /// Labels on the unknowns of CG; `None` if all nodes are unknowns.
     reduced: Option<Labelled<P>>,
@@ -202,7 +203,7 @@ impl<P: Place> Labelled<P> {
                 }
                 self.add_run(unit, Run { place, len: len as u32, slot: self.latest_slot[label] })?;
             }
-            // `note` sums the runs slot by slot. Adjacent runs of a slot are already merged.
+            // `note` needs the runs in the order of the slots. Adjacent runs of a slot are already merged.
             self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.place));
             self.run_start[unit + 1] = self.runs.len();
             self.slot_start[unit + 1] = self.slots.len();
@@ -263,7 +264,7 @@ impl<P: Place> Labelled<P> {
     }
 
     /// Adds the N sums that `of` returns for each run of these units, and stores one total per slot. `of` also receives
-    /// the label of the run.
+    /// the label of the run. Returns the reduction of these totals.
     fn note<const N: usize>(&self, units: &Range<usize>, of: impl Fn(&Run<P>, usize) -> [f64; N]) -> Reduce<'_, N> {
         let noted = self.sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
         let mut runs = self.runs(units).iter().peekable();
@@ -350,7 +351,7 @@ impl<P: Place> Labelled<P> {
         square
     }
 
-    /// Returns the label with the largest |sum v| / sum |v|, and both sums.
+    /// Returns the label with the largest |sum v| / sum |v|, and both sums. All are 0 if there is no label.
     pub fn worst(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> (usize, f64, f64) {
         if self.labels() == 0 {
             return (0, 0.0, 0.0);

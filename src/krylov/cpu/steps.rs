@@ -166,13 +166,15 @@ impl<'a, S> ThreadState<'a, S> {
         f(&mut self.system, to, from)
     }
 
-    /// Stores the partial results that `of` returns for the chunks of this thread.
+    /// Stores the partial results that `of` returns for the chunks of this thread. Returns the reduction of these
+    /// results.
     pub fn note<const N: usize>(&mut self, mut of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> Reduce<'a, N> {
         self.turn += 1;
         let Workspace { chunks, noted, .. } = self.workspace;
         let noted: Reduce<N> = noted.reduce(self.turn, chunks.count());
         for chunk in self.own_chunks() {
-            // SAFETY: this thread owns the chunk, and stores its results once.
+            // SAFETY: this thread owns the chunk, and stores its results once. The two buffers of `noted` alternate,
+            // and each reduction begins with a barrier.
             unsafe { noted.note(chunk, of(self, chunks.range(chunk))) };
         }
         noted
@@ -200,8 +202,8 @@ impl<'a, S> ThreadState<'a, S> {
         }
     }
 
-    /// Computes `combine`, and returns <to, to> of the result. The rows of a chunk are still in the L1 cache for the
-    /// norm.
+    /// Computes `combine`, and returns <to, to> of the result. The norm reads the rows of a chunk while they are still
+    /// in the L1 cache.
     pub fn combine_and_square(&mut self, to: VectorId, scale: f64, terms: &[(f64, VectorId)]) -> f64 {
         self.sums(|s, rows| {
             s.combine_rows(&rows, to, scale, terms);

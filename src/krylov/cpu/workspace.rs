@@ -26,7 +26,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Returns the lines within `own`, each with its range in a vector. `own`: rows of one or more chunks.
+    /// Returns the lines within `own`, each with its range in a vector. `own`: rows of one or more chunks; `rows`:
+    /// length of a vector.
     pub fn within(self, own: &Range<usize>, rows: usize) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
         let before = self.first / self.stride;
         let line = |row: usize| row.div_ceil(self.stride).saturating_sub(before).min(self.count);

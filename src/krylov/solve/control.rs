@@ -97,7 +97,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Returns the number of iterations of the previous solve.
+    /// Returns the number of iterations of the previous solve, or 0 if there is none.
     pub fn done(&self) -> usize {
         self.before.map_or(0, |before| before.iterations)
     }
@@ -125,6 +125,8 @@ impl<'a> Control<'a> {
         }
     }
 
+    /// Returns the parameters of the stopping test. `checks`: the completed x is tested on the whole grid, so the
+    /// threshold of the recurred residual needs the lower limit `futile`.
     pub fn criterion(&self, checks: bool) -> Criterion {
         Criterion {
             preconditioned: self.norm == Norm::Preconditioned,
@@ -147,8 +149,9 @@ pub const PROJECTED_TO_ZERO: f64 = 16.0 * f64::EPSILON;
 /// Limit for max(center) max |x| / max |b| of the initial guess. Above this limit, squares of the residual overflow.
 pub const GUESS_TOO_FAR: f64 = 1e150;
 
-/// In f32 sweeps, residual norms must be between the reciprocal of this number and this number. The squares of norms
-/// above about 1e19 overflow, and those of norms below about 1e-19 underflow; the limit leaves a margin.
+/// In f32 sweeps, norms of the scaled residual must be between the reciprocal of this number and this number. The
+/// squares of norms above about 1e19 overflow, and those of norms below about 1e-19 underflow; the limit leaves a
+/// margin.
 pub const FAR_IN_F32: f64 = 1e15;
 
 /// Recurred residuals below this fraction of |b| are far below the rounding error of b - A x. Further iterations would
@@ -163,6 +166,7 @@ pub fn finite(quantity: &'static str, value: f64) -> Result<()> {
     if value.is_finite() { Ok(()) } else { Err(Error::Breakdown { quantity, value, iteration: 0 }) }
 }
 
+/// Returns an error if a value of magnitude `largest` is not finite, or overflows when it is divided by `scale`.
 pub fn check_overflow(largest: f64, scale: f64) -> Result<()> {
     if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
         return Ok(());
@@ -207,7 +211,8 @@ impl Fit {
 /// Largest change of the residual by rounding of x that causes no error, relative to the residual norm.
 const LARGEST_SILENT_CHANGE: f64 = 1.0 / 256.0;
 
-/// Inspects the caller's input and, if `guess` is true, the initial guess. See `SolveSteps::inspect`.
+/// Inspects the caller's input and, if `guess` is true, the initial guess; see `SolveSteps::inspect`. Returns an error
+/// for an entry that is not finite, unless `check_input` is off.
 pub fn check_inputs(s: &mut dyn SolveSteps, c: &Control, guess: bool, criterion: Option<&Criterion>) -> Result<Inputs> {
     let inputs = s.inspect(guess, criterion);
     match inputs.not_finite {

@@ -38,7 +38,8 @@ pub struct Norms {
     /// 2-norm of b - A x on the whole grid.
     pub whole: f64,
     /// With the preconditioned norm: 2-norm of the vector whose norm is the reference, in the system that CG solves.
-    /// This vector is b or the residual of the guess. Infinite with the 2-norm.
+    /// This vector is b or the residual of the guess. Zero if b is constant on each singular component, up to rounding.
+    /// Infinite with the 2-norm, and for the residual of a guess with `Given::far`.
     pub reference_norm2: f64,
 }
 
@@ -63,7 +64,8 @@ impl<'c> Given<'c> {
         Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
     }
 
-    /// Subtracts from b its means over singular components. Returns |b|.
+    /// Checks whether b is compatible, stores the means of x over singular components, and subtracts from b its means.
+    /// Returns |b|.
     pub fn project(&self, s: &mut dyn SolveSteps) -> Result<f64> {
         if self.c.check_compatibility {
             check_compatible(s, self.c, self.scale)?;
@@ -154,20 +156,20 @@ fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<(
 
 /// Computes sqrt(r' M^-1 r) before the first iteration. On a singular system r may be constant, so that rounding
 /// determines the sign of r' M^-1 r. If M is definite, only rounding can make r' M^-1 r negative. The magnitude is used
-/// in both cases.
+/// in both cases. In all other cases, a negative value is an error.
 fn preconditioned_norm(s: &mut dyn SolveSteps, c: &Control) -> Result<f64> {
     let rho = s.precondition();
     Ok(not_negative("r'M^-1 r", if c.singular() || c.definite { rho.abs() } else { rho }, 0)?.sqrt())
 }
 
-/// Computes r = P r on a singular system. Returns the squared D^-1 norm of the means that P removes.
+/// Computes r = P r on a singular system. Returns `PcgSteps::square_of_means` of the given r; zero on a regular system.
 fn centered(s: &mut dyn SolveSteps, c: &Control) -> f64 {
     if c.singular() { center_residual(s).0 } else { 0.0 }
 }
 
 /// Computes the preconditioned norm of r for a guess outside the range of f32 sweeps. `size` is the 2-norm of r. The
-/// system is divided by a power of two near `size`, because M^-1 is linear. Afterwards b is loaded with `scale` and
-/// reduced again.
+/// system is divided by a power of two near `size`. Since M^-1 is linear, this divides the norm by the same factor.
+/// Afterwards b is loaded with `scale` and reduced again, and x is 0.
 fn far_norm(s: &mut dyn SolveSteps, c: &Control, scale: f64, size: f64) -> Result<f64> {
     let unit = power_of_two_below(size);
     let mut norm = 0.0;
