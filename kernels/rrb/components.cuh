@@ -6,7 +6,7 @@
 // labeling in CUDA, GPU Computing Gems, 2011).
 //
 // The parents depend on the order of the threads; the counts do not. The header of storage.cuh describes the launch.
-// Bytes per node: 32 (48 with 9 points) in the first kernel, and less than half of this number in the other two together.
+// Bytes per node: 32 (48 with 9 points) in the first kernel, and less than half of this number in the other two.
 #include "../common/forest.cuh"
 #include "storage.cuh"
 
