@@ -69,8 +69,8 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
-            eprintln!("{PROGRAM}: {sentence:#}");
+        Err(message) => {
+            eprintln!("{PROGRAM}: {message:#}");
             ExitCode::FAILURE
         }
     }

@@ -266,8 +266,8 @@ fn errors_cause_messages() {
         (&["page", "no_such_page.md"], "cannot read no_such_page.md"),
     ] {
         let run = bench(arguments);
-        let sentence = String::from_utf8_lossy(&run.stderr);
-        assert!(!run.status.success() && sentence.contains(words), "{arguments:?}: {sentence}");
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert!(!run.status.success() && message.contains(words), "{arguments:?}: {message}");
     }
 }
 
@@ -304,8 +304,8 @@ fn hypre_runs_if_it_is_found() {
     let path = folder("hypre").join("record.json");
     let run = bench(&[&line[..], &["--json", path.to_str().unwrap()]].concat());
     if !run.status.success() {
-        let sentence = String::from_utf8_lossy(&run.stderr);
-        assert!(sentence.contains("install libhypre-dev") && sentence.contains("HYPRE_DIR"), "{sentence}");
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert!(message.contains("install libhypre-dev") && message.contains("HYPRE_DIR"), "{message}");
         return;
     }
     let value: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
@@ -325,6 +325,6 @@ fn missing_hypre_causes_an_error() {
         .env("PATH", "")
         .output()
         .unwrap();
-    let sentence = String::from_utf8_lossy(&run.stderr);
-    assert!(!run.status.success() && sentence.contains("install libhypre-dev"), "{sentence}");
+    let message = String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success() && message.contains("install libhypre-dev"), "{message}");
 }
