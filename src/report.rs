@@ -120,7 +120,7 @@ pub struct History {
     residuals: Vec<f64>,
     coefficients: Vec<(f64, f64)>,
     /// Further coefficients are ignored, because one was not positive.
-    first_run_ended: bool,
+    coefficients_ended: bool,
 }
 
 /// Maximum number of residuals, and of coefficient pairs, that are stored, however large `max_iter` is.
@@ -145,7 +145,7 @@ impl History {
     pub fn clear(&mut self) {
         self.residuals.clear();
         self.coefficients.clear();
-        self.first_run_ended = false;
+        self.coefficients_ended = false;
     }
 
     /// Appends a residual if the allocated memory suffices.
@@ -160,8 +160,8 @@ impl History {
     /// nonpositive. Coefficients of later steps are ignored.
     pub fn push_coefficients(&mut self, alpha: f64, beta: f64) {
         let positive = |value: f64| value > 0.0 && value.is_finite();
-        self.first_run_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));
-        if !self.first_run_ended && self.coefficients.len() < self.coefficients.capacity().min(HISTORY_LIMIT) {
+        self.coefficients_ended |= !(positive(alpha) && (self.coefficients.is_empty() || positive(beta)));
+        if !self.coefficients_ended && self.coefficients.len() < self.coefficients.capacity().min(HISTORY_LIMIT) {
             self.coefficients.push((alpha, beta));
         }
     }

@@ -15,7 +15,7 @@ template <class T> __device__ inline T fixed(const T &v) { return __ldg(&v); }
 // or higher, the L2 cache evicts their lines before others. The compiler may reorder reads by `fixed_once` with writes,
 // like reads by `fixed`.
 #if !defined(RRB_EMULATED) && __CUDA_ARCH__ >= 800
-__device__ inline uint64_t given_up_first() {
+__device__ inline uint64_t evict_first() {
     uint64_t policy;
     asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
     return policy;
@@ -23,13 +23,13 @@ __device__ inline uint64_t given_up_first() {
 template <bool ONCE> __device__ inline double fixed_once(const double &v) {
     if (!ONCE) return fixed(v);
     double r;
-    asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()));
+    asm("ld.global.nc.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(evict_first()));
     return r;
 }
 template <bool ONCE> __device__ inline double read_once(const double &v) {
     if (!ONCE) return v;
     double r;
-    asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(given_up_first()) : "memory");
+    asm volatile("ld.global.L2::cache_hint.f64 %0, [%1], %2;" : "=d"(r) : "l"(&v), "l"(evict_first()) : "memory");
     return r;
 }
 template <bool ONCE> __device__ inline void write_once(double &to, double v) {
@@ -37,7 +37,7 @@ template <bool ONCE> __device__ inline void write_once(double &to, double v) {
     else
         asm volatile("st.global.L2::cache_hint.f64 [%0], %1, %2;"
             :
-            : "l"(&to), "d"(v), "l"(given_up_first())
+            : "l"(&to), "d"(v), "l"(evict_first())
             : "memory");
 }
 #else

@@ -298,7 +298,7 @@ template <class Real> __device__ inline void shift(const LabelledArgs &a) {
 }
 
 // Copies the means of all labels to the stored means, which `shift` adds with `restore`.
-__device__ inline void keep_means(const LabelledArgs &a) {
+__device__ inline void store_means(const LabelledArgs &a) {
     over_cells(a.labels.count, [&](int64_t label) { a.totals[4 * label + 3] = a.totals[4 * label + 2]; });
 }
 
@@ -320,4 +320,4 @@ __device__ inline void keep_means(const LabelledArgs &a) {
     LABELLED_KERNEL(FAMILY##_label_sums_f64, LabelledArgs, 4, label_sums)                                              \
     LABELLED_KERNEL(FAMILY##_shift_f64, LabelledArgs, 4, shift<double>)                                                \
     LABELLED_KERNEL(FAMILY##_shift_f32, LabelledArgs, 4, shift<float>)                                                 \
-    LABELLED_KERNEL(FAMILY##_keep_means_f64, LabelledArgs, 4, keep_means)
+    LABELLED_KERNEL(FAMILY##_store_means_f64, LabelledArgs, 4, store_means)

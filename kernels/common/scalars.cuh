@@ -3,7 +3,7 @@
 #include "device.cuh"
 
 // State of the PCG loop; the numbers are those of src/krylov/state.rs.
-enum Code { RUNNING, MET, MAX_ITER, SPENT, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
+enum Code { RUNNING, CONVERGED, MAX_ITER, NEEDS_RESTART, SIGMA_VANISHED, RHO_NEGATIVE, RHO_BAD, SIGMA_BAD, PAUSED };
 
 // Number of iterations that the ring buffer records. When it is full, the loop pauses so that the host can read it.
 constexpr int RING = 1024;
@@ -73,13 +73,13 @@ __device__ inline Code set_norm(Standing &s, double rho) {
 
 // Checks convergence and the iteration limit.
 __device__ inline Code check_convergence(const Standing &s) {
-    if (s.norm <= s.threshold) return MET;
+    if (s.norm <= s.threshold) return CONVERGED;
     return s.iterations >= s.max_iter ? MAX_ITER : RUNNING;
 }
 
 // Updates rho = <r, M^-1 r> and computes beta = rho / rho_old.
 __device__ inline Code set_rho(Standing &s, double rho) {
-    if (vanished(s, rho)) return SPENT;
+    if (vanished(s, rho)) return NEEDS_RESTART;
     if (!(rho > 0.0 && is_finite(rho))) return RHO_BAD;
     s.beta = rho / s.rho;
     s.rho = rho;
@@ -109,7 +109,7 @@ __device__ inline void update(Standing &s, Step *ring, double rho, double norm2,
     if (ring) ring[s.ring_used] = {s.norm, s.alpha, s.beta};
     s.ring_used += 1;
     s.sum = rho;
-    if (code == RUNNING) code = s.met ? MET : check_convergence(s);
+    if (code == RUNNING) code = s.met ? CONVERGED : check_convergence(s);
     if (code == RUNNING) code = set_rho(s, rho);
     if (code != RUNNING) s.code = code;
 }

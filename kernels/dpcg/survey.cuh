@@ -3,11 +3,12 @@
 // Components, and groups of cells that strong couplings connect, are trees of parents over the cells
 // (kernels/common/forest.cuh). The root of a cell is the first cell of its component or group.
 //
-// A warp processes segments of 32 consecutive cells. `look` joins the cells of each segment to runs, and `unite` joins
-// the runs. If several couplings connect two runs, only one of these contacts is used. Couplings that leave the box are
-// zero, so segments may extend over the ends of rows.
+// A warp processes segments of 32 consecutive cells. `inspect_rows` joins the cells of each segment to runs, and
+// `unite` joins the runs. If several couplings connect two runs, only one of these contacts is used. Couplings that
+// leave the box are zero, so segments may extend over the ends of rows.
 //
-// Memory traffic per cell of the kernels, in bytes: take 64, look 40, unite 24, settle 16, extents 4, hidden 12.
+// Memory traffic per cell of the kernels, in bytes: take 64, inspect_rows 40, unite 24, settle 16, extents 4, hidden
+// 12.
 #pragma once
 #include "../common/forest.cuh"
 #include "box.cuh"
@@ -177,7 +178,7 @@ __device__ inline uint32_t run_start(int64_t c, bool joined) {
 // Computes the statistics of the rows (`row_sum`, `strength`, `alone` and `regular` of CellFindings). Also joins
 // adjacent connected cells into runs: a warp processes a segment of 32 consecutive cells, and joins cells of this
 // segment only.
-__device__ inline void look(const SurveyArgs &a) {
+__device__ inline void inspect_rows(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const Forest forests[2] = {forest_of(a, COMPONENTS), forest_of(a, GROUPS)};
     const CellMatrix m = a.matrix();
@@ -222,8 +223,8 @@ __device__ inline void look(const SurveyArgs &a) {
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
-// Joins the trees that `look` has not joined. A contact is a coupling that joins two cells. A contact between two
-// cells may be omitted if both cells are joined to preceding cells between which there is another contact. The
+// Joins the trees that `inspect_rows` has not joined. A contact is a coupling that joins two cells. A contact between
+// two cells may be omitted if both cells are joined to preceding cells between which there is another contact. The
 // preceding cells are:
 // - for a contact within a plane: the previous cells of the two segments;
 // - for a contact between planes: the previous cells of the two segments, or the cells of the previous row;
@@ -256,7 +257,8 @@ __device__ inline void unite(const SurveyArgs &a) {
             const bool top_goes_on = (c + t) % 32 > 0 && west_top > limit[0];
             const uint32_t norths = __ballot_sync(ALL_LANES, to_north), tops = __ballot_sync(ALL_LANES, to_top);
             const int before = lane() > 0 ? lane() - 1 : 0;
-            // If the neighbour to the north is the first cell of a run, `look` has already joined it to this cell.
+            // If the neighbour to the north is the first cell of a run, `inspect_rows` has already joined it to this
+            // cell.
             if (to_north && north_goes_on && !(goes_on && (norths >> before & 1)))
                 join(forest.parent, uint32_t(c), uint32_t(c + n));
             if (to_top && !(top_goes_on && goes_on && (tops >> before & 1))) {
@@ -372,7 +374,7 @@ __device__ inline void hidden(const SurveyArgs &a) {
 } // namespace dpcg
 
 DPCG_KERNEL(dpcg_take_f64, SurveyArgs, take)
-DPCG_KERNEL(dpcg_look_f64, SurveyArgs, look)
+DPCG_KERNEL(dpcg_inspect_rows_f64, SurveyArgs, inspect_rows)
 DPCG_KERNEL(dpcg_unite_f64, SurveyArgs, unite)
 DPCG_KERNEL(dpcg_settle_f64, SurveyArgs, settle)
 DPCG_KERNEL(dpcg_extents_f64, SurveyArgs, extents)

@@ -326,7 +326,7 @@ template <class F> __device__ inline double ascend_in_cluster(const Cluster<F> &
     Up<Real> up = {0, 0, 0, 0, 0, {0, 0}, {0, 0}};
     if (row <= k.rows) {
         if (op.grid == a.last) {
-            const Slot *slots = a.slots + a.rest.n;
+            const Slot *slots = a.slots + a.coarsest.n;
             const int here = j * from.nx + i;
             const bool x = i < from.nx, y = j < from.ny, x1 = i > 0 && i <= from.nx, y1 = j > 0 && j <= from.ny;
             const bool is[4] = {x1 && y1, x && y1, x1 && y, x && y};

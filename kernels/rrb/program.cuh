@@ -5,7 +5,7 @@
 // Kinds and flags of steps (src/rrb/cuda/program.rs). A program is an array of `Op` in device memory. In the comments
 // on flags, the words before a colon name the kinds of steps that use the flag: "forward" denotes DESCEND, "backward"
 // ASCEND, "product" MULTIPLY_INNER, and "step" DIRECT_INNER and ADVANCE_INNER.
-enum Kind { DESCEND_FIRST, DESCEND, REMAINDER, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
+enum Kind { DESCEND_FIRST, DESCEND, COARSEST, ASCEND, MULTIPLY_INNER, DIRECT_INNER, ADVANCE_INNER, ADVANCE_FIRST };
 enum Flag {
     KEEP = 1,      // forward: r = right-hand side
     KEEP_TOO = 2,  // forward: with KEEP, also q = right-hand side

@@ -242,8 +242,8 @@ template <bool SUBSTITUTE, Whole GIVES, bool UNIFORM> __device__ inline void who
     const int64_t p = g.plane, n = g.stride;
     const double *to_r1 = a.k.s, *to_r2 = a.k.s + 4 * p, *b1 = a.x + B1 * p, *b2 = a.x + B2 * p;
     // Values of x_r and of D_r^-1 r_r in a tile and around it.
-    constexpr int LEFT = GIVES == ELIMINATED ? HALO : 1;
-    __shared__ double red1[HALO], red2[HALO], left1[LEFT], left2[LEFT];
+    constexpr int LEFT_VALUES = GIVES == ELIMINATED ? HALO : 1;
+    __shared__ double red1[HALO], red2[HALO], left1[LEFT_VALUES], left2[LEFT_VALUES];
     const int t = thread_of_block(), ti = t % TILE_X, tj = t / TILE_X;
     const auto red = [&](int colour, int64_t c, int64_t m, double b) {
         const double *to = colour == R1 ? to_r1 : to_r2;
@@ -346,7 +346,7 @@ RRB_KERNEL(rrb_finish_eliminated_uniform_f64, EndArgs, THREADS, END_RESIDENT, (w
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_deliver_f64(EndArgs a) {
     const Scalars &s = *a.scalars;
     const double square = s.preconditioned ? s.whole_norm2 + fabs(s.rho) : s.whole_norm2;
-    const bool ends = s.code == MAX_ITER || (s.code == MET && sqrt(square) <= s.threshold);
+    const bool ends = s.code == MAX_ITER || (s.code == CONVERGED && sqrt(square) <= s.threshold);
     const double largest = __longlong_as_double(s.largest);
     if (!ends || !(largest >= a.least && largest <= a.limit)) return;
     TransferArgs t{};
@@ -376,7 +376,7 @@ struct SetOutArgs {
     Scalars *scalars;
     uint64_t *found; // all scalars except the ring buffer, in host memory
     // Fields of `Criterion` (src/krylov/solve_steps.rs); abs_tol is scaled.
-    double scale, rel_tol, abs_tol, futile, vanishing, baseless;
+    double scale, rel_tol, abs_tol, futile, vanishing, rounding_fraction;
     int64_t max_iter, pause_at;
     int preconditioned, of_initial;
 };
@@ -397,7 +397,7 @@ __device__ inline void set_out(const SetOutArgs &a) {
     const bool expected = largest >= 1.0 && largest < 2.0 * NEAR_SCALE && s.not_finite == 0;
     // With an initial guess and the preconditioned norm, the reference value requires an additional start from b.
     const bool referred = !(a.preconditioned && guess);
-    const bool based = !a.preconditioned || sqrt(s.norm2) > a.baseless * b;
+    const bool based = !a.preconditioned || sqrt(s.norm2) > a.rounding_fraction * b;
     const bool misses = norm > threshold && initial > asked;
     const bool begins = expected && referred && positive && based && misses && a.max_iter > 0;
     s.threshold = threshold;

@@ -45,7 +45,7 @@ struct TransferArgs {
 };
 
 template <bool STORE> __device__ inline void transfer(const TransferArgs &a) {
-    if (a.guard && a.guard->code != MET) return;
+    if (a.guard && a.guard->code != CONVERGED) return;
     over_own_rows(a.g, [&](int i, int row) {
         double *natural = a.natural + row * a.ld + i, *place = a.colours + a.g.place_of(i, row);
         if (STORE) *natural = *place * a.scale;
@@ -252,7 +252,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64(ProductArgs a) {
     // The kernel does nothing if the loop continues or, without `out`, if the loop has not converged.
     if (a.how == LOOP &&
-        (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != MET)))
+        (a.scalars->code == PAUSED || a.scalars->code == RUNNING || (!a.out && a.scalars->code != CONVERGED)))
         return;
     double norm2 = 0.0;
     over_area(
@@ -328,7 +328,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substit
     uint64_t largest = 0;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
-        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_product_r1(a.k, a.x, c));
+        const double r1 = a.k.h[R1 * p + c] * (a.b[R1 * p + c] - straight_r1(a.k, a.x, c));
         const double r2 = a.k.h[R2 * p + c] * (a.b[R2 * p + c] - straight_r2(a.k, a.x, c));
         a.x[R1 * p + c] = r1;
         a.x[R2 * p + c] = r2;

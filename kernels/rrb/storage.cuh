@@ -229,7 +229,7 @@ __device__ inline double straight_b2(const Grid &k, const double *v, int64_t c) 
         (r2[N * p + c] * v2[c] + r2[S * p + c + n] * v2[c + n]);
 }
 
-__device__ inline double straight_product_r1(const Grid &k, const double *v, int64_t c) {
+__device__ inline double straight_r1(const Grid &k, const double *v, int64_t c) {
     const int64_t p = k.g.plane, n = k.g.stride;
     const double *a = k.s, *v1 = v + B1 * p, *v2 = v + B2 * p;
     return (a[W * p + c] * v2[c - 1] + a[E * p + c] * v2[c]) + (a[S * p + c] * v1[c] + a[N * p + c] * v1[c + n]);

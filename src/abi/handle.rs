@@ -103,7 +103,7 @@ impl<F: Family> Handle<F> {
             outward_seen: false,
             process: std::process::id(),
         };
-        base.set(|_| Ok(()))?;
+        base.set_options(|_| Ok(()))?;
         Ok(Self { base, own })
     }
 
@@ -143,7 +143,7 @@ impl<F: Family> Handle<F> {
 impl<C: Core> Base<C> {
     /// Changes options. Options that take effect immediately are applied to the core if it is up to date. A change of
     /// an option that acts at the setup makes the core stale. After an error, all options are unchanged.
-    pub fn set(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
+    pub fn set_options(&mut self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<()> {
         let changed = self.changed(change)?;
         let same = changed.options.same_setup(&self.options);
         if self.family != options::Family::Smoother {
@@ -209,12 +209,12 @@ impl<C: Core> Base<C> {
     }
 
     /// Returns whether this process created the handle. The threads of the pool do not exist after a fork.
-    pub fn in_their_process(&self) -> bool {
+    pub fn is_in_creating_process(&self) -> bool {
         self.process == std::process::id()
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.in_their_process() { Ok(()) } else { Err(messages::forked()) }
+        if self.is_in_creating_process() { Ok(()) } else { Err(messages::forked()) }
     }
 
     /// Sets the monitor of later calls.
@@ -249,8 +249,8 @@ impl<C: Core> Base<C> {
     }
 
     /// Marks the core as stale: the caller has set `what`, which takes effect at the next setup.
-    pub fn given(&mut self, what: &'static str) {
-        self.stale.get_or_insert(Stale::Given(what));
+    pub fn mark_set(&mut self, what: &'static str) {
+        self.stale.get_or_insert(Stale::Set(what));
     }
 
     /// Stores the setup time, which a result of the handle reports.
@@ -449,7 +449,7 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
         if !inner.is_null() {
             // SAFETY: `create` made the handle. The caller's pointer is NULL now, so the handle is freed once.
             let handle = unsafe { Box::from_raw(inner.cast::<Handle<F>>()) };
-            if !handle.base.in_their_process() {
+            if !handle.base.is_in_creating_process() {
                 // After a fork, the threads of the pool do not exist and cannot be joined.
                 std::mem::forget(handle);
             }
@@ -465,7 +465,7 @@ pub unsafe fn destroy<F: Family>(h: *mut *mut F) -> rrb_status {
 pub unsafe fn set<F: Family>(h: *mut F, key: i32, change: impl FnOnce(&mut Options) -> Result<()>) -> rrb_status {
     let set = |h: &mut Handle<F>| match h.result(key) {
         Some((result, _)) => Err(messages::is_result(result.name)),
-        None => h.base.set(change),
+        None => h.base.set_options(change),
     };
     // SAFETY: guaranteed by the caller.
     unsafe { with_ok(h, set) }

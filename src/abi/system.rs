@@ -198,7 +198,7 @@ pub unsafe fn solve_once<F: Solving>(
 ) -> rrb_status {
     entry(|| {
         let mut h = make()?;
-        h.base.set(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
+        h.base.set_options(|o| o.set_real(opt::REL_TOL, rel_tol).and_then(|()| o.set_int(opt::MAX_ITER, max_iter)))?;
         let len = h.base.layout()?.len;
         for input in [("b", b)].into_iter().chain(matrix) {
             check_pair(input, ("x", x), len)?;

@@ -13,7 +13,7 @@ use crate::error::{Result, collected, push};
 const MAX_ROW_FRACTION: f64 = 0.9;
 /// Largest number of rows of a coarsest system that is factorized. A larger coarsest system is solved approximately by
 /// smoothing.
-pub const MOST_INVERTED: usize = 1500;
+pub const MOST_FACTORIZED: usize = 1500;
 
 /// Coarsening stops at this number of rows or fewer.
 pub const COARSEST: usize = 128;
@@ -74,7 +74,7 @@ impl Hierarchy {
                 // There were too few pairs. If the matrix is too large to be factorized, aggregation is repeated with a
                 // larger kappa.
                 let weaker = Rules { kappa: 2.0 * rules.kappa, ..rules };
-                if matrix.rows() <= MOST_INVERTED || weaker.kappa > 4.0 * MAX_KAPPA {
+                if matrix.rows() <= MOST_FACTORIZED || weaker.kappa > 4.0 * MAX_KAPPA {
                     break;
                 }
                 rules = weaker;

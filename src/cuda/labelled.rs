@@ -121,9 +121,9 @@ impl Labelled {
     }
 
     /// Stores the means of v for a later `shift` with `restore`.
-    pub fn keep(&self, stream: &Stream, v: Address) -> Result<()> {
+    pub fn store_means(&self, stream: &Stream, v: Address) -> Result<()> {
         self.sums(stream, v, 0, Sum::default())?;
-        launch::keep_means(stream, &self.arguments)
+        launch::store_means(stream, &self.arguments)
     }
 
     /// Returns the label with the largest |sum v| / sum |v|, and both sums.

@@ -6,7 +6,7 @@
 use crate::deflation::regions::{NONE, Regions};
 use crate::direct::couplings::Couplings;
 use crate::error::{Result, collected, extend, insert, zeroed};
-use crate::stencil::cell_components::{CellComponents, row_excess};
+use crate::stencil::cell_components::{CellComponents, regular_row_sums};
 use crate::stencil::cells::{Cells, SevenPoints};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -105,7 +105,7 @@ pub fn assemble_block(
     let mut part = Part::default();
     let of = |row: usize| &regions.of[row * nx..][..nx];
     let along = |d: usize, row: usize| &a.forward[d][row * nx..][..nx];
-    let mut excess = zeroed(nx, COARSE_MATRIX)?;
+    let mut row_sums = zeroed(nx, COARSE_MATRIX)?;
     // In x, the couplings at one column often connect the same two regions in many rows, so there is one pending sum
     // per column. In y and z, consecutive couplings of a row often connect the same two regions, so one pending sum is
     // sufficient.
@@ -126,8 +126,8 @@ pub fn assemble_block(
                 part.couple(&mut across_x, r, s, coupling)?;
             }
         }
-        if row_excess(a, components, row, &mut excess) {
-            add_excess(own, &excess, &mut part)?;
+        if regular_row_sums(a, components, row, &mut row_sums) {
+            add_row_sums(own, &row_sums, &mut part)?;
         }
     }
     for pending in along_x.iter_mut().chain([&mut across_x]) {
@@ -141,11 +141,11 @@ pub fn assemble_block(
 }
 
 /// Adds the row sums of A in one row of cells to the row sums of E. `of` contains the regions of these cells.
-fn add_excess(of: &[u16], excess: &[f64], part: &mut Part) -> Result<()> {
+fn add_row_sums(of: &[u16], row_sums: &[f64], part: &mut Part) -> Result<()> {
     let mut start = 0;
     // Consecutive cells of the same region are summed first.
     for cells in of.chunk_by(|r, s| r == s) {
-        let sum: f64 = excess[start..start + cells.len()].iter().sum();
+        let sum: f64 = row_sums[start..start + cells.len()].iter().sum();
         if sum != 0.0 && cells[0] != NONE {
             part.add(cells[0], cells[0], sum)?;
         }
@@ -170,7 +170,7 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
     }
     let sums = &entries[..sums];
     let mut matrix =
-        Couplings { diagonal: zeroed(n, COARSE_MATRIX)?, excess: zeroed(n, COARSE_MATRIX)?, ..Couplings::default() };
+        Couplings { diagonal: zeroed(n, COARSE_MATRIX)?, row_sum: zeroed(n, COARSE_MATRIX)?, ..Couplings::default() };
     let mut next: Vec<usize> = zeroed(n + 1, COARSE_MATRIX)?;
     for entry in sums.iter().filter(|e| e.row() != e.column()) {
         next[entry.row() + 1] += 1;
@@ -190,10 +190,10 @@ pub fn sum_entries(entries: &mut [Entry], n: usize) -> Result<Couplings> {
     couplings().for_each(|entry| set(entry.column(), entry.row(), entry.value));
     couplings().for_each(|entry| set(entry.row(), entry.column(), entry.value));
     for entry in sums.iter().filter(|e| e.row() == e.column()) {
-        matrix.excess[entry.row()] = entry.value;
+        matrix.row_sum[entry.row()] = entry.value;
     }
     for r in 0..n {
-        matrix.diagonal[r] = matrix.excess[r] + matrix.row(r).map(|(_, a)| a).sum::<f64>();
+        matrix.diagonal[r] = matrix.row_sum[r] + matrix.row(r).map(|(_, a)| a).sum::<f64>();
     }
     Ok(matrix)
 }

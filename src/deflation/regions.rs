@@ -102,7 +102,7 @@ struct CellProperties {
     /// with `Kind::Subdomain`.
     phase: u32,
     /// Number of the box.
-    domain: u32,
+    box_number: u32,
 }
 
 /// Key of a class: component, box, and `CellProperties::phase`.
@@ -157,7 +157,7 @@ impl Regions {
         let boxes = Boxes::new(a.cells, choice)?;
         let mut numbers = HashMap::new();
         let mut classes = Vec::new();
-        let mut kinds: Vec<CellProperties> = zeroed(nx, REGIONS)?;
+        let mut properties: Vec<CellProperties> = zeroed(nx, REGIONS)?;
         // For each column i: the key and the class of the latest run of cells with equal properties that began at i.
         // The run that begins at i in the next row usually has the same key.
         let mut known = zeroed(nx, REGIONS)?;
@@ -165,10 +165,10 @@ impl Regions {
         for row in 0..ny * nz {
             for (run, group) in strong.joined.runs(row) {
                 let group = group.map_or(0, |group| group as u32 + 1);
-                kinds[run].iter_mut().for_each(|kinds| kinds.group = group);
+                properties[run].iter_mut().for_each(|cell| cell.group = group);
             }
-            phases(a, choice, row, &mut kinds);
-            boxes.of_row(row, &mut kinds);
+            phases(a, choice, row, &mut properties);
+            boxes.of_row(row, &mut properties);
             let of = &mut of[row * nx..][..nx];
             for (run, component) in components.runs(row) {
                 let Some(component) = component else {
@@ -177,9 +177,9 @@ impl Regions {
                 };
                 let mut start = run.start;
                 // Consecutive cells with equal properties have the same class.
-                for cells in kinds[run].chunk_by(|a, b| a == b) {
-                    let CellProperties { group, phase, domain } = cells[0];
-                    let key = (component as u32, domain, phase);
+                for cells in properties[run].chunk_by(|a, b| a == b) {
+                    let CellProperties { group, phase, box_number } = cells[0];
+                    let key = (component as u32, box_number, phase);
                     if known[start].0 != key {
                         known[start] = (key, class_of(key, choice, &mut numbers, &mut classes)?);
                     }
@@ -255,18 +255,18 @@ fn class_of(key: Key, choice: &Choice, numbers: &mut HashMap<Key, u16>, classes:
 }
 
 /// Sets the phases of the cells in a row.
-fn phases(a: &SevenPoints, choice: &Choice, row: usize, kinds: &mut [CellProperties]) {
+fn phases(a: &SevenPoints, choice: &Choice, row: usize, properties: &mut [CellProperties]) {
     match (choice.kind, choice.labels) {
         (Kind::Subdomain, _) => {}
-        (_, None) => kinds.iter_mut().for_each(|kinds| kinds.phase = kinds.group),
+        (_, None) => properties.iter_mut().for_each(|cell| cell.phase = cell.group),
         (_, Some(labels)) => {
-            let first = row * kinds.len();
-            for (i, kinds) in kinds.iter_mut().enumerate() {
+            let first = row * properties.len();
+            for (i, cell) in properties.iter_mut().enumerate() {
                 let mut label = labels[first + i];
                 if label < 0 && choice.dilation {
                     label = adjacent_label(a, labels, first + i);
                 }
-                kinds.phase = (label as u32).wrapping_add(1);
+                cell.phase = (label as u32).wrapping_add(1);
             }
         }
     }
@@ -308,12 +308,12 @@ impl Boxes {
     }
 
     /// Sets the boxes of the cells in a row.
-    fn of_row(&self, row: usize, kinds: &mut [CellProperties]) {
+    fn of_row(&self, row: usize, properties: &mut [CellProperties]) {
         let [x, y, z] = &self.of;
         let (nx, ny) = (self.count[0] as u32, self.count[1] as u32);
         let first = (z[row / self.ny] * ny + y[row % self.ny]) * nx;
-        for (kinds, x) in kinds.iter_mut().zip(x) {
-            kinds.domain = first + x;
+        for (cell, x) in properties.iter_mut().zip(x) {
+            cell.box_number = first + x;
         }
     }
 }

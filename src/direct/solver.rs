@@ -44,11 +44,11 @@ impl Direct {
         }
         let mut factor = Envelope::new(&first)?;
         for (k, &i) in row.iter().enumerate() {
-            factor.set_excess(k, c.excess[i as usize]);
+            factor.set_row_sum(k, c.row_sum[i as usize]);
             let earlier = c.row(i as usize).map(|(j, a)| (place[j] as usize, a)).filter(|&(l, _)| l < k);
             earlier.for_each(|(l, a)| factor.couple(l, k, -a));
         }
-        factor.factorize(|pivot| accepted(row[pivot.k] as usize, pivot.excess - pivot.couplings))?;
+        factor.factorize(|pivot| accepted(row[pivot.k] as usize, pivot.row_sum - pivot.couplings))?;
         let means = means.map(|means| means.in_order(&row)).transpose()?;
         Ok(Self { row, factor, state: Mutex::new((means, zeroed(n, WHAT)?)) })
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     fn residual(c: &Couplings, x: &[f64], b: &[f64]) -> f64 {
-        let of = |i: usize| c.row(i).fold(b[i] - c.excess[i] * x[i], |r, (j, a)| r + a * (x[j] - x[i]));
+        let of = |i: usize| c.row(i).fold(b[i] - c.row_sum[i] * x[i], |r, (j, a)| r + a * (x[j] - x[i]));
         (0..x.len()).map(of).fold(0.0, |most, r: f64| most.max(r.abs()))
     }
 
@@ -252,7 +252,7 @@ mod tests {
     fn columns_of_the_inverse_are_solutions() {
         for n in [1, 31, 32, 33, 65] {
             let mut c = matrix(n, n, &mut SplitMix(10));
-            c.excess.fill(0.3);
+            c.row_sum.fill(0.3);
             let direct = Direct::of(&c, envelope_order(&c).unwrap(), None, |_, d| accepted(d)).unwrap();
             let mut columns = Vec::new();
             (0..direct.groups()).for_each(|k| direct.append_columns(k..k + 1, &mut columns).unwrap());

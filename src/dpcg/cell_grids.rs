@@ -78,7 +78,7 @@ impl RowCouplings {
     }
 
     /// Computes the sums for row number `row` = k ny + j. Returns its cells.
-    fn look<T: Real>(&mut self, cells: Cells, forward: [&[T]; 3], row: usize) -> Range<usize> {
+    fn sum_row<T: Real>(&mut self, cells: Cells, forward: [&[T]; 3], row: usize) -> Range<usize> {
         let here = row * cells.nx..(row + 1) * cells.nx;
         for (d, sums) in self.0.iter_mut().enumerate() {
             let after = &forward[d][here.clone()];
@@ -111,13 +111,17 @@ impl RowCouplings {
 /// off-diagonal entries of the cell in this direction. For each cell, calls `see(cell, sum, any)`, which must return
 /// the center. `sum` is the negative sum of all off-diagonal entries of the cell, and `any` states whether one is
 /// nonzero.
-fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f64, bool) -> f64) -> Result<[f64; 3]> {
+fn strengths_of<T: Real>(
+    cells: Cells,
+    forward: [&[T]; 3],
+    mut see: impl FnMut(usize, f64, bool) -> f64,
+) -> Result<[f64; 3]> {
     let mut couplings = RowCouplings::new(cells.nx)?;
     let mut strength: [Vec<f64>; 3] =
         [zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?, zeroed(cells.rows(), WHAT)?];
     for row in 0..cells.rows() {
         let mut sums = [0.0; 3];
-        for (i, cell) in couplings.look(cells, forward, row).enumerate() {
+        for (i, cell) in couplings.sum_row(cells, forward, row).enumerate() {
             let center = see(cell, couplings.sum(i), couplings.any(i));
             (0..3).for_each(|d| sums[d] += couplings.0[d][i].abs() / center);
         }
@@ -128,8 +132,8 @@ fn look<T: Real>(cells: Cells, forward: [&[T]; 3], mut see: impl FnMut(usize, f6
 
 /// Computes the row sums of the caller's matrix. Row sums of at most `ZERO_ROW_SUM` times the center, including all
 /// negative ones, and those of cells without couplings are set to zero. Returns the strength of each direction.
-fn look_at_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
-    look(a.cells, a.forward, |cell, couplings, any| {
+fn row_sums_of_finest(a: &SevenPoints, excess: &mut [f64]) -> Result<[f64; 3]> {
+    strengths_of(a.cells, a.forward, |cell, couplings, any| {
         let center = a.center[cell];
         let more = center - couplings;
         excess[cell] = if any && more > ZERO_ROW_SUM * center { more } else { 0.0 };
@@ -178,7 +182,7 @@ impl<T: Real> Grid<T> {
     /// each direction.
     fn set_center(&mut self, excess: &mut [f64]) -> Result<[f64; 3]> {
         let Self { cells, center, forward: [x, y, z], .. } = self;
-        look(*cells, [x, y, z], |cell, couplings, any| {
+        strengths_of(*cells, [x, y, z], |cell, couplings, any| {
             let own = couplings + excess[cell];
             let own = if own > 0.0 { own } else { 1.0 };
             if !any {
@@ -223,7 +227,7 @@ impl<T: Real> Hierarchy<T> {
     pub fn new(a: &SevenPoints, coarsest: usize) -> Result<Self> {
         let finest = Points::finest(a);
         let mut excess: Vec<f64> = zeroed(a.cells.count(), WHAT)?;
-        let mut strength = look_at_finest(a, &mut excess)?;
+        let mut strength = row_sums_of_finest(a, &mut excess)?;
         let unit = power_of_two_below(max_abs(a.center));
         let mut grids: Vec<Grid<T>> = Vec::new();
         loop {

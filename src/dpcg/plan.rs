@@ -130,7 +130,7 @@ impl<'a> Plan<'a> {
     /// Selects the methods. `labelled`: whether the caller provides labels. Returns an error if the machine does not
     /// support the requested options, or if a direction has more boxes than cells.
     pub fn new(cells: Cells, options: &'a Options, machine: Machine, survey: &Survey, labelled: bool) -> Result<Self> {
-        let (preconditioner, left) = match options.choice(opt::PRECONDITIONER) {
+        let (preconditioner, preconditioner_reason) = match options.choice(opt::PRECONDITIONER) {
             Preconditioner::Auto if may_aggregate(options, machine, labelled) && prefers_aggregation(cells, survey) => {
                 (Preconditioner::Amg, AutoReason::Crowded)
             }
@@ -141,12 +141,12 @@ impl<'a> Plan<'a> {
             return Err(Error::Unsupported(why.to_owned()));
         }
         if preconditioner == Preconditioner::Amg && machine.backend == Backend::Reference {
-            let sentence = "preconditioner=amg is not available with backend=reference: use backend=cpu, or \
+            let message = "preconditioner=amg is not available with backend=reference: use backend=cpu, or \
                             preconditioner=multigrid";
-            return Err(Error::Unsupported(sentence.to_owned()));
+            return Err(Error::Unsupported(message.to_owned()));
         }
         check_boxes(options, cells)?;
-        Ok(Self::with(cells, (options, machine), (preconditioner, left), survey, labelled))
+        Ok(Self::with(cells, (options, machine), (preconditioner, preconditioner_reason), survey, labelled))
     }
 
     /// Returns the plan in which multigrid replaces the aggregation that `auto` selected.
@@ -158,15 +158,15 @@ impl<'a> Plan<'a> {
     fn with(
         cells: Cells,
         (options, machine): (&'a Options, Machine),
-        (preconditioner, left): (Preconditioner, AutoReason),
+        (preconditioner, preconditioner_reason): (Preconditioner, AutoReason),
         survey: &Survey,
         labelled: bool,
     ) -> Self {
-        let (coarsening, flat) = match preconditioner {
+        let (coarsening, coarsening_reason) = match preconditioner {
             Preconditioner::Multigrid => choose_coarsening(cells, options, survey),
             _ => (Coarsening::Auto, AutoReason::Asked),
         };
-        let (deflation, worth) = match options.choice(opt::DEFLATION) {
+        let (deflation, deflation_reason) = match options.choice(opt::DEFLATION) {
             Deflation::Auto if preconditioner == Preconditioner::Multigrid => {
                 deflation_with_multigrid(survey, coarsening, labelled)
             }
@@ -178,7 +178,7 @@ impl<'a> Plan<'a> {
             Deflation::Auto => deflation_with_others(survey, labelled),
             asked => (asked, AutoReason::Asked),
         };
-        let reason = first_reason([flat, worth, left]);
+        let reason = first_reason([coarsening_reason, deflation_reason, preconditioner_reason]);
         let passes = passes(cells, survey);
         Self { options, cells, machine, preconditioner, coarsening, passes, deflation, reason }
     }
@@ -321,9 +321,9 @@ fn passes(cells: Cells, survey: &Survey) -> usize {
 /// options must not set the coarsening or the sweeps of multigrid. The caller must not provide labels, and the backend
 /// must support aggregation.
 fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
-    let left = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
+    let may_omit_deflation = matches!(options.choice(opt::DEFLATION), Deflation::Auto | Deflation::None);
     let of_multigrid = !options.is(opt::COARSENING, Coarsening::Auto) || options.int(opt::SWEEPS) != 0;
-    left && !labelled && !of_multigrid && machine.backend != Backend::Reference
+    may_omit_deflation && !labelled && !of_multigrid && machine.backend != Backend::Reference
 }
 
 /// Returns whether aggregation is expected to converge faster than multigrid. At least `MANY_UNRESOLVED` groups of
@@ -385,9 +385,9 @@ fn deflation_with_others(survey: &Survey, labelled: bool) -> (Deflation, AutoRea
 /// Returns the first specific reason, that is, the first one other than `Asked` and `Plain`. Without a specific reason,
 /// returns `Plain` if it occurs. Otherwise, the options determine all methods, and the result is `Asked`.
 fn first_reason(reasons: [AutoReason; 3]) -> AutoReason {
-    let tells = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
-    let left = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
-    reasons.into_iter().find(tells).unwrap_or(left)
+    let is_specific = |reason: &AutoReason| !matches!(reason, AutoReason::Asked | AutoReason::Plain);
+    let fallback = if reasons.contains(&AutoReason::Plain) { AutoReason::Plain } else { AutoReason::Asked };
+    reasons.into_iter().find(is_specific).unwrap_or(fallback)
 }
 
 #[cfg(test)]

@@ -178,7 +178,7 @@ impl SurveyData {
         }
         let most = [0, 1, 2].map(|d| parts.iter().fold(0.0, |most: f64, part| most.max(part.largest[d])));
         let coarsened = coarsened(cells, strength, SEMI);
-        let asks = needs_hidden_groups(cells, coarsened, strong.count());
+        let counts_hidden = needs_hidden_groups(cells, coarsened, strong.count());
         let survey = Survey {
             row_sum: parts.iter().fold(0.0, |most, part| most.max(part.row_sum)),
             coarsened,
@@ -187,7 +187,7 @@ impl SurveyData {
             singular: first_cells_of_singular(cells, &components)?,
             strong: strong.count(),
             thinnest: strong.thinnest,
-            hidden: if asks { strong.hidden(cells, COARSEST)? } else { 0 },
+            hidden: if counts_hidden { strong.hidden(cells, COARSEST)? } else { 0 },
         };
         Ok((Self { components, strong, regions: None }, survey))
     }

@@ -6,19 +6,19 @@
 //!
 //! | state | condition | [`Code`] | [`Next`] |
 //! |---|---|---|---|
-//! | start, r = b - A x | norm <= threshold | `Met` | end, converged |
-//! | | r, r'M^-1 r or p'Ap is below the rounding level | `Spent`, `SigmaVanished` | end, stagnated |
+//! | start, r = b - A x | norm <= threshold | `Converged` | end, converged |
+//! | | r, r'M^-1 r or p'Ap is below the rounding level | `NeedsRestart`, `SigmaVanished` | end, stagnated |
 //! | | the observer requested a stop | `Paused` | end |
-//! | | fourth restart, or the last restart did not halve the norm | `Spent` | end, stagnated |
+//! | | fourth restart, or the last restart did not halve the norm | `NeedsRestart` | end, stagnated |
 //! | | iterations >= `max_iter` | `MaxIter` | end |
 //! | | r'M^-1 r or p'Ap is not positive | `RhoBad`, `SigmaBad` | breakdown |
-//! | iteration | norm <= threshold | `Met` | restart if `Test::confirms`, else end |
+//! | iteration | norm <= threshold | `Converged` | restart if `Test::confirms`, else end |
 //! | | iterations >= `max_iter` | `MaxIter` | end |
 //! | | the observer requested a stop | `Paused` | end |
 //! | | norm > divergence | `Diverged` | end |
-//! | | r'M^-1 r or p'Ap is below the rounding level | `Spent`, `SigmaVanished` | restart |
+//! | | r'M^-1 r or p'Ap is below the rounding level | `NeedsRestart`, `SigmaVanished` | restart |
 //! | | another preconditioner needs less estimated work | `Changed` | start with the new preconditioner |
-//! | | the residual stagnates, or a replacement found drift | `Spent` | restart |
+//! | | the residual stagnates, or a replacement found drift | `NeedsRestart` | restart |
 //! | | r'M^-1 r or p'Ap is not positive | `RhoNegative`, `RhoBad`, `SigmaBad` | breakdown |
 //!
 //! After a breakdown, or if x fails the test on the whole grid, the caller may begin another run ([`super::Caller`]).
@@ -145,8 +145,8 @@ impl State {
         match code {
             Code::Running => Next::Iterate,
             Code::Changed => Next::Change,
-            Code::Met if self.recurred && self.test.confirms => Next::Restart,
-            Code::Spent | Code::SigmaVanished if self.recurred => Next::Restart,
+            Code::Converged if self.recurred && self.test.confirms => Next::Restart,
+            Code::NeedsRestart | Code::SigmaVanished if self.recurred => Next::Restart,
             // With the preconditioned norm, an iteration with a negative rho has no norm and is not reported to the
             // observer. The error therefore contains the number of the previous iteration.
             Code::RhoNegative => breakdown(SQUARE, self.rho, self.iterations.saturating_sub(1)),
@@ -161,8 +161,8 @@ impl State {
     fn reason(&self, code: Code) -> StopReason {
         match code {
             Code::Diverged => StopReason::Diverged,
-            Code::Spent | Code::SigmaVanished => StopReason::Stagnated,
-            Code::Met if !(self.recurred && self.stopped) => StopReason::Converged,
+            Code::NeedsRestart | Code::SigmaVanished => StopReason::Stagnated,
+            Code::Converged if !(self.recurred && self.stopped) => StopReason::Converged,
             _ if self.stopped => StopReason::Monitor,
             _ => StopReason::MaxIter,
         }
@@ -204,8 +204,8 @@ impl State {
         let test = &self.test;
         (self.norm, self.recurred) = (self.norm2.sqrt(), false);
         match test.norm {
-            Norm::True2 if self.norm <= test.threshold => Code::Met,
-            Norm::True2 if self.norm <= test.rounding => Code::Spent,
+            Norm::True2 if self.norm <= test.threshold => Code::Converged,
+            Norm::True2 if self.norm <= test.rounding => Code::NeedsRestart,
             _ => Code::Running,
         }
     }
@@ -216,22 +216,22 @@ impl State {
         // On a singular system, the residual of a guess may consist only of rounding errors. A nonpositive rho is
         // attributed to them.
         let constant = test.rounding > 0.0 && rho <= 0.0 && rho.is_finite();
-        let spent = self.norm <= test.rounding || constant || rounding;
+        let below_rounding = self.norm <= test.rounding || constant || rounding;
         self.rho = rho;
-        if !spent && !is_positive(rho) {
+        if !below_rounding && !is_positive(rho) {
             return Code::RhoBad;
         }
         self.largest_rho = self.largest_rho.max(rho);
         if test.norm == Norm::Preconditioned {
             self.norm = rho.abs().sqrt();
             if self.norm <= test.threshold {
-                return Code::Met;
+                return Code::Converged;
             }
         }
-        match (spent, self.stopped) {
-            (true, _) => Code::Spent,
+        match (below_rounding, self.stopped) {
+            (true, _) => Code::NeedsRestart,
             (_, true) => Code::Paused,
-            _ if !self.may_start() => Code::Spent,
+            _ if !self.may_start() => Code::NeedsRestart,
             _ if self.iterations >= test.max_iter => Code::MaxIter,
             _ => Code::Running,
         }
@@ -260,7 +260,7 @@ impl State {
     /// Tests convergence and the iteration limit.
     pub(super) fn check_convergence(&self) -> Code {
         if self.norm <= self.test.threshold {
-            Code::Met
+            Code::Converged
         } else if self.iterations >= self.test.max_iter {
             Code::MaxIter
         } else {
@@ -285,11 +285,11 @@ impl State {
         (code != Code::Running).then(|| self.reason(code))
     }
 
-    /// Stores rho = <r, M^-1 r> and beta(rho, previous rho). If rho is not positive and finite, returns `Spent` or
-    /// `RhoBad` and stores nothing.
+    /// Stores rho = <r, M^-1 r> and beta(rho, previous rho). If rho is not positive and finite, returns `NeedsRestart`
+    /// or `RhoBad` and stores nothing.
     pub(super) fn set_rho(&mut self, rho: f64, beta: impl FnOnce(f64, f64) -> f64) -> Code {
         if self.vanished(rho) {
-            return Code::Spent;
+            return Code::NeedsRestart;
         }
         if !is_positive(rho) {
             return Code::RhoBad;

@@ -93,7 +93,7 @@ impl IdrScalars {
     }
 
     /// Sets `terms` to `factor` * c_i times the vector of(i), for i >= k.
-    fn take_terms(&mut self, k: usize, factor: f64, of: fn(&Self, usize) -> VectorId) {
+    fn set_terms(&mut self, k: usize, factor: f64, of: fn(&Self, usize) -> VectorId) {
         self.terms.clear();
         for i in k..self.shadow {
             self.terms.push((factor * self.c[i], of(self, i)));
@@ -187,14 +187,14 @@ fn next_direction<S: KrylovSteps + ?Sized>(s: &mut S, scalars: &mut IdrScalars, 
     let n = scalars.shadow;
     let (g, u, v, t) = (scalars.g(k), scalars.u(k), scalars.v(), scalars.t());
     scalars.solve(k);
-    scalars.take_terms(k, -1.0, IdrScalars::g);
+    scalars.set_terms(k, -1.0, IdrScalars::g);
     scalars.terms.push((1.0, VectorId::R));
     s.combine(t, 0.0, &scalars.terms);
     let z = if s.is_unpreconditioned() { t } else { v };
     if z == v {
         s.precondition_vector(t, v);
     }
-    scalars.take_terms(k + 1, 1.0, IdrScalars::u);
+    scalars.set_terms(k + 1, 1.0, IdrScalars::u);
     scalars.terms.push((omega, z));
     s.combine(u, scalars.c[k], &scalars.terms);
     s.product(u, g);

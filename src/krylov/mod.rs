@@ -159,8 +159,8 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
 }
 
 /// Runs the loop on the backend until it ends. Returns `Running` if the backend has no loop of its own. Otherwise,
-/// returns the code at the end of the loop, except that `Changed` or `Spent` replaces the code of a pause without a
-/// request of the observer, and `Spent` the code of a nonpositive square that rounding explains.
+/// returns the code at the end of the loop, except that `Changed` or `NeedsRestart` replaces the code of a pause
+/// without a request of the observer, and `NeedsRestart` the code of a nonpositive square that rounding explains.
 fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     let Some(code) = s.iterate(at) else { return Code::Running };
     // The backend does not return <r, r> of its last iteration. With infinity, no test relative to `Test::vanishing`
@@ -168,11 +168,11 @@ fn run_loop<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
     (at.recurred, at.norm2) = (true, f64::INFINITY);
     match code {
         Code::Paused if !at.stopped && changes_preconditioner(s, at) => Code::Changed,
-        Code::Paused if !at.stopped => Code::Spent,
-        Code::SigmaBad if is_rounding(s, at, ENERGY, at.sigma) => Code::Spent,
+        Code::Paused if !at.stopped => Code::NeedsRestart,
+        Code::SigmaBad if is_rounding(s, at, ENERGY, at.sigma) => Code::NeedsRestart,
         Code::RhoNegative | Code::RhoBad if is_rounding(s, at, SQUARE, at.rho) => {
             at.stopped = at.stopped || code == Code::RhoNegative && s.observe(Event::Iteration(at.iterations, 0.0));
-            Code::Spent
+            Code::NeedsRestart
         }
         code => code,
     }
@@ -204,7 +204,7 @@ fn iterate<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State) -> Code {
         return code;
     }
     let Some(conjugate) = replaced.map_or(Some(true), |replaced| at.stays_conjugate(replaced, rho)) else {
-        return Code::Spent;
+        return Code::NeedsRestart;
     };
     let beta = |rho, rho_old| if conjugate { beta(s, alpha, rho, rho_old) } else { 0.0 };
     if at.set_rho(rho, beta) != Code::Running {
@@ -242,11 +242,11 @@ fn check<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, rho: &mut f64) -> Code
         *rho = s.preconditioned_square();
     }
     if is_rounding(s, at, SQUARE, *rho) {
-        Code::Spent
+        Code::NeedsRestart
     } else if changes_preconditioner(s, at) {
         Code::Changed
     } else if at.stagnates() && s.properties().contracts_quickly {
-        Code::Spent
+        Code::NeedsRestart
     } else {
         Code::Running
     }

@@ -110,7 +110,7 @@ pub enum Beta {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// Stores the means of x. The vector is unchanged.
-    Keep,
+    Store,
     /// Subtracts the means.
     Subtract,
     /// Adds a constant on each component, such that the means equal the stored means.

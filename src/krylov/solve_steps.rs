@@ -27,12 +27,12 @@ impl Inputs {
 
     /// Updates the magnitudes and `not_finite` with row `j` of the array `name`, which is the input if `rhs` is true
     /// and the guess otherwise. `largest` is the largest magnitude in the row, or NaN if any value is NaN.
-    pub fn look_at_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
+    pub fn inspect_row(&mut self, name: &'static str, row: &[f64], largest: f64, j: usize, rhs: bool) {
         let max = if rhs { &mut self.rhs_max } else { &mut self.guess_max };
         *max = larger(*max, largest);
         if !largest.is_finite() {
             for (i, &value) in row.iter().enumerate() {
-                self.look(name, value, i, j);
+                self.inspect(name, value, i, j);
             }
         }
     }
@@ -50,7 +50,7 @@ impl Inputs {
     }
 
     /// Records `value` if it is the first value that is not finite.
-    fn look(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
+    fn inspect(&mut self, name: &'static str, value: f64, i: usize, j: usize) {
         if !value.is_finite() && self.not_finite.is_none() {
             self.not_finite = Some((name, value, i, j));
         }
@@ -112,10 +112,10 @@ pub struct Criterion {
     pub vanishing: f64,
     /// Used with the preconditioned norm. If the 2-norm of the right-hand side of the system that CG solves is at most
     /// this fraction of |b|, it is only rounding error. A device does not begin the loop in this case.
-    pub baseless: f64,
+    pub rounding_fraction: f64,
     /// If the threshold divided by the scale is below this value, the host checks x before x is stored. Rounding to
     /// subnormal numbers may then change the residual too much.
-    pub lost: f64,
+    pub check_below: f64,
 }
 
 impl Criterion {

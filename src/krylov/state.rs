@@ -110,12 +110,12 @@ pub enum Code {
     /// The iteration continues.
     Running,
     /// Converged: norm <= threshold.
-    Met,
+    Converged,
     /// The iteration limit `max_iter` is reached.
     MaxIter,
     /// The residual must be recomputed before further iterations can reduce it. For example, r'M^-1 r is below the
     /// rounding level.
-    Spent,
+    NeedsRestart,
     /// p'Ap is nonpositive and below the rounding level.
     SigmaVanished,
     /// With the preconditioned norm: r'M^-1 r is negative, infinite or NaN. The iteration has no norm, so it was not
@@ -137,9 +137,9 @@ impl Code {
     /// Codes that a device returns, in the order of their numbers.
     pub const OF_DEVICE: [Self; 9] = [
         Self::Running,
-        Self::Met,
+        Self::Converged,
         Self::MaxIter,
-        Self::Spent,
+        Self::NeedsRestart,
         Self::SigmaVanished,
         Self::RhoNegative,
         Self::RhoBad,

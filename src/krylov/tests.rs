@@ -289,7 +289,7 @@ fn restarts_of_several_runs_count_together() {
     let mut at = State { norm: 1.0, ..somewhere() };
     for run in 0..=MOST_RESTARTS {
         at = at.again(1.0, 0);
-        assert!(at.may_start(), "a run has previous_restart_norm nothing when it begins");
+        assert!(at.may_start(), "a run begins without a previous restart norm");
         at.begin();
         at.count_restart();
         at.norm = 0.9;
@@ -401,13 +401,13 @@ fn codes_lead_to_the_same_next_step_in_every_state() {
         for code in [Code::RhoNegative, Code::RhoBad, Code::SigmaBad] {
             assert!(matches!(at.next(code), Next::Fail(Error::Breakdown { .. })), "{case}");
         }
-        for code in [Code::Spent, Code::SigmaVanished] {
+        for code in [Code::NeedsRestart, Code::SigmaVanished] {
             assert_eq!(restarts(&at, code), recurred, "{case}");
             assert_eq!(end(&at, code), (!recurred).then_some(StopReason::Stagnated), "{case}");
         }
         let met = if recurred && stopped { StopReason::Monitor } else { StopReason::Converged };
-        assert_eq!(restarts(&at, Code::Met), recurred && confirms, "{case}");
-        assert_eq!(end(&at, Code::Met), (!(recurred && confirms)).then_some(met), "{case}");
+        assert_eq!(restarts(&at, Code::Converged), recurred && confirms, "{case}");
+        assert_eq!(end(&at, Code::Converged), (!(recurred && confirms)).then_some(met), "{case}");
         let limit = if stopped { StopReason::Monitor } else { StopReason::MaxIter };
         assert_eq!(end(&at, Code::MaxIter), Some(limit), "{case}");
         assert_eq!(end(&at, Code::Diverged), Some(StopReason::Diverged), "{case}");
@@ -478,7 +478,7 @@ fn unpredicted_growth_resets_the_direction() {
     let (rho, beta) = (1.01 * FAST_DECREASE, 0.99 * FAST_DECREASE / UNPREDICTED_GROWTH);
     assert_eq!(direction(1.0, 1.0, rho, beta), Some(false));
     assert_eq!(direction(1.0, 1.0, 0.98 * rho, beta), Some(true), "it has fallen");
-    assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta has told");
+    assert_eq!(direction(1.0, 1.0, rho, 1.1 * beta), Some(true), "beta predicted the growth");
     assert_eq!(direction(1.0, 1.0, rho, 0.0), Some(true), "p was z");
 
     // `grown` compares <r, r> with its value at the previous replacement. It is false if r was not replaced since the

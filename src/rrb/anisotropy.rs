@@ -91,12 +91,13 @@ fn of_window(a: &StencilView, (i, j): (usize, usize), zero_row_sum: f64) -> Opti
     let excess = f64::max(excess, 0.0) / (WINDOW * WINDOW) as f64;
     let ratio = whole[better] / (whole[1 - better] + excess);
     let enough = ROUNDING_FACTOR * (whole[better] / whole[1 - better]).sqrt();
-    let is_so = |part: usize| {
+    let conducts_like_window = |part: usize| {
         let of = conductances(part % PARTS * PART, part / PARTS * PART, PART);
         of[better] >= enough * of[1 - better]
     };
     // The comparison is false if the ratio is NaN, which infinite entries cause.
-    (ratio >= 1.0 && 4 * (0..PARTS * PARTS).filter(|&part| is_so(part)).count() >= PARTS * PARTS).then_some(ratio)
+    (ratio >= 1.0 && 4 * (0..PARTS * PARTS).filter(|&part| conducts_like_window(part)).count() >= PARTS * PARTS)
+        .then_some(ratio)
 }
 
 /// Entries of a row of a window. The east couplings begin one node before the window.

@@ -191,13 +191,13 @@ impl Setup {
     }
 
     /// Returns a coupling of M rounded to the storage format.
-    pub fn kept(&self, coupling: f64) -> f64 {
+    pub fn rounded(&self, coupling: f64) -> f64 {
         self.storage.round(coupling / self.unit) * self.unit
     }
 
     /// Returns the fraction of the existing couplings between remaining (black) nodes that an elimination keeps: 1 in
     /// M1, 0 in M2.
-    pub fn black_keeps(&self) -> f64 {
+    pub fn kept_fraction(&self) -> f64 {
         if self.lumping == Lumping::Red { 1.0 } else { 0.0 }
     }
 }
@@ -380,7 +380,7 @@ impl Pivot {
 
     /// Replaces s by its rounded value, and recomputes d from it.
     #[inline(always)]
-    pub fn keep(self, stored: f64) -> Self {
+    pub fn with_stored(self, stored: f64) -> Self {
         Self { d: stored - self.kept, stored, ..self }
     }
 
@@ -391,18 +391,18 @@ impl Pivot {
 
     /// Rejects a pivot that is at most eps * center or is not finite; `center` is the center of M at the node before
     /// lumping. A pivot of zero is instead replaced by the center of A if the node is the last one of a component of M
-    /// (`floating`: it has no couplings to remaining nodes) and [`PivotNode::may_be_singular`] is set. `node` returns
-    /// the location of the node, and is called only if the pivot is rejected or replaced.
+    /// (`floating`: it has no couplings to remaining nodes) and [`PivotNode::may_replace_zero_pivot`] is set. `node`
+    /// returns the location of the node, and is called only if the pivot is rejected or replaced.
     pub fn accepted(mut self, center: f64, floating: bool, node: impl FnOnce() -> PivotNode) -> Result<Self> {
         if self.needs_no_check(center) {
             return Ok(self);
         }
         let node = node();
-        if floating && self.d == 0.0 && node.may_be_singular {
+        if floating && self.d == 0.0 && node.may_replace_zero_pivot {
             (self.d, self.stored) = (node.center, node.center);
             return Ok(self);
         }
-        if !node.may_be_singular && self.d.is_finite() {
+        if !node.may_replace_zero_pivot && self.d.is_finite() {
             return Err(unprojected_pivot(self.d, node.level, node.i, node.j));
         }
         Err(rejected_pivot(self.d, center, node.level, node.i, node.j))
@@ -415,7 +415,7 @@ impl Pivot {
         if setup.storage == Storage::F64 {
             return Ok(exact);
         }
-        let rounded = exact.keep(setup.kept(exact.stored));
+        let rounded = exact.with_stored(setup.rounded(exact.stored));
         if rounded.d < Self::least(setup.unit) {
             let node = node();
             return Err(underflowing_pivot(exact.d, setup.unit, node.level, node.i, node.j));
@@ -468,7 +468,7 @@ pub struct PivotNode {
     pub center: f64,
     /// Whether the pivot may be replaced: `false` if the node is in a singular component whose constants are not
     /// projected out.
-    pub may_be_singular: bool,
+    pub may_replace_zero_pivot: bool,
 }
 
 /// Data from which the location of a rejected or replaced pivot is determined.
@@ -491,6 +491,12 @@ impl<'a> PivotContext<'a> {
     /// Returns the location of node (i, j) of the finest grid, which `level` eliminates.
     pub fn node(&self, level: usize, (i, j): (usize, usize)) -> PivotNode {
         let center = self.center.unwrap_or_else(|| self.a.center.row(j)[i]);
-        PivotNode { level, i, j, center, may_be_singular: self.components.may_be_singular(self.a.grid.nx, i, j) }
+        PivotNode {
+            level,
+            i,
+            j,
+            center,
+            may_replace_zero_pivot: self.components.may_replace_zero_pivot(self.a.grid.nx, i, j),
+        }
     }
 }

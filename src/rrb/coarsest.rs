@@ -67,7 +67,7 @@ impl Band {
         let Self { number, place, node, steps, factor, .. } = self;
         factor.clear();
         for (k, &place) in place.iter().enumerate() {
-            factor.set_excess(k, a.diagonal[place]);
+            factor.set_row_sum(k, a.diagonal[place]);
             let values = [a.east[place], a.north[place], a.northeast[place], a.northwest[place]];
             for (step, value) in steps.iter().zip(values) {
                 let other = number[(place as isize + step) as usize];
@@ -76,8 +76,8 @@ impl Band {
                 }
             }
         }
-        factor.factorize(|Candidate { k, excess, couplings, is_last }| {
-            let pivot = Pivot::exact(excess, couplings);
+        factor.factorize(|Candidate { k, row_sum, couplings, is_last }| {
+            let pivot = Pivot::exact(row_sum, couplings);
             let (i, j) = node[k];
             Ok(1.0 / pivot.accepted(pivot.d, is_last, || context(i, j))?.d)
         })
@@ -126,7 +126,7 @@ mod tests {
     }
 
     fn context(i: usize, j: usize) -> PivotNode {
-        PivotNode { level: 1, i, j, center: 4.0, may_be_singular: true }
+        PivotNode { level: 1, i, j, center: 4.0, may_replace_zero_pivot: true }
     }
 
     #[test]

@@ -102,11 +102,11 @@ impl RootSolve {
             self.follow(observer, stop)?;
             return self.receive_results(core);
         }
-        let mut telling = SendingObserver { observer, root: self, stop, failed: None };
-        let outcome = solve(core, &mut telling);
-        telling.send(ENDED);
-        telling.flush();
-        telling.failed.map_or(Ok(()), Err)?;
+        let mut sending = SendingObserver { observer, root: self, stop, failed: None };
+        let outcome = solve(core, &mut sending);
+        sending.send(ENDED);
+        sending.flush();
+        sending.failed.map_or(Ok(()), Err)?;
         self.send_results(core, &outcome)?;
         outcome
     }
@@ -126,14 +126,14 @@ impl RootSolve {
     }
 
     fn send_results(&mut self, core: &Rrb, outcome: &Result<Outcome>) -> Result<()> {
-        let told = outcome.as_ref().copied().unwrap_or_default();
+        let sent = outcome.as_ref().copied().unwrap_or_default();
         let solve: [f64; SOLVE] = [
             outcome.as_ref().err().map_or(0, Error::status).into(),
-            told.iterations as f64,
-            told.reason.number() as f64,
-            told.initial_residual,
-            told.final_residual,
-            told.reference,
+            sent.iterations as f64,
+            sent.reason.number() as f64,
+            sent.initial_residual,
+            sent.final_residual,
+            sent.reference,
         ];
         self.results.run(|to| {
             to[..SOLVE].copy_from_slice(&solve);

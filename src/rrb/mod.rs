@@ -72,7 +72,7 @@ struct AutoDecisions {
     /// Whether the factorization rejected a matrix in another format, so that f64 replaced the format.
     double: bool,
     /// Whether the estimates selected the V-cycle instead of AMLI: for a regular matrix, and for a singular matrix.
-    plain: [bool; 2],
+    v_cycle: [bool; 2],
     /// Whether a solve converged slowly and switched to aggregation.
     slow: bool,
     /// Whether the memory for aggregation could not be allocated.
@@ -87,7 +87,7 @@ struct AutoDecisions {
 struct PlannedFactorization {
     setup: Setup,
     /// Whether the estimates selected the V-cycle instead of AMLI.
-    plain: bool,
+    v_cycle: bool,
 }
 
 /// Values of the options on which the choices of `auto` depend.
@@ -221,10 +221,10 @@ impl Rrb {
         // of the last one then reads the matrix only once. If a solve has switched to aggregation since then, the setup
         // changes, so there is no speculation.
         let is_speculative = |last: &LastFactorization| {
-            let goes_over = self.found.slow && last.setup.aggregation != Aggregation::Instead;
+            let switches = self.found.slow && last.setup.aggregation != Aggregation::Instead;
             self.until_speculation == 0
                 && (last.auto_options, last.inspection_setup) == (auto_options, inspection_setup)
-                && !goes_over
+                && !switches
         };
         let speculation = self.last.take().filter(is_speculative);
         self.until_speculation = self.until_speculation.saturating_sub(1);
@@ -255,7 +255,7 @@ impl Rrb {
         }
         let speculation = (speculation.is_some(), again);
         let mut lacked_memory = known.lacked_memory;
-        let PlannedFactorization { setup, plain } = match self.factorize_planned(&plan, &known, speculation) {
+        let PlannedFactorization { setup, v_cycle } = match self.factorize_planned(&plan, &known, speculation) {
             Err(error) if plan.aggregates_automatically() && error.is_too_much() => {
                 lacked_memory = true;
                 plan = plan_for(&self.inspection, false)?;
@@ -263,12 +263,12 @@ impl Rrb {
             }
             other => other?,
         };
-        let mut found_plain = known.plain;
-        found_plain[usize::from(self.inspection.components.singular() > 0)] |= plain;
+        let mut found_v_cycle = known.v_cycle;
+        found_v_cycle[usize::from(self.inspection.components.singular() > 0)] |= v_cycle;
         self.found = AutoDecisions {
             auto_options,
             double: known.double || plan.storage != Storage::F64 && setup.storage == Storage::F64,
-            plain: found_plain,
+            v_cycle: found_v_cycle,
             slow: known.slow,
             lacked_memory,
             stagnates,
@@ -291,7 +291,7 @@ impl Rrb {
         let singular = usize::from(self.inspection.components.singular() > 0);
         let mut setup = plan.setup(
             if known.double { Storage::F64 } else { plan.storage },
-            if known.plain[singular] { plan.plain() } else { plan.cycle },
+            if known.v_cycle[singular] { plan.v_cycle() } else { plan.cycle },
         )?;
         if speculation.1 != Some(setup) {
             self.factorize_by(plan, &mut setup)?;
@@ -305,12 +305,12 @@ impl Rrb {
         let ended = levels.is_some_and(|levels| levels < setup.levels);
         if setup.cycle.kind.is_none() && kind == Kind::V && !ended {
             // The V-cycle has its own number of levels, which is smaller.
-            setup = plan.setup(setup.storage.stored(), plan.plain())?;
+            setup = plan.setup(setup.storage.stored(), plan.v_cycle())?;
             self.factorize_by(plan, &mut setup)?;
         }
-        // `plain` is recorded only if the estimates could select the cycle.
-        let plain = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
-        Ok(PlannedFactorization { setup, plain })
+        // `v_cycle` is recorded only if the estimates could select the cycle.
+        let v_cycle = plan.cycle.kind.is_none() && self.backend.report().kind == Kind::V && !ended;
+        Ok(PlannedFactorization { setup, v_cycle })
     }
 
     /// Factorizes with `setup`. If the matrix is rejected, for example because a pivot underflows in f32 or bf16, and

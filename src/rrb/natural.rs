@@ -150,16 +150,16 @@ impl NaturalGrid {
         for (i, j) in black_nodes(grid) {
             let c = ring_index(grid.nx, i, j);
             let (west, east, south, north) = (c - 1, c + 1, c - n, c + n);
-            let handed =
+            let from_eliminated =
                 (a.east[west] * t[west] + a.east[c] * t[east]) + (a.north[south] * t[south] + a.north[c] * t[north]);
-            let lumped = (1.0 - setup.black_keeps()) * setup.one_minus_omega() * corners(c);
-            s.diagonal[c] = a.diagonal[c] - lumped - handed;
+            let lumped = (1.0 - setup.kept_fraction()) * setup.one_minus_omega() * corners(c);
+            s.diagonal[c] = a.diagonal[c] - lumped - from_eliminated;
             // The new coupling of the black nodes b and b' is a_bb' - sum_r a_br a_rb' / d_r over their common red
             // neighbours r. Products are computed as (a / d) a, so that they do not overflow for any scaling of A.
-            s.northeast[c] = setup.black_keeps() * a.northeast[c]
+            s.northeast[c] = setup.kept_fraction() * a.northeast[c]
                 - (a.east[c] * h[east]) * a.north[east]
                 - (a.north[c] * h[north]) * a.east[north];
-            s.northwest[c] = setup.black_keeps() * a.northwest[c]
+            s.northwest[c] = setup.kept_fraction() * a.northwest[c]
                 - (a.east[west] * h[west]) * a.north[west]
                 - (a.north[c] * h[north]) * a.east[north - 1];
             s.east[c] = -(a.east[c] * h[east]) * a.east[east];
@@ -179,8 +179,8 @@ impl NaturalGrid {
     ) -> Result<()> {
         let (grid, n) = (self.grid, ring_stride(self.grid.nx));
         for c in black_nodes(grid).map(|(i, j)| ring_index(grid.nx, i, j)) {
-            self.skew.northeast[c] = setup.kept(self.skew.northeast[c]);
-            self.skew.northwest[c] = setup.kept(self.skew.northwest[c]);
+            self.skew.northeast[c] = setup.rounded(self.skew.northeast[c]);
+            self.skew.northwest[c] = setup.rounded(self.skew.northwest[c]);
         }
         let a = &self.skew;
         let distant = |c: usize| (a.east[c] + a.east[c - 2]) + (a.north[c] + a.north[c - 2 * n]);
@@ -200,18 +200,18 @@ impl NaturalGrid {
             let c = ring_index(grid.nx, i, j);
             let k = ring_index(coarse.nx, i / 2, j / 2);
             let (sw, se, nw, ne) = (c - n - 1, c - n + 1, c + n - 1, c + n + 1);
-            let handed =
+            let from_eliminated =
                 (a.northeast[sw] * t[sw] + a.northwest[se] * t[se]) + (a.northwest[c] * t[nw] + a.northeast[c] * t[ne]);
-            let lumped = (1.0 - setup.black_keeps()) * setup.one_minus_omega() * distant(c);
-            coarse.diagonal[k] = a.diagonal[c] - lumped - handed;
-            let east = setup.black_keeps() * a.east[c]
+            let lumped = (1.0 - setup.kept_fraction()) * setup.one_minus_omega() * distant(c);
+            coarse.diagonal[k] = a.diagonal[c] - lumped - from_eliminated;
+            let east = setup.kept_fraction() * a.east[c]
                 - (a.northeast[c] * h[ne]) * a.northwest[ne - n + 1]
                 - (a.northwest[se] * h[se]) * a.northeast[se];
-            let north = setup.black_keeps() * a.north[c]
+            let north = setup.kept_fraction() * a.north[c]
                 - (a.northeast[c] * h[ne]) * a.northwest[ne]
                 - (a.northwest[c] * h[nw]) * a.northeast[nw];
-            coarse.east[k] = setup.kept(east);
-            coarse.north[k] = setup.kept(north);
+            coarse.east[k] = setup.rounded(east);
+            coarse.north[k] = setup.rounded(north);
             coarse.northeast[k] = -(a.northeast[c] * h[ne]) * a.northeast[ne];
             coarse.northwest[k] = -(a.northwest[c] * h[nw]) * a.northwest[nw];
         }
@@ -219,27 +219,27 @@ impl NaturalGrid {
     }
 
     /// Computes q = A d with q_i = s_i d_i + sum_j a_ij (d_j - d_i). A is the matrix of this grid before its levels
-    /// change it. `kept` rounds the entries to the storage format.
-    fn multiply(&self, d: &[f64], q: &mut [f64], kept: impl Fn(f64) -> f64) {
+    /// change it. `rounded` rounds the entries to the storage format.
+    fn multiply(&self, d: &[f64], q: &mut [f64], rounded: impl Fn(f64) -> f64) {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
         for (i, j) in red_nodes(self.grid).chain(black_nodes(self.grid)) {
             let c = ring_index(self.grid.nx, i, j);
-            let to = |coupling: f64, other: usize| kept(coupling) * (d[other] - d[c]);
+            let to = |coupling: f64, other: usize| rounded(coupling) * (d[other] - d[c]);
             let straight =
                 (to(a.east[c - 1], c - 1) + to(a.east[c], c + 1)) + (to(a.north[c - n], c - n) + to(a.north[c], c + n));
             let corners = (to(a.northeast[c - n - 1], c - n - 1) + to(a.northwest[c - n + 1], c - n + 1))
                 + (to(a.northwest[c], c + n - 1) + to(a.northeast[c], c + n + 1));
-            q[c] = kept(a.diagonal[c]) * d[c] + (straight + corners);
+            q[c] = rounded(a.diagonal[c]) * d[c] + (straight + corners);
         }
     }
 
-    /// Returns the center s_i - sum_j a_ij of the matrix of this grid before its levels change it. `kept` rounds the
+    /// Returns the center s_i - sum_j a_ij of the matrix of this grid before its levels change it. `rounded` rounds the
     /// entries to the storage format.
-    fn center(&self, c: usize, kept: impl Fn(f64) -> f64) -> f64 {
+    fn center(&self, c: usize, rounded: impl Fn(f64) -> f64) -> f64 {
         let (a, n) = (&self.straight, ring_stride(self.grid.nx));
-        let straight = (kept(a.east[c - 1]) + kept(a.east[c])) + (kept(a.north[c - n]) + kept(a.north[c]));
-        let below = kept(a.northeast[c - n - 1]) + kept(a.northwest[c - n + 1]);
-        kept(a.diagonal[c]) - (straight + (below + (kept(a.northwest[c]) + kept(a.northeast[c]))))
+        let straight = (rounded(a.east[c - 1]) + rounded(a.east[c])) + (rounded(a.north[c - n]) + rounded(a.north[c]));
+        let below = rounded(a.northeast[c - n - 1]) + rounded(a.northwest[c - n + 1]);
+        rounded(a.diagonal[c]) - (straight + (below + (rounded(a.northwest[c]) + rounded(a.northeast[c]))))
     }
 
     /// Computes y_r = D_r^-1 z_r and z_b = z_b - A_br y_r for red nodes r and black nodes b.

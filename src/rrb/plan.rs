@@ -110,8 +110,8 @@ impl<'a> Plan<'a> {
     pub fn predict(&self, backend: &dyn RrbBackend) -> Option<Prediction> {
         let (nodes, options, reduction) = (self.a.grid.nodes(), self.options, self.options.real(opt::REL_TOL));
         let as_in_solves = options.is(opt::NORM, options::Norm::True2) && reduction > 0.0;
-        let chooses =
-            matches!(self.aggregation(), Aggregation::IfSlow(_)) && options.changed(&OF_LEVELS).next().is_none();
+        let chooses = matches!(self.aggregation(), Aggregation::IfSlow(_))
+            && options.names_of_non_default(&LEVEL_OPTIONS).next().is_none();
         let cost = backend.cost_of_aggregation(nodes).filter(|_| as_in_solves && chooses && nodes >= SMALL_GRID)?;
         let on_schur_complement = self.a.corners.is_none() && self.positive == 0;
         let fused = options.is(opt::FUSION, options::Fusion::On) && on_schur_complement && !self.singular;
@@ -125,7 +125,7 @@ impl<'a> Plan<'a> {
     }
 
     /// Returns the parameters of the cycle with the kind V.
-    pub fn plain(&self) -> Cycle {
+    pub fn v_cycle(&self) -> Cycle {
         Cycle { kind: Some(Kind::V), ..self.cycle }
     }
 
@@ -199,9 +199,9 @@ impl<'a> Plan<'a> {
         let asked = match options.choice(opt::PRECISION) {
             Precision::Auto => {
                 let PlanConditions { shared, stagnates, .. } = self.conditions;
-                let goes_over = matches!(setup.aggregation, Aggregation::IfSlow(_));
+                let switches = matches!(setup.aggregation, Aggregation::IfSlow(_));
                 let widens = shared && !stagnates && self.is_free();
-                (goes_over || widens) && options.is(opt::NORM, options::Norm::True2)
+                (switches || widens) && options.is(opt::NORM, options::Norm::True2)
             }
             precision => precision == Precision::Mixed,
         };
@@ -220,12 +220,12 @@ impl<'a> Plan<'a> {
 
 /// Returns the names of those options set by the caller that have no effect with aggregation.
 pub fn options_without_effect(options: &Options) -> Vec<&'static str> {
-    if aggregates(options) { options.changed(&OF_LEVELS).collect() } else { Vec::new() }
+    if aggregates(options) { options.names_of_non_default(&LEVEL_OPTIONS).collect() } else { Vec::new() }
 }
 
 /// Options of the levels, which have no effect with aggregation. If the caller sets one of them, `auto` does not select
 /// aggregation by predicted costs. A slow solve may nevertheless switch to aggregation.
-const OF_LEVELS: [i32; 8] = [
+const LEVEL_OPTIONS: [i32; 8] = [
     opt::LEVELS,
     opt::COARSE_MEMORY,
     opt::GRIDS,
@@ -252,7 +252,7 @@ fn unsupported_on_device(options: &Options) -> Option<&'static str> {
 fn check_supported(options: &Options, machine: Machine) -> Result<()> {
     let short = matches!(options.choice(opt::PRECISION), Precision::Bf16 | Precision::Mixed);
     let refused = match unsupported_on_device(options) {
-        sentence if machine.is_device() => sentence,
+        message if machine.is_device() => message,
         _ if machine.backend == options::Backend::Reference && aggregates(options) => {
             Some("cycle=aggregation is not available with backend=reference: use backend=cpu")
         }
@@ -261,7 +261,7 @@ fn check_supported(options: &Options, machine: Machine) -> Result<()> {
         }
         _ => None,
     };
-    refused.map_or(Ok(()), |sentence| Err(Error::Unsupported(sentence.to_owned())))
+    refused.map_or(Ok(()), |message| Err(Error::Unsupported(message.to_owned())))
 }
 
 /// Selects the storage format of M. `auto` usually selects bf16, which `Plan::setup` replaces by `mixed` if possible.

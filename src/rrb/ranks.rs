@@ -127,24 +127,24 @@ impl Ranks {
         let words = own.as_ref().map_or(0, Vec::len);
         let status = own.as_ref().err().map_or(0, Error::status);
         let created = CREATED.fetch_add(1, Ordering::Relaxed);
-        let said = [grid.nx as f64, grid.ny as f64, words as f64, status.into(), created as f64];
+        let values = [grid.nx as f64, grid.ny as f64, words as f64, status.into(), created as f64];
         const WORDS: usize = 5;
         let mut first = Gather::new(&comm, &collected((0..comm.size()).map(|_| WORDS), BOXES)?)?;
-        let said = first.run(|to| to.copy_from_slice(&said))?;
-        let of = |k: usize| said.iter().skip(k).step_by(WORDS).copied();
+        let values = first.run(|to| to.copy_from_slice(&values))?;
+        let of = |k: usize| values.iter().skip(k).step_by(WORDS).copied();
         if let Some(rank) = of(3).position(|status| status != 0.0) {
-            return Err(of_rank(&comm, rank, said[WORDS * rank + 3] as i32, own.as_ref().err())?);
+            return Err(of_rank(&comm, rank, values[WORDS * rank + 3] as i32, own.as_ref().err())?);
         }
-        if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (said[0], said[1])) {
+        if let Some(rank) = of(0).zip(of(1)).position(|extents| extents != (values[0], values[1])) {
             return Err(Error::Argument(format!(
                 "all ranks must pass the same nx and ny: rank 0 passed {} x {}, rank {rank} passed {} x {}",
-                said[0],
-                said[1],
-                said[WORDS * rank],
-                said[WORDS * rank + 1]
+                values[0],
+                values[1],
+                values[WORDS * rank],
+                values[WORDS * rank + 1]
             )));
         }
-        let number = said[4];
+        let number = values[4];
         let lengths = collected(of(2).map(|words| words as usize), BOXES)?;
         let own = own?;
         let mut second = Gather::new(&comm, &lengths)?;
@@ -225,17 +225,17 @@ impl Ranks {
             self.number,
             0.0,
         ];
-        let mut said = [0.0; OPENING_VALUES];
+        let mut values = [0.0; OPENING_VALUES];
         for (k, value) in same.into_iter().enumerate() {
-            (said[2 * k], said[2 * k + 1]) = (value, -value);
+            (values[2 * k], values[2 * k + 1]) = (value, -value);
         }
         let has = |value: f64| corners.map_or(f64::NEG_INFINITY, |corners| if corners { value } else { 0.0 });
-        (said[2 * HAS_CORNERS], said[2 * HAS_CORNERS + 1]) = (has(1.0), has(-1.0));
-        said[2 * EQUAL_VALUES] = f64::from(u8::from(monitored));
-        said[2 * EQUAL_VALUES + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
-        let said: [f64; OPENING_VALUES] = self.opening.run(&said)?.try_into().expect("as many as were given");
-        self.monitored = said[2 * EQUAL_VALUES] > 0.0;
-        let range = |k: usize| (-said[2 * k + 1], said[2 * k]);
+        (values[2 * HAS_CORNERS], values[2 * HAS_CORNERS + 1]) = (has(1.0), has(-1.0));
+        values[2 * EQUAL_VALUES] = f64::from(u8::from(monitored));
+        values[2 * EQUAL_VALUES + 1] = -f64::from(refused.as_ref().map_or(0, Error::status));
+        let values: [f64; OPENING_VALUES] = self.opening.run(&values)?.try_into().expect("as many as were given");
+        self.monitored = values[2 * EQUAL_VALUES] > 0.0;
+        let range = |k: usize| (-values[2 * k + 1], values[2 * k]);
         let differs = |k: usize| range(k).0 != range(k).1;
         if differs(0) || differs(FUNCTION) || differs(HANDLE) {
             let (first, last) = range(FUNCTION);
@@ -245,19 +245,19 @@ impl Ranks {
                 "all ranks must make the same calls in the same order: one calls {first}, another calls {last}{whose}"
             )));
         }
-        if let Some(status) = Some(-said[2 * EQUAL_VALUES + 1] as i32).filter(|&status| status != 0) {
+        if let Some(status) = Some(-values[2 * EQUAL_VALUES + 1] as i32).filter(|&status| status != 0) {
             return Err(self.common_error(status, refused)?);
         }
         if differs(2) || differs(3) {
-            let sentence = "options differ between ranks: all but threads, verbosity, log, leading_dimension, \
+            let message = "options differ between ranks: all but threads, verbosity, log, leading_dimension, \
                             memory, device and comm_timeout must be the same on all ranks";
-            return Err(Error::Argument(sentence.to_owned()));
+            return Err(Error::Argument(message.to_owned()));
         }
-        if differs(HAS_CORNERS) && said[2 * HAS_CORNERS].is_finite() {
-            let sentence = "northeast and northwest are NULL on some ranks only: all ranks must pass them, or none";
-            return Err(Error::Argument(sentence.to_owned()));
+        if differs(HAS_CORNERS) && values[2 * HAS_CORNERS].is_finite() {
+            let message = "northeast and northwest are NULL on some ranks only: all ranks must pass them, or none";
+            return Err(Error::Argument(message.to_owned()));
         }
-        Ok(said[2 * HAS_CORNERS] > 0.0)
+        Ok(values[2 * HAS_CORNERS] > 0.0)
     }
 
     /// Returns the error of a failed call, on all ranks. The first rank that has an error with this status supplies the
@@ -553,7 +553,7 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
         return Err(Error::Argument("no rank has a box: there is nothing to solve".to_owned()));
     }
     let Some((first, second)) = first_overlap(all)? else { return Ok(()) };
-    let told = |number: usize| {
+    let box_name = |number: usize| {
         let mut left = 4 * number;
         let mut rank = 0;
         while left >= words[rank] {
@@ -562,7 +562,7 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
         }
         format!("box {} of rank {rank}", left / 4)
     };
-    Err(Error::Argument(format!("{} and {} must not overlap", told(first), told(second))))
+    Err(Error::Argument(format!("{} and {} must not overlap", box_name(first), box_name(second))))
 }
 
 /// Role of a rank in a call.

@@ -3,7 +3,7 @@
 use crate::base::engine::Engine;
 use crate::base::team::Team;
 use crate::error::{Error, Result, zeroed};
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::cpu::chunks::Chunks;
 use crate::krylov::cpu::means::Singular;
 use crate::krylov::cpu::steps::{PCG_VECTORS, System, ThreadState};
@@ -141,7 +141,7 @@ impl State {
         ] {
             for (t, &s) in target.iter_mut().zip(source) {
                 let coupling = if setup.compensate { s.min(0.0) } else { s };
-                *t = if stored { setup.kept(coupling) } else { coupling };
+                *t = if stored { setup.rounded(coupling) } else { coupling };
             }
         }
         for j in 0..self.grid.ny {
@@ -251,7 +251,7 @@ impl RrbBackend for Reference {
             return Err(Error::State("factorize must come before solve".to_owned()));
         };
         vectors.observed.begin(observer);
-        let caller = Caller::new(arrays, usize::MAX);
+        let caller = CallerArrays::new(arrays, usize::MAX);
         let shared = &*vectors;
         let result =
             team.run(|_| (), |me| program(&mut ThreadState::new(shared, &mut *state, me, &caller, Some(observer))))?;

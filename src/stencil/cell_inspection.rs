@@ -123,8 +123,8 @@ mod tests {
                 match (InspectedRows::center_max(&a, cuts.windows(2).map(of_rows)), expected) {
                     (Ok(found), Ok(expected)) => assert_eq!(found, expected),
                     (found, expected) => {
-                        let sentence = found.unwrap_err().to_string();
-                        assert!(sentence.starts_with(expected.unwrap_err()), "{sentence}");
+                        let message = found.unwrap_err().to_string();
+                        assert!(message.starts_with(expected.unwrap_err()), "{message}");
                     }
                 }
             }

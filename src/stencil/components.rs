@@ -47,7 +47,7 @@ impl Components {
 
     /// Returns whether a last pivot of zero at node (i, j) may be replaced. False only if the node is in a singular
     /// component and constants are not projected out.
-    pub fn may_be_singular(&self, nx: usize, i: usize, j: usize) -> bool {
+    pub fn may_replace_zero_pivot(&self, nx: usize, i: usize, j: usize) -> bool {
         self.projected || self.singular_of(nx, i, j).is_none()
     }
 

@@ -236,9 +236,9 @@ impl Inspection {
         if let Some((rank, first)) = all.iter().enumerate().filter(|(_, f)| f.kind > 0).min_by_key(|(_, f)| f.kind) {
             let nowhere_else = |found: &Found| found.all_negative || found.kind == 0 && found.runs.rows() == 0;
             let hint = all_negative.filter(|_| first.kind == 2 && all.iter().all(nowhere_else));
-            let told = hint.or(error).filter(|_| rank == this);
+            let reported = hint.or(error).filter(|_| rank == this);
             let status = [RRB_ERR_NOT_FINITE, RRB_ERR_MATRIX, RRB_ERR_MEMORY][first.kind as usize - 1];
-            return Err(told.unwrap_or_else(|| Error::on_other_rank(rank, status)));
+            return Err(reported.unwrap_or_else(|| Error::on_other_rank(rank, status)));
         }
         self.findings = Findings::default();
         let mut runs: Option<Runs> = None;

@@ -7,7 +7,7 @@
 //! the red nodes of grid q (i + j = ox + oy + 1 mod 2). Level 2q + 2 eliminates the black nodes that are not kept.
 
 /// Largest number of nodes of a coarsest system that a device solves with an explicit inverse: 31 x 32. A line of nodes
-/// along the shorter side of such a grid has at most 31 nodes, and the kernels (kernels/rrb/remainder.cuh) process
+/// along the shorter side of such a grid has at most 31 nodes, and the kernels (kernels/rrb/coarsest.cuh) process
 /// lines of at most 32 nodes.
 pub const MOST_INVERTED: usize = 992;
 

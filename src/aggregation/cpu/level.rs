@@ -39,7 +39,7 @@ pub struct Level<V: Number> {
     means: Option<Mutex<Means>>,
     /// Whether some of these components are only nearly singular.
     has_nearly_singular: bool,
-    noted: Partials,
+    partials: Partials,
     pub r: Shared<V>,
     pub z: Shared<V>,
     /// Residual after a forward sweep from zero.
@@ -108,7 +108,7 @@ impl<V: Real + Number> Level<V> {
             fine: members(&aggregate_of, count)?,
             has_nearly_singular: means.as_ref().is_some_and(Means::has_nearly_singular),
             means: means.map(Mutex::new),
-            noted: Partials::new(rows.slices().div_ceil(SLICES), 2)?,
+            partials: Partials::new(rows.slices().div_ceil(SLICES), 2)?,
             rows,
             r: room(true)?,
             z: room(true)?,
@@ -148,12 +148,12 @@ impl<V: Real + Number> Level<V> {
         mut of: impl FnMut(Range<usize>, Range<usize>) -> [f64; N],
     ) -> [f64; N] {
         run.turn += 1;
-        let noted = self.noted.reduce(run.turn, self.noted.rows());
+        let partials = self.partials.reduce(run.turn, self.partials.rows());
         for (chunk, slices, rows) in self.chunks(&run.me) {
             // SAFETY: the chunk belongs to this thread and is written once.
-            unsafe { noted.note(chunk, of(slices, rows)) };
+            unsafe { partials.note(chunk, of(slices, rows)) };
         }
-        noted.sum(Some(run.me))
+        partials.sum(Some(run.me))
     }
 
     /// Returns `means`, with all of its components, if some of them are only nearly singular, otherwise `None`.
@@ -327,6 +327,6 @@ impl<V: Real + Number> Level<V> {
         let means = self.means.as_ref().map_or(0, |m| m.lock().unwrap_or_else(PoisonError::into_inner).bytes());
         let tables = size_of_val(&*self.groups) + size_of_val(&*self.slices) + size_of_val(&*self.aggregate);
         let fine = size_of_val(&*self.fine.0) + size_of_val(&*self.fine.1);
-        self.rows.bytes() + tables + fine + vectors + means + 2 * self.noted.bytes()
+        self.rows.bytes() + tables + fine + vectors + means + 2 * self.partials.bytes()
     }
 }

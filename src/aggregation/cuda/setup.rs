@@ -43,7 +43,7 @@ pub struct SetupWorkspace {
     matrices: [Couplings; 3],
     partner: Address,
     pointed: Address,
-    struck: Address,
+    rejected: Address,
     number: Address,
     parts: Address,
     nodes: Address,
@@ -65,8 +65,8 @@ impl SetupWorkspace {
     pub fn new(stream: &Stream, Shape { rows, row }: Shape) -> Result<Self> {
         let entries = rows * row;
         if entries >= u32::MAX as usize {
-            let sentence = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
-            return Err(Error::Unsupported(sentence));
+            let message = format!("aggregation supports fewer than 2^32 couplings on a device, got {entries}");
+            return Err(Error::Unsupported(message));
         }
         let plan = |base| {
             let mut plan = Plan::new(base);
@@ -75,7 +75,7 @@ impl SetupWorkspace {
                 length: plan.bytes(4 * rows),
                 col: plan.bytes(4 * entries),
                 a: plan.bytes(8 * entries),
-                excess: plan.bytes(8 * rows),
+                row_sum: plan.bytes(8 * rows),
                 diagonal: plan.bytes(8 * rows),
                 rows: 0,
                 unused: 0,
@@ -86,12 +86,12 @@ impl SetupWorkspace {
             let (number, parts) = (words(&mut plan, rows + 1), words(&mut plan, rows.div_ceil(PART) + 1));
             // Space for the node lists of two consecutive passes.
             let nodes = words(&mut plan, 6 * rows + 16);
-            let (struck, bound) = (plan.bytes(entries), plan.bytes(8));
-            (matrices, [partner, pointed, number, parts, nodes, struck, bound], plan.used)
+            let (rejected, bound) = (plan.bytes(entries), plan.bytes(8));
+            (matrices, [partner, pointed, number, parts, nodes, rejected, bound], plan.used)
         };
         let memory = Memory::zeroed(stream.device(), stream, plan(0).2, WHAT)?;
-        let (matrices, [partner, pointed, number, parts, nodes, struck, bound], _) = plan(memory.address);
-        Ok(Self { matrices, partner, pointed, struck, number, parts, nodes, bound, rows, entries, memory })
+        let (matrices, [partner, pointed, number, parts, nodes, rejected, bound], _) = plan(memory.address);
+        Ok(Self { matrices, partner, pointed, rejected, number, parts, nodes, bound, rows, entries, memory })
     }
 
     /// Returns whether the workspace was allocated for this shape.
@@ -219,9 +219,9 @@ impl SetupWorkspace {
             let mut plan = Plan::new(base);
             let aggregate = plan.bytes(4 * n);
             let first = plan.bytes(4 * (slices + 2));
-            let [excess, step, r, start, c, z] = [0; 6].map(|_: u8| plan.bytes(real * n));
+            let [row_sum, step, r, start, c, z] = [0; 6].map(|_: u8| plan.bytes(real * n));
             let rows = n as u32;
-            let level = Level { first, excess, step, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
+            let level = Level { first, row_sum, step, nodes, r, start, c, z, rows, width, lanes, ..Level::default() };
             (level, aggregate, plan.used)
         };
         let base = cycle.room(stream, 3 * k, plan(0).2)?.1;
@@ -229,7 +229,7 @@ impl SetupWorkspace {
         let arguments = TakeArgs {
             c: matrix,
             first: level.first,
-            excess: level.excess,
+            row_sum: level.row_sum,
             step: level.step,
             bound: self.bound,
             slice,
@@ -269,7 +269,7 @@ impl SetupWorkspace {
                 kappa: rules.kappa,
                 partner: self.partner,
                 pointed: self.pointed,
-                struck: self.struck,
+                rejected: self.rejected,
                 of: if is_first { of } else { 0 },
                 fine: matrix,
                 nodes,

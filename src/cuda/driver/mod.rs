@@ -56,10 +56,10 @@ mod tests {
             shared: &[],
             kernels: &[&[Kernel::of::<[u64; 3]>("rrb_store_f64")]],
         };
-        let Err(Error::Internal(sentence)) = Device::new(0, &WRONG, Share::ALL) else {
+        let Err(Error::Internal(message)) = Device::new(0, &WRONG, Share::ALL) else {
             panic!("the sizes are not compared");
         };
-        assert!(sentence.contains("kernel rrb_store_f64 expects a structure of"), "{sentence}");
-        assert!(sentence.contains("24"), "{sentence}");
+        assert!(message.contains("kernel rrb_store_f64 expects a structure of"), "{message}");
+        assert!(message.contains("24"), "{message}");
     }
 }

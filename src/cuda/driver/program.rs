@@ -48,11 +48,11 @@ impl Primary {
     pub fn of(ordinal: i32) -> Result<Arc<Self>> {
         let count = driver()?;
         if ordinal < 0 || ordinal >= count {
-            let sentence = format!(
+            let message = format!(
                 "device={ordinal} does not exist: this machine has {count} CUDA devices, \
                                     numbered from 0"
             );
-            return Err(Error::NoDevice(sentence));
+            return Err(Error::NoDevice(message));
         }
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: the driver is loaded; the pointers outlive the calls.

@@ -210,7 +210,7 @@ plain_kernels! {
     /// Copies the caller's matrix and tests its entries.
     TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes row sums and strengths. Joins coupled cells to runs, within each segment of 32 consecutive cells.
-    LookAtRows look_at_rows(SurveyArgs) = "dpcg_look_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    InspectRows inspect_rows(SurveyArgs) = "dpcg_inspect_rows_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Joins the runs of all segments to components and strong groups.
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups.
@@ -278,7 +278,8 @@ plain_kernels! {
     InterpolateCellsFrom interpolate_cells_from(PairArgs) = "dpcg_interpolate_cells_from_f32",
         |a| cell_blocks(a.fine.cells.count()), BLOCK;
     /// Computes row sums and the strengths of the directions on the caller's grid.
-    LookAtFinest look_at_finest(CellGridArgs) = "dpcg_look_at_finest_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    RowSumsOfFinest row_sums_of_finest(CellGridArgs) = "dpcg_row_sums_of_finest_f64",
+        |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the first coarse matrix, in f32.
     CoarsenCellsTo coarsen_cells_to(CellGridArgs) = "dpcg_coarsen_cells_to_f32",
         |a| cell_blocks(a.coarse.count()), BLOCK;
@@ -330,7 +331,8 @@ real_kernels! {
     /// Computes the matrix of the next grid.
     CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
     /// Computes the centers of a grid and the strengths of its directions.
-    LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
+    CentersAndStrengths centers_and_strengths(CellGridArgs) = "dpcg_centers_and_strengths",
+        |a| cell_blocks(a.cells.count());
     /// Copies a vector to the cycle of aggregation.
     TakeCells take_cells(CycleTransferArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
     /// Copies a vector from the cycle of aggregation.

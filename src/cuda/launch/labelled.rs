@@ -44,7 +44,7 @@ plain_kernels! {
     /// Sums the slots of each label.
     LabelSums label_sums(LabelledArgs) = "label_sums_f64", |a| a.labels.count.clamp(1, MOST_CELL_BLOCKS), BLOCK;
     /// Stores the means.
-    KeepMeans keep_means(LabelledArgs) = "keep_means_f64", |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
+    StoreMeans store_means(LabelledArgs) = "store_means_f64", |a| cell_blocks(i64::from(a.labels.count)), BLOCK;
 }
 
 real_kernels! {

@@ -23,7 +23,7 @@ use crate::base::team::Me;
 use crate::deflation::regions::{NONE, Regions};
 use crate::deflation::{CoarseMatrix, Scratch, Solver, multiply_rows};
 use crate::error::{Result, extend, push, reset, zeroed};
-use crate::stencil::cell_components::{CellComponents, row_excess};
+use crate::stencil::cell_components::{CellComponents, regular_row_sums};
 use crate::stencil::cells::{Couplings, SevenPoints};
 use crate::stencil::pieces::Pieces;
 use std::ops::Range;
@@ -204,30 +204,30 @@ impl Slots {
 
 /// Row sums of the matrix, stored only for those rows of cells that contain a nonzero row sum.
 #[derive(Default)]
-struct Excess {
+struct RowSums {
     /// For each row of cells: n + 1 if its row sums are stored at `values[n nx ..]`, and 0 if they are all zero. Empty
     /// if all components are singular.
     of_row: Vec<u32>,
     values: Vec<f64>,
 }
 
-impl Excess {
+impl RowSums {
     fn new(a: &SevenPoints, components: &CellComponents) -> Result<Self> {
-        let mut excess = Self::default();
+        let mut row_sums = Self::default();
         if components.singular.iter().all(|&singular| singular) {
-            return Ok(excess);
+            return Ok(row_sums);
         }
-        reset(&mut excess.of_row, a.cells.rows(), DEFLATION)?;
+        reset(&mut row_sums.of_row, a.cells.rows(), DEFLATION)?;
         let mut sums = zeroed(a.cells.nx, DEFLATION)?;
         let mut kept = 0;
         for row in 0..a.cells.rows() {
-            if row_excess(a, components, row, &mut sums) {
+            if regular_row_sums(a, components, row, &mut sums) {
                 kept += 1;
-                excess.of_row[row] = kept;
-                extend(&mut excess.values, sums.iter().copied(), DEFLATION)?;
+                row_sums.of_row[row] = kept;
+                extend(&mut row_sums.values, sums.iter().copied(), DEFLATION)?;
             }
         }
-        Ok(excess)
+        Ok(row_sums)
     }
 
     fn of(&self, row: usize, nx: usize) -> Option<&[f64]> {
@@ -241,7 +241,7 @@ pub struct Projection {
     pieces: Pieces,
     patterns: Patterns,
     slots: Slots,
-    excess: Excess,
+    row_sums: RowSums,
     coarse: CoarseMatrix,
     scratch: Mutex<Scratch>,
     /// Partial sums of Z^T v by slot.
@@ -269,7 +269,7 @@ impl Projection {
         let slots = Slots::new(pieces, &patterns, regions.count)?;
         Ok(Self {
             pieces,
-            excess: Excess::new(a, components)?,
+            row_sums: RowSums::new(a, components)?,
             scratch: Mutex::new(coarse.scratch()?),
             partial: Shared::zeroed(slots.count())?,
             g: Shared::zeroed(members * regions.count)?,
@@ -315,14 +315,14 @@ impl Projection {
         let slots = self.slots.of_piece[piece] as usize..self.slots.of_piece[piece + 1] as usize;
         let nx = self.patterns.nx;
         // SAFETY: only the owner of a piece uses its slots, and only this thread uses its row of `columns`.
-        let (noted, columns) =
+        let (partials, columns) =
             unsafe { (self.partial.slice_mut(slots.start, slots.len()), self.columns.slice_mut(me.index * nx, nx)) };
-        noted.fill(0.0);
+        partials.fill(0.0);
         PieceSums {
             of: self,
             rows: self.pieces.rows(piece),
             first_slot: slots.start,
-            noted,
+            partials,
             columns,
             upwards,
             open: false,
@@ -389,9 +389,9 @@ impl Projection {
                 combine(&mut v[columns.clone()], 1.0, -(t[s] - t[r]), &couplings[columns]);
             });
         }
-        if let Some(excess) = self.excess.of(row, self.patterns.nx) {
+        if let Some(row_sums) = self.row_sums.of(row, self.patterns.nx) {
             for (columns, r) in self.patterns.columns(row).filter(|(_, r)| *r < self.count()) {
-                combine(&mut v[columns.clone()], 1.0, -t[r], &excess[columns]);
+                combine(&mut v[columns.clone()], 1.0, -t[r], &row_sums[columns]);
             }
         }
     }
@@ -409,8 +409,8 @@ impl Projection {
         let shared = [&self.partial, &self.g, &self.t, &self.columns];
         self.patterns.bytes()
             + self.slots.bytes()
-            + 4 * self.excess.of_row.capacity()
-            + 8 * self.excess.values.capacity()
+            + 4 * self.row_sums.of_row.capacity()
+            + 8 * self.row_sums.values.capacity()
             + self.coarse.bytes()
             + shared.iter().map(|values| values.bytes()).sum::<usize>()
     }
@@ -423,7 +423,7 @@ pub struct PieceSums<'a> {
     rows: Range<usize>,
     first_slot: usize,
     /// Values of the slots of the piece, from `first_slot` on.
-    noted: &'a mut [f64],
+    partials: &'a mut [f64],
     /// For each column, sum over consecutive rows with the same pattern.
     columns: &'a mut [f64],
     upwards: bool,
@@ -452,7 +452,7 @@ impl PieceSums<'_> {
         let first = self.of.slots.of_row[row] as usize;
         for ((columns, _), &slot) in self.of.patterns.columns(row).zip(&self.of.slots.of_run[first..]) {
             if slot != NO_SLOT {
-                self.noted[slot as usize - self.first_slot] += sum(&self.columns[columns]);
+                self.partials[slot as usize - self.first_slot] += sum(&self.columns[columns]);
             }
         }
         self.open = false;

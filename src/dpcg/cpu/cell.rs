@@ -106,14 +106,14 @@ impl<T: Real + Number> CellCentred<T> {
         Ok(Self { hierarchy, sweeps, vectors, zeros: zeroed(nx, WHAT)?, coarse_zeros: zeroed(nx, WHAT)? })
     }
 
-    /// Computes z = M^-1 r. All threads must call this function. `largest` is a norm of r, which determines the power
+    /// Computes z = M^-1 r. All threads must call this function. `magnitude` is a norm of r, which determines the power
     /// of two by which r is divided on the coarse grids. Ends with a barrier.
     ///
     /// # Safety
     /// From the barrier before this call to the end of the call, no thread may write r, and no other code may use z.
-    pub unsafe fn apply<V: Rows<f64>>(&self, counter: &StepCounter, a: &SevenPoints, r: &V, z: &V, largest: f64) {
+    pub unsafe fn apply<V: Rows<f64>>(&self, counter: &StepCounter, a: &SevenPoints, r: &V, z: &V, magnitude: f64) {
         let grids = &self.hierarchy.grids;
-        let scale = power_of_two_below(largest);
+        let scale = power_of_two_below(magnitude);
         let finest = Level { a: Points::finest(a), r, x: z, zeros: &self.zeros, sweeps: self.sweeps };
         // SAFETY: each pass ends at a barrier; the functions of `Level` state which rows a thread writes in a pass.
         unsafe {

@@ -128,7 +128,7 @@ impl ThreadState<'_> {
         }
     }
 
-    /// Executes `descend` for a preconditioner that is not fused (`State::whole`): computes r = r - alpha P A p and
+    /// Executes `descend` for a preconditioner that is not fused (`State::unfused`): computes r = r - alpha P A p and
     /// returns <r, r>.
     pub(super) fn fused_update(&mut self, alpha: f64) -> f64 {
         let (k, r) = (self.k, &self.vectors().r);
@@ -171,10 +171,11 @@ impl ThreadState<'_> {
         self.me.barrier();
         for row in own.start.saturating_sub(halo)..own.start {
             // v_k is needed in the last `order` - k planes before the first row of this thread. If these rows reach
-            // back to the first row of the grid (`known`), no term lacks its preceding rows, so all terms are computed.
+            // back to the first row of the grid (`reaches_grid_end`), no term lacks its preceding rows, so all terms
+            // are computed.
             let planes = (own.start - row).div_ceil(self.k.pieces.cells.ny);
-            let known = own.start <= halo;
-            (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
+            let reaches_grid_end = own.start <= halo;
+            (0..order).filter(|term| reaches_grid_end || planes + term <= order).for_each(|term| {
                 self.lower_row(&mut rings, term, row, false);
             });
         }
@@ -239,15 +240,15 @@ impl ThreadState<'_> {
         let (pieces, rows) = (k.pieces, k.pieces.cells.rows());
         let ny = pieces.cells.ny;
         let halo = order * ny;
-        let noted = self.reduction::<1>();
+        let partials = self.reduction::<1>();
         let (mut rings, last) = self.rings(order);
         let end = (own.end + halo).min(rows);
         for row in (own.end..end).rev() {
             // z_k is needed in the first `order` - k planes after the rows of this thread, or in all rows up to the
             // last row of the grid (see `fused_descend`).
             let planes = (row + 1 - own.end).div_ceil(ny);
-            let known = own.end + halo >= rows;
-            (0..order).filter(|term| known || planes + term <= order).for_each(|term| {
+            let reaches_grid_end = own.end + halo >= rows;
+            (0..order).filter(|term| reaches_grid_end || planes + term <= order).for_each(|term| {
                 self.upper_row(&mut rings, term, row, None);
             });
         }
@@ -262,7 +263,7 @@ impl ThreadState<'_> {
         let note = |piece: usize| {
             let energy = self.multiply_piece(piece);
             // SAFETY: the piece belongs to this thread.
-            unsafe { noted.note(piece, [energy]) };
+            unsafe { partials.note(piece, [energy]) };
         };
         let Vectors { x, p, z, .. } = self.vectors();
         for row in own.clone().rev() {
@@ -287,7 +288,7 @@ impl ThreadState<'_> {
         }
         self.me.barrier();
         share.filter(|&piece| !inside(piece)).for_each(note);
-        let [energy] = noted.sum(Some(self.me));
+        let [energy] = partials.sum(Some(self.me));
         match &k.deflation {
             Some(d) => energy - self.solve_partial_sums(d),
             None => energy,

@@ -13,8 +13,8 @@ impl SolveSteps for ThreadState<'_> {
             let b = self.input(row);
             // SAFETY: the row belongs to this thread.
             let x = if guess { unsafe { self.output(row) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, largest(b), row, true);
-            seen.look_at_row("x", x, largest(x), row, false);
+            seen.inspect_row(self.caller.input_name, b, largest(b), row, true);
+            seen.inspect_row("x", x, largest(x), row, false);
         }
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |_| ())
     }

@@ -26,7 +26,7 @@ pub struct Vectors {
     /// Second workspace vector of a Neumann series.
     pub s: Option<Field>,
     /// Partial results of reductions, up to two per piece.
-    pub noted: Partials,
+    pub partials: Partials,
 }
 
 impl Vectors {
@@ -41,7 +41,7 @@ impl Vectors {
             q: field()?,
             z: field()?,
             s: if series { Some(field()?) } else { None },
-            noted: Partials::new(pieces.count(), 2)?,
+            partials: Partials::new(pieces.count(), 2)?,
         })
     }
 
@@ -51,7 +51,7 @@ impl Vectors {
     }
 
     fn bytes(&self) -> usize {
-        self.fields().map(Field::bytes).sum::<usize>() + 2 * self.noted.bytes()
+        self.fields().map(Field::bytes).sum::<usize>() + 2 * self.partials.bytes()
     }
 }
 
@@ -67,7 +67,7 @@ pub struct State {
     pub rings: Shared,
     /// The preconditioner if its application is not fused with passes of PCG; `None` for `Preconditioner::None`,
     /// `Jacobi` and `Neumann`.
-    pub whole: Option<UnfusedPreconditioner>,
+    pub unfused: Option<UnfusedPreconditioner>,
     /// Cells of the singular components, grouped by component.
     pub singular: Labelled<usize>,
     pub deflation: Option<Projection>,
@@ -83,7 +83,7 @@ impl State {
             + self.vectors.bytes()
             + self.singular.bytes()
             + self.rings.bytes()
-            + self.whole.as_ref().map_or(0, UnfusedPreconditioner::bytes)
+            + self.unfused.as_ref().map_or(0, UnfusedPreconditioner::bytes)
             + self.deflation.as_ref().map_or(0, Projection::bytes)
     }
 }

@@ -13,7 +13,7 @@ use crate::base::team::Me;
 use crate::deflation::cpu::Projection;
 use crate::dpcg::backend::Preconditioner;
 use crate::dpcg::cpu::unfused::ApplicationCounts;
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::pcg::{Beta, Means, PcgSteps, Properties, unfused_ascend, unfused_descend};
 use crate::krylov::series::{SeriesSteps, series};
 use crate::krylov::vectors::{Iterate, VectorId, VectorSteps};
@@ -28,20 +28,20 @@ use std::time::Instant;
 pub struct ThreadState<'a> {
     pub(super) k: &'a State,
     pub(super) me: Me<'a>,
-    pub(super) caller: &'a Caller<'a>,
+    pub(super) caller: &'a CallerArrays<'a>,
     /// Observer of the caller on thread 0; `None` on all other threads.
     pub(super) observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far, which selects the buffer of the next reduction.
     reductions: Cell<usize>,
     /// <r, M^-1 r> from the last `fused_descend`.
     pub(super) rho: f64,
-    /// <r, r>. A preconditioner in `State::whole` uses it to scale r.
+    /// <r, r>. A preconditioner in `State::unfused` uses it to scale r.
     pub(super) norm2: f64,
     applications: ApplicationCounts<'a>,
 }
 
 impl<'a> ThreadState<'a> {
-    pub fn new(k: &'a State, me: Me<'a>, caller: &'a Caller<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
+    pub fn new(k: &'a State, me: Me<'a>, caller: &'a CallerArrays<'a>, observer: Option<&'a mut dyn Observer>) -> Self {
         Self {
             k,
             me,
@@ -91,17 +91,17 @@ impl<'a> ThreadState<'a> {
     /// Begins a reduction over the pieces.
     pub(super) fn reduction<const N: usize>(&self) -> Reduce<'a, N> {
         self.reductions.set(self.reductions.get() + 1);
-        self.k.vectors.noted.reduce(self.reductions.get(), self.k.pieces.count())
+        self.k.vectors.partials.reduce(self.reductions.get(), self.k.pieces.count())
     }
 
     /// Stores the partial results `of(piece)` for the pieces of this thread.
     fn store_partials<const N: usize>(&self, mut of: impl FnMut(usize) -> [f64; N]) -> Reduce<'a, N> {
-        let noted = self.reduction();
+        let partials = self.reduction();
         for piece in self.k.pieces.share(self.me) {
             // SAFETY: the piece belongs to this thread.
-            unsafe { noted.note(piece, of(piece)) };
+            unsafe { partials.note(piece, of(piece)) };
         }
-        noted
+        partials
     }
 
     /// Returns the sums of `of(piece)` over all pieces.
@@ -192,13 +192,14 @@ impl<'a> ThreadState<'a> {
         });
     }
 
-    /// Computes z = M^-1 r with the preconditioner in `State::whole`. Returns <r, z> if the preconditioner computes it.
+    /// Computes z = M^-1 r with the preconditioner in `State::unfused`. Returns <r, z> if the preconditioner computes
+    /// it.
     fn apply_unfused(&mut self) -> Option<f64> {
-        let whole = self.k.whole.as_ref()?;
+        let unfused = self.k.unfused.as_ref()?;
         let (Vectors { r, z, .. }, a) = (self.vectors(), self.k.matrix.matrix());
         self.me.barrier();
         // SAFETY: between the barrier above and the end of this call, no thread writes r, and only this call uses z.
-        unsafe { whole.apply(&mut self.applications, self.me, &a, (r, z), self.norm2.sqrt()) }
+        unsafe { unfused.apply(&mut self.applications, self.me, &a, (r, z), self.norm2.sqrt()) }
     }
 }
 
@@ -206,7 +207,7 @@ impl VectorSteps for ThreadState<'_> {
     fn inner(&mut self, a: VectorId, b: VectorId) -> f64 {
         let product = self.dot(self.vector(a), self.vector(b));
         if (a, b) == (VectorId::R, VectorId::R) {
-            // A preconditioner in `State::whole` scales r by its norm.
+            // A preconditioner in `State::unfused` scales r by its norm.
             self.norm2 = product;
         }
         product
@@ -230,8 +231,8 @@ impl VectorSteps for ThreadState<'_> {
     fn largest(&mut self, v: VectorId) -> f64 {
         let v = self.vector(v);
         // SAFETY: the cells belong to this thread, and no other thread writes them.
-        let noted = self.store_partials(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
-        max_abs(noted.all(Some(self.me))[0])
+        let partials = self.store_partials(|piece| [largest(unsafe { v.range(&self.k.pieces.range(piece)) })]);
+        max_abs(partials.all(Some(self.me))[0])
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
@@ -250,7 +251,7 @@ impl VectorSteps for ThreadState<'_> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
+        self.k.observed.report(self.me, self.observer.as_deref_mut(), event)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::cell_grids::{Grid, make};
 use super::dense::Dense;
-use super::multigrid::{Made, Scale};
+use super::multigrid::{GridsAndInverse, Scale};
 use super::source::Source;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::Stream;
@@ -32,7 +32,7 @@ impl CellCentred {
         single: bool,
         (sweeps, coarsest): (usize, usize),
     ) -> Result<Self> {
-        let Made { grids, inverse } = make(pool, stream, source, (scalars, scale), single, coarsest)?;
+        let GridsAndInverse { grids, inverse } = make(pool, stream, source, (scalars, scale), single, coarsest)?;
         Ok(Self { sweeps, single, scale, grids, inverse })
     }
 

@@ -1,7 +1,7 @@
 //! Setup of multigrid with vertex coarsening on the device (Dendy 1982; kernels/dpcg/coarsening.cuh). The host chooses
 //! the directions to coarsen from their strengths.
 
-use super::multigrid::{GRIDS, Made, Maker};
+use super::multigrid::{GRIDS, GridsAndInverse, Maker};
 use super::source::Source;
 use crate::cuda::arrays::{Padded, Pool, box_of};
 use crate::cuda::driver::{Memory, Stream};
@@ -172,7 +172,7 @@ pub fn make(
     scalars: Address,
     scale: f64,
     single: bool,
-) -> Result<Made<Grid>> {
+) -> Result<GridsAndInverse<Grid>> {
     let maker = Maker::new(pool, stream, source, (scalars, scale), single)?;
     let mut matrix = match single {
         true => Matrix::zeroed(pool, stream, source.of, FACES.len(), maker.value())?,

@@ -4,7 +4,7 @@
 use super::dense::Dense;
 use super::regions::RegionNumbers;
 use super::source::Source;
-use super::survey::Made;
+use super::survey::FactorizationInput;
 use crate::base::team::Team;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
@@ -59,7 +59,7 @@ impl Deflation {
     pub fn new(
         pool: &mut Pool,
         stream: &Stream,
-        of: &Made,
+        of: &FactorizationInput,
         regions: &Regions,
         (singular, scale): (Option<&Labelled>, f64),
         team: &mut Team,

@@ -12,7 +12,7 @@ use std::mem::offset_of;
 impl State {
     /// Returns whether steps are fused. The device then executes iterations without the host.
     pub fn is_fused(&self) -> bool {
-        self.passes != Passes::Textbook && self.recorded.is_some()
+        self.passes != Passes::Unfused && self.recorded.is_some()
     }
 
     /// Returns whether `descend` also computes v = D^-1 K r.

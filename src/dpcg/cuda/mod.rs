@@ -44,7 +44,7 @@ use run::{Rhs, Run};
 use source::Source;
 use state::{Multigrid, State};
 use std::cell::OnceCell;
-use survey::{Made, Surveyor, on_host};
+use survey::{FactorizationInput, Surveyor, on_host};
 
 /// The `cuda` backend.
 pub struct Cuda {
@@ -188,8 +188,8 @@ impl DpcgBackend for Cuda {
         let (Some(source), Some(surveyor), Some(team)) = (&self.source, &self.surveyor, &mut self.team) else {
             return Err(nothing_loaded());
         };
-        let made = Made { source, kept, setup, surveyor, regions: regions.as_ref() };
-        let mut state = State::new(self.session.stream(), &made, team, previous)?;
+        let input = FactorizationInput { source, kept, setup, surveyor, regions: regions.as_ref() };
+        let mut state = State::new(self.session.stream(), &input, team, previous)?;
         state.record(&self.session.device, source)?;
         Ok(self.state.insert(state).deflation.as_ref().map(Deflation::solver))
     }

@@ -31,7 +31,7 @@ impl Scale {
 }
 
 /// The grids, and the inverse of the coarsest matrix.
-pub struct Made<G> {
+pub struct GridsAndInverse<G> {
     pub grids: Vec<G>,
     pub inverse: Dense,
 }
@@ -101,8 +101,8 @@ impl<'a> Maker<'a> {
     }
 
     /// Keeps the memory of the partial sums for the next factorization. Returns the grids.
-    pub fn made<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<Made<G>> {
+    pub fn made<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
         pool.keep(self.memory)?;
-        Ok(Made { grids, inverse })
+        Ok(GridsAndInverse { grids, inverse })
     }
 }

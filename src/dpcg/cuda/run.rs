@@ -301,7 +301,7 @@ impl PcgSteps for Run<'_> {
 
     fn means(&mut self, v: VectorId, to: Means) {
         match (to, v) {
-            (Means::Keep, _) => self.keep_means(),
+            (Means::Store, _) => self.store_means(),
             (_, VectorId::B) if self.rhs.projected => {}
             _ => {
                 self.shift(self.k.vectors.address(v), to == Means::Restore);

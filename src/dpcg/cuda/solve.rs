@@ -38,7 +38,7 @@ impl Run<'_> {
         self.stream.fill(vector, 0, 8 * self.source.of.count())
     }
 
-    /// Subtracts from v its mean over each singular component. With `restore`, also adds the means that `keep_means`
+    /// Subtracts from v its mean over each singular component. With `restore`, also adds the means that `store_means`
     /// stored.
     pub(super) fn shift(&mut self, v: Address, restore: bool) {
         self.step(|s| match &s.k.singular {
@@ -48,10 +48,10 @@ impl Run<'_> {
     }
 
     /// Stores the mean of x over each singular component.
-    pub(super) fn keep_means(&mut self) {
+    pub(super) fn store_means(&mut self) {
         let x = self.k.vectors.x;
         self.step(|s| match &s.k.singular {
-            Some(singular) => singular.keep(s.stream, x),
+            Some(singular) => singular.store_means(s.stream, x),
             None => Ok(()),
         });
     }

@@ -5,7 +5,7 @@ use super::cell::CellCentred;
 use super::deflation::Deflation;
 use super::multigrid::Scale;
 use super::source::Source;
-use super::survey::Made;
+use super::survey::FactorizationInput;
 use super::vertex::Vertex;
 use crate::base::team::Team;
 use crate::cuda::arrays::{Padded, Pool, lists};
@@ -30,7 +30,7 @@ pub enum Multigrid {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Passes {
     /// No steps: each step is a separate kernel.
-    Textbook,
+    Unfused,
     /// All steps, with a Neumann series of this order.
     Series(usize),
     /// All steps except z = M^-1 r.
@@ -44,7 +44,7 @@ impl Passes {
             Preconditioner::Jacobi if setup.fused => Self::Series(0),
             Preconditioner::Neumann { order } if setup.fused && order <= MOST_FUSED_ORDER => Self::Series(order),
             Preconditioner::Multigrid { .. } | Preconditioner::Aggregation { .. } if setup.fused => Self::AroundCycle,
-            _ => Self::Textbook,
+            _ => Self::Unfused,
         }
     }
 }
@@ -159,7 +159,7 @@ pub struct State {
 
 impl State {
     /// Computes the factorization. `previous` is a factorization for the same extents, whose memory is reused.
-    pub fn new(stream: &Stream, of: &Made, team: &mut Team, previous: Option<Self>) -> Result<Self> {
+    pub fn new(stream: &Stream, of: &FactorizationInput, team: &mut Team, previous: Option<Self>) -> Result<Self> {
         let preconditioner = of.setup.preconditioner;
         let before = previous.map(Self::into_parts).transpose()?;
         let (vectors, mut pool, recorded, aggregated) = match before {
@@ -168,7 +168,7 @@ impl State {
         };
         let series = matches!(preconditioner, Preconditioner::Neumann { order } if order > 0);
         let passes = Passes::of(of.setup);
-        let fused = passes != Passes::Textbook;
+        let fused = passes != Passes::Unfused;
         let enough = |v: &Vectors| (v.s != 0 || !series) && (v.other_p != 0 || !fused);
         let vectors = match vectors.filter(enough) {
             Some(vectors) => vectors,
@@ -259,7 +259,7 @@ impl State {
 fn multigrid(
     pool: &mut Pool,
     stream: &Stream,
-    of: &Made,
+    of: &FactorizationInput,
     (vectors, scale): (&Vectors, f64),
     aggregated: Option<Aggregated>,
 ) -> Result<Option<Multigrid>> {

@@ -27,7 +27,7 @@ const SURVEY: &str = "the inspection of the matrix";
 /// Half the largest number of slots of the hash table of classes. Threads stop inserting classes when they read that
 /// there are more than 65,535. At that time, each of at most 135,168 threads may be about to insert one more class.
 /// Fewer than 2^18 classes are therefore inserted.
-const MOST_AT_ONCE: usize = 1 << 17;
+const HALF_SLOTS: usize = 1 << 17;
 
 /// Number of values per group: the lowest index in each of three directions, and the bitwise complement of the highest
 /// index in each.
@@ -57,7 +57,7 @@ impl Surveyor {
     pub fn new(stream: &Stream, source: &Source) -> Result<Self> {
         let n = source.of.count();
         // There are at most n classes, so the hash table has more slots than inserted classes, and is never full.
-        let slots = (2 * n.min(MOST_AT_ONCE)).next_power_of_two();
+        let slots = (2 * n.min(HALF_SLOTS)).next_power_of_two();
         let most = n.min(usize::from(NONE));
         let sizes = [
             4 * n,
@@ -141,7 +141,7 @@ impl Surveyor {
     pub fn survey(&mut self, stream: &Stream, source: &Source, zero_row_sum: f64) -> Result<Survey> {
         let a = SurveyArgs { zero_row_sum, ..self.arguments };
         stream.fill(a.extents, u8::MAX, size_of_val(&*self.extents))?;
-        launch::look_at_rows(stream, &a)?;
+        launch::inspect_rows(stream, &a)?;
         launch::unite_cells(stream, &a)?;
         launch::settle_cells(stream, &a)?;
         launch::group_extents(stream, &a)?;
@@ -156,7 +156,7 @@ impl Surveyor {
         };
         let bits = |bits: [u64; 3]| bits.map(f64::from_bits);
         let (coarsened, strong) = (coarsened(source.of, found.strength, SEMI), found.groups as usize);
-        let asks = needs_hidden_groups(source.of, coarsened, strong);
+        let counts_hidden = needs_hidden_groups(source.of, coarsened, strong);
         Ok(Survey {
             row_sum: f64::from_bits(found.row_sum),
             coarsened,
@@ -165,7 +165,7 @@ impl Surveyor {
             singular,
             strong,
             thinnest: self.thinnest(source, strong),
-            hidden: if asks { self.hidden(stream, source.of)? } else { 0 },
+            hidden: if counts_hidden { self.hidden(stream, source.of)? } else { 0 },
         })
     }
 
@@ -283,7 +283,7 @@ impl Surveyor {
 }
 
 /// Input of a factorization: the matrix and the results of its inspection.
-pub struct Made<'a> {
+pub struct FactorizationInput<'a> {
     pub source: &'a Source,
     /// The host copy of the matrix, which is created when it is needed.
     pub kept: &'a OnceCell<StoredMatrix>,
@@ -294,7 +294,7 @@ pub struct Made<'a> {
     pub regions: Option<&'a Regions>,
 }
 
-impl<'a> Made<'a> {
+impl<'a> FactorizationInput<'a> {
     /// Returns the matrix in host memory.
     pub fn on_host(&self, stream: &Stream) -> Result<SevenPoints<'a>> {
         on_host(self.kept, self.source, stream)

@@ -3,7 +3,7 @@
 
 use super::coarsening::{DIAGONAL, Grid, INVERSE, make};
 use super::dense::Dense;
-use super::multigrid::{GRIDS, Made, Scale};
+use super::multigrid::{GRIDS, GridsAndInverse, Scale};
 use super::source::Source;
 use crate::base::heap::boxed;
 use crate::base::number::Real;
@@ -83,7 +83,7 @@ impl Vertex {
         of_solver: [Address; 3],
     ) -> Result<Box<Self>> {
         let single = size_of::<T>() == 4;
-        let Made { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
+        let GridsAndInverse { grids, inverse } = make(pool, stream, source, scalars, scale, single)?;
         let n = inverse.n();
         // Zeros must follow the solution on the coarsest grid, as they follow other vectors.
         let behind = grids.last().map_or(0, |grid| grid.coarse.nx as usize * (grid.coarse.ny as usize + 1) + 1);

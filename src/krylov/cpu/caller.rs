@@ -31,7 +31,7 @@ impl<'a> Output<'a> {
 }
 
 /// The caller's arrays, shared by the threads of a run.
-pub struct Caller<'a> {
+pub struct CallerArrays<'a> {
     pub input_name: &'static str,
     input: &'a [f64],
     output: Output<'a>,
@@ -43,7 +43,7 @@ pub struct Caller<'a> {
     first: usize,
 }
 
-impl<'a> Caller<'a> {
+impl<'a> CallerArrays<'a> {
     /// Wraps the arrays. `ny`: number of rows of a plane, or `usize::MAX` if there is only one plane.
     pub fn new(arrays: Arrays<'a>, ny: usize) -> Self {
         let Arrays { input_name, input, ld, plane, output, first_row: first, .. } = arrays;

@@ -17,8 +17,8 @@ impl<S: System> SolveSteps for ThreadState<'_, S> {
             let b = self.caller.input(line, values.len());
             // SAFETY: the line belongs to this thread, which uses no other slice of it meanwhile.
             let x = if guess { unsafe { self.caller.output(line, values.len()) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, largest(b), line, true);
-            seen.look_at_row("x", x, largest(x), line, false);
+            seen.inspect_row(self.caller.input_name, b, largest(b), line, true);
+            seen.inspect_row("x", x, largest(x), line, false);
         }
         let mut inputs = self.workspace.observed.inputs(self.me, &seen, self.caller.input_name, |_| ());
         let place = |(name, value, i, line)| (name, value, self.system.column(i, line), line);

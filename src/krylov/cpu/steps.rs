@@ -4,7 +4,7 @@
 //! Safety of the unsafe blocks: a step writes only rows of its thread. It reads rows of other threads only in vectors
 //! that no thread writes in this step. A barrier separates a step from the next step that reads rows of other threads.
 
-use super::caller::Caller;
+use super::caller::CallerArrays;
 use super::workspace::Workspace;
 use crate::base::loops::{combine, dot, largest};
 use crate::base::reduce::{Reduce, max_abs};
@@ -77,7 +77,7 @@ pub trait System: Sized {
 pub struct ThreadState<'a, S> {
     pub workspace: &'a Workspace,
     pub me: Me<'a>,
-    pub caller: &'a Caller<'a>,
+    pub caller: &'a CallerArrays<'a>,
     /// Observer on thread 0; `None` on the other threads.
     observer: Option<&'a mut dyn Observer>,
     /// Number of reductions so far.
@@ -90,7 +90,7 @@ impl<'a, S> ThreadState<'a, S> {
         workspace: &'a Workspace,
         system: S,
         me: Me<'a>,
-        caller: &'a Caller<'a>,
+        caller: &'a CallerArrays<'a>,
         observer: Option<&'a mut dyn Observer>,
     ) -> Self {
         Self { workspace, me, caller, observer, turn: 0, system }
@@ -170,14 +170,14 @@ impl<'a, S> ThreadState<'a, S> {
     /// results.
     pub fn note<const N: usize>(&mut self, mut of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> Reduce<'a, N> {
         self.turn += 1;
-        let Workspace { chunks, noted, .. } = self.workspace;
-        let noted: Reduce<N> = noted.reduce(self.turn, chunks.count());
+        let Workspace { chunks, partials, .. } = self.workspace;
+        let partials: Reduce<N> = partials.reduce(self.turn, chunks.count());
         for chunk in self.own_chunks() {
-            // SAFETY: this thread owns the chunk, and stores its results once. The two buffers of `noted` alternate,
+            // SAFETY: this thread owns the chunk, and stores its results once. The two buffers of `partials` alternate,
             // and each reduction begins with a barrier.
-            unsafe { noted.note(chunk, of(self, chunks.range(chunk))) };
+            unsafe { partials.note(chunk, of(self, chunks.range(chunk))) };
         }
-        noted
+        partials
     }
 
     /// Returns the sums of the results of `of` over all chunks.
@@ -228,8 +228,8 @@ impl<S: System> VectorSteps for ThreadState<'_, S> {
 
     fn largest(&mut self, v: VectorId) -> f64 {
         // SAFETY: the rows belong to this thread, and only this thread writes them.
-        let noted = self.note(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
-        max_abs(noted.all(Some(self.me))[0])
+        let partials = self.note(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
+        max_abs(partials.all(Some(self.me))[0])
     }
 
     fn residual(&mut self, of: Iterate) -> f64 {
@@ -237,7 +237,7 @@ impl<S: System> VectorSteps for ThreadState<'_, S> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.workspace.observed.tell(self.me, self.observer.as_deref_mut(), event)
+        self.workspace.observed.report(self.me, self.observer.as_deref_mut(), event)
     }
 }
 

@@ -45,7 +45,7 @@ pub struct Workspace {
     /// Vectors, indexed by [`VectorId`].
     vectors: Vec<Shared>,
     /// Workspace for sums over chunks.
-    pub noted: Partials,
+    pub partials: Partials,
     pub observed: Observed,
 }
 
@@ -56,7 +56,7 @@ impl Workspace {
             chunks,
             lines,
             vectors: Vec::new(),
-            noted: Partials::new(chunks.count(), GROUP)?,
+            partials: Partials::new(chunks.count(), GROUP)?,
             observed: Observed::default(),
         };
         workspace.reserve(0)?;
@@ -88,7 +88,7 @@ impl Workspace {
 
     /// Returns the size of all arrays in bytes.
     pub fn bytes(&self) -> usize {
-        self.vectors.iter().map(Shared::bytes).sum::<usize>() + 2 * self.noted.bytes()
+        self.vectors.iter().map(Shared::bytes).sum::<usize>() + 2 * self.partials.bytes()
     }
 }
 

@@ -136,8 +136,8 @@ impl<'a> Control<'a> {
             max_iter: self.max_iter,
             futile: if checks { FUTILE } else { 0.0 },
             vanishing: if self.single_sweeps { FAR_IN_F32.recip() } else { SQUARES_VANISH },
-            baseless: PROJECTED_TO_ZERO,
-            lost: self.store_rounding() / LARGEST_SILENT_CHANGE,
+            rounding_fraction: PROJECTED_TO_ZERO,
+            check_below: self.store_rounding() / LARGEST_SILENT_CHANGE,
         }
     }
 }
@@ -171,8 +171,8 @@ pub fn check_overflow(largest: f64, scale: f64) -> Result<()> {
     if largest.is_finite() && largest <= f64::MAX * scale.min(1.0) {
         return Ok(());
     }
-    let sentence = "the result would hold values too large for double precision: scale the input down";
-    Err(Error::Overflow(sentence.to_owned()))
+    let message = "the result would hold values too large for double precision: scale the input down";
+    Err(Error::Overflow(message.to_owned()))
 }
 
 /// Checks whether x / scale can be stored in double precision.

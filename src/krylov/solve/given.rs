@@ -22,8 +22,9 @@ pub struct Given<'c> {
     pub scale: f64,
     /// The residual of the guess is so much larger than b that f32 sweeps cannot represent both. PCG then starts from
     /// zero.
-    pub far: bool,
-    /// Norms that `begin` computed. `None` on a singular system, with the preconditioned norm, or if `far` is set.
+    pub exceeds_f32: bool,
+    /// Norms that `begin` computed. `None` on a singular system, with the preconditioned norm, or if `exceeds_f32` is
+    /// set.
     pub begun: Option<Begun>,
     /// 2-norm of the scaled b on the whole grid.
     pub norm: f64,
@@ -39,7 +40,7 @@ pub struct Norms {
     pub whole: f64,
     /// With the preconditioned norm: 2-norm of the vector whose norm is the reference, in the system that CG solves.
     /// This vector is b or the residual of the guess. Zero if b is constant on each singular component, up to rounding.
-    /// Infinite with the 2-norm, and for the residual of a guess with `Given::far`.
+    /// Infinite with the 2-norm, and for the residual of a guess with `Given::exceeds_f32`.
     pub reference_norm2: f64,
 }
 
@@ -57,11 +58,11 @@ impl<'c> Given<'c> {
             );
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
-        let far = c.single_sweeps && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
-        let begun = (c.plain() && !far).then(|| begin(s, scale, guess));
+        let exceeds_f32 = c.single_sweeps && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
+        let begun = (c.plain() && !exceeds_f32).then(|| begin(s, scale, guess));
         let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).0;
         let norm = begun.map_or_else(|| load(s), |begun| begun.rhs_norm2).sqrt();
-        Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, far, begun, norm })
+        Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, exceeds_f32, begun, norm })
     }
 
     /// Checks whether b is compatible, stores the means of x over singular components, and subtracts from b its means.
@@ -70,7 +71,7 @@ impl<'c> Given<'c> {
         if self.c.check_compatibility {
             check_compatible(s, self.c, self.scale)?;
         }
-        s.means(VectorId::X, Means::Keep);
+        s.means(VectorId::X, Means::Store);
         s.means(VectorId::B, Means::Subtract);
         Ok(s.inner(VectorId::B, VectorId::B).sqrt())
     }
@@ -103,7 +104,7 @@ impl<'c> Given<'c> {
             // Apart from rounding, r is constant on each singular component.
             size = 0.0;
         }
-        let (initial, of_guess) = if self.far {
+        let (initial, of_guess) = if self.exceeds_f32 {
             (far_norm(s, c, scale, whole)?, f64::INFINITY)
         } else if self.guess {
             // On a singular system, the row sums of S1 are exactly zero. The row sums of the caller's matrix may be

@@ -117,9 +117,9 @@ struct Solve<'c> {
 impl<'c> Solve<'c> {
     fn new(given: Given<'c>, norms: Norms, checks: bool) -> Self {
         let (c, criterion, scale) = (given.c, &given.criterion, given.scale);
-        let baseless = criterion.baseless * given.norm;
-        let rounding = if c.singular() { baseless } else { 0.0 };
-        let reference = match (c.before, norms.reference_norm2 <= baseless, c.reference_initial) {
+        let rounding_norm = criterion.rounding_fraction * given.norm;
+        let rounding = if c.singular() { rounding_norm } else { 0.0 };
+        let reference = match (c.before, norms.reference_norm2 <= rounding_norm, c.reference_initial) {
             (Some(before), ..) => before.reference * scale,
             // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination, with the
             // centers D, replaces it.
@@ -192,7 +192,7 @@ impl<'c> Solve<'c> {
         // The residual on S1 does not depend on the red values of the guess. If the guess is returned unchanged, the
         // residual at the red nodes counts, too.
         let norm = if c.norm == Norm::Preconditioned && s.properties().eliminates {
-            norm_as_given(s, c, given.scale, given.guess, given.far.then_some(self.norms.whole))
+            norm_as_given(s, c, given.scale, given.guess, given.exceeds_f32.then_some(self.norms.whole))
         } else {
             initial
         };
@@ -204,18 +204,18 @@ impl<'c> Solve<'c> {
         Some(self.outcome(done, reason, norm))
     }
 
-    /// Computes r for the x from which PCG starts: the guess, or 0 if `Given::far` is set. Returns <r, r>.
+    /// Computes r for the x from which PCG starts: the guess, or 0 if `Given::exceeds_f32` is set. Returns <r, r>.
     fn first_residual(&self, s: &mut dyn SolveSteps) -> f64 {
         let given = &self.given;
-        if given.far {
+        if given.exceeds_f32 {
             s.combine(VectorId::X, 0.0, &[]);
             if self.c.singular() {
-                s.means(VectorId::X, Means::Keep);
+                s.means(VectorId::X, Means::Store);
             }
         }
         match given.begun.and_then(|begun| begun.residual_norm2) {
             Some(norm2) => norm2,
-            _ if given.guess && !given.far => s.residual(Iterate::X),
+            _ if given.guess && !given.exceeds_f32 => s.residual(Iterate::X),
             _ => s.residual(Iterate::Zero),
         }
     }
@@ -271,7 +271,7 @@ impl<'c> Solve<'c> {
             };
         }
         s.store(given.scale);
-        if iterations == 0 && reason == StopReason::Converged && !given.far {
+        if iterations == 0 && reason == StopReason::Converged && !given.exceeds_f32 {
             reason = StopReason::InitialGuess;
         }
         Ok(self.outcome(iterations, reason, norm))
@@ -329,8 +329,8 @@ impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
         if reason != StopReason::Converged {
             return Some(reason);
         }
-        let lost = !self.fits(self.largest, norm) || norm.is_nan();
-        if lost || at.restarts >= MOST_RESTARTS || norm > RESTART_REDUCTION * self.failed_norm {
+        let unusable = !self.fits(self.largest, norm) || norm.is_nan();
+        if unusable || at.restarts >= MOST_RESTARTS || norm > RESTART_REDUCTION * self.failed_norm {
             return Some(StopReason::Stagnated);
         }
         if norm < at.stored_norm.min(self.norms.initial) {

@@ -142,9 +142,9 @@ fn cycle<V: Real + Number>(
 fn places<R: Number>(layout: &Layout, z: &Four<R>, numbers: Numbers) -> Result<Vec<u32>> {
     if layout.len() >> COLOUR > 0 {
         let (places, nodes) = (layout.len(), layout.grid.nodes());
-        let sentence =
+        let message =
             format!("cycle=aggregation supports fewer than 2^30 points per colour, got {places} for {nodes} nodes");
-        return Err(Error::Unsupported(sentence));
+        return Err(Error::Unsupported(message));
     }
     let place = |(i, j): (usize, usize)| {
         let (row, (even, odd)) = ((j + layout.shift_y) / 2, colours_of_row(layout, j));

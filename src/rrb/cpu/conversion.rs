@@ -132,13 +132,13 @@ pub unsafe fn collect<R: Real + Number>(layout: &Layout, j: usize, v: &Four<R>, 
 ///
 /// # Safety
 /// No thread may write the matrix meanwhile.
-pub unsafe fn collect_matrix(layout: &Layout, j: usize, diagonal: &Four, straight: &Straight, to: [&mut [f64]; 3]) {
+pub unsafe fn collect_matrix(layout: &Layout, j: usize, centers: &Four, straight: &Straight, to: [&mut [f64]; 3]) {
     let row = (j + layout.shift_y) / 2;
     let (r1, r2) = (&straight.r1, &straight.r2);
     let [center, east, north] = to;
     // SAFETY: by the safety contract of this function. The indices are the same as in `Target::spread`.
     unsafe {
-        collect(layout, j, diagonal, center);
+        collect(layout, j, centers, center);
         let (of_east, of_north) = if (j + layout.shift_y) % 2 == 1 {
             ((r1[EAST].row(row, 0), r1[WEST].row(row, 1)), (r1[NORTH].row(row, 0), r2[SOUTH].row(row + 1, 0)))
         } else {

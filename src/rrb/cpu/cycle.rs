@@ -267,12 +267,12 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         // that of another thread is true, and the result is the value of thread 0. This value is the same on every
         // rank, because it follows from sums over all ranks. Other ranks are therefore not needed. They could not be
         // included, because a rank on which only one thread works on this grid has returned above.
-        let noted = self.begin_sum(k);
+        let partials = self.begin_sum(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.
-            unsafe { noted.note(row, [f64::from(u8::from(mine))]) };
+            unsafe { partials.note(row, [f64::from(u8::from(mine))]) };
         }
-        noted.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
+        partials.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
     }
 
     fn inner_product(&mut self, k: usize, a: Inner, b: Inner) -> f64 {
@@ -286,12 +286,12 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
             }
         };
         let (a, b) = (of(a), of(b));
-        let noted = self.reduce(k);
+        let partials = self.reduce(k);
         for row in grid.rows(self.me) {
             // SAFETY: the rows belong to this thread, and only this thread writes them.
-            unsafe { noted.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
+            unsafe { partials.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
         }
-        noted.sum(grid.shared.then_some(self.me))[0]
+        partials.sum(grid.shared.then_some(self.me))[0]
     }
 
     fn advance(&mut self, k: usize, alpha: f64, first: bool, go_on: bool) {

@@ -77,8 +77,8 @@ pub struct Vectors<'a, F: Format> {
     pub z: Option<Four<F::Real>>,
 }
 
-/// Factors that the sweeps read. In f64, `diagonal` and `pivot` use the memory of `PackedGrid::black_diagonal` and
-/// `PackedGrid::inverse`.
+/// Factors that the sweeps read. In f64, `diagonal` and `stored_pivot` use the memory of
+/// `PackedGrid::black_diagonal` and `PackedGrid::inverse`.
 pub struct Sweep<T> {
     /// Couplings between red and black nodes. Absent on the first grid if CG runs on S1, because the solve then reads
     /// the couplings of A, and if aggregation replaces the levels.
@@ -86,7 +86,7 @@ pub struct Sweep<T> {
     /// Couplings between b1 and b2 of the skew stencil.
     pub diagonal: Diagonal<T>,
     /// Stored pivots of r1, r2 and b1, the first argument of [`Format::inverse`].
-    pub pivot: Four<T>,
+    pub stored_pivot: Four<T>,
 }
 
 impl<T: Number> Sweep<T> {
@@ -102,7 +102,7 @@ impl<T: Number> Sweep<T> {
                 Colour::B1 => self.diagonal.couplings(colour, row),
                 _ => self.straight.couplings(colour, row),
             };
-            (self.pivot[colour].row(row, 0), couplings)
+            (self.stored_pivot[colour].row(row, 0), couplings)
         }
     }
 }
@@ -126,7 +126,7 @@ impl<F: Format> PackedGrid<F> {
         let sweep = Sweep {
             straight: Straight::zeroed(&layout, !on_schur && levels)?,
             diagonal: Diagonal::zeroed(&layout, on_schur || levels)?,
-            pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
+            stored_pivot: if levels { Four::eliminated(&layout, !on_schur)? } else { Four::absent()? },
         };
         // On the first grid, arrays that only the factorization reads use the memory of vectors.
         let diagonal = |vector: Option<&Four>, present: bool| match vector.filter(|_| present) {
@@ -140,7 +140,7 @@ impl<F: Format> PackedGrid<F> {
             None => diagonal(shared.and_then(|v| v.p.as_ref()), !on_schur)?,
         };
         let excess = shared.map_or_else(|| Four::zeroed(&layout, true), |v| Ok(Four::clone(v.x)))?;
-        let inverse = match (sweep.pivot.of_type(), shared) {
+        let inverse = match (sweep.stored_pivot.of_type(), shared) {
             (Some(pivot), Some(v)) if on_schur => Four { r1: v.b.r1.clone(), r2: v.b.r2.clone(), ..pivot },
             (Some(pivot), _) => pivot,
             (None, Some(v)) => Four::clone(v.b),
@@ -257,7 +257,7 @@ impl<F: Format> PackedGrid<F> {
     }
 
     pub fn bytes(&self) -> usize {
-        let sweep = self.sweep.straight.bytes() + self.sweep.diagonal.bytes() + self.sweep.pivot.bytes();
+        let sweep = self.sweep.straight.bytes() + self.sweep.diagonal.bytes() + self.sweep.stored_pivot.bytes();
         let short = |bytes: usize| if F::SHORT { bytes } else { 0 };
         let factorization =
             self.excess.bytes() + self.red_diagonal.bytes() + short(self.black_diagonal.bytes() + self.inverse.bytes());
@@ -373,7 +373,12 @@ impl<F: Format> PackedGrid<F> {
                 // eliminated colours, which belong to this thread.
                 unsafe {
                     let (a, z) = self.around(odd, colour, row);
-                    subtract_scaled::<F>(self.z[colour].row_mut(row, 0), self.sweep.pivot[colour].row(row, 0), a, z);
+                    subtract_scaled::<F>(
+                        self.z[colour].row_mut(row, 0),
+                        self.sweep.stored_pivot[colour].row(row, 0),
+                        a,
+                        z,
+                    );
                 }
             }
         }

@@ -28,9 +28,9 @@ fn wide4<F: Format>(a: &Rows<F::Stored>, i: usize, unit: f64) -> [f64; 4] {
     [wide::<F>(a[0][i], unit), wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit), wide::<F>(a[3][i], unit)]
 }
 
-/// Rounds v to the storage format like `Setup::kept`. `per_unit` = 1 / unit, which is exact.
+/// Rounds v to the storage format like `Setup::rounded`. `per_unit` = 1 / unit, which is exact.
 #[inline(always)]
-fn kept<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
+fn rounded<F: Format>(v: f64, per_unit: f64, unit: f64) -> f64 {
     wide::<F>(F::write(v * per_unit), unit)
 }
 
@@ -70,18 +70,18 @@ fn pivot<F: Format>(
     let center = Pivot::center(excess, of, lumped);
     let exact = Pivot::new(excess, of, lumped, one_minus_omega);
     let stored = F::write(exact.stored * per_unit);
-    let rounded = exact.keep(wide::<F>(stored, unit));
+    let rounded = exact.with_stored(wide::<F>(stored, unit));
     (rounded, stored, exact.needs_no_check(center) & (rounded.d >= least))
 }
 
-/// Returns keeps t - over_first b - over_second d, the coupling of two nodes after the elimination of two common
-/// neighbours. In this function, t is the coupling before the elimination, and `keeps` the fraction of t that is not
-/// lumped. `over_first` is the coupling of the first node to the first neighbour, divided by the pivot of this
-/// neighbour, and b the coupling of this neighbour to the second node. `over_second` and d are the same for the second
-/// neighbour.
+/// Returns kept_fraction t - over_first b - over_second d, the coupling of two nodes after the elimination of two
+/// common neighbours. In this function, t is the coupling before the elimination, and `kept_fraction` the fraction of t
+/// that is not lumped. `over_first` is the coupling of the first node to the first neighbour, divided by the pivot of
+/// this neighbour, and b the coupling of this neighbour to the second node. `over_second` and d are the same for the
+/// second neighbour.
 #[inline(always)]
-fn after_elimination(t: f64, keeps: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
-    keeps * t - over_first * b - over_second * d
+fn after_elimination(t: f64, kept_fraction: f64, over_first: f64, b: f64, over_second: f64, d: f64) -> f64 {
+    kept_fraction * t - over_first * b - over_second * d
 }
 
 /// Data by which a black node is coupled to others through a red neighbour r: 1 / d of r, the coupling of the node to
@@ -101,17 +101,17 @@ fn over<F: Format>((h, a): &Link<F::Stored>, i: usize, unit: f64) -> [f64; 3] {
     [wide::<F>(a[0][i], unit) * h[i], wide::<F>(a[1][i], unit), wide::<F>(a[2][i], unit)]
 }
 
-/// Returns the new diagonal couplings of node i, a_bb' = keeps a_bb' - sum_r (a_br h_r) a_rb', in the order southwest,
-/// southeast, northwest, northeast.
+/// Returns the new diagonal couplings of node i, a_bb' = kept_fraction a_bb' - sum_r (a_br h_r) a_rb', in the order
+/// southwest, southeast, northwest, northeast.
 #[inline(always)]
-fn skew4<F: Format>(t: [f64; 4], keeps: f64, links: &[Link<F::Stored>; 4], i: usize, unit: f64) -> [f64; 4] {
+fn skew4<F: Format>(t: [f64; 4], kept_fraction: f64, links: &[Link<F::Stored>; 4], i: usize, unit: f64) -> [f64; 4] {
     let (west, east) = (over::<F>(&links[0], i, unit), over::<F>(&links[1], i, unit));
     let (south, north) = (over::<F>(&links[2], i, unit), over::<F>(&links[3], i, unit));
     [
-        after_elimination(t[0], keeps, west[0], west[1], south[0], south[1]),
-        after_elimination(t[1], keeps, east[0], east[1], south[0], south[2]),
-        after_elimination(t[2], keeps, west[0], west[2], north[0], north[1]),
-        after_elimination(t[3], keeps, east[0], east[2], north[0], north[2]),
+        after_elimination(t[0], kept_fraction, west[0], west[1], south[0], south[1]),
+        after_elimination(t[1], kept_fraction, east[0], east[1], south[0], south[2]),
+        after_elimination(t[2], kept_fraction, west[0], west[2], north[0], north[1]),
+        after_elimination(t[3], kept_fraction, east[0], east[2], north[0], north[2]),
     ]
 }
 
@@ -249,12 +249,12 @@ for_each_isa! {
         doubtful == 0
     }
 
-    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes: a_bb' = keeps a_bb' -
-    /// sum_r (a_br h_r) a_rb'. With `new`, a_bb' on the right-hand side is zero. `links` has the order west, east,
-    /// south, north.
+    /// Computes the diagonal couplings of black nodes after the elimination of the red nodes:
+    /// a_bb' = kept_fraction a_bb' - sum_r (a_br h_r) a_rb'. With `new`, a_bb' on the right-hand side is zero. `links`
+    /// has the order west, east, south, north.
     fn skew_couplings<F: Format>(
         southwest: &mut [f64], southeast: &mut [f64], northwest: &mut [f64], northeast: &mut [f64],
-        new: bool, keeps: f64, links: [Link<F::Stored>; 4], unit: f64
+        new: bool, kept_fraction: f64, links: [Link<F::Stored>; 4], unit: f64
     ) {
         let n = southwest.len();
         let (southeast, northwest, northeast) = (&mut southeast[..n], &mut northwest[..n], &mut northeast[..n]);
@@ -263,13 +263,13 @@ for_each_isa! {
         if new {
             for i in 0..n {
                 [southwest[i], southeast[i], northwest[i], northeast[i]] =
-                    skew4::<F>([0.0; 4], keeps, &links, i, unit);
+                    skew4::<F>([0.0; 4], kept_fraction, &links, i, unit);
             }
             return;
         }
         for i in 0..n {
             let t = [southwest[i], southeast[i], northwest[i], northeast[i]];
-            [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, keeps, &links, i, unit);
+            [southwest[i], southeast[i], northwest[i], northeast[i]] = skew4::<F>(t, kept_fraction, &links, i, unit);
         }
     }
 
@@ -309,11 +309,11 @@ for_each_isa! {
     /// kept nodes b. With the dropped nodes k:
     ///
     /// ```text
-    ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = keeps a_bb' - sum_k (a_bk h_k) a_kb'
+    ///     s_b <- s_b - sum_k a_bk t_k,    a_bb' = kept_fraction a_bb' - sum_k (a_bk h_k) a_kb'
     /// ```
     fn coarse_couplings<F: Format>(
         excess: &mut [f64], east: &mut [f64], north: &mut [f64], northeast: &mut [f64], northwest: &mut [f64],
-        of: KeptNodeInput<F::Stored>, keeps: f64, unit: f64
+        of: KeptNodeInput<F::Stored>, kept_fraction: f64, unit: f64
     ) {
         let n = excess.len();
         let (east, north) = (&mut east[..n], &mut north[..n]);
@@ -337,12 +337,14 @@ for_each_isa! {
             // couplings.
             let (over_se, over_nw) = (to_se * h_se[i] * unit, to_nw * h_nw[i] * unit);
             let over_ne = to_ne * h_ne[i] * unit;
-            let to_east =
-                keeps * distant_east[i] - over_ne * F::read(ne_se[i]).wide() - over_se * F::read(se_ne[i]).wide();
-            let to_north =
-                keeps * distant_north[i] - over_ne * F::read(ne_nw[i]).wide() - over_nw * F::read(nw_ne[i]).wide();
-            east[i] = kept::<F>(to_east, per_unit, unit);
-            north[i] = kept::<F>(to_north, per_unit, unit);
+            let to_east = kept_fraction * distant_east[i]
+                - over_ne * F::read(ne_se[i]).wide()
+                - over_se * F::read(se_ne[i]).wide();
+            let to_north = kept_fraction * distant_north[i]
+                - over_ne * F::read(ne_nw[i]).wide()
+                - over_nw * F::read(nw_ne[i]).wide();
+            east[i] = rounded::<F>(to_east, per_unit, unit);
+            north[i] = rounded::<F>(to_north, per_unit, unit);
             northeast[i] = -over_ne * F::read(ne_ne[i]).wide();
             northwest[i] = -over_nw * F::read(nw_nw[i]).wide();
         }

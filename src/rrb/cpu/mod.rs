@@ -38,7 +38,7 @@ use crate::base::engine::Engine;
 use crate::base::heap::boxed;
 use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
-use crate::krylov::cpu::caller::Caller;
+use crate::krylov::cpu::caller::CallerArrays;
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::report::{Observer, Outcome};
 use crate::rrb::backend::{CostOfAggregation, FivePoints, InspectionSetup, PivotContext, Report, RrbBackend, Setup};
@@ -356,7 +356,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         result?;
         if self.shape.aggregates {
             check_unprojected(components)?;
-            let kept = self.take_kept();
+            let kept = self.take_reusable_aggregates();
             self.aggregated = self.aggregate(setup.storage, kept, team.members())?.into();
         }
         Ok(())
@@ -407,7 +407,7 @@ impl<F: Format> PackedSolver for Packed<F> {
         program: Program,
     ) -> Result<Outcome> {
         self.observed.begin(observer);
-        let (shared, caller) = (&*self, Caller::new(arrays, usize::MAX));
+        let (shared, caller) = (&*self, CallerArrays::new(arrays, usize::MAX));
         let result = team.run(
             |member| drop(program(&mut ThreadState::new(shared, member, &caller, None))),
             |member| program(&mut ThreadState::new(shared, member, &caller, Some(observer))),

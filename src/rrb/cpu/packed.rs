@@ -106,7 +106,7 @@ pub struct Packed<F: Format> {
     /// switches to aggregation.
     pub aggregated: OnceLock<Aggregated<F::Real>>,
     /// Aggregates of the previous matrix. They are stored here only during the factorization of the next matrix.
-    kept: Kept,
+    reusable_aggregates: Kept,
     /// Precision of the hierarchy to which a solve may switch; `None` if the switch is not allowed or has failed.
     pub may_aggregate: Mutex<Option<Storage>>,
     /// A row sum of at most this fraction of the center is set to zero.
@@ -124,7 +124,7 @@ pub struct Packed<F: Format> {
     pub q: Four<F::Vector>,
     pub singular: Singular<projection::Run>,
     /// Partial sums per row of the first grid, at most three numbers per row.
-    pub noted: Partials,
+    pub partials: Partials,
     /// Partial sums per row of a recursion grid, one number per row.
     pub inner_noted: Partials,
     /// Partial sums of the fused stages for rho = <r, M^-1 r>. `rho` has one number per row of every grid; grid q
@@ -232,7 +232,7 @@ impl<F: Format> Packed<F> {
                 nine_points: shape.nine_points,
             },
             aggregated: OnceLock::new(),
-            kept: Kept::default(),
+            reusable_aggregates: Kept::default(),
             may_aggregate: Mutex::new(None),
             zero_row_sum: 0.0,
             schur: Schur::new(&first, &grids[0].sweep.diagonal, shape.schur)?,
@@ -254,7 +254,7 @@ impl<F: Format> Packed<F> {
             recursion: Mutex::new(Recursion::V),
             unit: 1.0,
             fresh: true,
-            noted: Partials::new(first.cy, 3)?,
+            partials: Partials::new(first.cy, 3)?,
             inner_noted: Partials::new(first.cy, 1)?,
             rho: Partials::once(rows + first.cy, 1)?,
             rho_start,
@@ -274,7 +274,7 @@ impl<F: Format> Packed<F> {
         self.unit = setup.unit;
         // The previous hierarchy is freed before memory is allocated; its aggregates remain.
         let before = self.aggregated.take().filter(|_| self.shape.aggregates);
-        self.kept = before.map(Aggregated::into_kept).unwrap_or_default();
+        self.reusable_aggregates = before.map(Aggregated::into_kept).unwrap_or_default();
         self.zero_row_sum = setup.zero_row_sum;
         *self.may_aggregate.get_mut().unwrap_or_else(PoisonError::into_inner) = match setup.aggregation {
             Aggregation::IfSlow(storage) if self.links.is_none() => Some(storage),
@@ -302,8 +302,8 @@ impl<F: Format> Packed<F> {
             // Several threads work on a grid only if they also work on the finer grid. A thread with rows of a grid
             // then also has rows of all finer grids. The numbers of rows do not ensure this: a rank may have fewer rows
             // of the last distributed grid than of the next grid, which every rank stores completely.
-            let before_is = before.last().is_none_or(|before| before.shared);
-            grid.shared = before_is && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
+            let finer_is_shared = before.last().is_none_or(|before| before.shared);
+            grid.shared = finer_is_shared && nodes >= MIN_TEAM_NODES && grid.own.len() >= members;
         }
         let domain = self.links.as_ref().map(|links| &links.domain);
         projection::set(&mut self.singular, &self.grids[0].layout, components, self.shape.schur, domain)
@@ -319,10 +319,10 @@ impl<F: Format> Packed<F> {
     pub fn pass_to_next_grid(&self, q: usize, me: Me) {
         let grid = &self.grids[q];
         let Some(next) = self.grids.get(q + 1) else { return grid.refresh(me, &grid.z) };
-        let hands_over = self.links.as_ref().filter(|links| links.domain.strips.depth == q + 1);
+        let to_complete_grid = self.links.as_ref().filter(|links| links.domain.strips.depth == q + 1);
         if next.halo.is_some() {
             next.refresh_down(me, grid, self.shape.fused, &next.z);
-        } else if let Some(links) = hands_over {
+        } else if let Some(links) = to_complete_grid {
             grid.barrier(me);
             if me.index == 0 {
                 let mut t = self.buffers[0].lock().unwrap_or_else(PoisonError::into_inner);
@@ -391,8 +391,8 @@ impl<F: Format> Packed<F> {
     }
 
     /// Removes the aggregates of the previous matrix, and returns them.
-    pub fn take_kept(&mut self) -> Kept {
-        std::mem::take(&mut self.kept)
+    pub fn take_reusable_aggregates(&mut self) -> Kept {
+        std::mem::take(&mut self.reusable_aggregates)
     }
 
     /// Sets all vectors to zero after a run with an overflow. Loops include the padding, where an infinity would lead

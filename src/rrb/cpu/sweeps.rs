@@ -159,7 +159,7 @@ impl<F: Format> Packed<F> {
         // SAFETY: the row belongs to this thread.
         unsafe {
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
-            subtract::<F>(grid.z.b2.row_mut(row, 0), a, diagonal_of(t, DROPPED, row, grid.layout.cx));
+            subtract::<F>(grid.z.b2.row_mut(row, 0), a, b1_around_b2(t, DROPPED, row, grid.layout.cx));
             self.send(q, row, row);
         }
     }
@@ -289,7 +289,7 @@ impl<F: Format> Packed<F> {
 
 /// Returns the b1 neighbours of row J of b2. The buffer rows k and k + 1 contain rows J and J + 1 of b1: row J is in
 /// buffer row k + J mod 2.
-pub fn diagonal_of<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
+pub fn b1_around_b2<R: Real + Number>(t: &Buffers<R>, k: usize, row: usize, n: usize) -> Rows<'_, R> {
     let (here, above) = (k + row % 2, k + (row + 1) % 2);
     [t.row(here, 0, n), t.row(here, 1, n), t.row(above, 0, n), t.row(above, 1, n)]
 }

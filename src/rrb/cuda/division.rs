@@ -27,7 +27,7 @@ pub struct Division {
     /// For tests: whether grids of any size are distributed over all devices, with padded rows.
     always: bool,
     /// Whether values of two and four bytes may occur, in addition to values of eight bytes.
-    pub short: bool,
+    pub has_short_values: bool,
 }
 
 /// Cost of a row in another device's memory, relative to a local row. On four H200s with an 8191 x 8191 grid, 16 such
@@ -51,13 +51,13 @@ const MAX_CANDIDATES: usize = 32;
 
 impl Division {
     /// A single device; grids are not divided.
-    pub const NONE: Self = Self { devices: 0, from: 0, always: false, short: false };
+    pub const NONE: Self = Self { devices: 0, from: 0, always: false, has_short_values: false };
 
     /// Returns the division for a number of devices. `RRBSOLVER_CUDA_DIVIDE=all` in the environment distributes all
     /// grids, for tests.
     pub fn among(devices: usize) -> Self {
         let all = std::env::var_os("RRBSOLVER_CUDA_DIVIDE").is_some_and(|value| value == "all");
-        Self { devices, from: if all { 0 } else { MIN_DIVIDED_TILES }, always: all, short: true }
+        Self { devices, from: if all { 0 } else { MIN_DIVIDED_TILES }, always: all, has_short_values: true }
     }
 
     /// Returns the geometry of a grid as kernel argument, and the layout of its rows in memory.
@@ -111,7 +111,7 @@ impl Division {
         let sharers = g.sharers as usize;
         let first = |device: usize| g.first_row(PARTS * device / sharers);
         let mut far = [0.0; PARTS + 1];
-        for (size, weight) in if self.short { &SHORT[..] } else { &DOUBLE[..] } {
+        for (size, weight) in if self.has_short_values { &SHORT[..] } else { &DOUBLE[..] } {
             let row = g.stride as usize * size;
             for device in 2..sharers {
                 // Distance of this device's first row from the granule boundary before it. The rows of the second
@@ -153,7 +153,7 @@ mod tests {
     use crate::stencil::levels::Grid;
 
     fn of(devices: usize, short: bool, nx: usize, ny: usize) -> Geometry {
-        let division = Division { devices, from: 0, always: false, short };
+        let division = Division { devices, from: 0, always: false, has_short_values: short };
         division.geometry(&Layout::new(Grid { nx, ny }, 8)).0
     }
 
@@ -187,7 +187,8 @@ mod tests {
     fn devices_have_their_rows_near() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (4095, 4095), (6000, 5000), (10_007, 9001)] {
             for short in [false, true] {
-                let (g, division) = (of(4, short, nx, ny), Division { devices: 4, from: 0, always: false, short });
+                let (g, division) =
+                    (of(4, short, nx, ny), Division { devices: 4, from: 0, always: false, has_short_values: short });
                 let over = division.time(&g) / (0.25 * f64::from(g.cy));
                 assert!(g.sharers == 4 && over < 1.12, "{nx} x {ny}, short {short}: {over}, {g:?}");
             }
@@ -199,7 +200,7 @@ mod tests {
     #[test]
     fn few_rows_are_in_memory_of_others() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {
-            let division = Division { devices: 4, from: 0, always: false, short: false };
+            let division = Division { devices: 4, from: 0, always: false, has_short_values: false };
             let (g, rows) = division.geometry(&Layout::new(Grid { nx, ny }, 8));
             let mut plan = Plan::new(0);
             plan.bytes(5000);

@@ -9,8 +9,8 @@ use crate::base::number::Real;
 use crate::cuda::driver::{Stream, Together};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CycleArgs, FirstArgs, How, Level, MOST_GRIDS, Op, RemainderArgs, Rest, ScalarArgs, SchurArgs, SolveArgs,
-    StepArgs, flag, kind,
+    Address, CoarsestSystem, CycleArgs, FirstArgs, How, Level, MOST_GRIDS, MultiplyCoarsestArgs, Op, ScalarArgs,
+    SchurArgs, SolveArgs, StepArgs, flag, kind,
 };
 use crate::error::{Result, zeroed};
 use crate::stencil::matrix::ring_index;
@@ -69,7 +69,7 @@ impl Packed {
             count: range.len() as i32,
             base: base as i32,
             grids,
-            rest: self.coarsest_args(),
+            coarsest: self.coarsest_system(),
             rho_partial: self.rho_partial,
             norm_partial: self.fused_norm_partial,
             sigma_partial: self.partial,
@@ -87,12 +87,12 @@ impl Packed {
 
     /// Returns the arguments of the product with the coarsest system's inverse. The inverse is in f32 if sweeps compute
     /// in f32 and `wide_coarsest` is not set.
-    fn coarsest_args(&self) -> Rest {
+    fn coarsest_system(&self) -> CoarsestSystem {
         let narrow = self.short() && !self.wide_coarsest;
         let inverse = if narrow { self.coarsest.lines.narrow } else { self.coarsest.lines.inverse };
         let g = Division::NONE.geometry(&self.coarsest_layout).0;
         let n = self.coarsest_grid.nodes() as i32;
-        Rest { g, inverse, r: self.coarsest.r, z: self.coarsest.z, n }
+        CoarsestSystem { g, inverse, r: self.coarsest.r, z: self.coarsest.z, n }
     }
 
     /// Returns the device address of step number n.
@@ -142,7 +142,7 @@ impl Packed {
             stream.wait()?;
             let (grid, way) = match ops[n].kind {
                 _ if joined > 0 => (below, 0),
-                kind::REMAINDER => (below, 0),
+                kind::COARSEST => (below, 0),
                 kind::ASCEND | kind::ASCEND_FIRST => (ops[n].grid as usize, 1),
                 _ => (ops[n].grid as usize, 0),
             };
@@ -199,20 +199,20 @@ impl Packed {
                 }
                 kind::DESCEND => launch::descend(stream, storage, &step())?,
                 kind::ASCEND => launch::ascend(stream, storage, &step())?,
-                kind::REMAINDER if matches!(self.coarsest_solver, CoarsestSolver::Host(_)) => {
+                kind::COARSEST if matches!(self.coarsest_solver, CoarsestSolver::Host(_)) => {
                     self.solve_on_host(stream)?
                 }
-                kind::REMAINDER => {
+                kind::COARSEST => {
                     // A separate kernel of the coarsest system either sums rho and also updates the scalars, or does
                     // neither.
                     let updates = op.flags & flag::UPDATE != 0;
-                    let (rest, scalar) =
-                        (self.coarsest_args(), self.scalar_args(if updates { how } else { How::Nothing }));
-                    let arguments = RemainderArgs { rest, partial, scalar };
+                    let (coarsest, scalar) =
+                        (self.coarsest_system(), self.scalar_args(if updates { how } else { How::Nothing }));
+                    let arguments = MultiplyCoarsestArgs { coarsest, partial, scalar };
                     match (self.short(), self.wide_coarsest) {
-                        (true, true) => launch::remainder_wide(stream, &arguments)?,
-                        (true, false) => launch::remainder_short(stream, &arguments)?,
-                        (false, _) => launch::remainder(stream, &arguments)?,
+                        (true, true) => launch::multiply_coarsest_wide(stream, &arguments)?,
+                        (true, false) => launch::multiply_coarsest_short(stream, &arguments)?,
+                        (false, _) => launch::multiply_coarsest(stream, &arguments)?,
                     }
                 }
                 kind::ADVANCE_FIRST => {

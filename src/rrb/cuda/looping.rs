@@ -146,9 +146,9 @@ impl Run<'_> {
                 self.k.clear_vectors(self.stream)?;
                 let both = offset_of!(Scalars, lost) + size_of::<u32>() - offset_of!(Scalars, ticket);
                 self.stream.fill(self.k.scalars.at + offset_of!(Scalars, ticket) as u64, 0, both)?;
-                let sentence = "devices that share a grid did not synchronize within 10 s: one is busy with other \
+                let message = "devices that share a grid did not synchronize within 10 s: one is busy with other \
                                 work, or has failed";
-                return Err(Error::Device(sentence.to_owned()));
+                return Err(Error::Device(message.to_owned()));
             }
             if code != Code::Running as i32 {
                 return Ok(());
@@ -159,7 +159,7 @@ impl Run<'_> {
 
     /// Returns the arguments of the kernels that end a solve after the loop.
     fn end_args_of_loop(&self, test: &Test) -> EndArgs {
-        let safe = self.criterion.is_some_and(|c| test.threshold > c.lost * self.scale);
+        let safe = self.criterion.is_some_and(|c| test.threshold > c.check_below * self.scale);
         self.end_args(self.scale, How::Loop, safe)
     }
 
@@ -174,7 +174,7 @@ impl Run<'_> {
         }
         let square = if test.norm == Norm::Preconditioned { s.whole_norm2 + s.rho.abs() } else { s.whole_norm2 };
         // This test is the same as in the kernel `rrb_deliver`.
-        let met = s.code == Code::Met as i32 && square.sqrt() <= s.threshold;
+        let met = s.code == Code::Converged as i32 && square.sqrt() <= s.threshold;
         let fits = (ends.least..=ends.limit).contains(&largest);
         let delivered = !self.stored && (met || s.code == Code::MaxIter as i32) && fits;
         Ended { largest, norm2, square: Some(square), delivered }
@@ -235,7 +235,7 @@ impl Looped for Run<'_> {
         let ends = &self.end_args_of_loop(test);
         if test.norm == Norm::Preconditioned {
             launch::finish_eliminated(self.stream, ends)?;
-            self.k.run(self.stream, Part::Down, How::Confirm, [0; 2], 0)?;
+            self.k.run(self.stream, Part::UntilUpdate, How::Confirm, [0; 2], 0)?;
         } else {
             launch::finish(self.stream, ends)?;
         }

@@ -115,7 +115,7 @@ impl RrbBackend for Cuda {
             *self = Self::with(session, self.division);
         }
         let _entered = self.session.enter()?;
-        self.division.short = self.division.devices > 0 && inspection_setup.short;
+        self.division.has_short_values = self.division.devices > 0 && inspection_setup.short;
         let shape = SourceShape::new(a, inspection_setup.block, self.division);
         if self.source.as_ref().is_none_or(|s| s.shape != shape) {
             // The old memory is freed before new memory is allocated.

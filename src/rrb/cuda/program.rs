@@ -124,7 +124,7 @@ impl CycleSteps for Steps<'_> {
         let update = if last != 0 { last | flag::UPDATE } else { 0 };
         match self.ops.last_mut() {
             Some(op) if self.alone => op.flags |= update | flag::ALONE,
-            _ => self.push(kind::REMAINDER, self.grids, update),
+            _ => self.push(kind::COARSEST, self.grids, update),
         }
     }
 
@@ -232,10 +232,10 @@ pub fn steps_of(steps: Steps, fused: bool, recursion: &Recursion) -> Result<Vec<
 #[derive(Default)]
 pub struct Programs {
     pub ops: Vec<Op>,
-    /// Index ranges in `ops` of an iteration, and of an application of M^-1. `down` is the end of those steps of the
-    /// iteration that precede or contain the scalar update, which needs rho.
+    /// Index ranges in `ops` of an iteration, and of an application of M^-1. `until_update` is the end of those steps
+    /// of the iteration that precede or contain the scalar update, which needs rho.
     pub iteration: Range<usize>,
-    pub down: usize,
+    pub until_update: usize,
     pub application: Range<usize>,
     /// Launch shape of a kernel that executes several steps.
     pub together: Together,
@@ -263,7 +263,7 @@ pub enum Part {
     Iteration,
     /// The steps of an iteration up to the scalar update, which needs rho. In a V-cycle, this update is at the end of
     /// the forward half, or in a backward sweep (`Programs::update_beside`).
-    Down,
+    UntilUpdate,
     /// An application of M^-1. The input is z or, if CG runs on S1, the vector passed as `input`. The result is stored
     /// in z.
     Application,
@@ -285,7 +285,7 @@ impl Programs {
     pub fn range(&self, part: Part) -> Range<usize> {
         match part {
             Part::Iteration => self.iteration.clone(),
-            Part::Down => self.iteration.start..self.down,
+            Part::UntilUpdate => self.iteration.start..self.until_update,
             Part::Application => self.application.clone(),
         }
     }

@@ -106,8 +106,8 @@ impl Projection {
     }
 
     /// Stores the means of v for a later `shift` with `restore`.
-    pub fn keep(&self, stream: &Stream, v: Address) -> Result<()> {
-        self.whole.as_ref().map_or(Ok(()), |whole| whole.keep(stream, v))
+    pub fn store_means(&self, stream: &Stream, v: Address) -> Result<()> {
+        self.whole.as_ref().map_or(Ok(()), |whole| whole.store_means(stream, v))
     }
 
     /// Returns the component with the largest |sum v| / sum |v|, and both sums.

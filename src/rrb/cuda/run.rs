@@ -53,10 +53,10 @@ pub const PATIENCE: i64 = crate::options::limits::SWITCH_ITERATIONS_ON_DEVICE;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchMode {
     /// Each step is launched separately.
-    Textbook,
+    Separate,
     /// All steps of the start are launched together, and the device decides when the loop ends (`looping`).
-    Loop,
-    /// As `Loop`, and CG runs on S1 in fused stages. The start and the end of a solve are one pass each over the
+    Together,
+    /// As `Together`, and CG runs on S1 in fused stages. The start and the end of a solve are one pass each over the
     /// caller's arrays. After `load`, the black planes of b contain the right-hand side of S1.
     Fused,
 }
@@ -131,7 +131,7 @@ impl<'a> Run<'a> {
     pub fn new(k: &'a mut Packed, source: &'a mut Source, call: Call<'a>, expected: &'a mut Option<f64>) -> Self {
         k.grid_seconds.clear();
         Self {
-            mode: if k.recorded.is_some() { LaunchMode::Loop } else { LaunchMode::Textbook },
+            mode: if k.recorded.is_some() { LaunchMode::Together } else { LaunchMode::Separate },
             k,
             source,
             stream: call.stream,
@@ -156,7 +156,7 @@ impl<'a> Run<'a> {
     fn start(&mut self, origin: Origin, make: impl FnOnce(&mut Self) -> Result<()>) -> f64 {
         self.scalar(|s| {
             make(s)?;
-            if s.mode == LaunchMode::Textbook {
+            if s.mode == LaunchMode::Separate {
                 s.k.dot_r(s.stream, offset_of!(Scalars, sum))?;
                 return Ok(s.fetch()?.sum);
             }
@@ -251,7 +251,7 @@ impl Run<'_> {
             other => other.map(|()| true),
         });
         if made == Some(true) {
-            self.mode = if self.k.recorded.is_some() { LaunchMode::Loop } else { LaunchMode::Textbook };
+            self.mode = if self.k.recorded.is_some() { LaunchMode::Together } else { LaunchMode::Separate };
             at.report_change(self.call.observer);
         }
         made == Some(true)
@@ -393,7 +393,7 @@ impl PcgSteps for Run<'_> {
 
     fn means(&mut self, v: VectorId, to: Means) {
         self.step(|s| match to {
-            Means::Keep => s.k.projection.keep(s.stream, s.k.x),
+            Means::Store => s.k.projection.store_means(s.stream, s.k.x),
             _ => s.k.projection.shift(s.stream, s.vector(v), to == Means::Restore),
         });
     }
@@ -427,7 +427,7 @@ impl PcgSteps for Run<'_> {
     }
 
     fn iterate(&mut self, at: &mut State) -> Option<Code> {
-        if self.mode == LaunchMode::Textbook {
+        if self.mode == LaunchMode::Separate {
             return None;
         }
         self.attempt(|s| looped::run(s, at))
@@ -452,7 +452,7 @@ impl Timing for Run<'_> {
     }
 
     fn one_by_one(&mut self) {
-        (self.mode, self.stage) = (LaunchMode::Textbook, Stage::Idle);
+        (self.mode, self.stage) = (LaunchMode::Separate, Stage::Idle);
     }
 
     fn finish(&mut self) {
@@ -469,10 +469,10 @@ impl SolveSteps for Run<'_> {
         self.criterion = criterion.copied();
         if criterion.is_some_and(|criterion| criterion.max_iter == 0) {
             // The residual of the guess needs red values of x, which a fused start does not compute.
-            self.mode = LaunchMode::Textbook;
+            self.mode = LaunchMode::Separate;
         }
         // A guess exists only in a solve, and not in an application of M^-1 or A.
-        if guess && self.mode == LaunchMode::Loop && self.k.fused() {
+        if guess && self.mode == LaunchMode::Together && self.k.fused() {
             self.mode = LaunchMode::Fused;
         }
         let inputs =

@@ -110,11 +110,11 @@ impl Programs {
             }
         }
         let base = base_with(together.blocks);
-        // The kernel needs max(largest, rest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its
-        // grids are stored in the first cluster. `rest`: blocks for the product with the coarsest inverse. Both also
-        // count the blocks of the first cluster if these do other work at the same time.
+        // The kernel needs max(largest, coarsest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its
+        // grids are stored in the first cluster. `coarsest`: blocks for the product with the coarsest inverse. Both
+        // also count the blocks of the first cluster if these do other work at the same time.
         let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
-        let rest = if k.ends_early() {
+        let coarsest = if k.ends_early() {
             1
         } else {
             (k.coarsest_grid.nodes() as u32).div_ceil(launch::CLUSTER_THREADS / 32) + cluster_blocks
@@ -127,7 +127,7 @@ impl Programs {
             _ => tiles + cluster_blocks,
         };
         let most = together.blocks;
-        together.blocks = most.min(largest.max(rest).next_multiple_of(together.cluster));
+        together.blocks = most.min(largest.max(coarsest).next_multiple_of(together.cluster));
         // The remaining thread blocks compute x, provided that they finish before the steps do.
         let wanted = launch::blocks_of_x(&k.first.g);
         let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
@@ -138,7 +138,7 @@ impl Programs {
         let iteration = 0..ops.len();
         extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
         let application = iteration.end..ops.len();
-        let mut programs = Self { ops, iteration, down: 0, application, together, base, cluster_grids, rho_count: 0 };
+        let mut programs = Self { ops, iteration, application, together, base, cluster_grids, ..Self::default() };
         let mut ops = std::mem::take(&mut programs.ops);
         if !programs.whole(k) {
             programs.update_beside(k, &mut ops[programs.iteration.clone()]);
@@ -151,7 +151,7 @@ impl Programs {
             programs.together.further = 0;
         }
         let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
-        programs.down = update.map_or(0, |update| update + 1);
+        programs.until_update = update.map_or(0, |update| update + 1);
         for part in [programs.iteration.clone(), programs.application.clone()] {
             let mut n = part.start;
             while n < part.end {
@@ -186,19 +186,19 @@ impl Programs {
             in_cluster && self.cluster_grids.members > 0 && inner && op.grid as usize >= self.cluster_grids.base
         };
         let cluster = |op: &Op| {
-            let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::REMAINDER);
+            let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::COARSEST);
             self.together.cluster > 1 && !first && k.blocks_of(op).count <= self.together.cluster
         };
         for n in 0..ops.len() {
             let next = ops.get(n + 1).copied();
             if in_cluster(&ops[n]) {
                 let enters = n == 0 || ops[n - 1].flags & flag::IN_CLUSTER == 0;
-                let rest = |op: &Op| op.kind == kind::REMAINDER;
+                let is_coarsest = |op: &Op| op.kind == kind::COARSEST;
                 let meets = match &next {
                     None => flag::NO_BARRIER,
                     // No barrier is needed before the step of the coarsest system, because its thread blocks wait for
                     // each value of r separately (kernels/rrb/cluster.cuh).
-                    Some(next) if in_cluster(next) && rest(next) => flag::NO_BARRIER,
+                    Some(next) if in_cluster(next) && is_coarsest(next) => flag::NO_BARRIER,
                     Some(next) if in_cluster(next) => flag::CLUSTER_BARRIER,
                     Some(_) => 0,
                 };
@@ -214,7 +214,7 @@ impl Programs {
                     ops[n].flags |= flag::CLUSTER_BARRIER;
                 }
             }
-            if next.is_some_and(|next| next.kind == kind::REMAINDER) {
+            if next.is_some_and(|next| next.kind == kind::COARSEST) {
                 ops[n].flags |= flag::NO_BARRIER;
             }
         }
@@ -229,7 +229,7 @@ impl Programs {
         let Some(update) = ops.iter().position(|op| op.flags & flag::UPDATE != 0) else { return };
         let divided = |op: &Op| k.grids.get(op.grid as usize).is_some_and(|level| level.k.g.is_divided());
         let apart = |op: &Op, kind| op.kind == kind && !self.joins(k, op) && !divided(op);
-        if apart(&ops[update], kind::REMAINDER) {
+        if apart(&ops[update], kind::COARSEST) {
             return;
         }
         let Some(next) = (update + 1..ops.len()).find(|n| !self.joins(k, &ops[*n])) else { return };
@@ -251,7 +251,7 @@ impl Programs {
     pub fn joins(&self, k: &Packed, op: &Op) -> bool {
         self.together.blocks > 0
             && match op.kind {
-                kind::REMAINDER => !matches!(k.coarsest_solver, CoarsestSolver::Host(_)),
+                kind::COARSEST => !matches!(k.coarsest_solver, CoarsestSolver::Host(_)),
                 kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
                     op.grid as usize >= self.base
                 }
@@ -279,14 +279,14 @@ impl Packed {
 
     /// Returns the number of partial sums of a step.
     fn parts_of(&self, op: &Op) -> usize {
-        let parts = if op.kind == kind::REMAINDER { 1 } else { self.grids[op.grid as usize].k.g.parts() };
+        let parts = if op.kind == kind::COARSEST { 1 } else { self.grids[op.grid as usize].k.g.parts() };
         self.blocks_of(op).count as usize * parts
     }
 
     /// Returns the thread blocks of the launch of a step.
     pub fn blocks_of(&self, op: &Op) -> Blocks {
         match op.kind {
-            kind::REMAINDER => launch::remainder_blocks(self.coarsest_grid.nodes()).into(),
+            kind::COARSEST => launch::coarsest_blocks(self.coarsest_grid.nodes()).into(),
             kind::DESCEND | kind::ASCEND => {
                 launch::sweep_blocks(&self.grids[op.grid as usize].k.g, beside(op), self.shape.storage)
             }

@@ -1,5 +1,5 @@
 //! Factorization on the device (docs/theory/rrb.md, factorization, row-sum form and coarsest system), and inspection of
-//! the matrix. Kernels: kernels/rrb/setup.cuh and kernels/rrb/remainder.cuh.
+//! the matrix. Kernels: kernels/rrb/setup.cuh and kernels/rrb/coarsest.cuh.
 
 use super::aggregated;
 use super::aggregated::Aggregated;
@@ -141,7 +141,7 @@ impl Source {
             center_max: f64::from_bits(found.center_max),
             coupling_max: f64::from_bits(found.coupling_max),
         };
-        if found.uncoupled == 0 {
+        if found.zero_couplings == 0 {
             return inspection.set_whole(a.grid, findings, found.excess != 0, inspection_setup.project);
         }
         // Some couplings between neighbours are zero, as on land, so the components must be counted.
@@ -307,7 +307,7 @@ impl Packed {
         }
         let rules = Rules {
             one_minus_omega: setup.one_minus_omega(),
-            black_keeps: setup.black_keeps(),
+            kept_fraction: setup.kept_fraction(),
             fine_nx: a.grid.nx as i32,
             fine_ny: a.grid.ny as i32,
             fine: source.g,
@@ -338,7 +338,7 @@ impl Packed {
         if source.findings.bad_pivot != u64::MAX {
             return Err(self.bad_pivot(stream, source.findings.bad_pivot, a.grid.nx)?);
         }
-        let of_device = [source.findings.remainder_inverse, source.findings.remainder_pivot].map(f64::from_bits);
+        let of_device = [source.findings.coarsest_inverse, source.findings.coarsest_pivot].map(f64::from_bits);
         let of_host = self.factorize_on_host(stream, a, setup, components)?;
         self.clear_transient(stream)?;
         let [inverse, pivot] = of_host.unwrap_or(of_device);
@@ -533,16 +533,16 @@ impl Packed {
     /// Lets sweeps read one row per tile with equal rows, on grids where this is faster. Returns whether the setting of
     /// a grid has changed.
     fn use_uniform(&mut self, findings: &Findings) -> bool {
-        let mut news = false;
+        let mut has_changed = false;
         for (q, level) in self.grids.iter_mut().enumerate() {
             let (tiles, found) = (level.k.g.tiles_and_patches().0, findings.uniform.get(q).copied().unwrap_or(0));
             let worth = if uniform_variable_is("all") { 0.0 } else { MIN_UNIFORM_FRACTION };
             let address = if found > 0 && found as f64 >= worth * tiles as f64 { level.uniform } else { 0 };
-            news |= level.k.g.uniform != address;
+            has_changed |= level.k.g.uniform != address;
             (level.k.g.uniform, level.sweep.g.uniform) = (address, address);
         }
         self.first.g.uniform = self.grids[0].k.g.uniform;
-        news
+        has_changed
     }
 
     /// Factorizes the coarsest system on the host if the host solves or inverts it. Returns the largest entry of the

@@ -13,7 +13,7 @@ use crate::krylov::solve_steps::Inputs;
 use crate::krylov::state::Code;
 
 /// If max |x| is below this value, values of x may be subnormal. The host then decides whether x is returned; it also
-/// does so if `Criterion::lost` requires a check.
+/// does so if `Criterion::check_below` requires a check.
 const FAR_FROM_SUBNORMAL: f64 = 1e-200;
 
 /// Magnitudes whose squares, and sums of squares, neither underflow nor overflow.
@@ -119,7 +119,7 @@ impl Run<'_> {
             abs_tol: c.abs_tol * scale,
             futile: c.futile,
             vanishing: c.vanishing,
-            baseless: c.baseless,
+            rounding_fraction: c.rounding_fraction,
             max_iter: c.max_iter as i64,
             pause_at: self.lag(),
             preconditioned: i32::from(c.preconditioned),

@@ -174,7 +174,7 @@ impl Handle<rrb_handle> {
             base.begin_setup();
         }
         match result? {
-            Some(told) => base.set_up(|_, _| Ok(told)),
+            Some(results) => base.set_up(|_, _| Ok(results)),
             None => Ok(()),
         }
     }

@@ -23,7 +23,7 @@ use crate::aggregation::Kept;
 use crate::base::engine::Engine;
 use crate::base::team::{Me, Team};
 use crate::error::{Error, Result};
-use crate::krylov::cpu::caller::{Caller, Output};
+use crate::krylov::cpu::caller::{CallerArrays, Output};
 use crate::krylov::cpu::chunks::{CHUNK, Chunks};
 use crate::krylov::cpu::steps::{PCG_VECTORS, ThreadState};
 use crate::krylov::solve_steps::{Arrays, Program};
@@ -142,7 +142,7 @@ impl SparseBackend for Cpu {
         };
         state.vectors.observed.begin(observer);
         let (shared, parts) = (&*state, &self.parts);
-        let caller = Caller::new(Arrays { ld: CHUNK, ..arrays }, usize::MAX);
+        let caller = CallerArrays::new(Arrays { ld: CHUNK, ..arrays }, usize::MAX);
         let general = || General::new(shared, a, parts);
         let result = team.run(
             |me| drop(program(&mut ThreadState::new(&shared.vectors, general(), me, &caller, None))),

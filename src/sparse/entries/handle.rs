@@ -151,7 +151,7 @@ impl Handle<sparse_handle> {
         let values = unsafe { read("values", values, self.own.matrix.facts().given)? };
         check_values(values)?;
         self.own.matrix.set_values(values)?;
-        self.base.given("values");
+        self.base.mark_set("values");
         if let Some(core) = &mut self.base.core {
             core.forget();
         }
@@ -292,8 +292,8 @@ impl Handle<sparse_handle> {
         let Some(core) = &self.base.core else { return Ok(()) };
         let done = core.done();
         if done.triangle != Triangle::Both {
-            let (triangle, sentence) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
-            self.base.say(0, format_args!("only the {triangle} triangle has entries: {sentence}"));
+            let (triangle, message) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
+            self.base.say(0, format_args!("only the {triangle} triangle has entries: {message}"));
         }
         let sweeps = is_relaxation(done.solver);
         if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
@@ -308,8 +308,8 @@ impl Handle<sparse_handle> {
         let (symmetry, of) = (if done.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
         self.base.say(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
         if sweeps && dominance == Dominance::None {
-            let sentence = "the matrix is not diagonally dominant, sweeps may diverge";
-            self.base.say(0, format_args!("solver={solver}: {sentence}"));
+            let message = "the matrix is not diagonally dominant, sweeps may diverge";
+            self.base.say(0, format_args!("solver={solver}: {message}"));
         }
         Ok(())
     }

@@ -251,8 +251,8 @@ impl Sparse {
         let (solves, sweeps) = (what == Function::Solve, is_relaxation(system.plan.solver));
         if sweeps && !solves {
             let name = system.plan.solver.name();
-            let sentence = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
-            return Err(Error::Unsupported(format!("solver={name}: {sentence}")));
+            let message = "sweeps have no preconditioner to apply; use solver=cg or bicgstab with preconditioner=ssor";
+            return Err(Error::Unsupported(format!("solver={name}: {message}")));
         }
         let places = Entries;
         // The solve uses the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For a general matrix, the bound is

@@ -151,18 +151,18 @@ fn check_pair(solver: Solver, preconditioner: Preconditioner) -> Result<()> {
     match preconditioner {
         Preconditioner::Auto | Preconditioner::None => Ok(()),
         other if is_relaxation(solver) => {
-            let sentence = "sweeps have no preconditioner; use preconditioner=none or auto";
-            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
+            let message = "sweeps have no preconditioner; use preconditioner=none or auto";
+            Err(Error::Unsupported(format!("{} is not supported: {message}", name(other))))
         }
         Preconditioner::Jacobi => Ok(()),
         Preconditioner::Amg if matches!(solver, Solver::Cg | Solver::SteepestDescent) => Ok(()),
         Preconditioner::Amg => {
-            let sentence = "its cycle is not linear and needs flexible cg; use preconditioner=auto";
-            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(preconditioner))))
+            let message = "its cycle is not linear and needs flexible cg; use preconditioner=auto";
+            Err(Error::Unsupported(format!("{} is not supported: {message}", name(preconditioner))))
         }
         other if solver == Solver::Minres => {
-            let sentence = "minres needs a positive definite M; use none, or jacobi, which divides by |a_ii|";
-            Err(Error::Unsupported(format!("{} is not supported: {sentence}", name(other))))
+            let message = "minres needs a positive definite M; use none, or jacobi, which divides by |a_ii|";
+            Err(Error::Unsupported(format!("{} is not supported: {message}", name(other))))
         }
         _ => Ok(()),
     }

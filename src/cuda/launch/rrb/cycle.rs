@@ -8,7 +8,7 @@ pub mod kind {
     /// Forward half on a grid.
     pub const DESCEND: i32 = 1;
     /// Product with the inverse of the coarsest system.
-    pub const REMAINDER: i32 = 2;
+    pub const COARSEST: i32 = 2;
     /// Backward half on a grid.
     pub const ASCEND: i32 = 3;
     /// q = A_l d on a recursion grid.

@@ -30,7 +30,7 @@ pub const CLUSTER_THREADS: u32 = 512;
 /// Bytes of shared memory for the grids of the first cluster, on devices with 227 kB and with 99 kB per block. The
 /// kernels use 30 kB in addition.
 pub const CLUSTER_BYTES: [u32; 2] = [200_704, 69_632];
-/// Threads of a block that processes a line of the coarsest system (kernels/rrb/remainder.cuh).
+/// Threads of a block that processes a line of the coarsest system (kernels/rrb/coarsest.cuh).
 const LINE_THREADS: u32 = (LINE * LINE) as u32;
 
 plain_kernels! {
@@ -67,13 +67,14 @@ plain_kernels! {
     InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64",
         |a| a.gone() * (a.gone() + a.stayed()), (LINE_THREADS, 1);
     /// Multiplies by the inverse of the coarsest system, in f64.
-    Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    MultiplyCoarsest multiply_coarsest(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f64",
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
     /// Multiplies by the inverse of the coarsest system, in f32.
-    RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32",
-        |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    MultiplyCoarsestShort multiply_coarsest_short(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_f32",
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
     /// Multiplies f32 vectors by the f64 inverse of the coarsest system.
-    RemainderWide remainder_wide(RemainderArgs) = "rrb_remainder_wide_f32",
-        |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
+    MultiplyCoarsestWide multiply_coarsest_wide(MultiplyCoarsestArgs) = "rrb_multiply_coarsest_wide_f32",
+        |a| coarsest_blocks(a.coarsest.n as usize), (THREADS, 1);
     /// Computes q = S1 p and sigma = <p, q>, unfused.
     MultiplyFirst multiply_first(SchurArgs) = "rrb_multiply_first_f64", |a| a.v.g.blocks(), OVER_AREA;
     /// Computes r = b - S1 x and <r, r>.
@@ -201,6 +202,6 @@ fn end_blocks(g: &Geometry) -> Blocks {
 }
 
 /// Returns the blocks of the product with the coarsest system's inverse. Each block has one partial sum.
-pub fn remainder_blocks(n: usize) -> u32 {
+pub fn coarsest_blocks(n: usize) -> u32 {
     (n as u32).div_ceil(PRODUCT_ROWS)
 }

@@ -126,7 +126,7 @@ pub struct Vertex<T: Real + Number> {
     /// Workspace of each thread.
     workspaces: Vec<(PassWorkspace<T>, Sums)>,
     /// Partial results of reductions, per plane.
-    noted: Partials,
+    partials: Partials,
     /// Solver for the coarsest matrix, and workspace for its solution in natural order.
     coarsest: Option<(Direct, Mutex<Vec<T>>)>,
 }
@@ -144,9 +144,9 @@ impl<T: Real + Number> Vertex<T> {
             let sums = Sums::new(&Coarse::new(coarse_cells(cells, [2; 3]), false))?;
             push(&mut workspaces, (PassWorkspace::new(cells, sweeps)?, sums), HIERARCHY)?;
         }
-        let noted = Partials::new(cells.nz, size_of::<RowStatistics>() / 8)?;
+        let partials = Partials::new(cells.nz, size_of::<RowStatistics>() / 8)?;
         let finest = Finest::new(cells)?;
-        Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), workspaces, noted, coarsest: None })
+        Ok(Self { cells, sweeps, bounds, scale: 1.0, finest, levels: Vec::new(), workspaces, partials, coarsest: None })
     }
 
     /// Returns whether the memory was allocated for this box, number of sweeps and number of threads.
@@ -225,29 +225,29 @@ impl<T: Real + Number> Vertex<T> {
     /// Returns the largest diagonal entry.
     fn largest(&self, me: Me, a: &SevenPoints) -> f64 {
         let plane = a.cells.plane();
-        let noted = self.noted.reduce::<1>(0, a.cells.nz);
+        let partials = self.partials.reduce::<1>(0, a.cells.nz);
         for k in me.share(a.cells.nz) {
             // SAFETY: the plane belongs to this thread.
-            unsafe { noted.note(k, [max_abs(&a.center[k * plane..][..plane])]) };
+            unsafe { partials.note(k, [max_abs(&a.center[k * plane..][..plane])]) };
         }
-        max_abs(noted.all(Some(me))[0])
+        max_abs(partials.all(Some(me))[0])
     }
 
     /// Returns the sums of `of(k)` over all planes k.
     fn sum(&self, me: Me, planes: usize, mut of: impl FnMut(usize) -> RowStatistics) -> RowStatistics {
-        let noted = self.noted.reduce(0, planes);
+        let partials = self.partials.reduce(0, planes);
         for k in me.share(planes) {
             // SAFETY: the plane belongs to this thread.
-            unsafe { noted.note(k, of(k)) };
+            unsafe { partials.note(k, of(k)) };
         }
-        noted.sum(Some(me))
+        partials.sum(Some(me))
     }
 
     /// Computes z = M^-1 r in natural order, and returns <r, z>. All threads must call this function. `magnitude` is
     /// any norm of r. `z(cells)` returns z in cells of the calling thread for writing. Begins and ends with a barrier.
     pub fn apply<'z>(&self, me: Me, r: &[f64], magnitude: f64, z: impl Fn(Range<usize>) -> &'z mut [f64]) -> f64 {
         me.barrier();
-        let products = self.noted.reduce(0, self.cells.nz);
+        let products = self.partials.reduce(0, self.cells.nz);
         let (Some(first), Some(last)) = (self.levels.first(), self.levels.last()) else { return 0.0 };
         let (workspace, sweeps, scale) = (&self.workspaces[me.index].0, self.sweeps, inverse_power(magnitude));
         let passes = Passes { finest: &self.finest, weights: &first.weights, workspace, sweeps, r, scale };

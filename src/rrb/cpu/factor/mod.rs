@@ -88,7 +88,10 @@ impl<F: Format> Packed<F> {
         for grid in &self.grids {
             let Some(short) = grid.short() else { return };
             for row in grid.rows_and(me, STORED) {
-                for area in [&short.pivot.r1, &short.pivot.r2, &short.pivot.b1].into_iter().filter(|a| a.bytes() > 0) {
+                for area in [&short.stored_pivot.r1, &short.stored_pivot.r2, &short.stored_pivot.b1]
+                    .into_iter()
+                    .filter(|a| a.bytes() > 0)
+                {
                     // SAFETY: the rows belong to this thread, and no other thread uses them before the barrier below.
                     unsafe { area.fill_row(row, grid.layout.to, F::write(1.0)) };
                 }
@@ -322,8 +325,8 @@ impl<'a, F: Format> Levels<'a, F> {
         }
         if me.index == 0 {
             // SAFETY: `form` ends with a barrier, and the other threads wait at the barrier below.
-            let lost = unsafe { self.fetch_next(scratch) };
-            self.k.store_error(lost);
+            let result = unsafe { self.fetch_next(scratch) };
+            self.k.store_error(result);
         }
         // At this barrier, all threads wait until the exchange is complete.
         me.barrier();

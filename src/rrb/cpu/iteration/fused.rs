@@ -29,7 +29,7 @@ use crate::rrb::cpu::loops::{advance, advance_and_scale, difference, scale_in_pl
 use crate::rrb::cpu::neighbours::Rows;
 use crate::rrb::cpu::number::Format;
 use crate::rrb::cpu::packed::Packed;
-use crate::rrb::cpu::sweeps::{DROPPED, FIRST_RED, KEPT, diagonal_of, next, previous};
+use crate::rrb::cpu::sweeps::{DROPPED, FIRST_RED, KEPT, b1_around_b2, next, previous};
 use crate::rrb::layout::Colour;
 use crate::rrb::recursion::{CycleSteps, solve_section};
 
@@ -212,7 +212,7 @@ impl<F: Format> Packed<F> {
                 combine(r, 1.0, -alpha, self.q.b2.row(row, 0));
             }
             let a = grid.sweep.diagonal.couplings(Colour::B2, row);
-            difference::<F>(grid.z.b2.row_mut(place, 0), r, a, diagonal_of(t, DROPPED, row, n));
+            difference::<F>(grid.z.b2.row_mut(place, 0), r, a, b1_around_b2(t, DROPPED, row, n));
             self.send(0, row, place);
             dot(r, r)
         }

@@ -157,7 +157,7 @@ impl<F: Format> VectorSteps for ThreadState<'_, F> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.k.observed.tell(self.me, self.observer.as_deref_mut(), event)
+        self.k.observed.report(self.me, self.observer.as_deref_mut(), event)
     }
 }
 
@@ -393,8 +393,8 @@ impl<F: Format> SolveSteps for ThreadState<'_, F> {
             let b = self.caller.input(j, nx);
             // SAFETY: natural row j belongs to this thread.
             let x = if guess { unsafe { self.caller.output(j, nx) } } else { &mut [] };
-            seen.look_at_row(self.caller.input_name, b, largest(b), j, true);
-            seen.look_at_row("x", x, largest(x), j, false);
+            seen.inspect_row(self.caller.input_name, b, largest(b), j, true);
+            seen.inspect_row("x", x, largest(x), j, false);
         }
         self.k.observed.inputs(self.me, &seen, self.caller.input_name, |inputs| {
             if let Some(links) = &self.k.links

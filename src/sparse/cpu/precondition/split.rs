@@ -122,11 +122,11 @@ pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<
     for value in values {
         let narrow = V::narrow(value);
         if value.is_finite() && !narrow.wide().is_finite() {
-            let sentence = format!(
+            let message = format!(
                 "precision=f32: the preconditioner has the value {value:e}, which is out of \
                                     range; use precision=f64"
             );
-            return Err(Error::Matrix { reason: sentence, place: None, then: "" });
+            return Err(Error::Matrix { reason: message, place: None, then: "" });
         }
         all.push(narrow);
     }

@@ -1,4 +1,4 @@
-// Coarsest system, which has at most MOST_REMAINDER nodes. These kernels compute the explicit inverse Z of its matrix
+// Coarsest system, which has at most MOST_INVERTED nodes. These kernels compute the explicit inverse Z of its matrix
 // by cyclic reduction over lines in row-sum form, and products of Z with a vector. a_kl are the couplings, s_k the row
 // sums, and d_k the pivots.
 //
@@ -21,7 +21,7 @@
 // Z.
 #include "storage.cuh"
 
-constexpr int MOST_REMAINDER = 992;
+constexpr int MOST_INVERTED = 992;
 // Maximum number of nodes of a line. A warp processes a row of a block of the matrix, and a lane one value of this row.
 constexpr int LINE = 32;
 
@@ -232,12 +232,12 @@ extern "C" __global__ void __launch_bounds__(LINE *LINE) rrb_invert_lines_f64(Li
         if (a.arrays.narrow) a.arrays.narrow[mirrored] = float(z);
     } else if (j == c) {
         // Z is positive definite, so its largest entry is on the diagonal.
-        atomic_max(&a.rules.findings->remainder_inverse, magnitude(z / a.unit));
-        atomic_max(&a.rules.findings->remainder_pivot, magnitude(1.0 / a.arrays.inverse_pivot[p * w + j]));
+        atomic_max(&a.rules.findings->coarsest_inverse, magnitude(z / a.unit));
+        atomic_max(&a.rules.findings->coarsest_pivot, magnitude(1.0 / a.arrays.inverse_pivot[p * w + j]));
     }
 }
 
-template <class Real, class Stored = Real> struct Rest {
+template <class Real, class Stored = Real> struct CoarsestSystem {
     Geometry g; // geometry of the vectors, which are stored by colour
     const Stored *inverse;
     const Real *r;
@@ -246,7 +246,8 @@ template <class Real, class Stored = Real> struct Rest {
 };
 
 // Returns the index of node k, numbered row by row, in vectors by colour.
-template <class Real, class Stored> __device__ inline int64_t place_of_rest(const Rest<Real, Stored> &a, int k) {
+template <class Real, class Stored>
+__device__ inline int64_t place_of_node(const CoarsestSystem<Real, Stored> &a, int k) {
     const int j = quotient(k, a.g.nx);
     return a.g.place_of(k - j * a.g.nx, j);
 }
@@ -259,8 +260,9 @@ template <class Real, class Stored> __device__ inline int64_t place_of_rest(cons
 // `fill` waits for each value. `put` stores the values of z. CHUNK is the number of values of a row that a thread loads
 // together.
 template <int CHUNK, class Real, class Stored, class Ready, class Fill, class Put>
-__device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
-    __shared__ Real r[MOST_REMAINDER];
+__device__ inline double multiply_coarsest(
+    const CoarsestSystem<Real, Stored> &a, Team team, Ready ready, Fill fill, Put put) {
+    __shared__ Real r[MOST_INVERTED];
     const int t = thread_of_block(), threads = blockDim.x * blockDim.y, lane = t % 32;
     double product = 0.0;
     const int own = team.place(), blocks = team.size(), rows = threads / 32;
@@ -301,34 +303,39 @@ __device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team te
 // Computes the product for vectors in device memory, stored by colour. A warp loads all values of a row together or, in
 // double precision, half of the values at a time.
 template <class Real, class Stored, class Ready>
-__device__ inline double multiply_remainder(const Rest<Real, Stored> &a, Team team, Ready ready) {
-    return multiply_remainder<128 / sizeof(Stored)>(
+__device__ inline double multiply_coarsest(const CoarsestSystem<Real, Stored> &a, Team team, Ready ready) {
+    return multiply_coarsest<128 / sizeof(Stored)>(
         a, team, ready,
         [&](Real *r) {
-            for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y) r[k] = a.r[place_of_rest(a, k)];
+            for (int k = thread_of_block(); k < a.n; k += blockDim.x * blockDim.y) r[k] = a.r[place_of_node(a, k)];
         },
-        [&](int row, Real sum) { a.z[place_of_rest(a, row)] = sum; });
+        [&](int row, Real sum) { a.z[place_of_node(a, row)] = sum; });
 }
 
-template <class Real, class Stored = Real> struct RemainderArgs {
-    Rest<Real, Stored> rest;
+template <class Real, class Stored = Real> struct MultiplyCoarsestArgs {
+    CoarsestSystem<Real, Stored> coarsest;
     double *partial;   // r' z, one value per thread block
     ScalarArgs scalar; // for the scalar update before the backward half, unless `how` is NOTHING
 };
 
 // Computes z = Z r for the coarsest system. Unless `how` is NOTHING, then updates the scalars, as required between the
 // forward and the backward half. Does nothing if the loop has ended.
-template <class Real, class Stored> __device__ inline void remainder_step(const RemainderArgs<Real, Stored> &a) {
+template <class Real, class Stored> __device__ inline void coarsest_step(const MultiplyCoarsestArgs<Real, Stored> &a) {
     if (a.scalar.how == LOOP && a.scalar.scalars->done) return;
-    double product = multiply_remainder(a.rest, all_blocks(), [] {});
+    double product = multiply_coarsest(a.coarsest, all_blocks(), [] {});
     if (a.scalar.how == NOTHING) return;
     product = block_sum(product);
     if (thread_of_block() == 0) a.partial[blockIdx.x] = product;
     if (last_block(&a.scalar.scalars->ticket)) update_scalars(a.scalar);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f64(RemainderArgs<double> a) { remainder_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_f32(RemainderArgs<float> a) { remainder_step(a); }
-extern "C" __global__ void __launch_bounds__(THREADS) rrb_remainder_wide_f32(RemainderArgs<float, double> a) {
-    remainder_step(a);
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_multiply_coarsest_f64(MultiplyCoarsestArgs<double> a) {
+    coarsest_step(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) rrb_multiply_coarsest_f32(MultiplyCoarsestArgs<float> a) {
+    coarsest_step(a);
+}
+extern "C" __global__ void __launch_bounds__(THREADS)
+    rrb_multiply_coarsest_wide_f32(MultiplyCoarsestArgs<float, double> a) {
+    coarsest_step(a);
 }
