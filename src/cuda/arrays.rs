@@ -145,7 +145,7 @@ impl Pool {
         Ok(Self { free: self.kept, ..Self::default() })
     }
 
-    /// Returns the size in bytes of the memory that this factorization may reuse.
+    /// Returns the size in bytes of the free memory, without the memory from `keep`.
     pub fn bytes(&self) -> usize {
         self.free.iter().map(|memory| memory.bytes).sum()
     }

@@ -55,8 +55,8 @@ impl SharedScalars {
         stream.send_start(self.at, &self.here, bytes)
     }
 
-    /// Queues a copy of the scalars to the host, with at most `steps` ring entries. The kernel `report` then resets the
-    /// same scalars as `forget_seen`.
+    /// Queues a copy of the scalars to the host, with at most `steps` ring entries. The kernel `report`, if there is
+    /// one, then also resets the scalars that `forget_seen` resets.
     fn start_fetch(&mut self, stream: &Stream, steps: usize) -> Result<()> {
         if let Some(report) = self.report {
             return report(stream, &ReportArgs { scalars: self.at, found: self.copy_at(), steps: steps as i32 });

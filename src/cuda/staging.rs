@@ -2,8 +2,8 @@
 //! thread, at 1/4 of the bus bandwidth. Here a thread team copies pieces to and from a few buffers while the device
 //! copies other buffers. Arrays that the caller has page-locked are copied directly by the device.
 //!
-//! A job is the copy of one array. It is divided into chunks, each of which the device copies at once to or from a
-//! buffer. A chunk is divided into pieces, each of which one thread copies.
+//! A job is the copy of rows of one array. It is divided into chunks, each of which the device copies at once to or
+//! from a buffer. A chunk is divided into pieces, each of which one thread copies.
 
 use super::driver::{Device, Event, Locked, Stream, is_page_locked};
 use crate::base::memory::{copy_past_caches, fence_copies};

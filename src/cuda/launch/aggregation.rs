@@ -44,8 +44,8 @@ plain_kernels! {
     /// Initializes a pass of pairing: no row has a partner. In the first pass, excludes the rows with strongly dominant
     /// diagonals from pairing (kernels/aggregation/pairs.cuh).
     SetFree set_free(PairArgs) = "agg_set_free_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
-    /// Lets each unpaired row point at its unpaired neighbour with the smallest key, that is, with the best quality of
-    /// the pair.
+    /// Lets each unpaired row point at its unpaired neighbour with the smallest key. Keys order pairs by their quality,
+    /// and pairs of about equal quality by a hash.
     Point point(PairArgs) = "agg_point_f64", |a| blocks_of(a.c.rows, LANES), BLOCK;
     /// Joins rows that point at each other to aggregates of two nodes.
     MatchTwo match_two(PairArgs) = "agg_match_2_f64", |a| row_blocks(a.c.rows), BLOCK;
@@ -78,8 +78,8 @@ plain_kernels! {
     Spread spread_rows(SpreadArgs) = "agg_spread_f64", |a| row_blocks(a.c.rows), BLOCK;
     /// Removes one unknown per null vector from the dense matrix: sets its row and column to zero.
     LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
-    /// Projects the rows of an inverse: subtracts from the entries of a row that belong to the same null vector as the
-    /// row their mean, and can add a shift. Stores the transpose of the result.
+    /// Projects an inverse. In each row whose unknown belongs to a null vector, subtracts from the entries at the
+    /// unknowns of this null vector their mean, and can add a constant. Stores the transpose of the result.
     TakeMeans take_means(NullArgs) = "take_means_f64", |a| a.n.max(1) as u32, BLOCK;
     /// Executes a step of the inversion of a dense matrix.
     InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;

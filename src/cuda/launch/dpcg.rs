@@ -341,7 +341,7 @@ real_kernels! {
     LookAtCells look_at_cells(CellGridArgs) = "dpcg_look_at_cells", |a| cell_blocks(a.cells.count());
     /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes its first smoothing step.
     TakeCells take_cells(CycleTransferArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
-    /// Copies a vector, multiplied by the scale, from the cycle of aggregation.
+    /// Copies a vector, multiplied by the scale and a factor, from the cycle of aggregation.
     GiveCells give_cells(CycleTransferArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
 }
 

@@ -112,8 +112,8 @@ impl<I: Index> Interleaving<I> {
 
     /// Appends the rows of a piece to the order. Up to [`OPEN`] runs of connected rows are open at a time. In each
     /// round, every open run appends its next row if this row is ready. The next row of the first open run is always
-    /// ready. All earlier rows of the piece are in the order, because runs begin in ascending order. Earlier rows of
-    /// other pieces that are connected to it are in the order, because these pieces are on previous levels.
+    /// ready. All earlier rows of the piece are in the order, because they belong to runs that are complete. Earlier
+    /// rows of other pieces that are connected to it are in the order, because these pieces are on previous levels.
     fn take(&mut self, a: &Csr<I>, rows: Range<usize>, order: &mut Vec<I>) {
         let joined = |i: usize| a.get(i, i - 1).or_else(|| a.get(i - 1, i)).is_some();
         let mut next = rows.start;

@@ -300,8 +300,10 @@ impl Sparse {
     }
 }
 
-/// Default divergence limits, relative to the reference of the stopping test. Above 1e10, the residual of a Krylov
-/// method has no correct digits. Relaxation sweeps on nonnormal matrices can exceed 1e10 and still converge.
+/// Default divergence limits, relative to the reference norm of the stopping test, or to the initial residual norm if
+/// it is larger. The rounding error of a recurred residual is relative to the largest residual so far. Above 1e10, it
+/// exceeds 1e-6 times the reference norm. Relaxation sweeps do not recur residuals, and can exceed 1e10 on nonnormal
+/// matrices and still converge.
 const DIVERGED: f64 = 1e10;
 const SWEEPS_DIVERGED: f64 = 1e100;
 

@@ -68,7 +68,7 @@ pub mod flag {
     /// Forward: z_b2 = kept / d, where `kept` is the right-hand side of the next grid and d the center of b2. The
     /// couplings of b2 are ignored.
     pub const ALONE: i32 = 262_144;
-    /// One block works on the scalars while the others execute the step. Kernels do not read this bit, but
-    /// `StepArgs::beside`.
+    /// One block works on the scalars while the others execute the step. The host translates this bit to
+    /// `StepArgs::beside`; kernels do not read it.
     pub const BESIDE: i32 = 524_288;
 }

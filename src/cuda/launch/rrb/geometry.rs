@@ -49,8 +49,8 @@ impl Geometry {
         self.part_rows != 0
     }
 
-    /// Returns the first row of a part, or the number of rows for `PARTS`. Part `PARTS` / 2 begins at about the middle
-    /// row, and the other parts begin at distances of `part_rows` rows from there.
+    /// Returns the first row of a part, or the number of rows if `part` is `PARTS`. Part `PARTS` / 2 begins at about
+    /// the middle row. From there, a part begins every `part_rows` rows in both directions, within the grid.
     pub fn first_row(&self, part: usize) -> usize {
         let pieces = (self.cy as usize).div_ceil(PART_ROWS);
         let (middle, away) = (pieces / 2, part.abs_diff(PARTS / 2) * self.part_rows as usize / PART_ROWS);
