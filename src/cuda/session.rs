@@ -11,7 +11,7 @@ use crate::report::Observer;
 use crate::stencil::cells::Cells;
 use std::sync::Arc;
 
-/// A device with the kernels of a family, used by one handle.
+/// The device, or the devices, of one handle, with the kernels of its family.
 pub struct Session {
     /// The handle's own stream, used if the caller provides none.
     own: Stream,

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 const PIECE: usize = 16 * 1024;
 /// Largest number of values of a chunk: 4 MB, so that the launch takes only a small part of the time of the copy.
 const CHUNK: usize = 32 * PIECE;
-/// Number of values of a short chunk. The first copies to the device are short, because the device waits for
-/// them. The last copies to the host are short, because the host waits for them.
+/// Number of values of a short chunk. The first copies to the device are short, because the device waits for them. The
+/// last copies to the host are short, because the host waits for them.
 const SHORT: usize = 2 * PIECE;
 /// Number of page-locked buffers. With three buffers, copies are 5 % slower on an H200.
 const BUFFERS: usize = 6;

@@ -250,7 +250,7 @@ plain_kernels! {
     CellStore cell_store(CellTransferArgs) = "dpcg_store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes max |v|.
     CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes a power of two near max |v|.
+    /// Computes the largest power of two not above max |v|, and its reciprocal.
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
     /// Adds the couplings between regions, and the row sums, to exact sums.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
@@ -308,7 +308,7 @@ real_kernels! {
     /// Last sweep from x plus the interpolated coarse solution, which writes z.
     LastCorrected last_sweep_corrected(FinestSweepArgs) = "dpcg_last_sweep_corrected",
         |a| a.tiles.blocks(), in a.tiles.block();
-    /// Restricts the residual of the finest grid to the next grid.
+    /// Restricts the residual of the finest grid to the next grid, and computes the first smoothing step there.
     RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
     /// Executes a step of the cycle below the finest grid.
     CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| AT_ONCE, in (VERTEX_CYCLE_THREADS, 1);

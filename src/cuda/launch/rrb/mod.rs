@@ -67,12 +67,13 @@ plain_kernels! {
     /// Computes the rows of the inverse that belong to the lines that a step eliminated.
     InvertLines invert_lines(LinesArgs) = "rrb_invert_lines_f64",
         |a| a.gone() * (a.gone() + a.stayed()), (LINE_THREADS, 1);
-    /// Multiplies by the inverse of the coarsest system, in f64.
+    /// Computes z = Z r with the inverse Z of the coarsest system, in f64. Unless `how` is `Nothing`, also sums <r, z>
+    /// and updates the scalars.
     Remainder remainder(RemainderArgs) = "rrb_remainder_f64", |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
-    /// Multiplies by the inverse of the coarsest system, in f32.
+    /// As `remainder`, in f32.
     RemainderShort remainder_short(RemainderArgs) = "rrb_remainder_f32",
         |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
-    /// Multiplies f32 vectors by the f64 inverse of the coarsest system.
+    /// As `remainder`, for f32 vectors and an f64 inverse.
     RemainderWide remainder_wide(RemainderArgs) = "rrb_remainder_wide_f32",
         |a| remainder_blocks(a.rest.n as usize), (THREADS, 1);
     /// Computes q = S1 p and sigma = <p, q>, unfused.
