@@ -300,10 +300,10 @@ impl Sparse {
     }
 }
 
-/// Default divergence limits, relative to the reference norm of the stopping test, or to the initial residual norm if
-/// it is larger. The rounding error of a recurred residual is relative to the largest residual so far. Above 1e10, it
-/// exceeds 1e-6 times the reference norm. Relaxation sweeps do not recur residuals, and can exceed 1e10 on nonnormal
-/// matrices and still converge.
+/// Default divergence limits, relative to the larger of the reference norm of the stopping test and the initial
+/// residual norm. A recurred residual has a rounding error of at least about epsilon times the largest residual norm so
+/// far. If this norm exceeds the limit 1e10, the error exceeds the relative value 1e-6. Relaxation sweeps recompute the
+/// residual, and on nonnormal matrices they can exceed 1e10 and still converge.
 const DIVERGED: f64 = 1e10;
 const SWEEPS_DIVERGED: f64 = 1e100;
 
