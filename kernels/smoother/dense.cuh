@@ -33,8 +33,9 @@ constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8
               CLUSTER = 2;
 // Sizes in shared memory, in values. PLACES: all stages. RESULTS: the results that are written during the next group.
 constexpr int PLACES = STAGES * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
-// AT_ONCE: number of results per step that a helper writes for each of two threads. PAUSE: number of steps of the next
-// group before a helper writes the first results. During these steps, the multiplying warps still store their results.
+// A turn of a helper warp is its work for one step, every HELPERS-th step. AT_ONCE: number of results per turn that a
+// helper writes for each of two threads. PAUSE: number of turns of the next group before a helper writes the first
+// results. During these turns, the multiplying warps still store their results.
 constexpr int AT_ONCE = 4, PAUSE = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
@@ -161,7 +162,8 @@ struct Pipeline {
         }
     }
 
-    // Called by one thread: loads this thread block's half of the inverse for both thread blocks.
+    // Called by one thread: loads this thread block's half of the inverse's columns of step q into the stages of both
+    // thread blocks.
     __device__ __forceinline__ void fetch(unsigned q, int place) const {
         constexpr unsigned HALF = 8 * STEP / CLUSTER;
         const unsigned full = barriers + 8 * (FULL + place);
@@ -412,7 +414,7 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *me
     Pipeline::meet();
 }
 #else
-// The kernel is empty, because it is never launched on these architectures (`allow_dense`).
+// The kernel only traps, because it is never launched on these architectures (`allow_dense`).
 #define RRB_CLUSTER
 #endif
 

@@ -1,13 +1,14 @@
 //! Exchange of ghost cells between patches within a fused coloured sweep.
 //!
-//! A ghost cell has 8 bytes, but each ghost cell at the end of a row is on another cache line. An exchange before the
-//! sweep moves 192 bytes per such cell: it reads one line, and reads and writes another line. For a patch of 64^3
-//! cells, this is 25 % of the memory traffic of a sweep.
+//! A ghost cell has 8 bytes, but each ghost cell at an end of a row of cells is on a cache line of its own. An exchange
+//! before the sweep moves 192 bytes per such cell: it reads one line, and reads and writes another line. For a patch of
+//! 64^3 cells, this is 25 % of the memory traffic of a sweep.
 //!
-//! A row of blocks with final values therefore copies the values that other patches need into a buffer, in the order of
-//! the copy plan. A row that is about to be relaxed fills its ghost cells from this buffer. During both copies, the row
-//! is in the cache. Two buffers alternate from sweep to sweep, since the patches are swept at different times. Every
-//! ghost cell receives the value that an exchange before the sweep would copy.
+//! When the values of a row of blocks are final, those that other patches need are therefore copied to a buffer, in the
+//! order of the copy plan. In the next sweep, directly before a row of blocks is relaxed, its ghost cells are filled
+//! from this buffer. During both copies, the row is in the cache. Two buffers alternate from sweep to sweep, since the
+//! patches are swept at different times. Every ghost cell receives the value that an exchange before the sweep would
+//! copy.
 
 use crate::base::shared::Shared;
 use crate::error::{Result, zeroed};
@@ -30,7 +31,7 @@ pub struct GhostBuffers {
 }
 
 /// Boxes of the copy plan, sorted by one of their two patches. Within a patch, the boxes that only the outer rows of
-/// blocks need are stored last.
+/// blocks (those at an edge of the patch in y or z) need are stored last.
 struct Pieces {
     all: Vec<Piece>,
     /// The pieces of patch p are `first[p] .. first[p + 1]`.
@@ -63,6 +64,7 @@ struct Band {
 }
 
 impl Pieces {
+    /// Sorts the boxes of the copy plan; `side` returns the patch of a copy.
     fn new(list: &PatchList, side: impl Fn(usize) -> usize) -> Result<Self> {
         let patches = list.patches.len();
         let mut first: Vec<usize> = zeroed(patches + 1, "ghost cells")?;
@@ -177,7 +179,7 @@ impl GhostBuffers {
         }
     }
 
-    /// Copies the cells of a piece that are in the band.
+    /// Copies the cells of a piece that are in the band between `u` and the buffer `which`.
     ///
     /// # Safety
     /// The conditions of `row` hold.
@@ -196,8 +198,8 @@ impl GhostBuffers {
             let place = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
             // A piece that is one cell wide is stored in groups of `LAYER` planes. Within a group, z is the fastest
-            // index, then y. The values of a row of blocks are therefore contiguous, and the values of the next row
-            // follow.
+            // index, then y. If the blocks are `LAYER` planes deep and begin with a group, the values of a row of
+            // blocks are therefore contiguous, and the values of the next row follow.
             let (start, step) = if nx == 1 {
                 let deep = (nz - k / LAYER * LAYER).min(LAYER);
                 (k / LAYER * LAYER * ny + k % LAYER + first * deep, deep)

@@ -89,6 +89,7 @@ impl Arrays {
 }
 
 /// One launch: the range of its items in the plan, and the range of the counters by which they wait for one another.
+/// `cubes`: whether every item is one whole block of 8^3 cells.
 pub(super) struct Launch {
     pub(super) items: Range<usize>,
     /// Range of indices into `progress`.
@@ -162,6 +163,7 @@ pub(super) struct Data {
 }
 
 /// Device memory that belongs to no plan, and the numbers of its elements. The memory is reused for new patches.
+/// `table` contains the addresses of the arrays of each patch, and `rows` is its copy on the host.
 #[derive(Default)]
 pub(super) struct Buffers {
     pub(super) copies: GrowingMemory,
@@ -255,7 +257,8 @@ pub(super) fn order_of(work: &Work) -> Order {
         (Method::Jacobi, _) => Order::Together,
         (Method::Coloured, _) => Order::Colours { reverse },
         (Method::Chaotic, Parallel::Patches) => Order::Lexicographic { reverse },
-        // This is only the order in which the blocks start: blocks do not wait for other blocks.
+        // Blocks start in this order. They wait for earlier colours only in their own chunk (`own_chunk` of the
+        // kernel).
         (Method::Chaotic, _) => Order::Colours { reverse },
     }
 }
@@ -324,8 +327,8 @@ impl Data {
             + self.plans.iter().map(Plan::bytes).sum::<usize>()
     }
 
-    /// Returns the index of the plan for one cut of a call. Builds the plan if it does not exist, and allocates the
-    /// buffers for its faces.
+    /// Returns the index of the plan for one cut of a call. Builds the plan if it does not exist. Allocates the buffers
+    /// for its faces if both cuts of the call are the same.
     pub(super) fn plan(&mut self, stream: &Stream, cut: &Cut, work: &Work, kind: Kind) -> Result<usize> {
         let order = order_of(work);
         let found = self.plans.iter().position(|p| p.cut == *cut && p.order == order);
