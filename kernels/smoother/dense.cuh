@@ -4,7 +4,7 @@
 // Roles of the warps: eight warps multiply, two per quarter of a multiprocessor. Each of them has 64 rows of the result
 // in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step consists of
 // eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory has room for the
-// data of STAGES steps. The memory of one step is called a stage.
+// data of STAGES steps. In this file, the memory of one step is called a stage.
 //
 // The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half for both. The inverse
 // is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 #[derive(Clone, Copy)]
 pub struct Lines<'a> {
     rest: &'a [u8],
-    /// Number of the latest line.
+    /// Number of the line that `next` has returned last; 0 before the first line.
     pub number: usize,
 }
 

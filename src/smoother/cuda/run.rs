@@ -1,8 +1,8 @@
 //! One call of the `cuda` backend of the block smoothers.
 //!
-//! A sweep is one launch for all patches, or one launch per stage if dense inverses are applied stage by stage. Between
-//! two such sweeps, tiles at the edge of a patch write their faces to buffers, if nothing else needs the ghost cells
-//! (see `sweep`). The adjacent tiles of other patches read the buffers in the next sweep. Ghost cells are exchanged
+//! A sweep is one launch for all patches, or several launches if dense inverses are applied stage by stage. Between two
+//! sweeps that are one launch each, tiles at the edge of a patch write their faces to buffers, if no callback needs the
+//! ghost cells. The adjacent tiles of other patches read the buffers in the next sweep. Ghost cells are exchanged
 //! before the first of these sweeps, and the last one fills them.
 //!
 //! Patches in host memory have a copy on the device. They are divided into groups. If there are several, the first and
