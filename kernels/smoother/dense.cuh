@@ -1,5 +1,5 @@
 // Dense inverses of blocks of 8^3 cells: the product of a 512 x 512 and a 512 x COLUMNS matrix on the tensor cores.
-// Persistent thread blocks process groups of COLUMNS blocks one after the other.
+// Persistent thread blocks process groups of COLUMNS blocks one after the other, one group per round.
 //
 // Roles of the warps: eight warps multiply, two per quarter of a multiprocessor. Each of them has 64 rows of the result
 // in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step consists of

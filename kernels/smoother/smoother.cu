@@ -4,10 +4,10 @@
 // sine transforms. Stencils without such a factorization use a dense inverse.
 //
 // Layout: u of a patch is u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1], f is f[(k*ny + j)*nx + i]. A work item is a tile of at
-// most 8 x 8 x 8 cells: one block of 8^3 cells, or as many smaller blocks of one shape as fit. The smaller blocks are
-// adjacent or, with eight colours, every other block. The tables of a shape are: 1 / Lambda times the factors of the
-// inverse transforms, at index (r*by + q)*bx + p; the diagonals of D^-1 and D, in the order of the cells; or the dense
-// inverse, by columns.
+// most 8 x 8 x 8 cells, or every other block of a tile. A tile is one block of 8^3 cells, or as many smaller blocks of
+// one shape as fit. The smaller blocks are adjacent or, with eight colours, every other block. The tables of a shape of
+// bx x by x bz cells are: 1 / Lambda times the factors of the inverse transforms, at index (r*by + q)*bx + p; the
+// diagonals of D^-1 and D, in the order of the cells; or the dense inverse, by columns.
 //
 // Launch: one thread block of 64 threads per item; dense.cuh describes `smoother_relax_dense_f64`. A thread holds a
 // line of eight cells in registers, along z, x or y. The line of thread t has the indices (t & 7, t >> 3) in the other

@@ -47,7 +47,7 @@ unsafe impl Send for Comm {}
 // SAFETY: as above.
 unsafe impl Sync for Comm {}
 
-/// Polls before a waiting rank yields its core.
+/// Number of polls before a waiting rank yields its core.
 const POLLS: usize = 1000;
 
 impl Comm {
@@ -226,8 +226,8 @@ impl Drop for Plan {
     }
 }
 
-/// Send and receive buffers of a plan. If the communicator has failed, other ranks may still access the buffers, so
-/// they are not freed.
+/// Send and receive buffers of a plan. If the communicator has failed, messages from or to the buffers may still be in
+/// transit, so the buffers are not freed.
 struct Buffers {
     comm: Counted<Comm>,
     values: [Option<Shared>; 2],

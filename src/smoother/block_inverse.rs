@@ -10,10 +10,10 @@
 //! Lambda = sum over a, b, c in {0, 1} of t(a, b, c) (2 cos p pi/(bx+1))^a (2 cos q pi/(by+1))^b (2 cos r pi/(bz+1))^c
 //! ```
 //!
-//! where t is the scaled stencil and (p, q, r) = 1 .. (bx, by, bz) are the indices of the diagonal entries of Lambda. A
-//! 7-point stencil with entries l and u at the offsets -1 and 1 of a direction, where l u > 0, has the scaling d =
-//! sqrt(l / u) in this direction. Stencils of finite elements and of the Mehrstellen scheme have d = 1. A dense inverse
-//! is used for stencils without such a scaling, or with one that is ill-conditioned on a block.
+//! where D is the scaling, t is the scaled stencil and (p, q, r) = 1 .. (bx, by, bz) are the indices of the diagonal
+//! entries of Lambda. A 7-point stencil with entries l and u at the offsets -1 and 1 of a direction, where l u > 0, has
+//! the scaling d = sqrt(l / u) in this direction. Stencils of finite elements and of the Mehrstellen scheme have d = 1.
+//! A dense inverse is used for stencils without such a scaling, or with one that is ill-conditioned on a block.
 
 use crate::error::{Error, Result, collected, zeroed};
 

@@ -118,7 +118,7 @@ pub fn relative(norm: f64, first: f64) -> f64 {
 /// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual.
 const BEFORE_SWEEPS: i32 = -1;
 
-/// Copies the ghost cells between patches.
+/// Copies the values of ghost cells from the patches that cover them.
 pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
     s.exchange();
     Swept::default()
@@ -175,8 +175,7 @@ pub struct Smoother {
 impl Smoother {
     /// Sets new patches and computes the inverses of their blocks. The memory and the inverses of `previous` are
     /// reused, unless the machine or the kind of the inverses (dense, or sine transforms) has changed. `previous` has
-    /// the same stencil and the same block. `stream` is the caller's CUDA stream; 0 selects the stream of
-    /// the handle.
+    /// the same stencil and the same block. `stream` is the caller's CUDA stream; 0 selects the stream of the handle.
     pub fn set_patches(
         previous: Option<Self>,
         (stencil, block): (&Stencil, Shape),
@@ -286,7 +285,7 @@ impl Smoother {
         Ok(done)
     }
 
-    /// Copies the ghost cells between patches.
+    /// Copies the values of ghost cells from the patches that cover them.
     pub fn exchange(
         &mut self,
         arrays: &mut dyn PatchArrays,

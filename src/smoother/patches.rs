@@ -1,6 +1,6 @@
-//! Patches: boxes of cells in the index space of one level, their division into blocks, and the plan of ghost copies
-//! between patches. Blocks are defined by global indices. If the same domain is divided at block boundaries into other
-//! patches, the blocks and their colours are the same.
+//! Patches: boxes of cells in the index space of one refinement level, their division into blocks, and the plan of
+//! ghost copies between patches. Blocks are defined by global indices. If the same domain is divided at block
+//! boundaries into other patches, the blocks and their colours are the same.
 //!
 //! Array layout: for a patch of nx x ny x nz cells, the values of cell (i, j, k), counted from the first cell of the
 //! patch, are `u[((k+1)*(ny+2) + j+1)*(nx+2) + i+1]` and `f[(k*ny + j)*nx + i]`. Ghost cells, which only `u` has, have
@@ -161,7 +161,7 @@ pub struct PatchList {
     pub patches: Vec<Patch>,
     /// Ghost copies, sorted by the patch that is written.
     pub copies: Vec<GhostCopy>,
-    /// Number of cells of all patches before each patch. A further entry contains the number of cells of all patches.
+    /// For each patch, the number of cells in all patches before it. The last entry is the total number.
     pub cells_before: Vec<usize>,
 }
 

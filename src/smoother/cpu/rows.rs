@@ -257,7 +257,7 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Fills the ghost cells that a row of blocks reads.
+    /// Fills the ghost cells that a row of blocks reads, if ghost cells are exchanged within the sweeps.
     ///
     /// # Safety
     /// No other thread accesses these ghost cells during the call.

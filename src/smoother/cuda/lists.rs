@@ -143,8 +143,8 @@ pub fn cells<T: Copy>(xs: &[T], ys: &[T], zs: &[T]) -> impl Iterator<Item = [T; 
     zs.iter().flat_map(move |z| ys.iter().flat_map(move |y| xs.iter().map(move |x| [*x, *y, *z])))
 }
 
-/// Returns the one or two stages in which blocks of a tile are relaxed. Each stage has the flags (STRIDED, MASKED,
-/// PHASE) that select its blocks.
+/// Returns the numbers of the one or two stages in which blocks of a tile are relaxed. For each stage, also returns the
+/// flags (STRIDED, MASKED, PHASE) that select its blocks.
 fn visits(order: Order, colours: usize, overlap: bool, tile: &[AxisTile; 3]) -> [Option<(usize, u32)>; 2] {
     match order {
         Order::Together => [Some((0, 0)), None],
@@ -297,7 +297,7 @@ fn pieces(copy: &GhostCopy, list: &PatchList, out: &mut Vec<BlockCopy>) -> Resul
     Ok(())
 }
 
-/// Returns the copies of all ghost cells between patches, divided into pieces.
+/// Returns the copies of all ghost cells that other patches cover, divided into pieces.
 pub fn boxes_of(list: &PatchList) -> Result<Vec<BlockCopy>> {
     let mut boxes = Vec::new();
     for copy in &list.copies {

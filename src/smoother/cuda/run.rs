@@ -125,7 +125,7 @@ impl Run<'_> {
         0..self.data.buffers.rows.len()
     }
 
-    /// Copies patches in host memory to the device.
+    /// Copies u and, with `with_f`, f of patches in host memory to the device.
     fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
         let start = Instant::now();
         let with_f = with_f && !self.arrays.pointers().f.is_empty();
