@@ -14,8 +14,8 @@
 // group. The others are written immediately. There is no barrier of the whole thread block. Instead, barriers in shared
 // memory signal which data are available and which have been read.
 //
-// The result is the new u itself, so that u need not be read when the result is written. The right-hand side omits A_b
-// u_b:
+// The result is the new u itself, so that u need not be read when the result is written. The right-hand side contains
+// (1 - omega) A_b u_b instead of -omega A_b u_b:
 //     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - contribution from outside b) + (1 - omega) A_b u_b).
 // With omega = 1 and 7 points (ONE), only f and the faces around a block are read.
 //
@@ -409,7 +409,7 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *me
     else if (a.points == 7) help<7, false>(a, pipeline, results, columns, weights, rounds);
     else help<27, false>(a, pipeline, results, columns, weights, rounds);
     // No thread block exits while the other one may still write to its shared memory. __syncwarp() is required because
-    // lanes may have diverged at the last columns of a group.
+    // lanes may have diverged: those beyond the last block write no results.
     __syncwarp();
     Pipeline::meet();
 }

@@ -13,10 +13,10 @@ struct BlockPatch {
     int nx, ny, nz, unused;
 };
 
-// An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z). `shape` contains lx, ly, lz, cx,
-// cy, cz in four bits each, then flags. STRIDED: the item consists of every other block along each axis. MASKED: only
-// every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item have an even sum or,
-// with PHASE, an odd sum.
+// An item: cx x cy x cz blocks of lx x ly x lz cells, beginning at the cell (x, y, z) of the patch. `shape` contains
+// lx, ly, lz, cx, cy, cz in four bits each, then flags. STRIDED: the item consists of every other block along each
+// axis. MASKED: only every other block of the item is relaxed, namely those whose indices (ix, iy, iz) in the item have
+// an even sum or, with PHASE, an odd sum.
 struct BlockItem {
     int patch, x, y, z;
     unsigned shape;

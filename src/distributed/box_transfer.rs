@@ -228,8 +228,9 @@ impl BoxTransfer {
         self.rows().len() * self.boxes.grid.nx
     }
 
-    /// Transfers the values of all boxes to the rows of this rank, with plan `k`. For each array, `given` contains one
-    /// entry per box of this rank. Nodes that are in no box keep their values.
+    /// Transfers the values of all boxes to the rows that the ranks store, with plan `k`. For each array, `given`
+    /// contains one entry per box of this rank, and `rows` the rows of this rank. Nodes that are in no box keep their
+    /// values.
     pub fn send_to_rows(&mut self, k: usize, given: &[Vec<BoxInput>], rows: &mut [&mut [f64]]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let arrays = given.len();

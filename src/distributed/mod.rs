@@ -358,7 +358,8 @@ impl Gather {
     pub fn run(&mut self, own: impl FnOnce(&mut [f64])) -> Result<&[f64]> {
         self.plan.comm.check()?;
         let (send, receive) = (self.buffers.of(SEND), self.buffers.of(RECEIVE));
-        // SAFETY: `self` is borrowed mutably, and no communication is in progress.
+        // SAFETY: `self` is borrowed mutably. No communication is in progress, because `run` waits for its completion,
+        // and the communicator has not failed.
         own(unsafe { send.slice_mut(0, send.len()) });
         self.plan.start()?;
         self.plan.wait()?;
@@ -390,7 +391,8 @@ impl Largest {
     pub fn run(&mut self, own: &[f64]) -> Result<&[f64]> {
         self.plan.comm.check()?;
         let values = self.buffers.of(SEND);
-        // SAFETY: `self` is borrowed mutably, and no communication is in progress.
+        // SAFETY: `self` is borrowed mutably. No communication is in progress, because `run` waits for its completion,
+        // and the communicator has not failed.
         unsafe { values.slice_mut(0, values.len()) }.copy_from_slice(own);
         self.plan.start()?;
         self.plan.wait()?;

@@ -5,8 +5,8 @@ use crate::base::heap::Counted;
 use crate::error::{Error, Place, Result, collected};
 
 /// Length of a message in 8-byte words. The first `HEAD` words store whether the message has a matrix index, the level,
-/// column and row of this index, and the numbers of text bytes before and after the index. The texts follow, each of at
-/// most 512 bytes.
+/// column and row of this index, and the numbers of text bytes before and after the index. The texts follow, each
+/// truncated to 512 bytes.
 const WORDS: usize = HEAD + 128;
 const HEAD: usize = 6;
 

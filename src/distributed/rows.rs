@@ -100,7 +100,8 @@ impl Rows {
         }
     }
 
-    /// Returns all arrays for writing, as the first elements of the result. The other elements are empty slices.
+    /// Returns all arrays for writing, as the first elements of the result. The other elements are empty slices. If the
+    /// rows are shared, all slices are empty on all ranks except rank 0.
     pub fn arrays_mut(&mut self) -> [&mut [f64]; MOST_ARRAYS] {
         let mut all: [&mut [f64]; MOST_ARRAYS] = Default::default();
         match self {

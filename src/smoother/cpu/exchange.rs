@@ -18,8 +18,8 @@ use crate::smoother::patches::{Cut, Patch, PatchList};
 /// number of planes (see `copy`). The number is the largest number of planes of a block.
 const LAYER: usize = 8;
 
-/// Largest number of pieces per patch. Every row of blocks scans all pieces of its patch. With more pieces, the
-/// exchange before the sweep is used instead.
+/// Largest number of pieces per patch for the exchange within the sweep, because an outer row of blocks scans all
+/// pieces of its patch. If a patch has more pieces, the exchange before the sweep is used.
 const MOST_PIECES: usize = 256;
 
 /// The two buffers of the exchange (`values`), and the boxes of the copy plan in two orders: by the patch that is

@@ -236,7 +236,8 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Copies the values of a row of blocks that other patches need to the buffer for the next sweep, if there is one.
+    /// Copies the values of a row of blocks that other patches need to the buffer for the next sweep, if this call has
+    /// another sweep and ghost cells are exchanged within the sweeps.
     ///
     /// # Safety
     /// This thread owns the row, and no thread writes the row before the next barrier.
