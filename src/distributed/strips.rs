@@ -59,7 +59,8 @@ impl Strips {
         of(start)..of(end)
     }
 
-    /// Returns the ranks that have the rows before and the rows after those of rank `rank`.
+    /// Returns the ranks that have the rows before and the rows after those of rank `rank`, if it has rows and these
+    /// ranks exist.
     pub fn neighbours(&self, rank: usize) -> [Option<usize>; 2] {
         let Range { start, end } = self.natural(rank);
         if start == end {

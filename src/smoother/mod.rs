@@ -250,7 +250,8 @@ impl Smoother {
         }
     }
 
-    /// Executes `sweeps` sweeps on the caller's arrays.
+    /// Executes `sweeps` sweeps on the caller's arrays. Returns an error if the options do not fit the backend or the
+    /// patches, if the input is not finite, or if a norm is unusable.
     pub fn apply(
         &mut self,
         arrays: &mut dyn PatchArrays,

@@ -218,7 +218,7 @@ pub trait SmootherBackend: Engine {
     fn prepare(&mut self, work: &Work) -> Result<()>;
     /// Returns the current stencil and patches.
     fn blocks(&self) -> Option<&Blocks>;
-    /// Runs a program on the caller's arrays.
+    /// Runs a program on the caller's arrays and returns its result, or the error of a step.
     fn run(
         &mut self,
         arrays: &mut dyn PatchArrays,

@@ -34,7 +34,8 @@ impl GrowingMemory {
         Ok(self.address())
     }
 
-    /// Copies values to the memory, which is reallocated if it is too small, and waits for the copy.
+    /// Copies values to the memory, which is reallocated if it is too small. Waits for the copy, and returns the
+    /// address.
     pub(super) fn put<T: NoUninit>(&mut self, stream: &Stream, values: &[T], what: &str) -> Result<Address> {
         let address = self.need(stream, size_of_val(values), what)?;
         if !values.is_empty() {
@@ -92,7 +93,7 @@ impl Arrays {
 /// `cubes`: whether every item is one whole block of 8^3 cells.
 pub(super) struct Launch {
     pub(super) items: Range<usize>,
-    /// Range of indices into `progress`.
+    /// Range of indices into `progress` and `totals` of the plan.
     pub(super) progress: Range<usize>,
     pub(super) cubes: bool,
     /// Number of executions of this launch so far.
@@ -133,8 +134,8 @@ pub(super) struct Plan {
     pub(super) rest_counts: [u32; 2],
 }
 
-/// Returns the terms x, y and z of the eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3 cells, for a 7-point
-/// stencil that sine transforms diagonalize.
+/// Returns the terms x, y and z, one after the other, of the eigenvalues Lambda = x[p] + y[q] + z[r] of blocks of 8^3
+/// cells; x contains the center entry. The values are used only for 7-point stencils that sine transforms diagonalize.
 pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
     let mut values = [0.0; 3 * TILE];
     let entries = [
@@ -143,7 +144,7 @@ pub(super) fn eigenvalues(stencil: &Stencil) -> [f64; 3 * TILE] {
         (stencil.at(0, 0, -1), stencil.at(0, 0, 1)),
     ];
     for (d, (lower, upper)) in entries.into_iter().enumerate() {
-        // Computes sgn(u) sqrt(l u) without overflow of the product l u.
+        // Computes sgn(u) sqrt(l u), with l = `lower` and u = `upper`, without overflow of the product.
         let even = if lower == upper { upper } else { (lower / upper).sqrt() * upper };
         for p in 0..TILE {
             let angle = std::f64::consts::PI * (p + 1) as f64 / (TILE + 1) as f64;
