@@ -16,13 +16,13 @@
 //     place(x, y, z) = z*64 + ((y & 6) | ((y ^ z) & 1))*8 + ((x ^ y) & 7)      (16 banks of 8 bytes)
 // Global memory is accessed in rows of eight cells, 64 bytes.
 //
-// One launch per sweep. Items are sorted by stages (colours) and chunks (at least 64 tiles, whole layers of tiles of a
-// patch): stage 0 of chunk c, stage 1 of chunk c - lag, and so on. Therefore u and f of a chunk are read from memory
-// once, and from the L2 cache for the later colours. An item of stage s waits until all lower stages of the previous,
-// own and next chunk are complete. `progress` counts the finished items of each chunk over all launches. A chunk may
-// lack a stage (patches of one block along an axis), so waiting for the previous stage alone would not suffice. The
-// kernel assumes that thread blocks start in the order of their numbers, as the scans of CUB do. An item waits only for
-// items with lower numbers, so a deadlock cannot occur.
+// One launch per sweep; `smoother_relax_dense_f64` is launched once per stage. Items are sorted by stages (colours) and
+// chunks (at least 64 tiles, whole layers of tiles of a patch): stage 0 of chunk c, stage 1 of chunk c - lag, and so
+// on. Therefore u and f of a chunk are read from memory once, and from the L2 cache for the later colours. An item of
+// stage s waits until all lower stages of the previous, own and next chunk are complete. `progress` counts the finished
+// items of each chunk over all launches. A chunk may lack a stage (patches of one block along an axis), so waiting for
+// the previous stage alone would not suffice. The kernel assumes that thread blocks start in the order of their
+// numbers, as the scans of CUB do. An item waits only for items with lower numbers, so a deadlock cannot occur.
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep but the last, whole tiles at
 // the edge of a patch write their faces to a buffer (`leave`). The adjacent tiles read this buffer in the next sweep
@@ -63,7 +63,8 @@ __device__ __forceinline__ bool whole(unsigned shape) {
     return all;
 }
 
-// Copies a box of ghost cells from another patch, x fastest. Each thread reads all its values before it writes them.
+// Copies a box of ghost cells from another patch in the arrays u[which]; with `both`, also to u[1 - which]. Each thread
+// reads all its values before it writes them.
 __device__ __forceinline__ void exchange(const BlockPatch *patches, const BlockCopy &c, int which, bool both) {
     const BlockPatch &to = patches[c.to_patch], &from = patches[c.from_patch];
     const int64_t to_row = to.nx + 2, to_plane = to_row * (to.ny + 2);

@@ -1,7 +1,8 @@
 //! Block relaxation with exact block inverses (docs/theory/smoother.md). The methods are those of Rodriguez, Philip,
 //! Wang and Berrill, "Block-relaxation methods for 3D constant-coefficient stencils on GPUs and multicore CPUs", and
 //! coloured block Gauss-Seidel. A patch is a box of cells with one layer of ghost cells around it, and consists of
-//! blocks (`patches`). A_b is the diagonal block of A for the cells of block b.
+//! blocks (`patches`). A is the matrix of a constant stencil, A_b its diagonal block for the cells of block b, and
+//! omega the relaxation factor.
 //!
 //! ```text
 //! block Jacobi (algorithms 2, 3):     v_b = u_b + omega A_b^-1 (f - A u)_b for all b, then u = v

@@ -130,7 +130,7 @@ impl GhostBuffers {
         self.to.bytes() + self.from.bytes() + self.values.iter().map(Shared::bytes).sum::<usize>()
     }
 
-    /// Copies all values of patch p that other patches need into the buffer `which`.
+    /// Copies to the buffer `which` all values of patch p that other patches need.
     ///
     /// # Safety
     /// `u` is the array of patch p. No other thread writes these cells, or accesses their values in the buffer `which`.
@@ -142,8 +142,8 @@ impl GhostBuffers {
         }
     }
 
-    /// Copies the values of a row of blocks of patch p that other patches need into the buffer `which`
-    /// (`Direction::Out`), or fills, from this buffer, the ghost cells that the row reads (`Direction::In`).
+    /// `Direction::Out`: copies to the buffer `which` the values of a row of blocks of patch p that other patches need.
+    /// `Direction::In`: copies from this buffer the values of the ghost cells that the row reads.
     ///
     /// # Safety
     /// `u` is the array of patch p. `Direction::Out`: the conditions of `store_patch` hold for the cells of this row.
@@ -179,7 +179,7 @@ impl GhostBuffers {
         }
     }
 
-    /// Copies the cells of a piece that are in the band between `u` and the buffer `which`.
+    /// Copies between `u` and the buffer `which`: the cells of a piece that are in the band.
     ///
     /// # Safety
     /// The conditions of `row` hold.

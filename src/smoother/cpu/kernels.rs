@@ -1,4 +1,4 @@
-//! Relaxation of one block, or of several adjacent blocks in x, compiled for each instruction set.
+//! Relaxation of one block, or of several blocks of a row of blocks, compiled for each instruction set.
 //!
 //! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
 //! a dense matrix (docs/theory/smoother.md, "Exact block inverses").
@@ -79,8 +79,8 @@ impl Solver {
                     Some((before, after)) => Some([rows(shape, &before, false)?, rows(shape, &after, false)?]),
                 };
                 let mut reciprocals = rows(shape, &reciprocals, is_cube(shape))?;
-                // Each transform of length 8 divides by sin 60 (degrees). Two transforms per direction need the factor
-                // sin^2 60 = 0.75.
+                // Each transform of length 8 divides by sin 60 (degrees). There are two transforms per direction, so
+                // the reciprocals are multiplied by sin^2 60 = 0.75 for each direction of length 8.
                 let divided = 0.75f64.powi(shape.iter().filter(|&&b| b == 8).count() as i32);
                 reciprocals.iter_mut().flat_map(|row| &mut row.0).for_each(|v| *v *= divided);
                 Form::Diagonal { reciprocals, scalings }

@@ -236,8 +236,8 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Copies the values of a row of blocks that other patches need to the buffer for the next sweep, if this call has
-    /// another sweep and ghost cells are exchanged within the sweeps.
+    /// Copies to the buffer for the next sweep the values of a row of blocks that other patches need. Does nothing
+    /// after the last sweep of a call, or if ghost cells are not exchanged within the sweeps.
     ///
     /// # Safety
     /// This thread owns the row, and no thread writes the row before the next barrier.

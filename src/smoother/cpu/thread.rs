@@ -61,8 +61,8 @@ pub struct Call<'a> {
     pub watched: bool,
 }
 
-// SAFETY: the pointers point to the caller's arrays, which are valid during the call. The safety comments below state
-// which thread accesses which values between two barriers.
+// SAFETY: the pointers point to the caller's arrays, which are valid during the call. The safety comments of
+// `CallThread` state which thread accesses which values between two barriers.
 unsafe impl Sync for Call<'_> {}
 
 /// One thread's view of a call.

@@ -418,7 +418,7 @@ impl Run<'_> {
         Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
     }
 
-    /// Copies ghost cells between patches if a copy is pending.
+    /// Copies ghost cells between patches if a copy is pending; with `both`, to both arrays of block Jacobi.
     fn exchange_now(&mut self, both: bool) -> Result<()> {
         if !std::mem::replace(&mut self.pending, false) {
             return Ok(());
