@@ -1,4 +1,6 @@
-//! Relaxation of one block, or of several blocks of a row of blocks, compiled for each instruction set.
+//! Common parts of the relaxation of one block, or of several blocks of a row of blocks: data of a task, and residual
+//! and update of a row of a tile. The modules `transforms` and `dense` apply A_b^-1; `relax` compiles them for each
+//! instruction set.
 //!
 //! For a block b the kernels compute u_b <- u_b + omega A_b^-1 (f - A u)_b. A_b^-1 is applied by sine transforms or as
 //! a dense matrix (docs/theory/smoother.md, "Exact block inverses").
