@@ -1,10 +1,10 @@
 // Dense inverses of blocks of 8^3 cells: the product of a 512 x 512 and a 512 x COLUMNS matrix on the tensor cores.
-// Persistent thread blocks process groups of COLUMNS blocks one after the other.
+// Persistent thread blocks process groups of COLUMNS blocks one after the other, one group per round.
 //
 // Roles of the warps: eight warps multiply, two per quarter of a multiprocessor. Each of them has 64 rows of the result
 // in registers. Four helper warps compute right-hand sides, load the inverse, and write results. One step consists of
 // eight columns of the inverse (32 KB) and the right-hand sides of a row of eight cells. Shared memory has room for the
-// data of STAGES steps. The memory of one step is called a stage.
+// data of STAGES steps. In this file, the memory of one step is called a stage.
 //
 // The inverse is loaded by bulk copies. Each of the two thread blocks of a cluster loads one half for both. The inverse
 // is therefore read from L2 once per 64 columns, which is 16 flops per byte. The helpers load the operands of
@@ -14,8 +14,8 @@
 // group. The others are written immediately. There is no barrier of the whole thread block. Instead, barriers in shared
 // memory signal which data are available and which have been read.
 //
-// The result is the new u itself, so that u need not be read when the result is written. The right-hand side omits A_b
-// u_b:
+// The result is the new u itself, so that u need not be read when the result is written. The right-hand side contains
+// (1 - omega) A_b u_b instead of -omega A_b u_b:
 //     u_b + omega A_b^-1 (f - A u)_b = A_b^-1 (omega (f_b - contribution from outside b) + (1 - omega) A_b u_b).
 // With omega = 1 and 7 points (ONE), only f and the faces around a block are read.
 //
@@ -33,8 +33,9 @@ constexpr int STEP = 8 * TILE_CELLS, RIGHT = 8 * COLUMNS, STEPS = TILE_CELLS / 8
               CLUSTER = 2;
 // Sizes in shared memory, in values. PLACES: all stages. RESULTS: the results that are written during the next group.
 constexpr int PLACES = STAGES * (STEP + RIGHT), RESULTS = LATER * WARPS * 32;
-// AT_ONCE: number of results per step that a helper writes for each of two threads. PAUSE: number of steps of the next
-// group before a helper writes the first results. During these steps, the multiplying warps still store their results.
+// A turn of a helper warp is its work for one step, every HELPERS-th step. AT_ONCE: number of results per turn that a
+// helper writes for each of two threads. PAUSE: number of turns of the next group before a helper writes the first
+// results. During these turns, the multiplying warps still store their results.
 constexpr int AT_ONCE = 4, PAUSE = 2;
 
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
@@ -161,7 +162,8 @@ struct Pipeline {
         }
     }
 
-    // Called by one thread: loads this thread block's half of the inverse for both thread blocks.
+    // Called by one thread: loads this thread block's half of the inverse's columns of step q into the stages of both
+    // thread blocks.
     __device__ __forceinline__ void fetch(unsigned q, int place) const {
         constexpr unsigned HALF = 8 * STEP / CLUSTER;
         const unsigned full = barriers + 8 * (FULL + place);
@@ -407,12 +409,12 @@ __device__ __forceinline__ void relax_dense_cubes(const RelaxArgs &a, double *me
     else if (a.points == 7) help<7, false>(a, pipeline, results, columns, weights, rounds);
     else help<27, false>(a, pipeline, results, columns, weights, rounds);
     // No thread block exits while the other one may still write to its shared memory. __syncwarp() is required because
-    // lanes may have diverged at the last columns of a group.
+    // lanes may have diverged: those beyond the last block write no results.
     __syncwarp();
     Pipeline::meet();
 }
 #else
-// The kernel is empty, because it is never launched on these architectures (`allow_dense`).
+// The kernel only traps, because it is never launched on these architectures (`allow_dense`).
 #define RRB_CLUSTER
 #endif
 

@@ -106,8 +106,9 @@ __device__ __forceinline__ void find_partners(const RelaxArgs &a, const BlockIte
         partners[threadIdx.x] = __ldg(a.partners + (item.faces >> FIRST_FACE) + threadIdx.x);
 }
 
-// Writes the relaxed values of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches.
-// The adjacent tiles read the faces in the next sweep. Each cell is relaxed once per sweep.
+// Writes the active cells of the line along z at (x, y) = (s, t) to the faces for adjacent tiles of other patches,
+// which read the faces in the next sweep. Each cell is active in one item of a sweep, so the faces are complete after
+// the sweep.
 __device__ __forceinline__ void leave(
     const RelaxArgs &a, const BlockItem &item, const int *partners, const double (&v)[8], unsigned active) {
     const unsigned sides = item.faces & SIDES;
@@ -132,7 +133,7 @@ __device__ __forceinline__ void leave(
 //     u_b + omega A_b^-1 (f - A u)_b = (1 - omega) u_b + omega A_b^-1 (f_b - contribution of the cells outside b).
 // If omega is 1, only the six faces around the block are therefore read from u. In `halo`, west and east faces are
 // stored at z*8 + y, south and north faces at z*8 + x.
-constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // west and east of a lane use different banks
+constexpr int EAST = 72, SOUTH = 136, NORTH = 200, HALO = 264; // EAST is not 64: west and east use different banks
 
 __device__ __forceinline__ void relax_cube(
     const RelaxArgs &a, const BlockItem &item, double *tile, double *halo, int *partners) {

@@ -31,7 +31,7 @@ impl Padded {
         Self::zeroed_in(&mut Pool::default(), stream, arrays, count, guard, value, what)
     }
 
-    /// Like `zeroed`, but takes the memory from a pool.
+    /// Like `zeroed`, but uses memory of a pool if it has a block of the required size.
     pub fn zeroed_in(
         pool: &mut Pool,
         stream: &Stream,
@@ -84,14 +84,14 @@ pub struct MemoryRange {
 }
 
 /// Memory for reuse: blocks of the previous factorization, and blocks that the current factorization has returned by
-/// `give`. An allocation gets the first free block of exactly the requested size.
+/// `give`. An allocation gets the first free block of exactly the requested size, or new memory.
 #[derive(Default)]
 pub struct Pool {
     free: Vec<Memory>,
     /// Memory that the current factorization must not reuse, but the next one may.
     kept: Vec<Memory>,
-    /// Memory of the vectors of the solver, which is workspace during a factorization. It contains zeros before and
-    /// after the factorization.
+    /// Memory of the vectors of the solver, which a factorization uses as workspace. It contains zeros before the
+    /// factorization, and again after `next`.
     workspace: MemoryRange,
     /// Number of bytes at the beginning of `workspace` that were overwritten.
     written: usize,
@@ -128,14 +128,16 @@ impl Pool {
         })
     }
 
-    /// Returns the addresses of two arrays in the workspace, with one f64 per cell each.
+    /// Returns the addresses of two arrays in the workspace, with one f64 per cell each. Returns an error if the
+    /// workspace is too small.
     pub fn borrow_pair(&mut self, cells: usize) -> Result<[Address; 2]> {
         let no_room = || Error::Internal("the vectors of the solver are in use".to_owned());
         let at = self.borrow(2 * 8 * cells).ok_or_else(no_room)?;
         Ok([at, at + 8 * cells as u64])
     }
 
-    /// Returns the pool for the next factorization, and frees unused memory. Sets the workspace to zero.
+    /// Returns the pool for the next factorization, which contains the memory from `keep`. Frees the other unused
+    /// memory, and sets the workspace to zero.
     pub fn next(self, stream: &Stream) -> Result<Self> {
         if self.written > 0 {
             stream.fill(self.workspace.at, 0, self.written)?;
@@ -143,7 +145,7 @@ impl Pool {
         Ok(Self { free: self.kept, ..Self::default() })
     }
 
-    /// Returns the size of the device memory that is not in use, in bytes.
+    /// Returns the size in bytes of the free memory, without the memory from `keep`.
     pub fn bytes(&self) -> usize {
         self.free.iter().map(|memory| memory.bytes).sum()
     }

@@ -23,6 +23,7 @@ pub struct Call<'a> {
     pub output: CellArray,
     /// First error of the CUDA driver. After an error, later steps do nothing.
     pub failed: Option<Error>,
+    /// Extents of the arrays.
     pub(super) of: Cells,
     pub(super) copies: &'a mut Copies,
     pub(super) watch: &'a Watch,
@@ -80,7 +81,7 @@ impl Call<'_> {
         self.watch.note(1, self.stream)
     }
 
-    /// Copies the output to the host if the caller's array is there, and waits until the output is visible.
+    /// Copies the output to the caller's array if this is in host memory, and waits until the output is visible.
     pub fn fetch_output(&mut self) -> Result<()> {
         self.stream.wait()?;
         if self.arrays.device_output != 0 {

@@ -1,4 +1,7 @@
 //! Sums over labelled cells (kernels/common/labelled.cuh), for singular components and for deflation regions.
+//!
+//! Cells are divided into chunks of `CHUNK` cells. A slot consists of the cells of one chunk that have the same label.
+//! An item is a segment of `SEGMENT` cells in which a slot has cells.
 
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
@@ -14,9 +17,9 @@ const NUMBERS: usize = 4;
 
 /// Lists of cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Two blocks of memory (kernels/common/labelled.cuh). The first one contains the lists by label and by chunk of
-    /// cells, the second one the lists of slots and items. The second one has room for a number of slots that is
-    /// rounded up to a power of two, so that other labels can reuse the memory.
+    /// Two blocks of memory. The first one contains the lists by label and by chunk of cells, the second one the lists
+    /// of slots and items. The numbers of slots and items for which the second one has room are rounded up to powers of
+    /// two, so that other labels can reuse the memory.
     memory: [Memory; 2],
     /// Memory of the labels of the cells, if this object owns it.
     own: Option<Memory>,
@@ -37,7 +40,8 @@ impl Labelled {
         let counted = ListArgs { labels, cells: of as i64, chunk_slots, chunk_items, ..Default::default() };
         launch::list_slots(stream, &counted)?;
         launch::scan(stream, &ScanArgs { values: chunk_slots, count: chunks as i64, arrays: 2 })?;
-        // With a single label, each chunk of cells is one slot.
+        // Without an array of labels, all cells have the label 0. Each chunk is then one slot, and each segment one
+        // item.
         let (mut slot_count, mut item_count) = ([chunks as u32], [of.div_ceil(SEGMENT as usize) as u32]);
         if labels.of != 0 {
             stream.fetch(&mut slot_count, chunk_slots + 4 * chunks as u64)?;
@@ -99,7 +103,8 @@ impl Labelled {
         self.sums_of(stream, false, &LabelledArgs { v, g, scalars, ..self.arguments })
     }
 
-    /// Adds the cells of each slot, and then the slots of each label. v is in f32 if `short`, else in f64.
+    /// Adds the values of the cells of each slot, and then the sums of the slots of each label. `a.added` selects the
+    /// values: v, |v| or 1 / v. v is in f32 if `short`, else in f64.
     fn sums_of(&self, stream: &Stream, short: bool, a: &LabelledArgs) -> Result<()> {
         launch::slot_sums(stream, short, a)?;
         launch::label_sums(stream, a)
@@ -126,7 +131,7 @@ impl Labelled {
         launch::store_means(stream, &self.arguments)
     }
 
-    /// Returns the label with the largest |sum v| / sum |v|, and both sums.
+    /// Returns the label with the largest |sum v| / sum |v|, and its sums of v and of |v|.
     pub fn worst(&mut self, stream: &Stream, v: Address) -> Result<(usize, f64, f64)> {
         for added in [Added::Values, Added::Magnitudes] {
             self.sums_of(stream, false, &LabelledArgs { v, added: added as i32, ..self.arguments })?;
@@ -153,7 +158,7 @@ impl Labelled {
         Ok(&self.seen)
     }
 
-    /// Returns the bytes of device memory.
+    /// Returns the size of the device memory in bytes.
     pub fn bytes(&self) -> usize {
         self.own.iter().chain(&self.memory).map(|memory| memory.bytes).sum()
     }

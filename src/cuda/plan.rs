@@ -1,5 +1,5 @@
-//! Layout of arrays in one device allocation, and the device that owns each granule of an allocation shared by several
-//! devices.
+//! Layout of arrays in one device allocation, and the device that owns each granule (`GRANULE` bytes) of an allocation
+//! shared by several devices. A plane contains the values of one colour of a grid, or an array of the caller.
 
 use super::driver::GRANULE;
 use super::launch::{Address, Geometry, PARTS};
@@ -56,7 +56,8 @@ impl Rows {
         rows.divide(g.sharers as usize, |part| nx * (2 * g.first_row(part)).saturating_sub(g.shift_y as usize).min(ny))
     }
 
-    /// Divides the rows among the devices. `first(part)` is the index of the first value of a part in a plane.
+    /// Divides the rows among the devices. `first(part)` is the index in a plane of the first value of a part (see
+    /// `Geometry::first_row`).
     fn divide(mut self, devices: usize, first: impl Fn(usize) -> usize) -> Self {
         let len = self.plane;
         let rows = &mut self;
@@ -115,7 +116,7 @@ impl Plan {
         Ok(address)
     }
 
-    /// Returns the device that owns the middle of a granule.
+    /// Returns the index of the device that owns the middle of a granule.
     pub fn owner(&self, granule: usize) -> usize {
         let middle = granule * GRANULE + GRANULE / 2;
         let after = self.owners.partition_point(|(first, _)| *first <= middle);

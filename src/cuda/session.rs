@@ -11,7 +11,7 @@ use crate::report::Observer;
 use crate::stencil::cells::Cells;
 use std::sync::Arc;
 
-/// A device with the kernels of a family, used by one handle.
+/// The device, or the devices, of one handle, with the kernels of its family.
 pub struct Session {
     /// The handle's own stream, used if the caller provides none.
     own: Stream,
@@ -70,8 +70,8 @@ impl Session {
         self.device.was_reset() || self.others.iter().any(|device| device.was_reset())
     }
 
-    /// Returns a new session on the same devices if the program has reset one of them. The reset has freed all memory
-    /// of that device.
+    /// Returns a new session on the same devices if the program has reset one of them, else `None`. The reset has freed
+    /// all memory of that device.
     pub fn after_reset(&self) -> Result<Option<Self>> {
         if !self.was_reset() {
             return Ok(None);
@@ -82,8 +82,8 @@ impl Session {
         Ok(Some(session))
     }
 
-    /// Selects the caller's stream, or the handle's own stream for 0. After a reset no work is queued until
-    /// `after_reset` has reopened the devices.
+    /// Selects the caller's stream, or the handle's own stream for 0. If a device was reset, only stores the number of
+    /// the stream; `after_reset` then selects the stream in the new session.
     pub fn use_stream(&mut self, stream: usize) -> Result<()> {
         if stream == 0 || self.was_reset() {
             self.caller = None;

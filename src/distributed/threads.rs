@@ -69,6 +69,7 @@ impl Rank {
         }
     }
 
+    /// Adds the contribution of this rank to its next collective call, and returns the number of the call.
     fn give(&self, values: Vec<u8>) -> u64 {
         let mut round = lock(&self.rounds);
         *round += 1;

@@ -109,8 +109,8 @@ impl RowCouplings {
 
 /// Computes the strength of each direction: the sum over all cells of |s| / center, where s is the sum of the
 /// off-diagonal entries of the cell in this direction. For each cell, calls `see(cell, sum, any)`, which must return
-/// the center. `sum` is the negative sum of all off-diagonal entries of the cell, and `any` states whether one is
-/// nonzero.
+/// the center. `sum` is the negative sum of all off-diagonal entries of the cell, and `any` states whether s is nonzero
+/// in some direction.
 fn strengths_of<T: Real>(
     cells: Cells,
     forward: [&[T]; 3],

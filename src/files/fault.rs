@@ -1,4 +1,4 @@
-//! Errors about a file. If memory for an error message cannot be allocated, the error is about memory instead.
+//! Errors about a file. If memory for an error message cannot be allocated, the functions return `Error::NoMemory`.
 
 use crate::base::file::Reason;
 use crate::error::{Error, MESSAGE, RRB_ERR_IO, RRB_ERR_PARSE, Refused, formatted};

@@ -18,7 +18,7 @@ pub struct Field {
 const MOST_FIELDS: usize = 1000;
 const MOST_COLUMNS: usize = 10_000;
 const DEEPEST: usize = 8;
-/// Maximum length of a format in characters; a format has at most 20 columns on its card.
+/// Maximum number of nonblank characters of a format. On its card, a format has at most 20 columns.
 const LONGEST: usize = 80;
 
 impl Field {
@@ -41,7 +41,7 @@ impl Field {
 }
 
 /// Returns the fields of a card, or `None` if the format is not supported. `whole` requires that all fields have type
-/// I.
+/// I. Returns an error only if an allocation fails.
 pub fn fields(text: &[u8], whole: bool) -> Result<Option<Vec<Field>>> {
     let (mut buffer, mut len) = ([0; LONGEST], 0);
     for c in text.iter().filter(|c| !c.is_ascii_whitespace()) {
@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
         (self.column <= MOST_COLUMNS).then_some(())
     }
 
-    /// Parses width and decimals of a field, and appends `count` equal fields.
+    /// Parses width and decimals of a field, and appends `count` such fields, one after the other.
     fn fields(&mut self, kind: u8, count: usize) -> Option<()> {
         let width = self.number()?.filter(|&w| w > 0)?;
         let mut decimals = 0;

@@ -40,7 +40,7 @@ fn shown(path: &CStr) -> impl Display {
     OsStr::from_bytes(&path[path.len().saturating_sub(file::LONGEST_PATH)..]).display()
 }
 
-/// Adds the path to an error. If memory is exhausted, the error is returned unchanged.
+/// Adds the path to an error. `Error::NoMemory` is returned unchanged, because a new message would need memory.
 fn about(path: &CStr, mut error: Error) -> Error {
     if let Error::NoMemory(_) = error {
         return error;
@@ -93,10 +93,10 @@ struct Partial {
     file: Option<File>,
 }
 
-/// Maximum number of names that are tried for the incomplete file. A name may already
-/// belong to a file of a killed process or of another thread.
+/// Maximum number of names that are tried for the incomplete file. A name may already belong to a file of a killed
+/// process or of another thread.
 const NAMES: usize = 100;
-/// Maximum number of bytes appended to a name, including NUL.
+/// Maximum number of bytes appended to the target name, including NUL.
 const ENDING: usize = 64;
 
 impl Partial {
@@ -104,7 +104,7 @@ impl Partial {
         const NAME: &str = "the name of a file";
         let mut buffer = zeroed(file::LONGEST_PATH, NAME)?;
         // Symbolic links are resolved, so that their target is replaced and the links remain. A name that cannot be
-        // resolved is the name of a new file.
+        // resolved is used unchanged, as the name of a new file.
         let target = match file::resolved(path, &mut buffer) {
             Ok(target) => target,
             Err(error) if error.kind() == ErrorKind::OutOfMemory => {

@@ -12,7 +12,7 @@ const BUFFER: &str = "the buffer of a file";
 /// Buffered output. All memory is allocated by `new`.
 pub struct Output<'a> {
     file: &'a File,
-    /// Data that was not written yet.
+    /// Data that has not been written or compressed yet.
     buffer: Vec<u8>,
     /// Compressor and the buffer of its output, if the file is compressed.
     packed: Option<(Packer, Vec<u8>)>,

@@ -15,7 +15,8 @@ const GZ: [u8; 2] = [0x1f, 0x8b];
 pub const PIECE: usize = 1 << 16;
 const TEXT: &str = "the text of a file";
 
-/// Reads the text of a file, without a byte order mark of UTF-8.
+/// Reads and decompresses the text of a file, without a byte order mark of UTF-8. Returns an error for files that
+/// `check` rejects.
 pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if path == c"-" {
         return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));
@@ -54,11 +55,11 @@ pub fn text(path: &CStr) -> Result<Vec<u8>> {
     check(text)
 }
 
-/// Ensures room for `more` bytes after the first `len`.
+/// Ensures that `text` has room for `more` bytes after the first `len` bytes, which are in use.
 fn room(text: &mut Vec<u8>, len: usize, more: usize) -> Result<()> {
     let missing = more.saturating_sub(text.len() - len);
     if missing > 0 {
-        // `try_reserve` at least doubles the capacity of the vector.
+        // `try_reserve` at least doubles the capacity of the vector, so repeated calls copy each byte a few times only.
         let bytes = text.len() as u128 + missing as u128;
         text.try_reserve(missing).map_err(|_| Error::NoMemory(Refused { bytes, what: TEXT }))?;
         text.resize(text.capacity(), 0);

@@ -75,8 +75,8 @@ fn line(i: usize, j: usize, value: f64) -> io::Result<Short<LINE>> {
     Ok(line)
 }
 
-/// Returns the fewest digits that are read back as the same double. The text contains a point. Without it, a reader
-/// would insert a point according to the format of the field.
+/// Returns the shortest decimal text with a point and an exponent that is read back as the same double. Without the
+/// point, a reader would insert one according to the format of the field.
 fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{value:E}").map_err(io::Error::other)?;
@@ -96,7 +96,7 @@ fn whole(number: usize) -> io::Result<Short<NUMBER>> {
     Ok(text)
 }
 
-/// Layout of a matrix, stored by columns, on cards.
+/// Layout of a matrix on cards. The rows of `a` are the columns of the matrix.
 struct Cards<'a, I> {
     a: &'a Csr<I>,
     symmetric: bool,

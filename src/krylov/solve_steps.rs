@@ -106,7 +106,7 @@ pub struct Criterion {
     pub abs_tol: f64,
     /// Iteration limit.
     pub max_iter: usize,
-    /// The threshold of the recurred residual is at least this fraction of |b|.
+    /// The threshold of the recurred residual is at least this fraction of the norm of b, in the tested norm.
     pub futile: f64,
     /// Squares may underflow if the norm is at most this fraction of max(|b|, 1).
     pub vanishing: f64,

@@ -89,8 +89,9 @@ impl RootSolve {
     }
 
     /// On rank 0, runs `solve`, and sends its events and its result. On the other ranks, passes these events to
-    /// `observer`, replaces `core` by the factorization that rank 0 now has, and returns the same result; an
-    /// error of rank 0 becomes [`Error::OtherRanks`]. `stop` is `Some` if any rank has a monitor.
+    /// `observer`, and returns the same result, where an error of rank 0 becomes [`Error::OtherRanks`]. There, `core`
+    /// only represents the factorization of rank 0. It is replaced, because the solve may have changed that
+    /// factorization. `stop` is `Some` if any rank has a monitor.
     pub fn solve(
         &mut self,
         core: &mut Rrb,

@@ -319,7 +319,7 @@ pub fn estimate(s: &mut dyn CycleSteps, k: usize, recursion: &Recursion, enough:
     }
 }
 
-/// Enlarges the interval from the smallest to the largest Ritz value to bounds of the eigenvalues.
+/// Returns bounds of the eigenvalues: the smallest Ritz value (`low`) and the largest (`high`), each with a margin.
 fn bounds_of(low: f64, high: f64) -> Bounds {
     Bounds { low: f64::min(1.0, LOWER_MARGIN * low), high: UPPER_MARGIN * high }
 }

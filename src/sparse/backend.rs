@@ -83,7 +83,8 @@ pub struct SetupResult {
     pub shift: f64,
     /// Row and value of the nonpositive pivot that required a shift.
     pub pivot: Option<(usize, f64)>,
-    /// Number of levels of independent rows in triangular solves or sweeps (Saad, level scheduling).
+    /// Number of levels in triangular solves or sweeps (Saad 2003, level scheduling). A level consists of groups of
+    /// rows that are independent of one another.
     pub levels: usize,
     /// Number of colours in triangular solves or sweeps with `Ordering::Multicolour`.
     pub colours: usize,

@@ -221,15 +221,19 @@ impl Inspection {
         project: bool,
         gather: impl FnOnce(&Found) -> Result<Vec<Found>>,
     ) -> Result<()> {
-        let (kind, result) = match own_status {
-            Ok(()) => self.combine_parts(a),
+        let joins = || if own.is_empty() || own.start == 0 { Ok(Vec::new()) } else { Runs::joins(a, own.start) };
+        let (kind, result) = match own_status.and_then(|()| joins()) {
+            Ok(joins) => {
+                let (kind, runs) = self.combine_parts(a);
+                (kind, runs.map(|runs| (runs, joins)))
+            }
             Err(error) => (3, Err(error)),
         };
-        let (runs, error) = match result {
-            Ok(runs) => (runs, None),
-            Err(error) => (Runs::default(), Some(error)),
+        // An error is gathered, too: without this rank, the others would wait.
+        let ((runs, joins), error) = match result {
+            Ok(found) => (found, None),
+            Err(error) => (Default::default(), Some(error)),
         };
-        let joins = if own.is_empty() || own.start == 0 { Vec::new() } else { Runs::joins(a, own.start)? };
         let all_negative = if own.is_empty() { None } else { of_all_centers(a, own) };
         let mine = Found { kind, all_negative: all_negative.is_some(), findings: self.findings, runs, joins };
         let mut all = gather(&mine)?;

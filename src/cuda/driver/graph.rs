@@ -22,14 +22,15 @@ pub struct Loop {
     launches: Launches,
 }
 
-// SAFETY: a graph may be used from any thread, but by one thread at a time. A handle owns the graph and is used in the
-// same way.
+// SAFETY: a graph may be used from any thread, but by one thread at a time. The handle that owns the graph is used by
+// one thread at a time.
 unsafe impl Send for Loop {}
 
 impl Loop {
     /// Records a loop from the launches of `body`, which receives a stream and the handle of the condition.
     ///
-    /// Returns `previous` unchanged if the body would launch the same kernels with the same arguments.
+    /// If there is a previous loop, first calls `body` without executing its launches. Returns `previous` unchanged if
+    /// these launches have the same kernels, shapes and arguments.
     pub fn record(
         device: &Arc<Device>,
         previous: Option<Self>,
@@ -99,8 +100,8 @@ impl Loop {
         Ok(recorded)
     }
 
-    /// Records a graph that executes the launches of `body` once, on all devices of the stream `like`. In the graph,
-    /// the streams synchronize through the kernel that `meet` launches.
+    /// Records a graph that executes the launches of `body` once. `body` receives a new stream with the devices of the
+    /// stream `like`. In the graph, the streams of these devices synchronize through the kernel that `meet` launches.
     pub fn record_once(like: &Stream, meet: Meet, body: impl FnOnce(&Stream) -> Result<()>) -> Result<Self> {
         let devices = like.devices()?;
         let device = &devices[0];

@@ -9,7 +9,7 @@ use cudarc::driver::sys;
 use std::ffi::c_void;
 
 impl Device {
-    /// Allows a kernel to use `bytes` of dynamic shared memory. Returns false if the device has less.
+    /// Allows a kernel to use `bytes` of dynamic shared memory per block. Returns false if the device has less.
     pub(crate) fn allow_shared(&self, kernel: usize, bytes: u32) -> bool {
         let most = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function belongs to the loaded module.
@@ -19,7 +19,7 @@ impl Device {
     /// Returns the virtual architecture from whose PTX a kernel was compiled: 90 for compute_90.
     ///
     /// Code for an older architecture also runs on a newer device, but does not use the instructions of the newer
-    /// architecture.
+    /// architecture. Returns 0 if the driver does not report the architecture.
     pub(crate) fn architecture(&self, kernel: usize) -> i32 {
         let mut version = 0;
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PTX_VERSION;
@@ -29,7 +29,7 @@ impl Device {
     }
 
     /// Returns the largest number of blocks of a kernel that the device can execute at once in clusters of `cluster`
-    /// blocks.
+    /// blocks. A block has `threads` threads and `shared` bytes of dynamic shared memory.
     ///
     /// Returns 0 if the device cannot run such clusters. Clusters of more than 8 blocks need a function attribute,
     /// because not all devices support them. This function sets the attribute.
@@ -50,7 +50,7 @@ impl Device {
     }
 
     /// Returns the largest number of blocks of a kernel that the device can execute at once, or 0 if it does not
-    /// support cooperative launches.
+    /// support cooperative launches. A block has `threads` threads and no dynamic shared memory.
     pub fn together(&self, kernel: usize, threads: u32) -> Result<u32> {
         use sys::CUdevice_attribute_enum as A;
         let (mut offered, mut processors, mut each) = (0, 0, 0);
@@ -67,7 +67,7 @@ impl Device {
     }
 }
 
-/// Number of blocks of a launch, and whether it runs on all devices that share the grid.
+/// Number of blocks of a launch on each device, and whether the kernel runs on all devices that share the grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     pub count: u32,
@@ -83,7 +83,7 @@ impl From<u32> for Blocks {
 /// Shape of a cooperative launch, whose blocks are all resident at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Together {
-    /// Number of blocks; 0 if the kernel cannot be used on this device.
+    /// Number of blocks without `further`; 0 if the kernel cannot be used on this device.
     pub blocks: u32,
     /// Blocks per cluster; 1 means no clusters.
     pub cluster: u32,
@@ -106,7 +106,9 @@ impl Together {
 }
 
 impl Stream {
-    /// Launches a kernel that takes one structure.
+    /// Launches a kernel that takes one structure, with `block` threads per block in x and y. The kernel runs on the
+    /// device of this stream, or on all devices of the stream if `blocks` is divided. If launches are only recorded,
+    /// nothing is launched. `name` is used in error messages.
     ///
     /// With `behind`, the kernel may begin while the previous kernel on the stream ends, if the device supports
     /// programmatic dependent launch. The kernel itself must then wait for the previous kernel (`wait_for_previous` of
@@ -167,6 +169,7 @@ impl Stream {
     }
 
     /// Launches a kernel whose blocks wait for one another (cooperative launch): the driver starts all blocks or none.
+    /// The kernel runs on the device of this stream. If launches are only recorded, nothing is launched.
     ///
     /// # Safety
     /// As for `launch`.

@@ -18,7 +18,8 @@ impl Launches {
         Self { not_done: true, ..Self::default() }
     }
 
-    /// Appends a launch. Returns whether the caller must execute it.
+    /// Appends a launch with the shape `numbers` and the argument `structure`. Returns whether the caller must execute
+    /// it.
     pub fn note<A: Copy>(&mut self, numbers: &[u64], structure: &A) -> Result<bool> {
         self.append(numbers.as_ptr().cast(), size_of_val(numbers))?;
         self.append(std::ptr::from_ref(structure).cast(), size_of::<A>())?;

@@ -30,7 +30,8 @@ pub struct Rows {
     pub ld: usize,
 }
 
-/// Memory that another process may open: IPC handle of the allocation, and offset of the address in bytes.
+/// Memory that another process may open: IPC handle of the allocation, and offset in bytes of the exported address from
+/// the start of the allocation.
 #[derive(Clone, Copy)]
 pub struct ExportedMemory {
     pub handle: [u8; HANDLE],
@@ -44,7 +45,7 @@ const PITCH_LIMIT: usize = 1 << 31;
 pub const HANDLE: usize = size_of::<sys::CUipcMemHandle>();
 
 impl Primary {
-    /// Retains the primary context of a device.
+    /// Retains the primary context of a device, and creates the stream for copies.
     pub fn of(ordinal: i32) -> Result<Arc<Self>> {
         let count = driver()?;
         if ordinal < 0 || ordinal >= count {
@@ -141,7 +142,7 @@ impl Primary {
         check(unsafe { sys::cuStreamSynchronize(self.stream) }, "rows of another rank")
     }
 
-    /// Allocates `values` zeros in memory that other processes can open.
+    /// Allocates memory for `values` doubles, which other processes can open. It contains zeros after `wait`.
     pub fn zeros(self: &Arc<Self>, values: usize) -> Result<Plain> {
         let _entered = self.enter()?;
         let mut address = 0;

@@ -19,7 +19,7 @@ pub struct Stream {
     /// It begins when the previous kernel has ended on all devices. All other work runs only on the device of this
     /// stream.
     mates: Vec<Mate>,
-    /// Event for which the other streams wait; `None` if there are no other streams.
+    /// Event that marks the end of the work of this stream, for the other streams; `None` if there are none.
     done: Option<Event>,
     /// Whether the last work was queued on the streams of all devices, and not only on this stream.
     together: Cell<bool>,
@@ -37,8 +37,8 @@ struct Mate {
     done: Event,
 }
 
-// SAFETY: a stream may be used from any thread, but by one thread at a time. A handle owns the stream and is used in
-// the same way.
+// SAFETY: a stream may be used from any thread, but by one thread at a time. The handle that owns the stream is used by
+// one thread at a time.
 unsafe impl Send for Stream {}
 
 impl Stream {
@@ -127,8 +127,8 @@ impl Stream {
         std::iter::once(self).chain(self.mates.iter().map(|mate| &mate.stream))
     }
 
-    /// Synchronizes all streams by calling the function `meet` that `join` stored. Returns false, without
-    /// synchronization, if no function is stored.
+    /// Synchronizes all streams: calls the function `meet`, which `join` has stored, for each of them. Returns false,
+    /// without synchronization, if no function is stored.
     fn all_meet(&self) -> Result<bool> {
         let meet = self.meet.borrow();
         let Some(meet) = &*meet else { return Ok(false) };
@@ -146,6 +146,7 @@ impl Stream {
         Ok(())
     }
 
+    /// Ends the use of `meet`, and makes this stream wait for the other streams, so that the capture can end.
     pub(super) fn leave(&self) -> Result<()> {
         *self.meet.borrow_mut() = None;
         self.together.set(self.done.is_some());

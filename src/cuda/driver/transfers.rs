@@ -74,11 +74,13 @@ impl Stream {
     pub fn copy_values(&self, to: u64, from: u64, count: usize) -> Result<()> {
         let stream = self.alone()?;
         // SAFETY: the addresses are as in `fill`, or belong to arrays of the caller, who guarantees their size. The
-        // call waits before it returns these arrays. The driver knows the memory space of an address.
+        // library waits for the copy before control returns to the caller. The driver knows the memory space of an
+        // address.
         check(unsafe { sys::cuMemcpyAsync(to, from, count * size_of::<f64>(), stream) }, "a copy of patches")
     }
 
-    /// Copies the first `bytes` bytes of a pinned value to the device.
+    /// Copies the first `bytes` bytes of a pinned value to the device. They must not change until the host has waited
+    /// for the stream.
     pub fn send_start<T: NoUninit>(&self, to: u64, from: &Pinned<T>, bytes: usize) -> Result<()> {
         let stream = self.alone()?;
         assert!(bytes <= size_of::<T>());

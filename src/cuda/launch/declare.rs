@@ -3,7 +3,7 @@
 /// An address in device memory; 0 means no array.
 pub type Address = u64;
 
-/// Threads of a tile and of its thread block in x and y (kernels/rrb/storage.cuh).
+/// Extents of a tile, and of its thread block, in x and y (kernels/rrb/storage.cuh).
 pub const TILE: (u32, u32) = (32, 8);
 pub const THREADS: u32 = TILE.0 * TILE.1;
 
@@ -51,8 +51,9 @@ macro_rules! entries {
 
 /// Defines kernels with one number format, and a function per kernel that launches it. `$numbers` numbers the kernels
 /// from `$first` on, and `$list` lists them in this order. After the argument structure, a kernel states its number of
-/// blocks and its threads per block. Three parts are optional. `or`: a second variant, for grids with uniform tiles.
-/// `shared`: bytes of dynamic shared memory. `behind`: whether the kernel may begin before the previous kernel ends.
+/// blocks and its threads per block. Three parts are optional. `or`: a second variant, for grids with uniform tiles
+/// (kernels/rrb/uniform.cuh). `shared`: bytes of dynamic shared memory. `behind`: whether the kernel may begin before
+/// the previous kernel ends.
 macro_rules! plain_kernels {
     ($numbers:ident from $first:expr, in $list:ident:
      $($(#[doc = $doc:literal])* $number:ident

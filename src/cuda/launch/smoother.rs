@@ -46,7 +46,7 @@ plain_kernels! {
         |_a| count, (TILE_THREADS, 1), behind behind;
     /// Copies u of each patch, or its ghost layer, to the second array of block Jacobi, or back.
     CopyPatches copy_patches(BlockCopyArgs, count: u32) = "smoother_copy_f64", |_a| count, (THREADS, 1);
-    /// Finds values that are not finite.
+    /// Finds the first value of u or f that is not finite.
     InspectPatches inspect_patches(LookArgs, count: u32) = "smoother_inspect_f64", |_a| count, (TILE_THREADS, 1);
     /// Computes r = f - A u and, for each tile, the sum of (scale r)^2.
     ResidualPatches residual_patches(LookArgs, count: u32) = "smoother_residual_f64", |_a| count, (TILE_THREADS, 1);
@@ -58,8 +58,9 @@ plain_kernels! {
 /// architectures, the kernel is empty.
 const DENSE_ARCHITECTURE: i32 = 90;
 
-/// Returns whether the device has the shared memory of `relax_dense`, and the library has code for it. A library
-/// compiled only for older devices (`RRBSOLVER_CUDA_ARCHITECTURES=80`) runs on newer ones without this kernel.
+/// Allows `relax_dense` to use its shared memory. Returns false if the device has less, or if the library has no code
+/// of this kernel for the device. A library compiled only for older devices (`RRBSOLVER_CUDA_ARCHITECTURES=80`) runs on
+/// newer ones without this kernel.
 pub fn allow_dense(device: &Device) -> bool {
     let kernel = Number::RelaxDense as usize;
     device.architecture(kernel) >= DENSE_ARCHITECTURE && device.allow_shared(kernel, DENSE_BYTES)

@@ -1,8 +1,9 @@
 //! Unfused steps of PCG. The rows of cells are divided into pieces (`Pieces`). Each thread executes every step for its
 //! own pieces.
 //!
-//! Safety of the unsafe blocks: a step writes only cells of its own thread, and reads only arrays that no thread writes
-//! in this step. A barrier separates the step from the next step that reads cells of other threads.
+//! Safety of the unsafe blocks: a step writes only cells of its own thread. It reads cells of other threads only in
+//! arrays that no thread writes in this step. A barrier separates the step from the next step that reads cells of other
+//! threads.
 
 use super::field::Field;
 use super::loops::{multiply, over_center, residual, triangle, triangle_of_scaled};

@@ -102,7 +102,7 @@ impl<'a, 'w> Data<'a, 'w> {
         fields(format, which < 2)?.ok_or_else(unknown)
     }
 
-    /// Checks that `count` fields need as many cards as the header announces.
+    /// Checks that `count` fields need as many cards as the header announces, if it announces numbers of cards.
     fn check_cards(&self, which: usize, count: usize, per_card: usize) -> Result<()> {
         let needed = count.div_ceil(per_card);
         let announced = self.header.cards.map_or(needed, |cards| cards[which]);
@@ -188,7 +188,8 @@ impl<'a, 'w> Data<'a, 'w> {
 
     /// Reads right-hand sides, initial guesses and solutions. Some files, such as SuiteSparse's lp_afiro, announce a
     /// wrong number of cards for these vectors. The number of cards is therefore computed from the sizes of the
-    /// vectors. If the header states another number, the function returns a warning.
+    /// vectors. If the header announces another number, the function returns a warning. If it announces more cards, and
+    /// the cards that follow are not blank, the function returns an error.
     fn vectors(&mut self) -> Result<(Vectors, Option<Warning>)> {
         let Some((kind, many, count)) = self.header.rhs else { return Ok((Vectors::default(), None)) };
         let (rows, text) = (self.header.rows, self.text);

@@ -9,14 +9,15 @@ use crate::smoother::patches::{Cut, Segment};
 use crate::smoother::steps::{SmootherSteps, colours};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Selects the blocks of a row.
+/// Selects the blocks of a row of blocks.
 #[derive(Clone, Copy)]
 pub enum Which {
     All,
     Colour(usize),
 }
 
-/// Arrays and parameters for the relaxation of a row.
+/// Arrays and parameters for the relaxation of a row of blocks. `from` and `to` are the arrays that are read and
+/// written, one per patch.
 #[derive(Clone, Copy)]
 pub struct RowParameters<'a> {
     pub from: &'a [*mut f64],
@@ -25,6 +26,7 @@ pub struct RowParameters<'a> {
     pub omega: f64,
     /// Whether each block reads the new values of the previous blocks in the row.
     pub in_order: bool,
+    /// Whether the last block of the row comes first; used only with `in_order`.
     pub reverse: bool,
     /// Cells to prefetch during the relaxation.
     pub fetch: Fetch,
@@ -46,8 +48,10 @@ impl CallThread<'_, '_> {
     /// Relaxes the selected blocks of one row of blocks.
     ///
     /// # Safety
-    /// While this function runs, no other thread writes cells of these blocks or of the layer around them. No other
-    /// thread reads cells of these blocks. With `Which::Colour`, no block of another colour is written.
+    /// While this function runs, no other thread accesses cells of these blocks in `to`, and no other thread writes, in
+    /// `from`, cells of these blocks or of the layer around them. Blocks with dense inverses may wait in the batch; the
+    /// condition then holds until `flush` returns. Between two calls of `flush`, no block reads cells that another
+    /// block writes: they have the same colour, or `to` differs from `from`, or `in_order` is set.
     pub unsafe fn row(&mut self, ways: RowParameters, p: usize, row: usize, which: Which) {
         let patch = &self.patches()[p];
         let cut = ways.cut;
@@ -125,7 +129,8 @@ impl CallThread<'_, '_> {
         ahead.of_task(half * tasks, task_rows)
     }
 
-    /// Relaxes adjacent blocks of a row; blocks with a dense inverse are collected in batches.
+    /// Relaxes `blocks` blocks of one shape in a row, `pitch` cells apart. `segments` are the intervals of the first
+    /// block. Blocks with a dense inverse are collected in batches.
     ///
     /// # Safety
     /// The conditions of `row` hold for these blocks.
@@ -231,7 +236,8 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Copies the values of a row of blocks that other patches need to the buffer for the next sweep, if there is one.
+    /// Copies to the buffer for the next sweep the values of a row of blocks that other patches need. Does nothing
+    /// after the last sweep of a call, or if ghost cells are not exchanged within the sweeps.
     ///
     /// # Safety
     /// This thread owns the row, and no thread writes the row before the next barrier.
@@ -252,7 +258,7 @@ impl CallThread<'_, '_> {
         }
     }
 
-    /// Fills the ghost cells that a row of blocks reads.
+    /// Fills the ghost cells that a row of blocks reads, if ghost cells are exchanged within the sweeps.
     ///
     /// # Safety
     /// No other thread accesses these ghost cells during the call.
@@ -323,7 +329,7 @@ impl CallThread<'_, '_> {
     }
 }
 
-/// Cells per side of a block with 8 cells per side and the layer around it.
+/// Cells per side of the largest block, 8, and of the layer around it.
 const SIDE: usize = 10;
 
 impl CallThread<'_, '_> {

@@ -56,7 +56,8 @@ impl SmootherSteps for CallThread<'_, '_> {
         }
         let u = self.current();
         if let Some(ghost_buffers) = self.call.ghost_buffers {
-            // Later sweeps fill ghost cells from the buffer that the previous sweep wrote.
+            // Each sweep fills its ghost cells from a buffer. The buffer of the first sweep is written here, that of
+            // every later sweep by the sweep before it.
             if self.sweeps == 0 {
                 for p in self.me.share(list.patches.len()) {
                     // SAFETY: no thread writes u at this point, and each patch is copied to the buffer by one thread.
@@ -152,9 +153,9 @@ impl SmootherSteps for CallThread<'_, '_> {
                     if first >= last || (!whole && owner > 0) || (whole && (seams || !self.claim(p))) {
                         continue;
                     }
-                    // A slab next to another thread's slab is relaxed with the second stage only after the first stage
-                    // of that thread is complete. The first pass of the loop over `seams` therefore omits this stage,
-                    // and the second pass executes it.
+                    // The second stage in a slab next to another thread's slab requires that the first stage of that
+                    // thread is complete. The first pass of the loop over `seams` therefore omits the second stage in
+                    // these slabs, and the second pass executes it.
                     let low = first + usize::from(first > 0);
                     let high = last - usize::from(last < slabs);
                     if !seams {
@@ -200,7 +201,7 @@ impl SmootherSteps for CallThread<'_, '_> {
             for (p, part) in self.parts(cut, self.me.index, Grain::Patch) {
                 let n = part.end;
                 for row in part {
-                    // SAFETY: in this parallel form, this thread owns the whole patch.
+                    // SAFETY: with `parallel=patch`, this thread owns the whole patch.
                     unsafe { self.row(ways, p, if reverse { n - 1 - row } else { row }, Which::All) };
                 }
             }

@@ -87,7 +87,7 @@ impl SmootherBackend for Cuda {
         let n: usize = shape.iter().product();
         let (values, dense, scaled) = match inverse {
             // Dense inverses are stored by columns, so that threads of adjacent rows read adjacent values. For blocks
-            // of 8^3 cells, a second copy is stored in the order in which the lanes of the matrix product read it.
+            // of 8^3 cells, a second copy follows in the order in which the lanes of the matrix product read it.
             Inverse::Dense(rows) => {
                 let mut values = collected((0..n * n).map(|q| rows[q % n * n + q / n]), INVERSE)?;
                 if shape == [TILE; 3] {

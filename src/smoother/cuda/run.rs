@@ -1,12 +1,13 @@
 //! One call of the `cuda` backend of the block smoothers.
 //!
-//! A sweep is one launch for all patches. If a call has several sweeps of patches in device memory, tiles at the edge
-//! of a patch write their faces to buffers. The adjacent tiles of other patches read the buffers in the next sweep.
-//! Ghost cells are exchanged before the first sweep, and the last sweep fills them.
+//! A sweep is one launch for all patches, or several launches if dense inverses are applied stage by stage. Between two
+//! sweeps that are one launch each, tiles at the edge of a patch write their faces to buffers, if no callback needs the
+//! ghost cells. The adjacent tiles of other patches read the buffers in the next sweep. Ghost cells are exchanged
+//! before the first of these sweeps, and the last one fills them.
 //!
-//! Patches in host memory have a copy on the device. With several groups of patches, the first and the last sweep of a
-//! call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group overlaps the upload of
-//! the next group. The last sweep of a group overlaps the download of the previous group.
+//! Patches in host memory have a copy on the device. They are divided into groups. If there are several, the first and
+//! the last sweep of a call run group by group, unless `transfer=breadth_first` is set. The first sweep of a group
+//! overlaps the upload of the next group. The last sweep of a group overlaps the download of the previous group.
 
 use super::data::{Data, kind_of};
 use super::lists::{FACE, to_i32};
@@ -124,7 +125,7 @@ impl Run<'_> {
         0..self.data.buffers.rows.len()
     }
 
-    /// Copies patches in host memory to the device.
+    /// Copies u and, with `with_f`, f of patches in host memory to the device.
     fn upload(&mut self, patches: Range<usize>, with_f: bool, stream: usize) -> Result<()> {
         let start = Instant::now();
         let with_f = with_f && !self.arrays.pointers().f.is_empty();
@@ -172,8 +173,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Copies the caller's ghost cells to the other array of block Jacobi. Once per call suffices, because only the
-    /// caller's function writes these cells between sweeps.
+    /// Copies the ghost layer of array `from` to array `to`, for the second array of block Jacobi. Ghost cells that no
+    /// patch covers change only in a callback. Without a callback, one copy per call of the smoother therefore
+    /// suffices.
     fn copy_ghosts(&self, patches: Range<usize>, from: usize, to: usize, stream: usize) -> Result<()> {
         self.copy_values(patches, from, to, true, stream)
     }
@@ -300,8 +302,8 @@ impl Run<'_> {
             } else {
                 self.exchange_now(both)?;
             }
-            // This sweep leaves its faces in buffers only if the next sweep is one launch for all patches, too, and if
-            // no callback reads ghost cells before the next sweep.
+            // This sweep leaves its faces in buffers only if the next sweep uses the same plan and is one launch for
+            // all patches, too, and if no callback reads ghost cells before the next sweep.
             let next_is_whole =
                 self.on_device || count == 0 || !self.work.overlap_copies || self.done + 1 < self.work.sweeps;
             let plan_has_faces = self.data.plans[plan].face_count > 0 && self.work.cuts[0] == self.work.cuts[1];
@@ -355,8 +357,8 @@ impl Run<'_> {
         (from, if jacobi { 1 - from } else { from })
     }
 
-    /// Returns whether the caller must now copy the ghost cells to the second array of block Jacobi: in the first call,
-    /// and in every call if a callback fills ghost cells. Records that the ghost cells have been copied.
+    /// Returns whether `sweep` must now copy the ghost cells to the second array of block Jacobi: before the first
+    /// sweep, and before every sweep if a callback fills ghost cells. Records that the ghost cells have been copied.
     fn ghosts_wanted(&mut self) -> bool {
         !std::mem::replace(&mut self.ghosts_copied, true) || self.callbacks.fills()
     }
@@ -416,7 +418,7 @@ impl Run<'_> {
         Ok(Some(BadCell { name, value: value[0], patch: p, cell: cell_at }))
     }
 
-    /// Copies ghost cells between patches if a copy is pending.
+    /// Copies ghost cells between patches if a copy is pending; with `both`, to both arrays of block Jacobi.
     fn exchange_now(&mut self, both: bool) -> Result<()> {
         if !std::mem::replace(&mut self.pending, false) {
             return Ok(());
@@ -494,7 +496,7 @@ impl SmootherSteps for Run<'_> {
         }
         let stop = self.attempt(|run| {
             run.join()?;
-            // The caller's function may have queued kernels on the stream, so the next kernel must not start early.
+            // The caller's function may enqueue kernels on the stream, so the next kernel must not start early.
             run.behind = false;
             if run.on_device {
                 let current = run.data.buffers.rows.iter().map(|r| r.u[run.which] as *mut f64);
@@ -556,7 +558,7 @@ impl SmootherSteps for Run<'_> {
                 }
                 run.seconds_transfer += start.elapsed().as_secs_f64();
             }
-            // No operation is enqueued between this copy and the wait.
+            // The wait follows directly, so `value` exists until the copy is complete.
             let mut value = [0.0f64];
             stream.fetch(&mut value, norm)?;
             stream.wait()?;

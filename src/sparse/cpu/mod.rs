@@ -56,9 +56,10 @@ fn team_for(team: &mut Option<Team>, rows: usize, threads: usize) -> Result<&mut
     Team::sized(team, members)
 }
 
-/// Creates the workspace of a product that maps a vector of length `from` to a vector of length `to`, if the format
-/// needs a workspace. The workspace depends only on the matrix, so the result of the product does not depend on the
-/// number of threads.
+/// Creates the workspace of a product that maps a vector of length `from` to a vector of length `to`, unless it exists.
+/// A workspace is needed if the format divides the product into parts, and the matrix is large enough for several
+/// threads. This condition and the workspace depend only on the matrix, so the result of the product does not depend on
+/// the number of threads.
 fn make_parts(parts: &mut Option<Parts>, by: By, from: usize, to: usize) -> Result<()> {
     if let (By::Parts(by_parts), None) = (by, &parts)
         && from.max(to) >= WORTH_A_TEAM

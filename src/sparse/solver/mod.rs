@@ -112,7 +112,8 @@ impl Sparse {
         Ok(true)
     }
 
-    /// Computes y = A x, or y = A^T x.
+    /// Computes y = A x, or y = A^T x, in the storage format for products if it was built, otherwise in csr. With
+    /// `check`, returns an error if x has a value that is not finite.
     pub fn multiply(
         &mut self,
         matrix: &dyn Matrix,
@@ -214,6 +215,8 @@ impl Sparse {
         })
     }
 
+    /// Determines how products with A^T are computed, and builds the copy of A^T if one is used. Only bicg needs these
+    /// products. `symmetric`: whether A^T = A bitwise.
     fn transposed(&self, matrix: &dyn Matrix, plan: &Plan, symmetric: bool, options: &Options) -> Result<Transposed> {
         let format = self.product.as_ref().map(Product::format);
         let has_its_own = matches!(format, Some(Format::Dia | Format::Diagonal | Format::Skyline));
@@ -255,8 +258,8 @@ impl Sparse {
             return Err(Error::Unsupported(format!("solver={name}: {message}")));
         }
         let places = Entries;
-        // The solve uses the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For a general matrix, the bound is
-        // ||A||_inf <p, p>, so `center_max` is half of this norm.
+        // Methods for symmetric matrices use the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For every symmetric
+        // matrix, |p|^T |A| |p| <= ||A||_inf <p, p>, so `center_max` is half of this norm.
         let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
         control.general = true;
@@ -297,8 +300,10 @@ impl Sparse {
     }
 }
 
-/// Default divergence limits, relative to the reference of the stopping test. Above 1e10, the residual of a Krylov
-/// method has no correct digits. Relaxation sweeps on nonnormal matrices can exceed 1e10 and still converge.
+/// Default divergence limits, relative to the larger of the reference norm of the stopping test and the initial
+/// residual norm. A recurred residual has a rounding error of at least about epsilon times the largest residual norm so
+/// far. If this norm exceeds the limit 1e10, the error exceeds the relative value 1e-6. Relaxation sweeps recompute the
+/// residual, and on nonnormal matrices they can exceed 1e10 and still converge.
 const DIVERGED: f64 = 1e10;
 const SWEEPS_DIVERGED: f64 = 1e100;
 

@@ -72,7 +72,8 @@ impl<'a> SpeculativeInspection<'a> {
     /// Inspects natural row j of A, which must be the next row of this thread. Returns whether the row passed, so that
     /// the factorization may read it.
     fn admits(&self, thread: usize, a: &StencilView, j: usize) -> bool {
-        // The inspection needs the previous row for each row, so it ends at the first row that fails.
+        // A row that fails is not recorded, and the record of a row builds on that of the row before it. The inspection
+        // therefore ends at the first row that fails, on all threads.
         let sound = !self.is_over() && self.inspection.inspect_row(thread, a, j, &self.wanted);
         if !sound {
             self.stopped.store(true, Ordering::Relaxed);

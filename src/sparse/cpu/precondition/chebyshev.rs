@@ -121,8 +121,9 @@ impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
     }
 }
 
-/// Estimates the largest eigenvalue of D^-1 A by up to ten CG steps (Lanczos) from a fixed vector. The estimate is
-/// below the eigenvalue. Returns `None` if CG breaks down before two steps.
+/// Estimates the largest eigenvalue of D^-1 A by up to `STEPS` CG steps (Lanczos) from a fixed vector, for a symmetric
+/// A with positive diagonal entries. The estimate is below the eigenvalue. Returns `None` if CG breaks down before two
+/// steps.
 fn largest_seen<I: Index>(a: &Csr<I>, inverse: &[f64]) -> Result<Option<f64>> {
     let rows = a.rows();
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
