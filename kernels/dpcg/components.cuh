@@ -5,7 +5,7 @@
 //
 // Bytes per cell: 4 to count the roots, 4 to number them, 40 to number the other cells, 8 for the labels.
 #pragma once
-#include "../common/labelled.cuh"
+#include "labelled.cuh"
 #include "survey.cuh"
 
 namespace dpcg {

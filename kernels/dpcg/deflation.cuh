@@ -9,8 +9,8 @@
 //
 // Memory traffic: 34 bytes read per cell, and an atomic addition to 24 bytes for each coupling between regions.
 #pragma once
-#include "../common/labelled.cuh"
 #include "dense.cuh"
+#include "labelled.cuh"
 
 namespace dpcg {
 
@@ -178,4 +178,3 @@ DPCG_KERNEL(dpcg_dense_f64, DenseArgs, dense_product<double>)
 DPCG_KERNEL(dpcg_dense_f32, DenseArgs, dense_product<float>)
 DPCG_KERNEL(dpcg_subtract_deflated_f64, DeflatedArgs, subtract_deflated)
 DPCG_KERNEL(dpcg_add_deflated_f64, DeflatedArgs, add_deflated)
-LABELLED_KERNELS(dpcg)

@@ -3,11 +3,12 @@
 //! Cells are divided into chunks of `CHUNK` cells. A slot consists of the cells of one chunk that have the same label.
 //! An item is a segment of `SEGMENT` cells in which a slot has cells.
 
-use crate::cuda::arrays::Pool;
+use crate::base::csr::{accumulate, restart};
+use crate::cuda::arrays::{Pool, lists};
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
-use crate::cuda::launch::{Added, Address, CHUNK, CellLabels, LabelledArgs, ListArgs, SEGMENT, ScanArgs, Sum};
-use crate::error::{Result, reset};
+use crate::cuda::launch::{Added, Address, CHUNK, CellLabels, LabelledArgs, ListArgs, Run, SEGMENT, ScanArgs, Sum};
+use crate::error::{Result, collected, zeroed};
 
 /// Purpose of the allocations, for error messages.
 const LABELS: &str = "cells by label";
@@ -15,14 +16,13 @@ const LABELS: &str = "cells by label";
 /// Numbers per label: sum, sum of magnitudes, mean, and the mean that `keep` stored.
 const NUMBERS: usize = 4;
 
-/// Lists of cells by label on the device, and memory for sums over them.
+/// Cells by label on the device, and memory for sums over them.
 pub struct Labelled {
-    /// Two blocks of memory. The first one contains the lists by label and by chunk of cells, the second one the lists
-    /// of slots and items. The numbers of slots and items for which the second one has room are rounded up to powers of
-    /// two, so that other labels can reuse the memory.
-    memory: [Memory; 2],
-    /// Memory of the labels of the cells, if this object owns it.
-    own: Option<Memory>,
+    /// Up to three blocks of memory. The first one contains the lists by label and by chunk of cells; for runs, it
+    /// contains all lists. The second one contains the lists of slots and items (kernels/dpcg/labelled.cuh). It has
+    /// room for a number of slots that is rounded up to a power of two, so that other labels can reuse the memory. The
+    /// third one contains the labels of the cells, if this object owns them.
+    memory: [Option<Memory>; 3],
     arguments: LabelledArgs,
     /// Host copy of the `NUMBERS` numbers of each label.
     seen: Vec<f64>,
@@ -71,19 +71,54 @@ impl Labelled {
             totals,
             ..LabelledArgs::default()
         };
-        let mut seen = Vec::new();
-        reset(&mut seen, NUMBERS * count, LABELS)?;
-        Ok(Self { memory: [of_labels, of_slots], own: None, arguments, seen })
+        Ok(Self { memory: [Some(of_labels), Some(of_slots), None], arguments, seen: zeroed(NUMBERS * count, LABELS)? })
+    }
+
+    /// Sends runs of cells to the device, sorted by label. The runs of each label remain in the given order, in which
+    /// their sums are added. `count` is the number of labels.
+    pub fn of_runs(stream: &Stream, runs: &[Run], count: usize) -> Result<Self> {
+        let (mut start, mut cells): (Vec<usize>, Vec<u64>) = (zeroed(count + 1, LABELS)?, zeroed(count, LABELS)?);
+        for run in runs {
+            start[run.label as usize + 1] += 1;
+            cells[run.label as usize] += u64::from(run.len);
+        }
+        accumulate(&mut start);
+        let mut sorted: Vec<Run> = zeroed(runs.len(), LABELS)?;
+        for run in runs {
+            let next = &mut start[run.label as usize];
+            sorted[*next] = *run;
+            *next += 1;
+        }
+        restart(&mut start);
+        let start: Vec<u32> = collected(start.into_iter().map(|first| first as u32), LABELS)?;
+        let sizes = [size_of_val(runs), 4 * start.len(), 8 * count, 8 * runs.len(), 8 * NUMBERS * count];
+        let (memory, [runs_at, label_start, cells_at, sums, totals]) = lists(stream, sizes, LABELS)?;
+        stream.send(runs_at, &sorted)?;
+        stream.send(label_start, &start)?;
+        stream.send(cells_at, &cells)?;
+        stream.wait()?;
+        let arguments = LabelledArgs {
+            labels: CellLabels { count: count as u32, ..CellLabels::default() },
+            runs: runs_at,
+            of: runs.len() as i64,
+            label_start,
+            cells: cells_at,
+            sums,
+            totals,
+            ..LabelledArgs::default()
+        };
+        Ok(Self { memory: [Some(memory), None, None], arguments, seen: zeroed(NUMBERS * count, LABELS)? })
     }
 
     /// Takes ownership of the memory of the labels of the cells.
-    pub fn owning(self, labels: Memory) -> Self {
-        Self { own: Some(labels), ..self }
+    pub fn owning(mut self, labels: Memory) -> Self {
+        self.memory[2] = Some(labels);
+        self
     }
 
     /// Returns the memory to the pool.
     pub fn give(self, pool: &mut Pool) -> Result<()> {
-        self.own.into_iter().chain(self.memory).try_for_each(|memory| pool.give(memory))
+        self.memory.into_iter().flatten().try_for_each(|memory| pool.give(memory))
     }
 
     /// Returns the number of labels.
@@ -103,8 +138,7 @@ impl Labelled {
         self.sums_of(stream, false, &LabelledArgs { v, g, scalars, ..self.arguments })
     }
 
-    /// Adds the values of the cells of each slot, and then the sums of the slots of each label. `a.added` selects the
-    /// values: v, |v| or 1 / v. v is in f32 if `short`, else in f64.
+    /// Adds the values of each slot, and then the slots of each label. v is in f32 if `short`, else in f64.
     fn sums_of(&self, stream: &Stream, short: bool, a: &LabelledArgs) -> Result<()> {
         launch::slot_sums(stream, short, a)?;
         launch::label_sums(stream, a)
@@ -160,6 +194,6 @@ impl Labelled {
 
     /// Returns the size of the device memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.own.iter().chain(&self.memory).map(|memory| memory.bytes).sum()
+        self.memory.iter().flatten().map(|memory| memory.bytes).sum()
     }
 }

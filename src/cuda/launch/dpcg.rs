@@ -227,6 +227,12 @@ plain_kernels! {
     /// Counts the hidden groups. A group is hidden if a coarse grid has several points in it, and the next coarser grid
     /// has none.
     HiddenGroups hidden_groups(SurveyArgs) = "dpcg_hidden_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    /// Counts, or lists, the slots of each chunk of cells and their items (kernels/dpcg/labelled.cuh).
+    ListSlots list_slots(ListArgs) = "dpcg_list_slots_f64", |a| chunk_blocks(a.cells, MOST_CELL_BLOCKS), BLOCK;
+    /// Computes exclusive prefix sums in place.
+    Scan scan(ScanArgs) = "dpcg_scan_f64", |a| a.arrays as u32, BLOCK;
+    /// Sorts the slots by label.
+    SortSlots sort_slots(ListArgs) = "dpcg_sort_slots_f64", |a| warp_blocks(a.labels.count), BLOCK;
     /// Counts, or lists, the components whose first cell is in each chunk.
     ListComponents list_components(CellComponentArgs) = "dpcg_list_components_f64",
         |a| chunk_blocks(a.cells.count(), MOST_CELL_BLOCKS), BLOCK;

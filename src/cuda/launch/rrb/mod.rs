@@ -140,9 +140,6 @@ plain_kernels! {
     SetOut set_out(SetOutArgs) = "rrb_set_out_f64", |_a| 1, (32, 1);
     /// Synchronizes the devices that share grids.
     Meet meet(MeetArgs) = "rrb_meet_f64", |_a| 1, (32, 1);
-    /// Stores the component of each node of a run as its label.
-    LabelRuns label_runs(RunArgs) = "rrb_label_runs_f64",
-        |a| (a.count as u32).div_ceil(THREADS / 32).clamp(1, MOST_BLOCKS), (THREADS, 1);
 }
 
 format_kernels! {
