@@ -95,8 +95,8 @@ pub enum Event {
 /// Receives the events of a solve in order, on the calling thread.
 pub trait Observer {
     /// Receives an event. Returns true to request a stop; only the result for an [`Event::Iteration`] has an effect.
-    fn see(&mut self, event: Event) -> bool;
-    /// Returns whether `see` may request a stop. If so, a parallel solver must wait for its return value.
+    fn receive(&mut self, event: Event) -> bool;
+    /// Returns whether `receive` may request a stop. If so, a parallel solver must wait for its return value.
     fn may_stop(&self) -> bool;
 }
 
@@ -104,7 +104,7 @@ pub trait Observer {
 pub struct Nobody;
 
 impl Observer for Nobody {
-    fn see(&mut self, _: Event) -> bool {
+    fn receive(&mut self, _: Event) -> bool {
         false
     }
 

@@ -183,7 +183,7 @@ template <class V> __device__ inline void take_lengths(const TakeArgs<V> &t) {
         const double bound = 1.0 + lane_sum<LANES>(sum) / t.c.diagonal[i];
         if (is_finite(bound)) most = max(most, magnitude(bound));
     });
-    note_largest(t.bound, most);
+    update_largest(t.bound, most);
     const uint32_t slices = (t.c.rows + t.slice - 1) / t.slice;
     over_rows<1>(t.c.rows, [&](uint32_t i, uint32_t, bool is) {
         const uint32_t length = is ? t.c.length[i] : 0, couplings = warp_sum(length);

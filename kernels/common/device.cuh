@@ -153,7 +153,7 @@ __device__ inline void atomic_add(uint64_t *place, uint64_t v) {
 
 // Replaces the value at `place` by the maximum of this value and of v over all threads of the thread block. All threads
 // of the block call this function.
-__device__ inline void note_largest(uint64_t *place, uint64_t v) {
+__device__ inline void update_largest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long largest;
     if (thread_of_block() == 0) largest = 0;
     __syncthreads();

@@ -224,7 +224,7 @@ struct NullArgs {
 // Processes the rows whose unknown belongs to a null vector u. Of such a row, only the entries in the columns of the
 // unknowns of u change: their mean is subtracted from them and, with `add`, 1 / (c k^2) is added. Stores the transpose
 // of the result for all rows, so that a second call does the same for the columns. One thread block processes a row.
-__device__ inline void take_means(const NullArgs &a) {
+__device__ inline void project_inverse(const NullArgs &a) {
     for (int row = blockIdx.x; row < a.n; row += gridDim.x) {
         const double *from = a.from + int64_t(row) * a.n;
         const uint32_t own = a.null_of[row] & ~LEFT_OUT;

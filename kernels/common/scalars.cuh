@@ -35,9 +35,9 @@ struct Standing {
     // Bit patterns: `largest` of max |b| at the start and of max |x| at the end of a solve, `largest_guess` of max |x|
     // of the initial guess.
     uint64_t largest, largest_guess;
-    uint64_t not_finite; // bitwise complement of the index of the first value that is not finite; 0: none
-    unsigned ticket;     // counter of `last_block`
-    unsigned lost;       // 1 if the devices that share a grid failed to synchronize (kernels/rrb/divided.cuh)
+    uint64_t not_finite;  // bitwise complement of the index of the first value that is not finite; 0: none
+    unsigned ticket;      // counter of `last_block`
+    unsigned sync_failed; // 1 if the devices that share a grid failed to synchronize (kernels/rrb/divided.cuh)
 };
 struct Scalars : Standing {
     Step ring[RING];

@@ -110,7 +110,7 @@ __device__ inline uint32_t slot_of(const ClassArgs &a, uint64_t key) {
 }
 
 // Replaces `first` by the minimum of it and c.
-__device__ inline void note_first(uint32_t *first, int64_t c) {
+__device__ inline void update_first(uint32_t *first, int64_t c) {
     const volatile uint32_t &seen = *first;
     if (uint32_t(c) < seen) atomicMin(first, uint32_t(c));
 }
@@ -130,8 +130,8 @@ __device__ inline void classify(const ClassArgs &a) {
         if (!goes_on && key != NO_KEY) {
             slot = slot_of(a, key);
             atomicAdd(a.of_class + slot, unsigned(run_length(starts)));
-            note_first(a.first + slot, c);
-            if (heavy) note_first(a.first_heavy + slot, c);
+            update_first(a.first + slot, c);
+            if (heavy) update_first(a.first_heavy + slot, c);
         }
         slot = __shfl_sync(ALL_LANES, slot, lane() - lanes_back(starts));
         if (c < count) a.slot_of[c] = slot;

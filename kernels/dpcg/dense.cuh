@@ -42,8 +42,8 @@ __device__ inline void find_condition(const NullArgs &a) {
         const uint32_t u = a.null_of[k] & ~LEFT_OUT;
         diagonal = max(diagonal, magnitude(a.diagonal[k] + (u > 0 ? a.shift[2 * u - 1] : 0.0)));
     });
-    note_largest(a.largest, inverse);
-    note_largest(a.largest + 1, diagonal);
+    update_largest(a.largest, inverse);
+    update_largest(a.largest + 1, diagonal);
 }
 
 } // namespace dpcg

@@ -124,20 +124,22 @@ template <class T, Start START> struct Column {
             const int x = (i + q) & g.coarsened[0], y = j & g.coarsened[1], z = k & g.coarsened[2];
             const int ci = (i + q) >> g.coarsened[0], cj = j >> g.coarsened[1], ck = k >> g.coarsened[2];
             const bool is[4] = {true, (x | y | z) != 0, x + y + z > 1, x + y + z > 1};
-            // In each coarsened direction in which its index is odd, the cell is between two coarse points. `low`:
-            // distance in memory between these two points, in the first such direction. `high`: the same in the last
-            // such direction; it is used only if there are two such directions. `w_low` and `w_high`: distances between
-            // the weights of the two points.
-            const int64_t low = x ? 1 : y ? g.coarse.north() : g.coarse.top();
-            const int64_t high = z ? g.coarse.top() : g.coarse.north();
-            const int64_t w_low = x ? s.of[0] : y ? s.of[1] : s.of[2], w_high = z ? s.of[2] : s.of[1];
+            // In each coarsened direction in which its index is odd, the cell is between two coarse points.
+            // `first_step`: distance in memory between these two points, in the first such direction. `last_step`: the
+            // same in the last such direction; it is used only if there are two such directions. `first_weight_step`
+            // and `last_weight_step`: distances between the weights of the two points.
+            const int64_t first_step = x ? 1 : y ? g.coarse.north() : g.coarse.top();
+            const int64_t last_step = z ? g.coarse.top() : g.coarse.north();
+            const int64_t first_weight_step = x ? s.of[0] : y ? s.of[1] : s.of[2];
+            const int64_t last_weight_step = z ? s.of[2] : s.of[1];
             const int64_t c = ck * g.coarse.top() + cj * g.coarse.north() + ci;
             const T *weights = static_cast<const T *>(g.weights) + s.place(ci, cj, ck) + s.at(x | y << 1 | z << 2, 0);
 #pragma unroll
             for (int m = 0; m < 4; ++m) {
                 if (!is[m]) continue;
-                v.weight[m] = is[1] ? fixed(weights[(m & 1 ? w_low : 0) + (m & 2 ? w_high : 0)]) : T(1);
-                const int64_t at = c + (m & 1 ? low : 0) + (m & 2 ? high : 0);
+                v.weight[m] =
+                    is[1] ? fixed(weights[(m & 1 ? first_weight_step : 0) + (m & 2 ? last_weight_step : 0)]) : T(1);
+                const int64_t at = c + (m & 1 ? first_step : 0) + (m & 2 ? last_step : 0);
                 v.coarse[m] = g.wide ? coarse_solution<T, true>(g, at) : coarse_solution<T, false>(g, at);
             }
         }

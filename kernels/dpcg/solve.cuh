@@ -26,8 +26,8 @@ __device__ inline void inspect(const CellInspectArgs &a) {
             }
         }
     });
-    note_largest(&a.scalars->largest, largest[0]);
-    note_largest(&a.scalars->largest_guess, largest[1]);
+    update_largest(&a.scalars->largest, largest[0]);
+    update_largest(&a.scalars->largest_guess, largest[1]);
 }
 
 struct CellTransferArgs {
@@ -66,7 +66,7 @@ struct CellLargestArgs {
 __device__ inline void largest(const CellLargestArgs &a) {
     uint64_t largest = 0;
     over_cells(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
-    note_largest(&a.scalars->largest, largest);
+    update_largest(&a.scalars->largest, largest);
 }
 
 struct ScaleArgs {

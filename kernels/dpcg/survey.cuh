@@ -7,7 +7,7 @@
 // `unite` joins the runs. If several couplings connect two runs, only one of these contacts is used. Couplings that
 // leave the box are zero, so segments may extend over the ends of rows.
 //
-// Memory traffic per cell of the kernels, in bytes: take 64, inspect_rows 40, unite 24, settle 16, extents 4, hidden
+// Memory traffic per cell of the kernels, in bytes: copy 64, inspect_rows 40, unite 24, settle 16, extents 4, hidden
 // 12.
 #pragma once
 #include "../common/forest.cuh"
@@ -44,7 +44,7 @@ struct SurveyArgs {
     uint32_t *extents;           // extents of the first MOST_GROUPS groups
     double *partial;             // 3 values per thread block
     CellFindings *findings;
-    uint32_t *seen;   // at the root of each group: coarsest grid with points in it, and their number
+    uint32_t *coarsest_points; // at the root of each group: coarsest grid with points in it, and their number
     int grids, step;  // number of coarse grids; step of `hidden`
     __device__ CellMatrix matrix() const { return {to[0], to[1], to[2], to[3]}; }
 };
@@ -79,7 +79,7 @@ template <class F> __device__ inline void over_segments(int64_t count, F f) {
 }
 
 // Adds the sum of n over the threads of a thread block to the value at `place`.
-__device__ inline void note_count(unsigned long long *place, unsigned n) {
+__device__ inline void add_count(unsigned long long *place, unsigned n) {
     __shared__ unsigned sum;
     __syncthreads();
     if (threadIdx.x == 0) sum = 0;
@@ -90,7 +90,7 @@ __device__ inline void note_count(unsigned long long *place, unsigned n) {
 }
 
 // Replaces the value at `place` by the minimum of it and of v over all threads of the thread block.
-__device__ inline void note_smallest(uint64_t *place, uint64_t v) {
+__device__ inline void update_smallest(uint64_t *place, uint64_t v) {
     __shared__ unsigned long long smallest;
     __syncthreads();
     if (threadIdx.x == 0) smallest = ~0ull;
@@ -101,7 +101,7 @@ __device__ inline void note_smallest(uint64_t *place, uint64_t v) {
 }
 
 // Copies the caller's arrays; entries that leave the box become zero. Also finds extreme and unusual entries.
-__device__ inline void take(const SurveyArgs &a) {
+__device__ inline void copy_matrix(const SurveyArgs &a) {
     CellFindings &f = *a.findings;
     const int size[3] = {a.cells.nx, a.cells.ny, a.cells.nz};
     uint64_t center_max = 0, smallest[3], largest[3] = {0, 0, 0}, first_outward = ~0ull;
@@ -129,12 +129,12 @@ __device__ inline void take(const SurveyArgs &a) {
         }
     });
     if (unusual) f.unusual = 1;
-    note_largest(&f.center_max, center_max);
-    note_smallest(&f.first_outward, first_outward);
+    update_largest(&f.center_max, center_max);
+    update_smallest(&f.first_outward, first_outward);
     for (int d = 0; d < 3; ++d) {
-        note_largest(&f.largest[d], largest[d]);
-        note_smallest(&f.smallest[d], smallest[d]);
-        note_count(reinterpret_cast<unsigned long long *>(&f.outward[d]), outward[d]);
+        update_largest(&f.largest[d], largest[d]);
+        update_smallest(&f.smallest[d], smallest[d]);
+        add_count(reinterpret_cast<unsigned long long *>(&f.outward[d]), outward[d]);
     }
 }
 
@@ -217,9 +217,9 @@ __device__ inline void inspect_rows(const SurveyArgs &a) {
                                                     : uint32_t(c);
         }
     });
-    note_largest(&f.row_sum, row_sum);
-    note_count(&f.alone, alone);
-    note_count(&f.regular, regular);
+    update_largest(&f.row_sum, row_sum);
+    add_count(&f.alone, alone);
+    add_count(&f.regular, regular);
     sums_of_blocks(strength, a.partial, &f.ticket, f.strength);
 }
 
@@ -315,7 +315,7 @@ __device__ inline void settle(const SurveyArgs &a) {
             else forest.parent[c] = IS_GROUP | min(uint32_t(atomicAdd(&f.groups, 1ull)), MOST_GROUPS);
         });
     }
-    note_count(&f.components, components);
+    add_count(&f.components, components);
 }
 
 // Returns the root of a cell's group, or the cell itself if it is in no group.
@@ -348,7 +348,8 @@ __device__ inline void extents(const SurveyArgs &a) {
 // Counts the hidden groups (src/stencil/cell_components.rs). A group is hidden if a coarse grid has several points in
 // it, and the next coarser grid has none. Step 0 finds, for each group, the coarsest grid with points in the group.
 // Step 1 counts these points, but only distinguishes one from several. Step 2 counts the hidden groups. At the root of
-// a group, the upper bits of `seen` contain the number of the grid, and the lower GRID_SHIFT bits the number of points.
+// a group, the upper bits of `coarsest_points` contain the number of the grid, and the lower GRID_SHIFT bits the number
+// of points.
 constexpr int GRID_SHIFT = 27;
 constexpr uint32_t POINTS = (1u << GRID_SHIFT) - 1;
 __device__ inline void hidden(const SurveyArgs &a) {
@@ -356,24 +357,24 @@ __device__ inline void hidden(const SurveyArgs &a) {
     over_places(a.cells, [&](int64_t c, int i, int j, int k) {
         if (!in_group(a.group, c)) return;
         if (a.step == 2) {
-            const uint32_t seen = a.group[c] & IS_GROUP ? a.seen[c] : 0;
-            const int grid = int(seen >> GRID_SHIFT);
-            found += grid > 0 && grid < a.grids && (seen & POINTS) > 1;
+            const uint32_t points = a.group[c] & IS_GROUP ? a.coarsest_points[c] : 0;
+            const int grid = int(points >> GRID_SHIFT);
+            found += grid > 0 && grid < a.grids && (points & POINTS) > 1;
             return;
         }
         const int all = i | j | k, grid = all ? min(__ffs(all) - 1, a.grids) : a.grids;
         if (grid == 0) return;
-        uint32_t *seen = a.seen + group_root(a.group, c);
-        const uint32_t now = *static_cast<volatile uint32_t *>(seen), least = uint32_t(grid) << GRID_SHIFT;
-        if (a.step == 0 && now < least) atomicMax(seen, least);
-        if (a.step == 1 && now >> GRID_SHIFT == uint32_t(grid) && (now & POINTS) < 2) atomicAdd(seen, 1u);
+        uint32_t *points = a.coarsest_points + group_root(a.group, c);
+        const uint32_t now = *static_cast<volatile uint32_t *>(points), least = uint32_t(grid) << GRID_SHIFT;
+        if (a.step == 0 && now < least) atomicMax(points, least);
+        if (a.step == 1 && now >> GRID_SHIFT == uint32_t(grid) && (now & POINTS) < 2) atomicAdd(points, 1u);
     });
-    note_count(&a.findings->hidden, found);
+    add_count(&a.findings->hidden, found);
 }
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_take_f64, SurveyArgs, take)
+DPCG_KERNEL(dpcg_copy_f64, SurveyArgs, copy_matrix)
 DPCG_KERNEL(dpcg_inspect_rows_f64, SurveyArgs, inspect_rows)
 DPCG_KERNEL(dpcg_unite_f64, SurveyArgs, unite)
 DPCG_KERNEL(dpcg_settle_f64, SurveyArgs, settle)

@@ -134,7 +134,7 @@ template <class F> __device__ inline void barrier_with_update(const CycleArgs<F>
     if (thread_of_block() == 0) arrive(&a.barrier->arrived);
     update_scalars(a.scalar);
     if (thread_of_block() == 0) {
-        while (look(&a.barrier->arrived) < a.team() * state.phase) {}
+        while (load_acquire(&a.barrier->arrived) < a.team() * state.phase) {}
     }
     __syncthreads();
 }
@@ -178,7 +178,7 @@ template <class F> __device__ inline void take_step(
     if (updates && state.whole) {
         state.due = true;
     } else if (updates && in_cluster) {
-        bring_parts(a.barrier, ++state.updates, a.team());
+        wait_for_parts(a.barrier, ++state.updates, a.team());
         state.due = updates_here;
     }
     if (op.flags & CLUSTER_BARRIER) {

@@ -173,8 +173,8 @@ template <bool UNIFORM, class F> __device__ inline void descend_first_step(const
         double rho = 0.0, norm2 = 0.0;
         descend_first<true, UNIFORM>(a, tiles, *a.v.scalars, rho, norm2);
         if (!a.partial) return;
-        note_part(a.partial, part, rho);
-        note_part(a.norm_partial, part, norm2);
+        store_part_sum(a.partial, part, rho);
+        store_part_sum(a.norm_partial, part, norm2);
     });
 }
 
@@ -304,7 +304,7 @@ template <bool UNIFORM, class F> __device__ inline void advance_first_step(const
     over_parts(a.v.g, a.rows, [&](int part, const Tiles &tiles) {
         double sigma = SHORT && a.once ? advance_first<MOST_ROWS, THREADS, SHORT, UNIFORM>(a, tiles, s, p1, p2)
                                        : advance_first<MOST_ROWS, THREADS, false, UNIFORM>(a, tiles, s, p1, p2);
-        if (!ended) note_part(a.sigma_partial, part, sigma);
+        if (!ended) store_part_sum(a.sigma_partial, part, sigma);
     });
     if (!ended) {
         end_by_last(a, a.sigma_partial);
@@ -379,7 +379,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_fir
             a.v.q_b2[c] = q2;
             sigma += p1[c] * q1 + p2[c] * q2;
         },
-        [&](int part) { note_part(a.partial, part, sigma); });
+        [&](int part) { store_part_sum(a.partial, part, sigma); });
     end_by_last(a, a.partial);
 }
 
@@ -403,7 +403,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_fir
             a.v.r_b2[c] = q2;
             norm2 += q1 * q1 + q2 * q2;
         },
-        [&](int part) { note_part(a.partial, part, norm2); });
+        [&](int part) { store_part_sum(a.partial, part, norm2); });
     sum_parts(a.v.g, a.partial, &s.ticket, [&](double all) {
         s.norm2 = all;
         s.parity = 0;

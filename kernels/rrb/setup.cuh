@@ -99,7 +99,7 @@ struct CopyArgs {
 };
 
 // Counts the nonzero entries of node (i, j) that point out of the grid. Only boundary nodes have such entries.
-__device__ inline void note_outward(const CopyArgs &a, int i, int j, int row) {
+__device__ inline void count_outward(const CopyArgs &a, int i, int j, int row) {
     const Geometry &g = a.g;
     const bool east_is = i + 1 < g.nx, north_is = j + 1 < g.ny;
     if (east_is && north_is && i > 0) return;
@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
         largest = max(largest, magnitude(v[0]));
         smallest = min(smallest, magnitude(v[0]));
         zero_couplings += (east_is && v[1] == 0.0) || (north_is && v[2] == 0.0);
-        note_outward(a, i, j, row);
+        count_outward(a, i, j, row);
         spread(g, i, j, a.m.center, a.m.straight, a.m.red, a.m.black, v[0], v[1], v[2], v[3], v[4]);
     });
     // The combined values are integers and maxima, so the result does not depend on the order.
@@ -157,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_copy_f64(Cop
     }
 }
 
-struct ExcessArgs {
+struct RowSumArgs {
     Geometry g;
     Matrix m;
     double *excess; // 4 planes
@@ -175,7 +175,7 @@ __device__ inline uint64_t difference(const double *plane, int64_t c, int64_t n)
 
 // Computes the row sums of M: s_k = c_k + sum_l a_kl, or 0 if this sum has a magnitude of at most zero_row_sum c_k. The
 // compensation of positive couplings does not change row sums. Also sets `same` and `Findings::excess`.
-extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_excess_f64(ExcessArgs a) {
+extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_row_sums_f64(RowSumArgs a) {
     const Geometry &g = a.g;
     const int64_t p = g.plane;
     bool counts = false;
@@ -324,7 +324,7 @@ __device__ inline double rounded(const Format &f, double v) {
 }
 
 // Stores a number of M in the storage format, if the array is not null.
-__device__ inline void keep(const Format &f, void *place, int64_t at, double v) {
+__device__ inline void store_rounded(const Format &f, void *place, int64_t at, double v) {
     if (!place) return;
     if (f.storage == F64) static_cast<double *>(place)[at] = v;
     else if (f.storage == F32) static_cast<float *>(place)[at] = flushed(v * f.per_unit);
@@ -443,11 +443,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_eliminate_re
     const Format &format = a.rules.format;
     over_area(g, [&](int i, int j) {
         const int64_t c = g.at(i, j);
-        for (int e = 0; e < 8 && a.k.short_s; ++e) keep(format, a.k.short_s, e * p + c, a.k.s[e * p + c]);
+        for (int e = 0; e < 8 && a.k.short_s; ++e) store_rounded(format, a.k.short_s, e * p + c, a.k.s[e * p + c]);
         for (int e = 0; e < 4 && a.k.kept_excess; ++e) {
-            keep(format, a.k.kept_excess, e * p + c, a.k.excess[e * p + c]);
-            keep(format, a.k.kept_corners, e * p + c, a.k.corners[e * p + c]);
-            keep(format, a.k.kept_black, e * p + c, a.k.d[e * p + c]);
+            store_rounded(format, a.k.kept_excess, e * p + c, a.k.excess[e * p + c]);
+            store_rounded(format, a.k.kept_corners, e * p + c, a.k.corners[e * p + c]);
+            store_rounded(format, a.k.kept_black, e * p + c, a.k.d[e * p + c]);
         }
         for (int colour = R1; colour <= R2; ++colour) {
             if (!is_node(g, colour, i, j)) continue;
@@ -497,7 +497,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_skew_f6
         d[SE * p] = kept_fraction * d[SE * p] - east * r2[S * p + c] - south * r1[E * p + c - n];
         d[NW * p] = kept_fraction * d[NW * p] - west * r2[N * p + c - 1] - north * r1[W * p + c];
         d[NE * p] = kept_fraction * d[NE * p] - east * r2[N * p + c] - north * r1[E * p + c];
-        for (int e = 0; e < 4 && a.k.short_d; ++e) keep(a.rules.format, a.k.short_d, e * p + c, d[e * p]);
+        for (int e = 0; e < 4 && a.k.short_d; ++e) store_rounded(a.rules.format, a.k.short_d, e * p + c, d[e * p]);
         a.k.far[B1_EAST * p + c] = -east * r2[E * p + c];
         a.k.far[B1_NORTH * p + c] = -north * r1[N * p + c];
         a.k.far[B2_EAST * p + c] = -(r1[W * p + c + 1] * h1[c + 1]) * r1[E * p + c + 1];
@@ -590,7 +590,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_form_coarse_
         a.k.h[B2 * p + c] = inverse;
         if (a.k.short_h) a.k.short_h[B2 * p + c] = float(inverse * format.unit);
     });
-    if (a.weigh >= 0) note_largest(&a.rules.findings->coupling[a.weigh], largest);
+    if (a.weigh >= 0) update_largest(&a.rules.findings->coupling[a.weigh], largest);
 }
 
 struct SchurCenterArgs {

@@ -29,8 +29,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_inspect_f64(
                 atomic_max(&a.scalars->not_finite, ~((uint64_t(a.first_row + row) * 2 + k) * a.nx + i));
         }
     });
-    note_largest(&a.scalars->largest, largest[0]);
-    note_largest(&a.scalars->largest_guess, largest[1]);
+    update_largest(&a.scalars->largest, largest[0]);
+    update_largest(&a.scalars->largest_guess, largest[1]);
     if (!a.partial) return;
     sum_blocks(sum, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->b_norm2 = all; });
 }
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_largest_f64(
         const int64_t c = a.g.at(i, j);
         for (int colour = 0; colour < 4; ++colour) largest = max(largest, magnitude(a.v[colour * a.g.plane + c]));
     });
-    note_largest(&a.scalars->largest, largest);
+    update_largest(&a.scalars->largest, largest);
 }
 
 struct DotArgs {
@@ -95,7 +95,7 @@ template <class Real> __device__ inline void dot(const DotArgs &a) {
             const int64_t c = a.g.at(i, j), first = a.first * a.g.plane + c;
             for (int k = 0; k < a.count; ++k) sum += a.a[first + k * a.g.plane] * b[first + k * a.g.plane];
         },
-        [&](int part) { note_part(a.partial, part, sum); });
+        [&](int part) { store_part_sum(a.partial, part, sum); });
     if (!last_block_over(a.g, &a.scalars->ticket)) return;
     sum = sum_over(a.g, a.partial) * (a.how == NOTHING ? a.factor : a.scalars->per_unit);
     const double norm2 = a.how == NOTHING ? 0.0 : sum_of(a.norm_partial, a.norm_count);
@@ -136,7 +136,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_add_scaled_f
             }
         },
         [&](int part) {
-            if (a.partial) note_part(a.partial, part, norm2);
+            if (a.partial) store_part_sum(a.partial, part, norm2);
         });
 }
 
@@ -238,7 +238,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_multiply_f64
             }
         },
         [&](int part) {
-            if (a.partial) note_part(a.partial, part, sigma);
+            if (a.partial) store_part_sum(a.partial, part, sigma);
         });
     if (!a.partial) return;
     sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) {
@@ -265,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_residual_f64
                 norm2 += r * r;
             }
         },
-        [&](int part) { note_part(a.partial, part, norm2); });
+        [&](int part) { store_part_sum(a.partial, part, norm2); });
     sum_parts(a.g, a.partial, &a.scalars->ticket,
         [&](double all) { (a.out ? a.scalars->norm2 : a.scalars->whole_norm2) = all; });
 }
@@ -284,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_rhs_to_resid
                 if (colour < B1 && a.m.center[e] != 0.0) on_red += r * (r / a.m.center[e]);
             }
         },
-        [&](int part) { note_part(a.partial, part, on_red); });
+        [&](int part) { store_part_sum(a.partial, part, on_red); });
     sum_parts(a.g, a.partial, &a.scalars->ticket, [&](double all) { a.scalars->sum = all; });
 }
 
@@ -335,5 +335,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) rrb_back_substit
         largest = max(max(largest, max(magnitude(r1), magnitude(r2))),
             max(magnitude(a.x[B1 * p + c]), magnitude(a.x[B2 * p + c])));
     });
-    note_largest(&a.scalars->largest, largest);
+    update_largest(&a.scalars->largest, largest);
 }

@@ -25,10 +25,10 @@
 // numbers, as the scans of CUB do. An item waits only for items with lower numbers, so a deadlock cannot occur.
 //
 // A separate launch exchanges ghost cells before the first sweep of a call. In each sweep but the last, whole tiles at
-// the edge of a patch write their faces to a buffer (`leave`). The adjacent tiles read this buffer in the next sweep
-// (`around`). Two such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer contains the
-// values that an exchange before the next sweep would copy. The last sweep also writes the faces that it reads to the
-// ghost cells. A launch begins while the previous one ends (`let_next_begin`).
+// the edge of a patch write their faces to a buffer (`store_faces`). The adjacent tiles read this buffer in the next
+// sweep (`around`). Two such buffers are used alternately. Each tile is relaxed once per sweep, so the buffer contains
+// the values that an exchange before the next sweep would copy. The last sweep also writes the faces that it reads to
+// the ghost cells. A launch begins while the previous one ends (`let_next_begin`).
 //
 // Memory traffic per cell and sweep: f is read, u is read and written, together 24 bytes. The traffic through L2 with
 // 8^3 blocks is 37 bytes, because a row of u in a block occupies three sectors of 32 bytes, and faces are read twice.
@@ -120,7 +120,7 @@ struct BlockRegion {
     int64_t number; // number of the first value of the patch: first the cells of u, then those of f
 };
 
-struct LookArgs {
+struct PatchArgs {
     const BlockPatch *patches;
     const BlockRegion *regions;
     int which;
@@ -174,7 +174,7 @@ extern "C" __global__ void RRB_CLUSTER __launch_bounds__(blocks::DENSE_THREADS, 
     smoother_relax_dense_f64(const blocks::RelaxArgs a) {
 #if defined(RRB_EMULATED) || __CUDA_ARCH__ >= 900
 #ifdef RRB_EMULATED
-    static double memory[blocks::PLACES + blocks::RESULTS];
+    static double memory[blocks::BUFFER_VALUES + blocks::RESULTS];
 #else
     extern __shared__ __align__(128) double memory[];
 #endif
@@ -214,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(blocks::SEGMENT_THREADS) smoother_c
 
 // Finds the first value of u (without ghost cells) or f that is not finite, and stores its number in `bad`. Values are
 // numbered patch by patch, u before f.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::LookArgs a) {
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_inspect_f64(const blocks::PatchArgs a) {
     const blocks::BlockRegion region = a.regions[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[region.patch];
     const int x = region.x + (threadIdx.x & 7), y = region.y + (threadIdx.x >> 3);
@@ -231,7 +231,7 @@ extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_insp
 }
 
 // Computes r = f - A u, and the sums of (scale r)^2 per tile in a fixed order.
-extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::LookArgs a) {
+extern "C" __global__ void __launch_bounds__(blocks::TILE_THREADS) smoother_residual_f64(const blocks::PatchArgs a) {
     __shared__ double half[2];
     const blocks::BlockRegion region = a.regions[blockIdx.x];
     const blocks::BlockPatch &patch = a.patches[region.patch];

@@ -60,13 +60,13 @@ struct RelaxArgs {
     double eigenvalues[24]; // of 8^3 blocks with a 7-point stencil: Lambda = x[p] + y[q] + z[r]
     double weight;          // product of the factors 2 / (b + 1) of three inverse transforms
     int points, dense;      // 7 or 27; whether the inverses are dense
-    // Faces between tiles of different patches, 64 values each. `arrived`: the previous sweep has written these faces,
-    // and this sweep reads them instead of ghost cells. `leaving`: this sweep writes these faces for the next sweep.
-    // Both may be NULL. `partners`: for each face, the number of the adjacent face.
-    const double *arrived;
-    double *leaving;
+    // Faces between tiles of different patches, 64 values each. `faces_read`: the previous sweep has written these
+    // faces, and this sweep reads them instead of ghost cells. `faces_written`: this sweep writes these faces for the
+    // next sweep. Both may be NULL. `partners`: for each face, the number of the adjacent face.
+    const double *faces_read;
+    double *faces_written;
     const int *partners;
-    int keep; // write the arrived faces to the ghost cells, too
+    int store_ghosts; // 1: also write the faces that are read to the ghost cells
 };
 constexpr int FACE = 64;
 

@@ -36,10 +36,10 @@ pub fn entry(body: impl FnOnce() -> Result<i32>) -> i32 {
         Err(error) => {
             let status = error.status();
             if error.has_index() {
-                note("");
+                store_message("");
                 LAST_ERROR.set(Some(error));
             } else {
-                note(error);
+                store_message(error);
             }
             status
         }
@@ -77,7 +77,7 @@ fn quietly<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Stores the message of a call that does not return `RRB_OK`, truncated to the buffer.
-pub fn note(message: impl Display) {
+pub fn store_message(message: impl Display) {
     MESSAGE.with_borrow_mut(|line| {
         *line = Line::new();
         let _ = write!(line, "{message}");

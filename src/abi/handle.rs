@@ -3,7 +3,7 @@
 //! A handle contains the options (those of the environment take precedence), log, monitor, history, stream, times and
 //! results. It also records which call must come first, and the process that created it.
 
-use crate::abi::guard::{entry, entry_ok, note};
+use crate::abi::guard::{entry, entry_ok, store_message};
 use crate::abi::log::Log;
 use crate::abi::messages;
 use crate::abi::messages::Stale;
@@ -155,14 +155,14 @@ impl<C: Core> Base<C> {
         if !same && self.stale.is_none() {
             self.stale = Some(Stale::Changed);
         }
-        self.take(changed);
+        self.adopt(changed);
         Ok(())
     }
 
     /// Returns the options after `change`, with `RRBSOLVER_OPTIONS` applied last so that it takes precedence.
     ///
     /// Checks the options that the program has set, and opens their log. Invalid entries of `RRBSOLVER_OPTIONS` become
-    /// warnings. `take` adopts the new options after all allocations that they need have succeeded.
+    /// warnings. `adopt` stores the new options after all allocations that they need have succeeded.
     fn changed(&self, change: impl FnOnce(&mut Options) -> Result<()>) -> Result<Changed> {
         let mut next = self.options.clone();
         change(&mut next)?;
@@ -190,7 +190,7 @@ impl<C: Core> Base<C> {
     }
 
     /// Adopts the options and their log, and logs the warnings.
-    fn take(&mut self, changed: Changed) {
+    fn adopt(&mut self, changed: Changed) {
         self.options = changed.options;
         if let Some(log) = changed.log {
             self.log = log;
@@ -351,7 +351,7 @@ impl<C: Core> Base<C> {
             _ => return Ok(RRB_OK),
         };
         let (rel_tol, abs_tol) = (self.options.real(opt::REL_TOL), self.options.real(opt::ABS_TOL));
-        note(Unfinished::new(outcome, rel_tol, abs_tol));
+        store_message(Unfinished::new(outcome, rel_tol, abs_tol));
         Ok(status)
     }
 

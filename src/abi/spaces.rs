@@ -1,7 +1,7 @@
 //! Memory spaces of the arrays of a call, and the check that written arrays overlap no other array. Among
 //! the entry points, only this module uses device memory functions of the CUDA driver.
 
-pub use crate::cuda::driver::{ExportedMemory, HANDLE, Opened, Plain, Primary, Rows};
+pub use crate::cuda::driver::{ExportedMemory, HANDLE, Opened, Plain, PrimaryContext, Rows};
 
 use crate::cuda::driver::{Space, device_count, is_open_to_others, space_of};
 use crate::error::{Error, Name, Result};

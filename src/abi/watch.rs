@@ -35,7 +35,7 @@ impl Watch<'_> {
 }
 
 impl Observer for Watch<'_> {
-    fn see(&mut self, event: Event) -> bool {
+    fn receive(&mut self, event: Event) -> bool {
         let (name, step) = (self.family.name(), self.family.step());
         match event {
             Event::Iteration(iteration, residual) | Event::Passed(iteration, residual) => {

@@ -143,7 +143,7 @@ impl Drop for Block {
 /// would succeed, but the system ends a process that writes to pages without memory.
 pub fn check_available(bytes: u128, what: &'static str) -> Result<()> {
     const LARGE: u128 = 1 << 30;
-    if bytes > LARGE && left().is_some_and(|left| bytes > left.into()) {
+    if bytes > LARGE && available_bytes().is_some_and(|available| bytes > available.into()) {
         return Err(Error::NoMemory(Refused { bytes, what }));
     }
     Ok(())
@@ -151,7 +151,7 @@ pub fn check_available(bytes: u128, what: &'static str) -> Result<()> {
 
 /// Returns the bytes that this process can still allocate, if known: the minimum over the machine and the control group
 /// at /sys/fs/cgroup, which is the group of the container inside a container.
-fn left() -> Option<u64> {
+fn available_bytes() -> Option<u64> {
     let mut buffer = [0; 512];
     // 512 bytes suffice: `MemAvailable` is the third line.
     let of_machine = start_of("/proc/meminfo", &mut buffer).and_then(|text| {
@@ -253,7 +253,7 @@ mod tests {
     fn too_much_is_an_error() {
         assert!(check_available(1 << 20, "a test").is_ok());
         if cfg!(target_os = "linux") {
-            assert!(left().is_some_and(|bytes| bytes > 1 << 20));
+            assert!(available_bytes().is_some_and(|bytes| bytes > 1 << 20));
             let error = check_available(1 << 60, "a test").unwrap_err().to_string();
             assert_eq!(error, "failed to allocate 1152921504606846976 bytes for a test");
         }

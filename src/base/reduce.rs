@@ -168,7 +168,7 @@ impl<'a, const N: usize> Reduce<'a, N> {
     /// # Safety
     /// The row must belong to the calling thread. After the last read of the previous results in this buffer, all
     /// threads must have passed a barrier.
-    pub unsafe fn note(&self, row: usize, values: [f64; N]) {
+    pub unsafe fn store(&self, row: usize, values: [f64; N]) {
         for (k, value) in values.into_iter().enumerate() {
             // SAFETY: the caller owns the row; a barrier separates this write from the reads of the previous reduction.
             unsafe { self.values.slice_mut(k * self.room + row, 1)[0] = value };

@@ -45,7 +45,7 @@ struct Polls {
 impl Polls {
     /// Returns whether the thread may poll again. After the first `POLLS` polls, yields the core before each further
     /// poll. Returns false after `POLLING_TIME`, and always if threads of this team may not poll.
-    fn again(&mut self) -> bool {
+    fn may_poll(&mut self) -> bool {
         if self.may_spin && self.done < POLLS {
             self.done += 1;
             std::hint::spin_loop();
@@ -89,7 +89,7 @@ impl Me<'_> {
             if self.barrier.broken.load(Ordering::Acquire) {
                 resume_unwind(Box::new(Abandoned));
             }
-            if !polls.again() {
+            if !polls.may_poll() {
                 yield_core();
             }
         }
@@ -162,7 +162,7 @@ impl Barrier {
             if self.broken.load(Ordering::Acquire) {
                 resume_unwind(Box::new(Abandoned));
             }
-            if polls.again() {
+            if polls.may_poll() {
                 continue;
             }
             let guard = lock(&self.asleep);
@@ -210,7 +210,7 @@ struct RunRequest {
 struct Shared {
     barrier: Barrier,
     request: Mutex<RunRequest>,
-    given: Condvar,
+    request_changed: Condvar,
     /// Number of threads other than 0 that have not finished the current run.
     running: AtomicUsize,
     finished: Condvar,
@@ -249,7 +249,7 @@ impl Team {
                 wake: Condvar::new(),
             },
             request: Mutex::new(RunRequest { number: 0, function: None, end: false }),
-            given: Condvar::new(),
+            request_changed: Condvar::new(),
             running: AtomicUsize::new(0),
             finished: Condvar::new(),
             panic: Mutex::new(None),
@@ -308,7 +308,7 @@ impl Team {
             request.number += 1;
             request.function = Some(function);
             drop(request);
-            shared.given.notify_all();
+            shared.request_changed.notify_all();
         }
         let result = catch_unwind(AssertUnwindSafe(|| own(me)));
         if result.is_err() {
@@ -359,7 +359,7 @@ impl Team {
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.request().end = true;
-        self.shared.given.notify_all();
+        self.shared.request_changed.notify_all();
         self.threads.clear();
     }
 }
@@ -368,7 +368,7 @@ impl Shared {
     fn wait_until_finished(&self) {
         let mut polls = self.barrier.polls();
         while self.running.load(Ordering::Acquire) > 0 {
-            if polls.again() {
+            if polls.may_poll() {
                 continue;
             }
             let request = self.request();
@@ -396,7 +396,7 @@ fn thread_main(shared: &Shared, index: usize) {
     loop {
         let mut request = shared.request();
         while request.number == done && !request.end {
-            request = shared.given.wait(request).unwrap_or_else(PoisonError::into_inner);
+            request = shared.request_changed.wait(request).unwrap_or_else(PoisonError::into_inner);
         }
         if request.end {
             return;

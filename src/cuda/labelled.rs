@@ -13,7 +13,7 @@ use crate::error::{Result, collected, zeroed};
 /// Purpose of the allocations, for error messages.
 const LABELS: &str = "cells by label";
 
-/// Numbers per label: sum, sum of magnitudes, mean, and the mean that `keep` stored.
+/// Numbers per label: sum, sum of magnitudes, mean, and the mean that `store_means` stored.
 const NUMBERS: usize = 4;
 
 /// Cells by label on the device, and memory for sums over them.
@@ -25,7 +25,7 @@ pub struct Labelled {
     memory: [Option<Memory>; 3],
     arguments: LabelledArgs,
     /// Host copy of the `NUMBERS` numbers of each label.
-    seen: Vec<f64>,
+    totals_on_host: Vec<f64>,
 }
 
 impl Labelled {
@@ -71,7 +71,11 @@ impl Labelled {
             totals,
             ..LabelledArgs::default()
         };
-        Ok(Self { memory: [Some(of_labels), Some(of_slots), None], arguments, seen: zeroed(NUMBERS * count, LABELS)? })
+        Ok(Self {
+            memory: [Some(of_labels), Some(of_slots), None],
+            arguments,
+            totals_on_host: zeroed(NUMBERS * count, LABELS)?,
+        })
     }
 
     /// Sends runs of cells to the device, sorted by label. The runs of each label remain in the given order, in which
@@ -107,7 +111,7 @@ impl Labelled {
             totals,
             ..LabelledArgs::default()
         };
-        Ok(Self { memory: [Some(memory), None, None], arguments, seen: zeroed(NUMBERS * count, LABELS)? })
+        Ok(Self { memory: [Some(memory), None, None], arguments, totals_on_host: zeroed(NUMBERS * count, LABELS)? })
     }
 
     /// Takes ownership of the memory of the labels of the cells.
@@ -117,8 +121,8 @@ impl Labelled {
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        self.memory.into_iter().flatten().try_for_each(|memory| pool.give(memory))
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        self.memory.into_iter().flatten().try_for_each(|memory| pool.release(memory))
     }
 
     /// Returns the number of labels.
@@ -144,7 +148,7 @@ impl Labelled {
         launch::label_sums(stream, a)
     }
 
-    /// Computes v = v - mean(v) for each label. With `restore`, also adds the mean that `keep` stored.
+    /// Computes v = v - mean(v) for each label. With `restore`, also adds the mean that `store_means` stored.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.shift_of(stream, false, &LabelledArgs { v, restore: i32::from(restore), ..self.arguments })
     }
@@ -171,25 +175,25 @@ impl Labelled {
             self.sums_of(stream, false, &LabelledArgs { v, added: added as i32, ..self.arguments })?;
         }
         let labels = self.labels();
-        let values = self.see(stream)?;
+        let values = self.fetch_totals(stream)?;
         let ratio = |k: usize| values[NUMBERS * k].abs() / values[NUMBERS * k + 1].max(f64::MIN_POSITIVE);
         let worst = (0..labels).fold(0, |w, k| if ratio(k) > ratio(w) { k } else { w });
         Ok((worst, values[NUMBERS * worst], values[NUMBERS * worst + 1]))
     }
 
     /// Returns the sum over all labels of mean(v)^2 sum_i 1 / center_i, where i runs over the cells of the label.
-    /// Overwrites the means, but not the means that `keep` stored.
+    /// Overwrites the means, but not the means that `store_means` stored.
     pub fn constant_square(&mut self, stream: &Stream, v: Address, center: Address) -> Result<f64> {
         self.sums(stream, v, 0, Sum::default())?;
         self.sums_of(stream, false, &LabelledArgs { v: center, added: Added::Inverses as i32, ..self.arguments })?;
-        Ok(self.see(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
+        Ok(self.fetch_totals(stream)?.chunks(NUMBERS).map(|label| label[0]).sum())
     }
 
     /// Copies the numbers of all labels to the host, waits for the copy, and returns the numbers.
-    fn see(&mut self, stream: &Stream) -> Result<&[f64]> {
-        stream.fetch(&mut self.seen, self.arguments.totals)?;
+    fn fetch_totals(&mut self, stream: &Stream) -> Result<&[f64]> {
+        stream.fetch(&mut self.totals_on_host, self.arguments.totals)?;
         stream.wait()?;
-        Ok(&self.seen)
+        Ok(&self.totals_on_host)
     }
 
     /// Returns the size of the device memory in bytes.

@@ -56,7 +56,7 @@ impl SharedScalars {
     }
 
     /// Queues a copy of the scalars to the host, with at most `steps` ring entries. The kernel `report`, if there is
-    /// one, then also resets the scalars that `forget_seen` resets.
+    /// one, then also resets the scalars that `reset_findings` resets.
     fn start_fetch(&mut self, stream: &Stream, steps: usize) -> Result<()> {
         if let Some(report) = self.report {
             return report(stream, &ReportArgs { scalars: self.at, found: self.copy_at(), steps: steps as i32 });
@@ -85,7 +85,7 @@ impl SharedScalars {
     }
 
     /// Sets the largest magnitudes and the index of the first non-finite entry to zero, on the device.
-    pub fn forget_seen(&self, stream: &Stream) -> Result<()> {
+    pub fn reset_findings(&self, stream: &Stream) -> Result<()> {
         let (start, end) = (offset_of!(Scalars, largest), offset_of!(Scalars, ticket));
         stream.fill(self.at + start as u64, 0, end - start)
     }
@@ -258,16 +258,16 @@ fn report_iterations(s: &Scalars, observer: &mut dyn Observer, at: &mut State) {
     let used = s.ring_used as usize;
     at.norm = s.norm;
     for (k, step) in s.ring[..used].iter().enumerate() {
-        observer.see(Event::Coefficients(step.alpha, step.beta));
+        observer.receive(Event::Coefficients(step.alpha, step.beta));
         at.iterations += 1;
         if s.code == Code::RhoNegative as i32 && k + 1 == used {
             break;
         }
         let relative = step.norm / at.test.reference;
         if at.stopped {
-            observer.see(Event::Passed(at.iterations, relative));
+            observer.receive(Event::Passed(at.iterations, relative));
         } else {
-            at.stopped = observer.see(Event::Iteration(at.iterations, relative));
+            at.stopped = observer.receive(Event::Iteration(at.iterations, relative));
         }
     }
 }

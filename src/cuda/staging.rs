@@ -29,7 +29,7 @@ const MOST_COPYING_THREADS: usize = 8;
 /// Values per cache line.
 const LINE: usize = 8;
 /// Below this number of values, the calling thread copies alone, because waking another thread would take longer.
-const WORTH_A_TEAM: usize = 6 * PIECE;
+const TEAM_BYTES: usize = 6 * PIECE;
 /// Number of polls before a waiting thread yields its core.
 const SPINS: usize = 1000;
 
@@ -302,7 +302,7 @@ impl Run<'_> {
                 let to = self.jobs[chunk.job].device + 8 * chunk.first as u64;
                 // SAFETY: the buffer is full, and no thread writes to it before the event has occurred.
                 unsafe { stream.send_locked(to, self.buffers[sent % BUFFERS], chunk.count)? };
-                copied[sent % BUFFERS].note(stream)?;
+                copied[sent % BUFFERS].record(stream)?;
                 sent += 1;
             } else if open < self.chunks.len() && sent + BUFFERS > open && copied[open % BUFFERS].is_complete()? {
                 self.done[open % BUFFERS].store(0, Ordering::Relaxed);
@@ -325,7 +325,7 @@ impl Run<'_> {
                 self.done[asked % BUFFERS].store(0, Ordering::Relaxed);
                 // SAFETY: the buffer has been emptied, and no thread reads it before the event has occurred.
                 unsafe { stream.fetch_locked(self.buffers[asked % BUFFERS], from, chunk.count)? };
-                copied[asked % BUFFERS].note(stream)?;
+                copied[asked % BUFFERS].record(stream)?;
                 asked += 1;
             } else if emptied < open && self.is_done(emptied) {
                 emptied += 1;
@@ -383,7 +383,7 @@ impl Carrier {
             run.failed.store(result.is_err(), Ordering::Relaxed);
             result
         };
-        if jobs.iter().map(Job::staged).sum::<usize>() < WORTH_A_TEAM {
+        if jobs.iter().map(Job::staged).sum::<usize>() < TEAM_BYTES {
             return own();
         }
         team.run(|_: Me| run.copy_pieces(), |_| own())?

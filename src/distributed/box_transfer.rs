@@ -249,14 +249,14 @@ impl BoxTransfer {
         }
         plan.run()?;
         let nx = boxes.grid.nx;
-        let place = |b: &GridBox, j: usize| {
+        let range = |b: &GridBox, j: usize| {
             let start = (j - own.start) * nx;
             start + b.lower[0]..start + b.upper[0]
         };
         for (array, rows) in given.iter().zip(rows.iter_mut()) {
             for (b, given) in boxes.of(rank).iter().zip(array) {
                 for j in b.rows_in(&own) {
-                    rows[place(b, j)].copy_from_slice(given.row(j - b.lower[1], b.columns().len()));
+                    rows[range(b, j)].copy_from_slice(given.row(j - b.lower[1], b.columns().len()));
                 }
             }
         }
@@ -267,7 +267,7 @@ impl BoxTransfer {
                     for j in b.rows_in(&own) {
                         let row;
                         (row, from) = from.split_at(b.columns().len());
-                        rows[place(b, j)].copy_from_slice(row);
+                        rows[range(b, j)].copy_from_slice(row);
                     }
                 }
             }
@@ -275,12 +275,12 @@ impl BoxTransfer {
         Ok(())
     }
 
-    /// Transfers the computed rows to the boxes of all ranks. `rows` are the rows that this rank stores. `taken` has
+    /// Transfers the computed rows to the boxes of all ranks. `rows` are the rows that this rank stores. `outputs` has
     /// one entry per box of this rank.
-    pub fn send_to_boxes(&mut self, rows: &[f64], taken: &mut [BoxOutput]) -> Result<()> {
+    pub fn send_to_boxes(&mut self, rows: &[f64], outputs: &mut [BoxOutput]) -> Result<()> {
         let (boxes, slabs, rank, own) = (&*self.boxes, &*self.slabs, self.rank, self.rows());
         let nx = boxes.grid.nx;
-        let place = |b: &GridBox, j: usize| {
+        let range = |b: &GridBox, j: usize| {
             let start = (j - own.start) * nx;
             start + b.lower[0]..start + b.upper[0]
         };
@@ -291,25 +291,25 @@ impl BoxTransfer {
                 for j in slabs.given(rank, *peer, b.rows()) {
                     let row;
                     (row, to) = std::mem::take(&mut to).split_at_mut(b.columns().len());
-                    row.copy_from_slice(&rows[place(b, j)]);
+                    row.copy_from_slice(&rows[range(b, j)]);
                 }
             }
         }
         self.send_to_boxes.run()?;
         let computed = slabs.rows[rank][1].clone();
-        for (b, taken) in boxes.of(rank).iter().zip(taken.iter_mut()) {
+        for (b, output) in boxes.of(rank).iter().zip(outputs.iter_mut()) {
             for j in b.rows_in(&computed) {
-                let row = &mut taken.values[(j - b.lower[1]) * taken.ld..][..b.columns().len()];
-                row.copy_from_slice(&rows[place(b, j)]);
+                let row = &mut output.values[(j - b.lower[1]) * output.ld..][..b.columns().len()];
+                row.copy_from_slice(&rows[range(b, j)]);
             }
         }
         for [_, Part { peer, receive, .. }] in &self.parts {
             let mut from = &self.send_to_boxes.received()[receive.clone()];
-            for (b, taken) in boxes.of(rank).iter().zip(taken.iter_mut()) {
+            for (b, output) in boxes.of(rank).iter().zip(outputs.iter_mut()) {
                 for j in slabs.given(*peer, rank, b.rows()) {
                     let row;
                     (row, from) = from.split_at(b.columns().len());
-                    taken.values[(j - b.lower[1]) * taken.ld..][..row.len()].copy_from_slice(row);
+                    output.values[(j - b.lower[1]) * output.ld..][..row.len()].copy_from_slice(row);
                 }
             }
         }

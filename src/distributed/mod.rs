@@ -8,7 +8,7 @@
 
 pub mod box_transfer;
 pub mod boxes;
-pub mod refusal;
+pub mod error_messages;
 pub mod rows;
 pub mod strips;
 pub mod threads;

@@ -37,13 +37,13 @@ pub const MOST_ARRAYS: usize = 5;
 const WORDS: usize = 4;
 
 /// Creates the plan by which [`shared_rows`] sends the identification of rank 0's shared memory to all ranks.
-pub fn search(comm: &Counted<Comm>) -> Result<Gather> {
+pub fn address_plan(comm: &Counted<Comm>) -> Result<Gather> {
     Gather::new(comm, &collected((0..comm.size()).map(|rank| if rank == 0 { WORDS } else { 0 }), ROWS)?)
 }
 
 /// Allocates shared memory for `arrays[0] + arrays[1]` arrays of `len` values, as two groups. Returns `None` on all
 /// ranks unless rank 0 can allocate the memory, all ranks run on one host, and all of them can map the memory. `gather`
-/// is the plan that `search` returns, and `agree` a maximum of two values. Collective.
+/// is the plan that `address_plan` returns, and `agree` a maximum of two values. Collective.
 pub fn shared_rows(
     comm: &Comm,
     gather: &mut Gather,

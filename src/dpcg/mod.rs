@@ -142,8 +142,8 @@ impl Dpcg {
     ) -> Result<Outcome> {
         let started = Instant::now();
         let places = CellPlaces { cells: self.cells, singular: &self.singular };
-        let seen = MatrixProperties { center_max: self.center_max, singular: self.singular.len(), places: &places };
-        let control = Control::new(options, seen, false, true, arrays.len);
+        let matrix = MatrixProperties { center_max: self.center_max, singular: self.singular.len(), places: &places };
+        let control = Control::new(options, matrix, false, true, arrays.len);
         let outcome = self.backend.run(arrays, observer, &|s| what.run(s, &control));
         if what == Function::Solve {
             let seconds = &mut self.done.seconds;

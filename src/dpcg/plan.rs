@@ -9,7 +9,7 @@ use crate::dpcg::survey::{MANY, Survey};
 use crate::error::{Error, Result};
 use crate::krylov::solve::check_all_singular;
 use crate::options::limits::{
-    DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, LARGE_CONTRAST, MANY_UNRESOLVED, THIN_CELLS,
+    DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, MANY_UNRESOLVED, SMALL_COUPLING_RATIO, THIN_CELLS,
 };
 use crate::options::{
     AutoReason, Backend, CoarseSolver, Coarsening, Deflation, Fusion, NullSpace, Options, Precision, Preconditioner,
@@ -331,7 +331,7 @@ fn may_aggregate(options: &Options, machine: Machine, labelled: bool) -> bool {
 /// than deflation can use and the phases differ strongly, or the cells are flat (`is_flat`). On flat cells, coarse
 /// grids connect the liquid around hidden bubbles even with deflation.
 fn prefers_aggregation(cells: Cells, survey: &Survey) -> bool {
-    let left_alone = survey.strong > MANY && survey.contrast <= LARGE_CONTRAST;
+    let left_alone = survey.strong > MANY && survey.coupling_ratio <= SMALL_COUPLING_RATIO;
     survey.hidden >= MANY_UNRESOLVED && (left_alone || is_flat(cells, survey.coarsened))
 }
 
@@ -351,8 +351,8 @@ fn choose_coarsening(cells: Cells, options: &Options, survey: &Survey) -> (Coars
 
 /// Selects the deflation for `preconditioner=multigrid`, and returns the reason. If there are labels, they define the
 /// regions. Otherwise, each group of strong couplings gets a vector if there are 2 to `MANY` groups and one of these
-/// conditions holds: the contrast is at most `LARGE_CONTRAST`, a group is thinner than `THIN_CELLS` cells, or the grids
-/// are coarsened by cells.
+/// conditions holds: the coupling ratio is at most `SMALL_COUPLING_RATIO`, a group is thinner than `THIN_CELLS` cells,
+/// or the grids are coarsened by cells.
 fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: bool) -> (Deflation, AutoReason) {
     if labelled {
         return (Deflation::Levelset, AutoReason::Labels);
@@ -360,7 +360,7 @@ fn deflation_with_multigrid(survey: &Survey, coarsening: Coarsening, labelled: b
     if !(2..=MANY).contains(&survey.strong) {
         return (Deflation::None, AutoReason::Plain);
     }
-    if survey.contrast <= LARGE_CONTRAST {
+    if survey.coupling_ratio <= SMALL_COUPLING_RATIO {
         return (Deflation::Levelset, AutoReason::Contrast);
     }
     if survey.thinnest < THIN_CELLS {
@@ -398,10 +398,10 @@ mod tests {
 
     const CUBE: Cells = Cells { nx: 24, ny: 24, nz: 24 };
 
-    /// Returns the survey of a cube of water with the given contrast and `strong` bubbles. The thinnest bubble has
-    /// `thinnest` cells across.
-    fn bubbly(strong: usize, thinnest: usize, contrast: f64) -> Survey {
-        Survey { coarsened: [true; 3], contrast, components: 1, strong, thinnest, ..Survey::default() }
+    /// Returns the survey of a cube of water with the given coupling ratio and `strong` bubbles. The thinnest bubble
+    /// has `thinnest` cells across.
+    fn bubbly(strong: usize, thinnest: usize, coupling_ratio: f64) -> Survey {
+        Survey { coarsened: [true; 3], coupling_ratio, components: 1, strong, thinnest, ..Survey::default() }
     }
 
     /// Returns the results for the options in `text`, with nine deflation vectors.
@@ -418,12 +418,12 @@ mod tests {
         assert_eq!((done.coarsening, done.deflation, done.reason), (coarsening, deflation, reason));
     }
 
-    /// With multigrid, deflation depends on the number of groups, the contrast and the thinnest group.
+    /// With multigrid, deflation depends on the number of groups, the coupling ratio and the thinnest group.
     #[test]
     fn groups_that_are_worth_vectors() {
         use AutoReason::{Contrast, Plain, Thin};
         use Deflation::{Levelset, None};
-        for (strong, thinnest, contrast, deflation, reason) in [
+        for (strong, thinnest, coupling_ratio, deflation, reason) in [
             (0, 0, 1.0, None, Plain),
             (9, 4, 1e-3, None, Plain),
             (9, 4, 1.01e-4, None, Plain),
@@ -437,7 +437,7 @@ mod tests {
             (1000, 3, 1e-3, Levelset, Thin),
             (1001, 3, 1e-3, None, Plain),
         ] {
-            let survey = bubbly(strong, thinnest, contrast);
+            let survey = bubbly(strong, thinnest, coupling_ratio);
             check(planned_results("", CUBE, &survey, false), Coarsening::Vertex, deflation, reason);
             // `coarsening=cell` needs deflation vectors for groups of any size.
             let deflation = if (2..=1000).contains(&strong) { Levelset } else { None };
@@ -475,8 +475,8 @@ mod tests {
     /// there are labels, if an option of multigrid or a deflation is set, or if the backend does not support it.
     #[test]
     fn many_groups_select_aggregation() {
-        let of = |text: &str, (strong, hidden): (usize, usize), contrast: f64, flat: bool, labelled: bool| {
-            let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, contrast) };
+        let of = |text: &str, (strong, hidden): (usize, usize), coupling_ratio: f64, flat: bool, labelled: bool| {
+            let survey = Survey { coarsened: [true, !flat, true], hidden, ..bubbly(strong, 1, coupling_ratio) };
             let done = planned_results(text, CUBE, &survey, labelled);
             assert_eq!(done.preconditioner == Preconditioner::Amg, done.reason == AutoReason::Crowded, "{text}");
             assert!(done.preconditioner != Preconditioner::Amg || done.deflation == Deflation::None, "{text}");
@@ -591,12 +591,12 @@ mod tests {
     /// has `side` cells in x, 8 cells in y and 7 cells in z.
     #[test]
     fn rules_by_matrices() {
-        let of = |side: usize, blocks: usize, contrast: f64, faces: [f64; 3]| {
+        let of = |side: usize, blocks: usize, coupling_ratio: f64, faces: [f64; 3]| {
             let (cells, survey) = survey([12 * blocks, 16, 14], faces, |[i, j, k]| {
                 let air = i % 12 >= 3 && i % 12 < 3 + side && (2..10).contains(&j) && (4..11).contains(&k);
-                if air { 1.0 / contrast } else { 1.0 }
+                if air { 1.0 / coupling_ratio } else { 1.0 }
             });
-            assert_eq!(survey.strong, if contrast < 1.0 { blocks } else { 0 });
+            assert_eq!(survey.strong, if coupling_ratio < 1.0 { blocks } else { 0 });
             let done = planned_results("", cells, &survey, false);
             (done.coarsening, done.deflation, done.reason)
         };
@@ -607,7 +607,7 @@ mod tests {
         assert_eq!(of(3, 2, 1e-3, cubes), (Vertex, Deflation::Levelset, AutoReason::Thin));
         assert_eq!(of(4, 2, 1e-5, cubes), (Vertex, Deflation::Levelset, AutoReason::Contrast));
         assert_eq!(of(3, 1, 1e-5, cubes), (Vertex, Deflation::None, AutoReason::Plain));
-        // The contrast is computed per direction, so anisotropic faces do not increase it.
+        // The coupling ratio is computed per direction, so anisotropic faces do not reduce it.
         assert_eq!(of(4, 2, 1e-3, [1.0, 1.0, 16.0]), (Cell, Deflation::Levelset, AutoReason::Anisotropic));
         assert_eq!(of(4, 2, 1e-3, [0.5, 1.0, 1.0]), (Vertex, Deflation::None, AutoReason::Plain));
     }

@@ -25,9 +25,9 @@ pub struct Survey {
     pub row_sum: f64,
     /// Whether multigrid coarsens the finest grid in each direction.
     pub coarsened: [bool; 3],
-    /// Contrast of the phases: the ratio of the smallest nonzero coupling to the largest coupling of a direction,
-    /// minimized over the directions.
-    pub contrast: f64,
+    /// Ratio of the smallest nonzero coupling to the largest coupling of a direction, minimized over the directions.
+    /// The descriptions of options and the reason `contrast` name this ratio the contrast of the couplings.
+    pub coupling_ratio: f64,
     /// Number of connected components of two cells or more.
     pub components: usize,
     /// First cell of each singular component.
@@ -47,9 +47,9 @@ pub fn needs_hidden_groups(cells: Cells, coarsened: [bool; 3], strong: usize) ->
     strong > MANY || is_flat(cells, coarsened)
 }
 
-/// Returns the contrast for the smallest and the largest coupling of each direction. A direction without couplings, for
-/// which these are infinity and zero, is ignored. The contrast is 1 if there are no couplings.
-pub fn contrast(smallest: [f64; 3], largest: [f64; 3]) -> f64 {
+/// Returns the ratio of the smallest to the largest coupling, minimized over the directions. A direction without
+/// couplings, for which these are infinity and zero, is ignored. The ratio is 1 if there are no couplings.
+pub fn coupling_ratio(smallest: [f64; 3], largest: [f64; 3]) -> f64 {
     let of = |d: usize| if largest[d] > 0.0 { smallest[d] / largest[d] } else { 1.0 };
     [0, 1, 2].map(of).into_iter().fold(1.0, f64::min)
 }
@@ -182,7 +182,7 @@ impl SurveyData {
         let survey = Survey {
             row_sum: parts.iter().fold(0.0, |most, part| most.max(part.row_sum)),
             coarsened,
-            contrast: contrast(smallest_of(parts), most),
+            coupling_ratio: coupling_ratio(smallest_of(parts), most),
             components: components.count(),
             singular: first_cells_of_singular(cells, &components)?,
             strong: strong.count(),

@@ -291,11 +291,11 @@ impl Read<'_> {
                 line,
                 format_args!("{} is not finite in double precision", shown(word)),
             )),
-            None => Err(at(line, format_args!("{} is no {}number", shown(word), self.whole()))),
+            None => Err(at(line, format_args!("{} is no {}number", shown(word), self.integer_word()))),
         }
     }
 
-    fn whole(&self) -> &'static str {
+    fn integer_word(&self) -> &'static str {
         if self.banner.field == Field::Integer { "whole " } else { "" }
     }
 

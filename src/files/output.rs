@@ -42,11 +42,11 @@ impl<'a> Output<'a> {
         loop {
             let step = packer.step(rest, output, last);
             rest = &rest[step.used..];
-            self.file.write_all(&output[..step.made])?;
+            self.file.write_all(&output[..step.written])?;
             if step.ended || !last && rest.is_empty() {
                 break;
             }
-            if step.used + step.made == 0 {
+            if step.used + step.written == 0 {
                 return Err(io::ErrorKind::Other.into());
             }
         }

@@ -1,6 +1,6 @@
 //! Reads the text of a file, and decompresses it if it begins with the signature of gzip.
 
-use super::fault::{read_fault, whole};
+use super::fault::{file_error, read_fault};
 use super::gz::Unpacker;
 use crate::base::file::{is_ordinary, open};
 use crate::error::{Error, RRB_ERR_IO, RRB_ERR_PARSE, Refused, Result, zeroed};
@@ -19,12 +19,12 @@ const TEXT: &str = "the text of a file";
 /// `check` rejects.
 pub fn text(path: &CStr) -> Result<Vec<u8>> {
     if path == c"-" {
-        return Err(whole(RRB_ERR_IO, "the standard input is not read; give a file"));
+        return Err(file_error(RRB_ERR_IO, "the standard input is not read; give a file"));
     }
     let mut file = open(path).map_err(read_fault)?;
     let status = file.metadata().map_err(read_fault)?;
     if status.is_dir() {
-        return Err(whole(RRB_ERR_IO, "is a folder; give a file in it"));
+        return Err(file_error(RRB_ERR_IO, "is a folder; give a file in it"));
     }
     // The buffer has one byte more than the file, so that the end of the file is detected without another allocation.
     let expected = if is_ordinary(status.mode()) { usize::try_from(status.len()).unwrap_or(0) } else { 0 };
@@ -100,28 +100,28 @@ fn unpacked(file: &mut File, head: Vec<u8>) -> Result<Vec<u8>> {
         }
         room(&mut text, len, PIECE)?;
         let step = unpacker.step(&packed[given..available], &mut text[len..]).map_err(damaged)?;
-        if (step.used, step.made, step.ended) == (0, 0, false) {
+        if (step.used, step.written, step.ended) == (0, 0, false) {
             return Err(damaged("no progress"));
         }
-        (given, len) = (given + step.used, len + step.made);
+        (given, len) = (given + step.used, len + step.written);
         within = !step.ended;
     }
     if within {
-        return Err(whole(RRB_ERR_PARSE, "the gz data end too early: the file is not whole, fetch it again"));
+        return Err(file_error(RRB_ERR_PARSE, "the gz data end too early: the file is not whole, fetch it again"));
     }
     text.truncate(len);
     Ok(text)
 }
 
 fn damaged(reason: &str) -> Error {
-    whole(RRB_ERR_PARSE, format_args!("the gz data are damaged: {reason}"))
+    file_error(RRB_ERR_PARSE, format_args!("the gz data are damaged: {reason}"))
 }
 
 /// Removes a byte order mark of UTF-8. Rejects text in UTF-16, tar and zip archives, empty files, and text whose lines
 /// end with CR alone.
 fn check(mut text: Vec<u8>) -> Result<Vec<u8>> {
     const UTF8_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-    let other = |reason: &str| Err(whole(RRB_ERR_PARSE, reason));
+    let other = |reason: &str| Err(file_error(RRB_ERR_PARSE, reason));
     if text.starts_with(&UTF8_MARK) {
         text.drain(..UTF8_MARK.len());
     }

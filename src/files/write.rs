@@ -90,7 +90,7 @@ fn with_point(value: f64) -> io::Result<Short<NUMBER>> {
 }
 
 /// Returns the digits of an integer.
-fn whole(number: usize) -> io::Result<Short<NUMBER>> {
+fn integer_text(number: usize) -> io::Result<Short<NUMBER>> {
     let mut text = Short::default();
     write!(text, "{number}").map_err(io::Error::other)?;
     Ok(text)
@@ -167,11 +167,11 @@ impl<'a, I: Index> Cards<'a, I> {
         let mut end = 1;
         for j in 0..cols {
             end += self.a.row(j).filter(|&(i, _)| !self.symmetric || i >= j).count();
-            ends.put(whole(end)?.bytes())?;
+            ends.put(integer_text(end)?.bytes())?;
         }
         ends.finish()?;
         let mut places = Card::new(to, row);
-        self.entries().try_for_each(|(_, i, _)| places.put(whole(i + 1)?.bytes()))?;
+        self.entries().try_for_each(|(_, i, _)| places.put(integer_text(i + 1)?.bytes()))?;
         places.finish()?;
         let mut values = Card::new(to, val);
         self.entries().try_for_each(|(.., value)| values.put(with_point(value)?.bytes()))?;

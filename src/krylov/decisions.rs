@@ -188,9 +188,9 @@ impl State {
         self.restarts <= MOST_RESTARTS && !fruitless
     }
 
-    /// Returns whether `Caller::keep` receives the x of this restart. A restart at the rounding level may increase the
-    /// residual, so the residual norm of x must be below that of the stored iterate. The caller already has the first x
-    /// of the run. Records the restart, so that its x is passed only once.
+    /// Returns whether `Caller::store_if_better` receives the x of this restart. A restart at the rounding level may
+    /// increase the residual, so the residual norm of x must be below that of the stored iterate. The caller already
+    /// has the first x of the run. Records the restart, so that its x is passed only once.
     pub(super) fn passes_iterate(&mut self) -> bool {
         let passes_iterate = self.restarts_of_run > self.last_passed && self.norm < self.stored_norm;
         if passes_iterate {

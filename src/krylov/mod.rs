@@ -52,7 +52,7 @@ pub trait Caller<S: ?Sized> {
     /// Stores x in the user's array if its residual norm is below `best`, the residual norm of the iterate that was
     /// stored last. `norm` is the tested norm of r = b - A x in PCG. Returns the residual norm of the stored x, or
     /// `None` if x was not stored. May overwrite r.
-    fn keep(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
+    fn store_if_better(&mut self, s: &mut S, best: f64, norm: f64) -> Option<f64>;
 
     /// Runs another Krylov method instead of PCG, and returns its stop reason or its error. Returns `None` if PCG is to
     /// run.
@@ -125,8 +125,8 @@ pub fn pcg<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Cal
 }
 
 /// Tests r = b - A x and starts PCG: z = M^-1 r, rho = <r, z>, p = z, q = A p, sigma = <p, q>. After a restart, first
-/// passes x to `Caller::keep`. Returns the code of the last test; if the backend runs the loop itself, the code at the
-/// end of that loop.
+/// passes x to `Caller::store_if_better`. Returns the code of the last test; if the backend runs the loop itself, the
+/// code at the end of that loop.
 fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Caller<S>) -> Code {
     loop {
         // The test ignores the means of r over singular components. No iteration changes them, because the sum of A p
@@ -147,8 +147,8 @@ fn start<S: PcgSteps + ?Sized>(s: &mut S, at: &mut State, caller: &mut dyn Calle
         if !at.passes_iterate() {
             break;
         }
-        at.stored_norm = caller.keep(s, at.stored_norm, at.norm).unwrap_or(at.stored_norm);
-        // `keep` may shift x by a constant and overwrite r, so r is recomputed and tested again.
+        at.stored_norm = caller.store_if_better(s, at.stored_norm, at.norm).unwrap_or(at.stored_norm);
+        // `store_if_better` may shift x by a constant and overwrite r, so r is recomputed and tested again.
         at.norm2 = s.residual(Iterate::X);
     }
     at.begin();

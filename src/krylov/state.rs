@@ -197,6 +197,6 @@ impl State {
 
     /// Reports that the solve switches to another preconditioner.
     pub fn report_change(&self, observer: &mut dyn Observer) {
-        observer.see(Event::Changed(self.since_start(), self.norm / self.start.norm, self.iterations_left()));
+        observer.receive(Event::Changed(self.since_start(), self.norm / self.start.norm, self.iterations_left()));
     }
 }

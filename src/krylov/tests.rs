@@ -137,7 +137,7 @@ impl Line {
 struct Offered(Vec<f64>);
 
 impl Caller<Line> for Offered {
-    fn keep(&mut self, s: &mut Line, _: f64, norm: f64) -> Option<f64> {
+    fn store_if_better(&mut self, s: &mut Line, _: f64, norm: f64) -> Option<f64> {
         self.0.push(norm);
         // The caller may overwrite r.
         s.v[R].fill(f64::NAN);

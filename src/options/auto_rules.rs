@@ -74,8 +74,9 @@ pub mod limits {
     /// E costs more time than it saves.
     pub const MANY_COMPONENTS: usize = 1000;
     /// `deflation` of `dpcg_`: largest ratio of the smallest to the largest coupling of a direction for which
-    /// components are deflated. At such contrasts, multigrid alone needs more iterations.
-    pub const LARGE_CONTRAST: f64 = 1e-4;
+    /// components are deflated. At such ratios, multigrid alone needs more iterations. The texts on `auto` and the
+    /// reason `contrast` name this ratio the contrast.
+    pub const SMALL_COUPLING_RATIO: f64 = 1e-4;
     /// `deflation` of `dpcg_`: thickness in cells below which coarse grids may not resolve a component.
     pub const THIN_CELLS: usize = 4;
     /// `preconditioner` of `dpcg_`: smallest number of unresolved components for which amg is faster than
@@ -114,8 +115,8 @@ pub mod limits {
 
 use limits::{
     AMG_ROWS, AMLI_CONDITION, AMLI_GROWTH, AMLI_JUMP_CONDITION, AMLI_JUMP_NODES, AMLI_LEAST_CONDITION, BF16_CONTRAST,
-    BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, LARGE_CONTRAST, MANY_COMPONENTS,
-    MANY_UNRESOLVED, MOST_DIAGONALS, MOST_SCALING, RRB_DEVICE_NODES, SEMI, SMALL_GRID, STRONG, SWITCH_ITERATIONS,
+    BF16_CONTRAST_SINGULAR, DPCG_DEVICE_CELLS, INVERTED, INVERTED_ON_DEVICE, MANY_COMPONENTS, MANY_UNRESOLVED,
+    MOST_DIAGONALS, MOST_SCALING, RRB_DEVICE_NODES, SEMI, SMALL_COUPLING_RATIO, SMALL_GRID, STRONG, SWITCH_ITERATIONS,
     SWITCH_ITERATIONS_ON_DEVICE, THIN_CELLS, ZERO_ROW_SUM,
 };
 
@@ -294,8 +295,8 @@ fn dpcg_preconditioner() -> AutoRule {
             ),
             &format!(
                 "Components are not deflated if there are more than {} components of strong couplings and the contrast \
-                 is at most {LARGE_CONTRAST:e}. The contrast is the ratio of the smallest to the largest coupling of a \
-                 direction.",
+                 is at most {SMALL_COUPLING_RATIO:e}. The contrast is the ratio of the smallest to the largest \
+                 coupling of a direction.",
                 grouped(MANY_COMPONENTS)
             ),
             "If the allocation of memory for `amg` fails, `multigrid` is used instead.",
@@ -346,7 +347,7 @@ fn dpcg() -> [AutoRule; 6] {
                 ),
                 (
                     "levelset",
-                    &format!("the preconditioner is multigrid, and the contrast is at most {LARGE_CONTRAST:e}"),
+                    &format!("the preconditioner is multigrid, and the contrast is at most {SMALL_COUPLING_RATIO:e}"),
                 ),
                 (
                     "levelset",

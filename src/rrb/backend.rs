@@ -280,7 +280,7 @@ pub trait RrbBackend: Engine + Send {
         Ok(())
     }
     /// Frees the memory that is kept for matrices with other options. The caller calls it when options have changed.
-    fn forget(&mut self) {}
+    fn release_spare(&mut self) {}
     /// Discards the last factorization and frees its memory.
     fn release(&mut self) {}
     /// Computes A = L D L^T + R, where M = L D L^T is the preconditioner and R the difference between A and M. A second

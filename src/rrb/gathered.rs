@@ -118,7 +118,7 @@ impl RootSolve {
             let block = self.events.run(|_| {})?;
             for words in block[1..].chunks_exact(EVENT).take(block[0] as usize) {
                 let Some(event) = event_of(words) else { return Ok(()) };
-                let own = observer.see(event);
+                let own = observer.receive(event);
                 if let (Event::Iteration(..), Some(stop)) = (event, &mut stop) {
                     stop.run(&[f64::from(u8::from(own))])?;
                 }
@@ -227,8 +227,8 @@ impl SendingObserver<'_> {
 }
 
 impl Observer for SendingObserver<'_> {
-    fn see(&mut self, event: Event) -> bool {
-        let own = self.observer.see(event);
+    fn receive(&mut self, event: Event) -> bool {
+        let own = self.observer.receive(event);
         self.send(words_of(event));
         if self.stop.is_none() || !matches!(event, Event::Iteration(..)) {
             return own || self.failed.is_some();

@@ -240,7 +240,7 @@ impl Rrb {
         let known = if self.found.auto_options == auto_options {
             self.found
         } else {
-            self.backend.forget();
+            self.backend.release_spare();
             AutoDecisions { auto_options, ..AutoDecisions::default() }
         };
         let (machine, shared) = (self.machine, self.backend.shares_grids());
@@ -374,7 +374,7 @@ impl Rrb {
         if what == Function::Solve {
             return self.solve_around(arrays, options, observer, &|s, text| text(s));
         }
-        let control = Control::new(options, seen(&self.inspection), false, false, arrays.len);
+        let control = Control::new(options, matrix_properties(&self.inspection), false, false, arrays.len);
         self.backend.run(arrays, observer, &|s| what.run(s, &control))
     }
 
@@ -400,7 +400,7 @@ impl Rrb {
             // The output contains x of the first run. If there is no factorization now, the next call reports an error.
             Err(_) => return Ok(first),
             Ok(()) => {
-                observer.see(Event::Widened(first.iterations));
+                observer.receive(Event::Widened(first.iterations));
             }
         }
         let second = match self.run(arrays, options, observer, Some(first), &|s, text| text(s)) {
@@ -456,18 +456,21 @@ impl Rrb {
         self.run(arrays, options, observer, None, around)
     }
 
-    /// Runs a solve. `before` is the outcome of a previous run from whose x this run continues.
+    /// Runs a solve. `previous` is the outcome of the run from whose x this run continues.
     fn run(
         &mut self,
         arrays: Arrays,
         options: &Options,
         observer: &mut dyn Observer,
-        before: Option<Outcome>,
+        previous: Option<Outcome>,
         around: Around,
     ) -> Result<Outcome> {
         let short = self.done.precision != Precision::F64;
         let definite = matches!(self.done.cycle, options::Cycle::V | options::Cycle::Aggregation);
-        let control = Control { before, ..Control::new(options, seen(&self.inspection), short, definite, arrays.len) };
+        let control = Control {
+            previous,
+            ..Control::new(options, matrix_properties(&self.inspection), short, definite, arrays.len)
+        };
         let outcome = self.backend.run(arrays, observer, &|s| around(s, &|s| Function::Solve.run(s, &control)));
         let before = std::mem::replace(&mut self.done.cycle, cycle_of(&self.backend.report()));
         if self.done.cycle == options::Cycle::Aggregation && before != self.done.cycle {
@@ -520,7 +523,7 @@ impl Core for Rrb {
     }
 }
 
-fn seen(inspection: &Inspection) -> MatrixProperties<'_> {
+fn matrix_properties(inspection: &Inspection) -> MatrixProperties<'_> {
     let Inspection { components, findings, .. } = inspection;
     MatrixProperties { center_max: findings.center_max, singular: components.singular(), places: components }
 }

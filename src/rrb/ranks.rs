@@ -7,8 +7,8 @@ pub use crate::rrb::gathered::FIRST;
 use super::{Rrb, grids_to_share};
 use crate::base::heap::Counted;
 use crate::distributed::box_transfer::{BoxInput, BoxOutput, BoxTransfer, Boxes, NAMES, Slabs, rows_of};
-use crate::distributed::boxes::{GridBox, first_overlap};
-use crate::distributed::refusal::of_rank;
+use crate::distributed::boxes::{GridBox, find_overlap};
+use crate::distributed::error_messages::of_rank;
 use crate::distributed::rows;
 use crate::distributed::rows::{Rows, SharedRows};
 use crate::distributed::strips::Strips;
@@ -85,7 +85,7 @@ pub struct Ranks {
     root: Option<RootSolve>,
     /// Exchange that finds out whether all ranks are on one host and can share memory. It is needed only if rank 0
     /// solves the whole system, until [`Ranks::prepare_host`] has used it; otherwise `None`.
-    search: Option<Gather>,
+    address_plan: Option<Gather>,
     /// Number of arrays of the matrix.
     arrays: usize,
     /// Rows of the matrix, and rows of the input and output vectors, that this rank stores.
@@ -165,7 +165,7 @@ impl Ranks {
             spread: None,
             domain: None,
             root: None,
-            search: None,
+            address_plan: None,
             arrays: 0,
             matrix: Rows::NONE,
             vectors: Rows::NONE,
@@ -305,10 +305,10 @@ impl Ranks {
         if same && self.arrays == arrays {
             return Ok(false);
         }
-        self.forget();
+        self.discard_plans();
         if root {
             self.root = Some(RootSolve::new(&self.comm)?);
-            self.search = Some(rows::search(&self.comm)?);
+            self.address_plan = Some(rows::address_plan(&self.comm)?);
             self.arrays = arrays;
             return Ok(true);
         }
@@ -325,9 +325,9 @@ impl Ranks {
     }
 
     /// Discards all plans and their memory.
-    pub fn forget(&mut self) {
+    pub fn discard_plans(&mut self) {
         (self.spread, self.domain, self.arrays) = (None, None, 0);
-        (self.root, self.search) = (None, None);
+        (self.root, self.address_plan) = (None, None);
         (self.matrix, self.vectors) = (Rows::NONE, Rows::NONE);
     }
 
@@ -344,14 +344,14 @@ impl Ranks {
     /// Prepares transfers through host memory, if rank 0 stores all rows. The first call allocates shared memory or
     /// plans messages. Collective.
     pub fn prepare_host(&mut self) -> Result<()> {
-        let Some(search) = self.search.as_mut().filter(|_| self.root.is_some()) else { return Ok(()) };
+        let Some(address_plan) = self.address_plan.as_mut().filter(|_| self.root.is_some()) else { return Ok(()) };
         let (grid, arrays) = (self.boxes.grid, self.arrays);
         let is_alone = self.comm.size() == 1;
         // Ranks on one host share memory and need no messages.
         let found = if is_alone {
             None
         } else {
-            rows::shared_rows(&self.comm, search, &mut self.closing, [arrays, 2], grid.nodes())?
+            rows::shared_rows(&self.comm, address_plan, &mut self.closing, [arrays, 2], grid.nodes())?
         };
         if let Some([matrix, vectors]) = found {
             (self.matrix, self.vectors) = (Rows::SharedRows(matrix), Rows::SharedRows(vectors));
@@ -364,7 +364,7 @@ impl Ranks {
                 return planned;
             }
         }
-        self.search = None;
+        self.address_plan = None;
         Ok(())
     }
 
@@ -453,14 +453,14 @@ impl Ranks {
     ) -> Result<T> {
         let (alone, grid) = (self.is_alone(), self.boxes.grid);
         if !alone {
-            let own = lists.as_ref().map(|(given, taken)| (&given[..], &taken[..]));
+            let own = lists.as_ref().map(|(inputs, outputs)| (&inputs[..], &outputs[..]));
             self.spread_vectors(own.map_err(Clone::clone), what == Function::Solve)?;
         }
-        let (given, mut taken) = lists?;
+        let (inputs, mut outputs) = lists?;
         let (first_row, leaves_work_to_root) = (self.rows().start, self.leaves_work_to_root());
         let Self { vectors, matrix, root, stop, monitored, .. } = &mut *self;
         let [from, to, ..] = vectors.arrays_mut();
-        let (ld, input, output) = match (&given[..], &mut taken[..]) {
+        let (ld, input, output) = match (&inputs[..], &mut outputs[..]) {
             ([from], [to]) if alone => (from.ld, from.values, &mut *to.values),
             _ => (grid.nx, &*from, to),
         };
@@ -481,7 +481,7 @@ impl Ranks {
         let result = work(role, arrays, a.as_ref());
         let result = self.close(result)?;
         if !alone {
-            self.collect(&mut taken)?;
+            self.collect(&mut outputs)?;
         }
         Ok(result)
     }
@@ -492,7 +492,7 @@ impl Ranks {
         let given = own.and_then(|(input, output)| {
             let mut given = collected([collected(input.iter().copied(), BOXES)?], BOXES)?;
             if guess {
-                let output = output.iter().map(|taken| BoxInput { values: taken.values, ld: taken.ld });
+                let output = output.iter().map(|b| BoxInput { values: b.values, ld: b.ld });
                 push(&mut given, collected(output, BOXES)?, BOXES)?;
             }
             Ok(given)
@@ -516,10 +516,10 @@ impl Ranks {
         match (&mut self.spread, &self.vectors) {
             (Some(spread), rows) => spread.send_to_boxes(rows.array(1), output),
             (None, Rows::SharedRows(rows)) => {
-                for (b, taken) in self.boxes.of(self.comm.rank()).iter().zip(output) {
+                for (b, output_box) in self.boxes.of(self.comm.rank()).iter().zip(output) {
                     let nx = b.columns().len();
                     for (j, at) in self.boxes.rows_of(b) {
-                        rows.get(1, at, &mut taken.values[j * taken.ld..][..nx]);
+                        rows.get(1, at, &mut output_box.values[j * output_box.ld..][..nx]);
                     }
                 }
                 Ok(())
@@ -552,7 +552,7 @@ fn check_boxes(all: &[GridBox], words: &[usize]) -> Result<()> {
     if all.is_empty() {
         return Err(Error::Argument("no rank has a box: there is nothing to solve".to_owned()));
     }
-    let Some((first, second)) = first_overlap(all)? else { return Ok(()) };
+    let Some((first, second)) = find_overlap(all)? else { return Ok(()) };
     let box_name = |number: usize| {
         let mut left = 4 * number;
         let mut rank = 0;
@@ -613,8 +613,8 @@ struct AgreeingObserver<'a> {
 }
 
 impl Observer for AgreeingObserver<'_> {
-    fn see(&mut self, event: Event) -> bool {
-        let own = self.observer.see(event);
+    fn receive(&mut self, event: Event) -> bool {
+        let own = self.observer.receive(event);
         match (event, &mut self.stop) {
             (Event::Iteration(..), Some(stop)) => any_stops(stop, own, &mut self.failed),
             _ => own,

@@ -70,7 +70,7 @@ pub fn relax(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
 /// overflows, passes its ratio to the initial norm to the monitor.
 fn watch(s: &mut dyn SmootherSteps, work: &Work, done: &mut Swept) {
     s.exchange();
-    done.stopped = s.fill(BEFORE_SWEEPS);
+    done.stopped = s.fill(FOR_RESIDUAL);
     done.residual_norm = norm(s);
     if done.sweeps == 0 {
         done.initial_norm = done.residual_norm;
@@ -117,7 +117,7 @@ pub fn relative(norm: f64, first: f64) -> f64 {
 }
 
 /// Sweep number that the callback for ghost cells receives if the ghost cells are needed for a residual.
-const BEFORE_SWEEPS: i32 = -1;
+const FOR_RESIDUAL: i32 = -1;
 
 /// Copies the values of ghost cells from the patches that cover them.
 pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
@@ -128,7 +128,7 @@ pub fn exchange(s: &mut dyn SmootherSteps, _: &Work) -> Swept {
 /// Fills the ghost cells, and computes r = f - A u and its norm.
 pub fn residual(s: &mut dyn SmootherSteps, work: &Work) -> Swept {
     s.exchange();
-    let stopped = s.fill(BEFORE_SWEEPS);
+    let stopped = s.fill(FOR_RESIDUAL);
     let residual_norm = norm(s);
     let overflow = overflows(residual_norm, work);
     // The input is searched for NaN and infinity only after an overflow, so finite input needs no additional pass.
@@ -170,7 +170,7 @@ pub struct Smoother {
     /// Whether the option `remainder` is `overlap`.
     overlap: bool,
     /// Whether the inverses of the staggered cut have been computed.
-    staggers: bool,
+    has_staggered_inverses: bool,
 }
 
 impl Smoother {
@@ -196,7 +196,16 @@ impl Smoother {
             Some(smoother) => smoother,
             None => {
                 let (backend, stencil, remainders) = (make(machine)?, stencil.clone(), [None; 2]);
-                Self { backend, made_for, stencil, block, form, remainders, overlap: false, staggers: false }
+                Self {
+                    backend,
+                    made_for,
+                    stencil,
+                    block,
+                    form,
+                    remainders,
+                    overlap: false,
+                    has_staggered_inverses: false,
+                }
             }
         };
         smoother.backend.use_stream(stream)?;
@@ -204,7 +213,7 @@ impl Smoother {
         let plain = Cut::new(block);
         smoother.remainders =
             [plain, plain.staggered()].map(|cut| list.patches.iter().position(|p| cut.has_remainder(p)));
-        smoother.staggers = false;
+        smoother.has_staggered_inverses = false;
         let list = Counted::new(list, "patches")?;
         smoother.backend.set_patches(Blocks { stencil: stencil.clone(), list })?;
         smoother.prepare(options)?;
@@ -267,11 +276,11 @@ impl Smoother {
             return Ok(Swept::default());
         }
         let done = self.backend.run(arrays, callbacks, &work, relax)?;
-        self.finite(done)
+        self.checked_result(done)
     }
 
     /// Returns an error if the input is not finite or if a norm is unusable; otherwise returns `done`.
-    fn finite(&self, done: Swept) -> Result<Swept> {
+    fn checked_result(&self, done: Swept) -> Result<Swept> {
         if let Some(bad) = done.bad {
             let lower = self.patches()[bad.patch].lower;
             let cell = std::array::from_fn(|d| lower[d] + bad.cell[d] as i64);
@@ -309,7 +318,7 @@ impl Smoother {
         check_memory(options, self.made_for.machine)?;
         let work = self.work(options, 0);
         let done = self.backend.run(arrays, callbacks, &work, residual)?;
-        self.finite(done)
+        self.checked_result(done)
     }
 
     /// Returns the current patches and their ghost copy plan.
@@ -403,9 +412,9 @@ impl Core for Smoother {
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let staggers = options.int(opt::STAGGER) != 0;
         self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block) })?;
-        if staggers && !self.staggers {
+        if staggers && !self.has_staggered_inverses {
             self.add_inverses(Cut { overlap: self.overlap, ..Cut::new(self.block).staggered() })?;
-            self.staggers = true;
+            self.has_staggered_inverses = true;
         }
         self.backend.prepare(&self.work(options, 0))
     }

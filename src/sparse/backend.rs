@@ -66,7 +66,7 @@ pub struct Setup<'a> {
     /// Whether the method needs M^-T.
     pub transposes: bool,
     /// Number of work vectors of the method, without x, b and r.
-    pub own: usize,
+    pub work_vectors: usize,
     pub preconditioning: Preconditioning,
     /// Preconditioner for the method that continues after a breakdown of the first method.
     pub second: Preconditioning,
@@ -96,8 +96,8 @@ pub struct SetupResult {
 pub trait SparseBackend: Engine + Send {
     /// Computes M, allocates the vectors of the method, and creates the thread team.
     fn set_up(&mut self, setup: &Setup) -> Result<SetupResult>;
-    /// Allocates `own` work vectors.
-    fn reserve(&mut self, own: usize) -> Result<()>;
+    /// Allocates `count` work vectors.
+    fn reserve(&mut self, count: usize) -> Result<()>;
     /// Runs a method on all threads.
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
     /// Computes y = A x or y = A' x with at most `threads` threads.

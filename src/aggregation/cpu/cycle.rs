@@ -145,7 +145,7 @@ impl<V: Real + Number> Cycle<V> {
         for chunk in me.share(self.largest.rows()) {
             let part = &self.row[chunk * CHUNK..n.min((chunk + 1) * CHUNK)];
             // SAFETY: the chunk belongs to this thread and is written once.
-            unsafe { partials.note(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
+            unsafe { partials.store(chunk, [largest(part.iter().map(|&i| from(i as usize)))]) };
         }
         let [all] = partials.all(Some(*me));
         let largest = max_abs(all);

@@ -3,7 +3,7 @@
 //! Safety of the unsafe blocks: a thread writes only its own share of the rows of a group, of the chunks, or of the
 //! coarse rows. It reads rows of other threads only after a barrier.
 
-use super::rows::{Around, Rows, left, multiply, sweep};
+use super::rows::{Around, Rows, multiply, residual, sweep};
 use crate::aggregation::Ordered;
 use crate::base::loops::combine;
 use crate::base::number::Real;
@@ -43,7 +43,7 @@ pub struct Level<V: Number> {
     pub r: Shared<V>,
     pub z: Shared<V>,
     /// Residual after a forward sweep from zero.
-    left: Shared<V>,
+    residual: Shared<V>,
     /// First search direction c of the coarse solve, and v = A c.
     pub c: Shared<V>,
     pub v: Shared<V>,
@@ -112,7 +112,7 @@ impl<V: Real + Number> Level<V> {
             rows,
             r: room(true)?,
             z: room(true)?,
-            left: room(aggregate.is_some())?,
+            residual: room(aggregate.is_some())?,
             c: room(cycles != CycleCount::One)?,
             v: room(cycles != CycleCount::One)?,
             aggregate: aggregate_of,
@@ -151,7 +151,7 @@ impl<V: Real + Number> Level<V> {
         let partials = self.partials.reduce(run.turn, self.partials.rows());
         for (chunk, slices, rows) in self.chunks(&run.me) {
             // SAFETY: the chunk belongs to this thread and is written once.
-            unsafe { partials.note(chunk, of(slices, rows)) };
+            unsafe { partials.store(chunk, of(slices, rows)) };
         }
         partials.sum(Some(run.me))
     }
@@ -229,17 +229,17 @@ impl<V: Real + Number> Level<V> {
     pub fn restrict(&self, me: &Me, z: &Shared<V>, coarse: &Shared<V>) {
         let n = self.len();
         for (_, slices, rows) in self.chunks(me) {
-            // SAFETY: the rows of `left` belong to this thread; no thread writes z before the next barrier.
-            let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.left.slice_mut(rows.start, rows.len())) };
-            left(&self.rows, slices, z, out);
+            // SAFETY: the rows of `residual` belong to this thread; no thread writes z before the next barrier.
+            let (z, out) = unsafe { (Around::new(z.slice(0, n), 0), self.residual.slice_mut(rows.start, rows.len())) };
+            residual(&self.rows, slices, z, out);
         }
         me.barrier();
         let (starts, fine) = &self.fine;
         let own = me.share(starts.len() - 1);
-        // SAFETY: the coarse rows belong to this thread; no thread writes `left` before the next barrier.
-        let (left, coarse) = unsafe { (self.left.slice(0, n), coarse.slice_mut(own.start, own.len())) };
+        // SAFETY: the coarse rows belong to this thread; no thread writes `residual` before the next barrier.
+        let (residual, coarse) = unsafe { (self.residual.slice(0, n), coarse.slice_mut(own.start, own.len())) };
         for (sum, ends) in coarse.iter_mut().zip(starts[own.start..=own.end].windows(2)) {
-            *sum = fine[ends[0]..ends[1]].iter().fold(V::default(), |sum, &i| sum + left[i as usize]);
+            *sum = fine[ends[0]..ends[1]].iter().fold(V::default(), |sum, &i| sum + residual[i as usize]);
         }
         me.barrier();
     }
@@ -323,7 +323,7 @@ impl<V: Real + Number> Level<V> {
     }
 
     pub fn bytes(&self) -> usize {
-        let vectors = [&self.r, &self.z, &self.left, &self.c, &self.v].map(Shared::bytes).iter().sum::<usize>();
+        let vectors = [&self.r, &self.z, &self.residual, &self.c, &self.v].map(Shared::bytes).iter().sum::<usize>();
         let means = self.means.as_ref().map_or(0, |m| m.lock().unwrap_or_else(PoisonError::into_inner).bytes());
         let tables = size_of_val(&*self.groups) + size_of_val(&*self.slices) + size_of_val(&*self.aggregate);
         let fine = size_of_val(&*self.fine.0) + size_of_val(&*self.fine.1);

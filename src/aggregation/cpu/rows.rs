@@ -145,8 +145,8 @@ fn write<V: Real>(values: &mut [V], slice: &[V; LANES]) {
 }
 
 for_each_isa! {
-    /// Computes the residual after a forward sweep from zero: left_i = sum of a_ij z_j over rows j of later groups.
-    fn left<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, left: &mut [V]) {
+    /// Computes the residual after a forward sweep from zero: residual_i = sum of a_ij z_j over rows j of later groups.
+    fn residual<V: Real>(m: &Rows<V>, slices: Range<usize>, z: Around<V>, residual: &mut [V]) {
         let start = m.first[slices.start] as usize;
         for s in slices {
             let own = m.first[s] as usize - start..m.first[s + 1] as usize - start;
@@ -154,7 +154,7 @@ for_each_isa! {
             for line in m.lines.later(s) {
                 sums = add(sums, line, &z);
             }
-            write(&mut left[own], &sums);
+            write(&mut residual[own], &sums);
         }
     }
 

@@ -48,7 +48,7 @@ impl Engine {
 
     /// Returns the number of aggregates reused from the previous matrix.
     pub fn aggregates_kept(&self) -> usize {
-        self.cycle.kept
+        self.cycle.reused_aggregates
     }
 
     /// Returns the allocated device memory in bytes.

@@ -22,7 +22,7 @@ pub struct Cycle {
     launched: Launched,
     memory: Vec<Option<Memory>>,
     /// Number of aggregates of all levels that were reused from the previous matrix.
-    kept: usize,
+    reused_aggregates: usize,
 }
 
 /// Arguments of the launches of a cycle. If the arguments of two cycles are equal, a graph recorded for one cycle is

@@ -38,9 +38,9 @@ impl Loop {
     ) -> Result<Self> {
         let stream = Stream::new(device)?;
         if let Some(previous) = previous {
-            *stream.notes.borrow_mut() = Some(Launches::not_done());
+            *stream.launches.borrow_mut() = Some(Launches::only_recorded());
             body(&stream, previous.handle)?;
-            if stream.notes.take().is_some_and(|launches| launches.same_as(&previous.launches)) {
+            if stream.launches.take().is_some_and(|launches| launches.same_as(&previous.launches)) {
                 return Ok(previous);
             }
         }
@@ -88,9 +88,9 @@ impl Loop {
             inner
         };
         recorded.handle = handle;
-        *stream.notes.borrow_mut() = Some(Launches::default());
+        *stream.launches.borrow_mut() = Some(Launches::default());
         let result = body(stream, handle);
-        recorded.launches = stream.notes.take().unwrap_or_default();
+        recorded.launches = stream.launches.take().unwrap_or_default();
         let mut captured = inner;
         // SAFETY: ends the capture that began above, whether or not the body succeeded.
         let ended = unsafe { sys::cuStreamEndCapture(stream.stream, &mut captured) };
@@ -129,7 +129,7 @@ impl Loop {
 
     /// Launches the graph on a stream.
     pub fn launch(&self, stream: &Stream) -> Result<()> {
-        let stream = stream.alone()?;
+        let stream = stream.after_all_devices()?;
         // SAFETY: `record` or `record_once` instantiated the graph. The arrays that the graph uses live as long as the
         // handle.
         check(unsafe { sys::cuGraphLaunch(self.executable, stream) }, "launching a graph")

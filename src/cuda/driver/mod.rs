@@ -20,12 +20,12 @@ mod transfers;
 
 pub use device::{Device, Entered};
 pub use graph::Loop;
-pub use kernels::{Blocks, Together};
+pub use kernels::{Blocks, CooperativeLaunch};
 pub use library::{HAS_KERNELS, device_count};
 pub use memory::{GRANULE, Locked, Memory, Pinned, Space, is_open_to_others, is_page_locked, space_of};
 pub(super) use module::Argument;
 pub use module::{Kernel, Module, Share};
-pub use program::{ExportedMemory, HANDLE, Opened, Plain, Primary, Rows};
+pub use program::{ExportedMemory, HANDLE, Opened, Plain, PrimaryContext, Rows};
 pub use stream::{Event, Meet, Stream, Watch};
 
 #[cfg(test)]

@@ -24,13 +24,13 @@ pub struct Module {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 pub struct Share {
-    pub place: i32,
+    pub index: i32,
     pub count: i32,
 }
 
 impl Share {
     /// One device that owns all rows.
-    pub const ALL: Self = Self { place: 0, count: 1 };
+    pub const ALL: Self = Self { index: 0, count: 1 };
 }
 
 /// Name of a kernel, and the size in bytes of its only argument, a structure.

@@ -8,7 +8,7 @@ use cudarc::driver::sys;
 use std::sync::Arc;
 
 /// Primary context of a device, in which host programs allocate their memory.
-pub struct Primary {
+pub struct PrimaryContext {
     ordinal: i32,
     device: sys::CUdevice,
     context: sys::CUcontext,
@@ -19,9 +19,9 @@ pub struct Primary {
 }
 
 // SAFETY: contexts and streams of the driver may be used from any thread.
-unsafe impl Send for Primary {}
+unsafe impl Send for PrimaryContext {}
 // SAFETY: as above; no field changes after construction.
-unsafe impl Sync for Primary {}
+unsafe impl Sync for PrimaryContext {}
 
 /// Rows of doubles in any memory space: address of the first value, and distance of consecutive rows in values.
 #[derive(Clone, Copy)]
@@ -44,7 +44,7 @@ const PITCH_LIMIT: usize = 1 << 31;
 /// Size of an IPC handle in bytes.
 pub const HANDLE: usize = size_of::<sys::CUipcMemHandle>();
 
-impl Primary {
+impl PrimaryContext {
     /// Retains the primary context of a device, and creates the stream for copies.
     pub fn of(ordinal: i32) -> Result<Arc<Self>> {
         let count = driver()?;
@@ -61,16 +61,16 @@ impl Primary {
             check(sys::cuDeviceGet(&mut device, ordinal), "the CUDA device")?;
             check(sys::cuDevicePrimaryCtxRetain(&mut context, device), "the device's primary context")?;
         }
-        // If a later call fails, dropping `primary` releases the context.
-        let mut primary = Self { ordinal, device, context, id: 0, stream: std::ptr::null_mut() };
+        // If a later call fails, dropping `retained` releases the context.
+        let mut retained = Self { ordinal, device, context, id: 0, stream: std::ptr::null_mut() };
         // SAFETY: the context was just retained; the pointer outlives the call.
-        check(unsafe { sys::cuCtxGetId(context, &mut primary.id) }, "the device's context")?;
-        let entered = primary.enter()?;
-        let apart = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        check(unsafe { sys::cuCtxGetId(context, &mut retained.id) }, "the device's context")?;
+        let entered = retained.enter()?;
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: the pointer outlives the call.
-        check(unsafe { sys::cuStreamCreate(&mut primary.stream, apart) }, "a stream")?;
+        check(unsafe { sys::cuStreamCreate(&mut retained.stream, flags) }, "a stream")?;
         drop(entered);
-        Ok(Arc::new(primary))
+        Ok(Arc::new(retained))
     }
 
     /// Returns the CUDA ordinal of the device.
@@ -148,7 +148,7 @@ impl Primary {
         let mut address = 0;
         // SAFETY: the pointer outlives the call.
         check(unsafe { sys::cuMemAlloc_v2(&mut address, 8 * values) }, "rows of all ranks")?;
-        let plain = Plain { primary: self.clone(), address, bytes: 8 * values };
+        let plain = Plain { context: self.clone(), address, bytes: 8 * values };
         // SAFETY: the memory was just allocated with this size.
         check(unsafe { sys::cuMemsetD8Async(address, 0, plain.bytes, self.stream) }, "clearing device memory")?;
         Ok(plain)
@@ -168,18 +168,18 @@ impl Primary {
     }
 
     /// Opens memory that another process exported.
-    pub fn open(self: &Arc<Self>, handed: &ExportedMemory) -> Result<Opened> {
+    pub fn open(self: &Arc<Self>, exported: &ExportedMemory) -> Result<Opened> {
         let _entered = self.enter()?;
-        let handle = sys::CUipcMemHandle { reserved: handed.handle.map(|c| c as _) };
+        let handle = sys::CUipcMemHandle { reserved: exported.handle.map(|c| c as _) };
         let mut base = 0;
         let peers = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
         // SAFETY: the pointer outlives the call; the driver refuses handles that it did not issue.
         check(unsafe { sys::cuIpcOpenMemHandle_v2(&mut base, handle, peers) }, "an array of another process")?;
-        Ok(Opened { primary: self.clone(), base, address: base + handed.offset })
+        Ok(Opened { context: self.clone(), base, address: base + exported.offset })
     }
 }
 
-impl Drop for Primary {
+impl Drop for PrimaryContext {
     fn drop(&mut self) {
         if let Ok(_entered) = self.enter()
             && !self.stream.is_null()
@@ -194,14 +194,14 @@ impl Drop for Primary {
 
 /// Device memory allocated with `cuMemAlloc`, as host programs allocate theirs.
 pub struct Plain {
-    primary: Arc<Primary>,
+    context: Arc<PrimaryContext>,
     pub address: u64,
     pub bytes: usize,
 }
 
 impl Drop for Plain {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.primary.enter() {
+        if let Ok(_entered) = self.context.enter() {
             // SAFETY: `zeros` allocated the memory, and it is freed once. If the device was reset after the allocation,
             // `enter` has failed above.
             let _ = unsafe { sys::cuMemFree_v2(self.address) };
@@ -211,7 +211,7 @@ impl Drop for Plain {
 
 /// Memory of another process, which stays open until this value is dropped.
 pub struct Opened {
-    primary: Arc<Primary>,
+    context: Arc<PrimaryContext>,
     base: u64,
     /// Address of the exported memory in this process.
     pub address: u64,
@@ -219,8 +219,8 @@ pub struct Opened {
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if let Ok(_entered) = self.primary.enter() {
-            // SAFETY: `Primary::open` opened the memory, and it is closed once.
+        if let Ok(_entered) = self.context.enter() {
+            // SAFETY: `PrimaryContext::open` opened the memory, and it is closed once.
             let _ = unsafe { sys::cuIpcCloseMemHandle(self.base) };
         }
     }

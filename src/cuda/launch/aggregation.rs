@@ -80,7 +80,7 @@ plain_kernels! {
     LeaveOut leave_out(SpreadArgs) = "agg_leave_out_f64", |_a| 1, (MOST_UNKNOWNS, 1);
     /// Projects an inverse. In each row whose unknown belongs to a null vector, subtracts from the entries at the
     /// unknowns of this null vector their mean, and can add a constant. Stores the transpose of the result.
-    TakeMeans take_means(NullArgs) = "take_means_f64", |a| a.n.max(1) as u32, BLOCK;
+    ProjectInverse project_inverse(NullArgs) = "project_inverse_f64", |a| a.n.max(1) as u32, BLOCK;
     /// Executes a step of the inversion of a dense matrix.
     InvertStep invert_step(InverseArgs) = "invert_step_f64", |a| a.blocks(), BLOCK;
 }

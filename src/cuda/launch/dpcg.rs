@@ -9,7 +9,7 @@ use super::aggregation::{BLOCK, Couplings};
 use super::declare::Address;
 use super::inverse::{MOST_UNKNOWNS, NullArgs};
 use super::labelled::{COUNT, CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
-use crate::cuda::driver::{Device, Kernel, Stream, Together};
+use crate::cuda::driver::{CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
 
 include!(concat!(env!("OUT_DIR"), "/dpcg.rs"));
@@ -213,7 +213,7 @@ plain_kernels! {
     /// Finds the largest magnitudes of the caller's arrays, and their first non-finite entry.
     CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Copies the caller's matrix and tests its entries.
-    TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    CopyMatrix copy_matrix(SurveyArgs) = "dpcg_copy_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the statistics of the rows in `CellFindings`. Joins coupled cells to runs, within each segment of 32
     /// consecutive cells.
     InspectRows inspect_rows(SurveyArgs) = "dpcg_inspect_rows_f64", |a| cell_blocks(a.cells.count()), BLOCK;
@@ -360,15 +360,21 @@ fn vertex_cycle_kernel(single: bool) -> usize {
 
 /// Returns the launch shape of the cooperative kernel of the cycle below the finest grid. `blocks` is 0 if the device
 /// does not support cooperative launches.
-pub fn vertex_cycle_together(device: &Device, single: bool) -> Result<Together> {
-    let blocks = device.together(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
-    Ok(Together { blocks, cluster: 1, shared: 0, further: 0 })
+pub fn vertex_cycle_launch(device: &Device, single: bool) -> Result<CooperativeLaunch> {
+    let blocks = device.most_resident_blocks(vertex_cycle_kernel(single), VERTEX_CYCLE_THREADS)?;
+    Ok(CooperativeLaunch { blocks, cluster: 1, shared: 0, further: 0 })
 }
 
 /// Launches the whole cycle below the finest grid.
-pub fn vertex_cycle(stream: &Stream, single: bool, together: Together, a: &VertexCycleArgs) -> Result<()> {
-    // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_together`).
+pub fn vertex_cycle(stream: &Stream, single: bool, cooperative: CooperativeLaunch, a: &VertexCycleArgs) -> Result<()> {
+    // SAFETY: as in `plain_kernels`; all blocks run at once (`Stream::launch_cooperative`).
     unsafe {
-        stream.launch_together(vertex_cycle_kernel(single), together, (VERTEX_CYCLE_THREADS, 1), a, "kernel dpcg_cycle")
+        stream.launch_cooperative(
+            vertex_cycle_kernel(single),
+            cooperative,
+            (VERTEX_CYCLE_THREADS, 1),
+            a,
+            "kernel dpcg_cycle",
+        )
     }
 }

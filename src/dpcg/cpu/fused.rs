@@ -263,7 +263,7 @@ impl ThreadState<'_> {
         let note = |piece: usize| {
             let energy = self.multiply_piece(piece);
             // SAFETY: the piece belongs to this thread.
-            unsafe { partials.note(piece, [energy]) };
+            unsafe { partials.store(piece, [energy]) };
         };
         let Vectors { x, p, z, .. } = self.vectors();
         for row in own.clone().rev() {

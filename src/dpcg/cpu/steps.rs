@@ -100,7 +100,7 @@ impl<'a> ThreadState<'a> {
         let partials = self.reduction();
         for piece in self.k.pieces.share(self.me) {
             // SAFETY: the piece belongs to this thread.
-            unsafe { partials.note(piece, of(piece)) };
+            unsafe { partials.store(piece, of(piece)) };
         }
         partials
     }

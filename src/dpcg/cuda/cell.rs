@@ -37,9 +37,9 @@ impl CellCentred {
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        self.grids.into_iter().try_for_each(|grid| pool.give(grid.arrays.into_memory()))?;
-        self.inverse.give(pool)
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        self.grids.into_iter().try_for_each(|grid| pool.release(grid.arrays.into_memory()))?;
+        self.inverse.release(pool)
     }
 
     /// Computes z = M^-1 r.

@@ -82,7 +82,7 @@ fn arguments(maker: &Maker, grid: Option<&Grid>, l: usize) -> CellGridArgs {
 /// Makes coarse grid l from the previous grid `fine`. The strengths of `fine` must be those that were computed last.
 fn coarsen(maker: &Maker, pool: &mut Pool, fine: Option<&Grid>, l: usize) -> Result<Grid> {
     let (stream, single) = (maker.stream, maker.single);
-    let [x, y, z, _] = maker.see_strengths()?;
+    let [x, y, z, _] = maker.fetch_strengths()?;
     let of = fine.map_or(maker.source.of, |grid| grid.of);
     let ratio = cell_ratio(of, [x, y, z]);
     let grid = Grid::zeroed(pool, stream, coarse_cells(of, ratio), ratio, maker.value())?;

@@ -106,10 +106,10 @@ impl Matrix {
 
 impl Grid {
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        pool.give(self.weights)?;
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        pool.release(self.weights)?;
         let arrays = [self.conductances.own, Some(self.rows), self.vectors];
-        arrays.into_iter().flatten().try_for_each(|arrays| pool.give(arrays.into_memory()))
+        arrays.into_iter().flatten().try_for_each(|arrays| pool.release(arrays.into_memory()))
     }
 
     pub fn bytes(&self) -> usize {
@@ -137,7 +137,7 @@ impl Slabs {
         if planes < coarse.nz.min(2) {
             // A thin grid may need more memory than the workspace has.
             let (memory, [weights, cubes]) = pool.lists(maker.stream, [weights, plane * coarse.nz], GRIDS)?;
-            pool.keep(memory)?;
+            pool.save_for_next(memory)?;
             return Ok(Self { weights, cubes, points: coarse.nz });
         }
         // Each slab but the first has one more plane of cubes than planes of points.
@@ -196,7 +196,7 @@ pub fn make(
     let inverse = maker.invert(pool, matrix.of.count(), spread, a)?;
     let made = maker.made(pool, grids, inverse)?;
     for arrays in [matrix.conductances.own, Some(matrix.rows)].into_iter().flatten() {
-        pool.keep(arrays.into_memory())?;
+        pool.save_for_next(arrays.into_memory())?;
     }
     Ok(made)
 }
@@ -230,7 +230,7 @@ fn coarsen(maker: &Maker, pool: &mut Pool, matrix: Matrix, l: usize) -> Result<(
     };
     let a = arguments(maker, &matrix, l);
     strengths(stream, single, &a)?;
-    let [x, y, z, rows] = maker.see_strengths()?;
+    let [x, y, z, rows] = maker.fetch_strengths()?;
     let coarsened = directions(matrix.of, [x, y, z].map(|sum| sum / rows.max(1.0)), SEMI);
     let coarse = coarse_cells(matrix.of, coarsened.map(|d| 1 + usize::from(d)));
     let odd = if l % 2 == 1 { matrix.of } else { coarse };

@@ -100,11 +100,11 @@ impl Deflation {
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        self.region.give(pool)?;
-        self.regions.give(pool)?;
-        pool.give(self.vectors)?;
-        if let Inverse::Dense(inverse) = self.inverse { inverse.give(pool) } else { Ok(()) }
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        self.region.release(pool)?;
+        self.regions.release(pool)?;
+        pool.release(self.vectors)?;
+        if let Inverse::Dense(inverse) = self.inverse { inverse.release(pool) } else { Ok(()) }
     }
 
     /// Returns whether the device applies E^-1.
@@ -210,7 +210,7 @@ fn on_device(
             if n > Dense::MOST {
                 large = Some(memory);
             } else {
-                pool.keep(memory)?;
+                pool.save_for_next(memory)?;
             }
             sums
         }
@@ -246,7 +246,7 @@ fn on_device(
         return Ok(Some(dense));
     }
     if n <= Dense::MOST {
-        dense.keep(pool)?;
+        dense.save_for_next(pool)?;
     }
     Ok(None)
 }

@@ -76,7 +76,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Waits and returns the strengths that were computed last.
-    pub fn see_strengths(&self) -> Result<[f64; 4]> {
+    pub fn fetch_strengths(&self) -> Result<[f64; 4]> {
         let mut strengths = [0.0; 4];
         self.stream.fetch(&mut strengths, self.strengths)?;
         self.stream.wait()?;
@@ -102,7 +102,7 @@ impl<'a> Maker<'a> {
 
     /// Keeps the memory of the partial sums for the next factorization. Returns the grids.
     pub fn made<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
-        pool.keep(self.memory)?;
+        pool.save_for_next(self.memory)?;
         Ok(GridsAndInverse { grids, inverse })
     }
 }

@@ -61,8 +61,8 @@ impl RegionNumbers {
     }
 
     /// Returns the memory to the pool.
-    pub fn give(self, pool: &mut Pool) -> Result<()> {
-        pool.give(self.numbers.into_memory())
+    pub fn release(self, pool: &mut Pool) -> Result<()> {
+        pool.release(self.numbers.into_memory())
     }
 
     /// Returns the allocated device memory in bytes.

@@ -249,7 +249,7 @@ impl VectorSteps for Run<'_> {
     fn largest(&mut self, v: VectorId) -> f64 {
         let (v, count) = (self.k.vectors.address(v), self.source.of.count() as i64);
         self.scalar(|s| {
-            s.k.vectors.scalars.forget_seen(s.stream)?;
+            s.k.vectors.scalars.reset_findings(s.stream)?;
             let scalars = s.k.vectors.scalars.at;
             launch::cell_largest(s.stream, &CellLargestArgs { count, v, scalars })?;
             Ok(f64::from_bits(s.k.vectors.scalars.fetch(s.stream)?.largest))
@@ -276,7 +276,7 @@ impl VectorSteps for Run<'_> {
     }
 
     fn observe(&mut self, event: Event) -> bool {
-        self.call.observer.see(event)
+        self.call.observer.receive(event)
     }
 }
 

@@ -15,7 +15,7 @@ impl Run<'_> {
         self.call.send_arrays(guess)?;
         let (cells, input, scalars) = (self.source.cells, self.call.input, &mut self.k.vectors.scalars);
         let output = if guess { self.call.output } else { CellArray::default() };
-        scalars.forget_seen(self.stream)?;
+        scalars.reset_findings(self.stream)?;
         launch::cell_inspect(self.stream, &CellInspectArgs { cells, input, output, scalars: scalars.at })?;
         self.call.inputs(scalars.fetch(self.stream)?)
     }

@@ -202,14 +202,14 @@ impl State {
     fn into_parts(self) -> Result<(Vectors, Pool, Option<Recorded>, Option<Aggregated>)> {
         let (mut pool, mut aggregated) = (self.pool, None);
         if let Some(singular) = self.singular {
-            singular.give(&mut pool)?;
+            singular.release(&mut pool)?;
         }
         if let Some(deflation) = self.deflation {
-            deflation.give(&mut pool)?;
+            deflation.release(&mut pool)?;
         }
         match self.multigrid {
-            Some(Multigrid::Vertex(vertex)) => vertex.give(&mut pool)?,
-            Some(Multigrid::Cell(cell)) => cell.give(&mut pool)?,
+            Some(Multigrid::Vertex(vertex)) => vertex.release(&mut pool)?,
+            Some(Multigrid::Cell(cell)) => cell.release(&mut pool)?,
             Some(Multigrid::Aggregated(before)) => aggregated = Some(before),
             None => {}
         }

@@ -203,7 +203,7 @@ impl<P: Place> Labelled<P> {
                 }
                 self.add_run(unit, Run { place, len: len as u32, slot: self.latest_slot[label] })?;
             }
-            // `note` needs the runs in the order of the slots. Adjacent runs of a slot are already merged.
+            // `partials_of` needs the runs in the order of the slots. Adjacent runs of a slot are already merged.
             self.runs[self.run_start[unit]..].sort_unstable_by_key(|run| (run.slot, run.place));
             self.run_start[unit + 1] = self.runs.len();
             self.slot_start[unit + 1] = self.slots.len();
@@ -265,7 +265,11 @@ impl<P: Place> Labelled<P> {
 
     /// Adds the N sums that `of` returns for each run of these units, and stores one total per slot. `of` also receives
     /// the label of the run. Returns the reduction of these totals.
-    fn note<const N: usize>(&self, units: &Range<usize>, of: impl Fn(&Run<P>, usize) -> [f64; N]) -> Reduce<'_, N> {
+    fn partials_of<const N: usize>(
+        &self,
+        units: &Range<usize>,
+        of: impl Fn(&Run<P>, usize) -> [f64; N],
+    ) -> Reduce<'_, N> {
         let partials = self.sums.as_ref().expect("allocated with the labels").reduce::<N>(0, self.slots.len());
         let mut runs = self.runs(units).iter().peekable();
         for slot in self.slots(units) {
@@ -276,7 +280,7 @@ impl<P: Place> Labelled<P> {
             }
             // SAFETY: the unit of the slot belongs to this thread, which writes the slot once per call. All threads
             // have read the previous sums before the barrier that ended the previous call.
-            unsafe { partials.note(slot, sums) };
+            unsafe { partials.store(slot, sums) };
         }
         partials.over(self.other_ranks.as_deref())
     }
@@ -285,7 +289,7 @@ impl<P: Place> Labelled<P> {
     /// until the next call of a function of this structure. `units`: units of this thread.
     fn sum<const N: usize>(&self, me: Me, units: &Range<usize>, v: &impl Vector<P>) -> [&[f64]; N] {
         let Some(totals) = self.totals.as_ref().filter(|_| self.labels() > 0) else { return [&[]; N] };
-        let partials = self.note::<N>(units, |run, _| {
+        let partials = self.partials_of::<N>(units, |run, _| {
             // SAFETY: the values belong to this thread, and no other thread writes them.
             let values = unsafe { v.values(run.place, run.len as usize) };
             std::array::from_fn(|k| if k == 0 { sum(values) } else { values.iter().map(|v| v.wide().abs()).sum() })
@@ -342,7 +346,7 @@ impl<P: Place> Labelled<P> {
             return 0.0;
         }
         let [sums] = self.sum(me, units, v);
-        let squares = self.note(units, |run, label| {
+        let squares = self.partials_of(units, |run, label| {
             let mean = sums[label] / self.count[label];
             [center(run.place, run.len as usize).iter().map(|c| mean * mean / c).sum()]
         });

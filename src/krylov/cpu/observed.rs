@@ -47,7 +47,7 @@ impl Observed {
     /// Reports an event to the observer. All threads call this function, but only thread 0 passes the observer. Returns
     /// true if the observer requests a stop at an [`Event::Iteration`], and false for all other events.
     pub fn report(&self, me: Me, observer: Option<&mut (dyn Observer + '_)>, event: Event) -> bool {
-        let requested = observer.map(|observer| observer.see(event));
+        let requested = observer.map(|observer| observer.receive(event));
         if !matches!(event, Event::Iteration(..)) {
             return false;
         }

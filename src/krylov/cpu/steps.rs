@@ -168,21 +168,24 @@ impl<'a, S> ThreadState<'a, S> {
 
     /// Stores the partial results that `of` returns for the chunks of this thread. Returns the reduction of these
     /// results.
-    pub fn note<const N: usize>(&mut self, mut of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> Reduce<'a, N> {
+    pub fn partials_of<const N: usize>(
+        &mut self,
+        mut of: impl FnMut(&Self, Range<usize>) -> [f64; N],
+    ) -> Reduce<'a, N> {
         self.turn += 1;
         let Workspace { chunks, partials, .. } = self.workspace;
         let partials: Reduce<N> = partials.reduce(self.turn, chunks.count());
         for chunk in self.own_chunks() {
             // SAFETY: this thread owns the chunk, and stores its results once. The two buffers of `partials` alternate,
             // and each reduction begins with a barrier.
-            unsafe { partials.note(chunk, of(self, chunks.range(chunk))) };
+            unsafe { partials.store(chunk, of(self, chunks.range(chunk))) };
         }
         partials
     }
 
     /// Returns the sums of the results of `of` over all chunks.
     pub fn sums<const N: usize>(&mut self, of: impl FnMut(&Self, Range<usize>) -> [f64; N]) -> [f64; N] {
-        self.note(of).sum(Some(self.me))
+        self.partials_of(of).sum(Some(self.me))
     }
 
     /// Computes `to` = `scale` `to` + sum_k factor_k v_k on a range of rows of this thread.
@@ -228,7 +231,7 @@ impl<S: System> VectorSteps for ThreadState<'_, S> {
 
     fn largest(&mut self, v: VectorId) -> f64 {
         // SAFETY: the rows belong to this thread, and only this thread writes them.
-        let partials = self.note(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
+        let partials = self.partials_of(|s, rows| [largest(unsafe { s.rows_of(v, &rows) })]);
         max_abs(partials.all(Some(self.me))[0])
     }
 

@@ -35,7 +35,7 @@ pub fn apply(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     }
     check_overflow(largest, scale)?;
     if largest > 0.0 && largest < f64::MIN_POSITIVE * scale {
-        return Err(Error::Underflow { output: "z", name: "r", largest: inputs.rhs_max, center: c.seen.center_max });
+        return Err(Error::Underflow { output: "z", name: "r", largest: inputs.rhs_max, center: c.matrix.center_max });
     }
     s.store(scale);
     Ok(Outcome::default())

@@ -51,15 +51,15 @@ impl<'c> Given<'c> {
         let nearest = power_of_two_below(inputs.rhs_max).recip();
         let near = |scale: &f64| (nearest..=NEAR_SCALE * nearest).contains(scale);
         let scale = inputs.scale.filter(near).unwrap_or(nearest);
-        if too_far(inputs.guess_max, scale.recip(), c.seen.center_max, GUESS_TOO_FAR) {
+        if too_far(inputs.guess_max, scale.recip(), c.matrix.center_max, GUESS_TOO_FAR) {
             let allowed = format!(
                 "be at most {GUESS_TOO_FAR:e} * max abs(b) / max abs(diagonal of A) in magnitude as an \
                          initial guess"
             );
             return Err(Error::range("x", format!("{:e}", inputs.guess_max), allowed));
         }
-        let exceeds_f32 = c.single_sweeps && too_far(inputs.guess_max, inputs.rhs_max, c.seen.center_max, FAR_IN_F32);
-        let begun = (c.plain() && !exceeds_f32).then(|| begin(s, scale, guess));
+        let exceeds_f32 = c.single_sweeps && too_far(inputs.guess_max, inputs.rhs_max, c.matrix.center_max, FAR_IN_F32);
+        let begun = (c.can_fuse_ends() && !exceeds_f32).then(|| begin(s, scale, guess));
         let load = |s: &mut dyn SolveSteps| s.load(scale, Load::System(guess)).0;
         let norm = begun.map_or_else(|| load(s), |begun| begun.rhs_norm2).sqrt();
         Ok(Self { c, criterion, rhs_max: inputs.rhs_max, guess, scale, exceeds_f32, begun, norm })
@@ -145,7 +145,7 @@ fn check_compatible(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> Result<(
         return Err(Error::at(
             RRB_ERR_INCOMPATIBLE,
             format!("b sums to {:e} over the singular component of node ", sum / scale),
-            c.seen.places.component(component),
+            c.matrix.places.component(component),
             format!(
                 ", more than {COMPATIBLE:e} times its sum of magnitudes {:e}; check_compatibility=0 projects b",
                 norm1 / scale

@@ -58,7 +58,7 @@ fn solve(s: &mut dyn SolveSteps, c: &Control) -> Result<Outcome> {
     let criterion = c.criterion(checks);
     // With a criterion, the backend may begin the loop before the host does. This loop must not begin on a singular
     // system, whose b is projected first. It must not continue a previous solve, since it counts iterations from 0.
-    let begins = !c.singular() && c.before.is_none();
+    let begins = !c.singular() && c.previous.is_none();
     let inputs = check_inputs(s, c, true, begins.then_some(&criterion))?;
     if inputs.rhs_max == 0.0 {
         store_zero(s);
@@ -119,11 +119,11 @@ impl<'c> Solve<'c> {
         let (c, criterion, scale) = (given.c, &given.criterion, given.scale);
         let rounding_norm = criterion.rounding_fraction * given.norm;
         let rounding = if c.singular() { rounding_norm } else { 0.0 };
-        let reference = match (c.before, norms.reference_norm2 <= rounding_norm, c.reference_initial) {
+        let reference = match (c.previous, norms.reference_norm2 <= rounding_norm, c.reference_initial) {
             (Some(before), ..) => before.reference * scale,
             // The reference would be a rounding error. A lower bound of the D^-1 norm of b before elimination, with the
             // centers D, replaces it.
-            (_, true, _) => given.norm / c.seen.center_max.sqrt(),
+            (_, true, _) => given.norm / c.matrix.center_max.sqrt(),
             (_, false, true) => norms.initial,
             (_, false, false) => norms.rhs,
         };
@@ -138,7 +138,7 @@ impl<'c> Solve<'c> {
             centers: c.singular() && c.norm == Norm::Preconditioned,
             vanishing: rounding.max(criterion.vanishing(given.norm)),
             confirms: !checks,
-            center_max: c.seen.center_max,
+            center_max: c.matrix.center_max,
             definite: c.definite,
             // The residual of the initial guess may be much larger than the reference.
             divergence: c.divergence * reference.max(norms.initial),
@@ -182,7 +182,7 @@ impl<'c> Solve<'c> {
         let (c, given, initial, threshold) = (self.c, &self.given, self.norms.initial, self.test.threshold);
         let done = c.done();
         let met = if done == 0 { StopReason::InitialGuess } else { StopReason::Converged };
-        let stop = c.before.is_none() && s.observe(Event::Iteration(0, initial / self.test.reference));
+        let stop = c.previous.is_none() && s.observe(Event::Iteration(0, initial / self.test.reference));
         if initial <= threshold && c.norm == Norm::True2 {
             return Some(self.outcome(done, met, initial));
         }
@@ -281,7 +281,7 @@ impl<'c> Solve<'c> {
 impl<'s> Caller<dyn SolveSteps + 's> for Solve<'_> {
     /// Stores x if its residual norm is below `best` and below that of the guess, and if x is representable in double
     /// precision.
-    fn keep(&mut self, s: &mut (dyn SolveSteps + 's), best: f64, mut norm: f64) -> Option<f64> {
+    fn store_if_better(&mut self, s: &mut (dyn SolveSteps + 's), best: f64, mut norm: f64) -> Option<f64> {
         let (c, scale) = (self.c, self.given.scale);
         let largest;
         if self.checks {
@@ -399,7 +399,7 @@ fn constant_solution(
     finite("|b - A x|", initial + norm)?;
     let of_given = match c.norm {
         Norm::True2 => given,
-        Norm::Preconditioned => given / c.seen.center_max.sqrt(),
+        Norm::Preconditioned => given / c.matrix.center_max.sqrt(),
     };
     let reference = if c.reference_initial && initial > PROJECTED_TO_ZERO * of_given { initial } else { of_given };
     let threshold = criterion.threshold(reference, scale);

@@ -22,7 +22,7 @@ fn restored(s: &mut dyn SolveSteps) -> f64 {
 
 /// Completes x. Returns max |x| and the tested norm of b - A x on the whole grid.
 pub fn completed(s: &mut dyn SolveSteps, c: &Control, scale: f64) -> (f64, f64) {
-    if c.plain() {
+    if c.can_fuse_ends() {
         let (largest, square) = complete(s, scale);
         return (largest, square.sqrt());
     }

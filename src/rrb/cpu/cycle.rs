@@ -270,7 +270,7 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let partials = self.begin_sum(k);
         for row in grid.rows(self.me) {
             // SAFETY: the row belongs to this thread.
-            unsafe { partials.note(row, [f64::from(u8::from(mine))]) };
+            unsafe { partials.store(row, [f64::from(u8::from(mine))]) };
         }
         partials.all(Some(self.me))[0][grid.own.clone()].contains(&1.0)
     }
@@ -289,7 +289,9 @@ impl<F: Format> CycleSteps for Sections<'_, F> {
         let partials = self.reduce(k);
         for row in grid.rows(self.me) {
             // SAFETY: the rows belong to this thread, and only this thread writes them.
-            unsafe { partials.note(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()]) };
+            unsafe {
+                partials.store(row, [Colour::ALL.iter().map(|&c| dot(a[c].row(row, 0), b[c].row(row, 0))).sum()])
+            };
         }
         partials.sum(grid.shared.then_some(self.me))[0]
     }

@@ -183,7 +183,7 @@ impl RrbBackend for Cpu {
         Some(&COST).filter(|_| self.domain.is_none())
     }
 
-    fn forget(&mut self) {
+    fn release_spare(&mut self) {
         self.spare = None;
     }
 

@@ -78,7 +78,7 @@ impl<F: Format> Packed<F> {
                 self.descend_dropped(q, row, t);
                 if row >= rows.start {
                     let rho_b1 = self.scaled(q, Colour::B1, row, DROPPED, t);
-                    rho.note(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
+                    rho.store(self.rho_start[q] + row, [(rho_r1 + rho_r2) + rho_b1]);
                 }
                 if row == rows.start {
                     me.post(Point::First, stage);

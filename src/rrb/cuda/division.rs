@@ -8,7 +8,7 @@
 
 use crate::cuda::driver::{GRANULE, Memory, Stream};
 use crate::cuda::launch::{Geometry, MOST_BLOCKS, PART_ROWS, PARTS};
-use crate::cuda::plan::{Plan, Rows};
+use crate::cuda::layout::{MemoryLayout, PlaneLayout};
 use crate::error::Result;
 use crate::rrb::layout::Layout;
 
@@ -61,22 +61,22 @@ impl Division {
     }
 
     /// Returns the geometry of a grid as kernel argument, and the layout of its rows in memory.
-    pub fn geometry(&self, layout: &Layout) -> (Geometry, Rows) {
+    pub fn geometry(&self, layout: &Layout) -> (Geometry, PlaneLayout) {
         let mut g = geometry(layout);
         if self.devices > 0 && g.tiles_and_patches().0 >= self.from {
             self.divide(&mut g);
         }
-        let rows = Rows::new(&g);
+        let rows = PlaneLayout::new(&g);
         g.plane = rows.plane as i64;
         (g, rows)
     }
 
-    /// Allocates the memory of a plan whose addresses begin at 0.
-    pub fn memory(&self, stream: &Stream, plan: &Plan, what: &'static str) -> Result<Memory> {
+    /// Allocates the memory of a layout whose addresses begin at 0.
+    pub fn memory(&self, stream: &Stream, layout: &MemoryLayout, what: &'static str) -> Result<Memory> {
         if self.devices > 1 {
-            Memory::divided(stream, plan.used, |granule| plan.owner(granule), what)
+            Memory::divided(stream, layout.used, |granule| layout.owner(granule), what)
         } else {
-            Memory::zeroed(stream.device(), stream, plan.used, what)
+            Memory::zeroed(stream.device(), stream, layout.used, what)
         }
     }
 
@@ -196,19 +196,19 @@ mod tests {
         assert_eq!([false, true].map(|short| of(4, short, 2047, 2047).sharers), [4, 2]);
     }
 
-    /// In the actual memory plan, too, few rows of a device are in a granule of another device.
+    /// In the actual layout, too, few rows of a device are in a granule of another device.
     #[test]
     fn few_rows_are_in_memory_of_others() {
         for (nx, ny) in [(8191, 8191), (8191, 32_764), (4095, 16_380), (6000, 5000), (10_007, 9001)] {
             let division = Division { devices: 4, from: 0, always: false, has_short_values: false };
             let (g, rows) = division.geometry(&Layout::new(Grid { nx, ny }, 8));
-            let mut plan = Plan::new(0);
-            plan.bytes(5000);
-            let at = plan.planes(&rows, 2, 8).unwrap() as usize + 8 * rows.plane;
+            let mut layout = MemoryLayout::new(0);
+            layout.bytes(5000);
+            let at = layout.planes(&rows, 2, 8).unwrap() as usize + 8 * rows.plane;
             let stride = g.stride as usize;
             for device in 0..4 {
                 let own = g.first_row(2 * device)..g.first_row(2 * device + 2);
-                let is_far = |row: &usize| plan.owner((at + 8 * stride * (1 + row)) / GRANULE) != device;
+                let is_far = |row: &usize| layout.owner((at + 8 * stride * (1 + row)) / GRANULE) != device;
                 let (count, far) = (own.len(), own.filter(is_far).count());
                 assert!(far <= 16 && 50 * far <= count, "{nx} x {ny}: {far} rows of {count} on {device}");
             }

@@ -6,7 +6,7 @@ use super::program::Part;
 use super::schedule::beside;
 use super::setup::place_in;
 use crate::base::number::Real;
-use crate::cuda::driver::{Stream, Together};
+use crate::cuda::driver::{CooperativeLaunch, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
     Address, CoarsestSystem, CycleArgs, FirstArgs, How, Level, MOST_GRIDS, MultiplyCoarsestArgs, Op, ScalarArgs,
@@ -75,7 +75,7 @@ impl Packed {
             sigma_partial: self.partial,
             scalar: self.scalar_args(how),
             barrier: self.barrier_at,
-            cluster: self.programs.together.cluster as i32,
+            cluster: self.programs.cooperative.cluster as i32,
             cluster_base: self.programs.cluster_grids.base as i32,
             last: self.grids.len() as i32 - 1,
             members: self.programs.cluster_grids.members as i32,
@@ -104,10 +104,10 @@ impl Packed {
     /// `first_args`. `conditional` is the condition handle of a recorded loop, or 0.
     pub fn run(&mut self, stream: &Stream, part: Part, how: How, input: [Address; 2], conditional: u64) -> Result<()> {
         let range = self.programs.range(part);
-        if part != Part::Application && self.programs.whole(self) {
+        if part != Part::Application && self.programs.is_one_kernel(self) {
             let cycle = self.cycle_args(range, how);
             let arguments = SolveArgs { cycle, first: self.first_args(how, [0; 2]) };
-            return launch::solve(stream, self.shape.storage, self.programs.together, &arguments);
+            return launch::solve(stream, self.shape.storage, self.programs.cooperative, &arguments);
         }
         let ops = std::mem::take(&mut self.programs.ops);
         // Steps are not timed in a loop.
@@ -171,11 +171,11 @@ impl Packed {
         while n < range.end {
             let joined = self.programs.joined(self, &ops[n..range.end]);
             if joined > 0 {
-                let together = self.programs.together;
-                let further = if x_due { together.further } else { 0 };
+                let cooperative = self.programs.cooperative;
+                let further = if x_due { cooperative.further } else { 0 };
                 x_due &= further == 0;
                 let arguments = CycleArgs { for_x: further as i32, ..self.cycle_args(n..n + joined, how) };
-                launch::cycle(stream, storage, Together { further, ..together }, &arguments)?;
+                launch::cycle(stream, storage, CooperativeLaunch { further, ..cooperative }, &arguments)?;
                 n += joined;
                 continue;
             }

@@ -64,7 +64,7 @@ impl Packed {
         (self.recorded, self.recorded_fused) = (None, fused);
         let several = self.has_several_devices();
         let bodies = match (fused, self.ends_early()) {
-            _ if self.programs.whole(self) || without_graphs() => &[],
+            _ if self.programs.is_one_kernel(self) || without_graphs() => &[],
             _ if several && fused => &BODIES_OF_SEVERAL[..],
             (false, _) if several => &[],
             (false, _) => &[1],
@@ -104,8 +104,8 @@ impl Packed {
     /// Returns the recorded loop with the smallest overhead for the iteration counts of the last solves, or `None` if
     /// there is no loop that a device repeats by itself. The loop pauses after `most` iterations.
     fn best_graph(&self, most: usize) -> Option<&Loop> {
-        let known = self.taken.into_iter().filter(|taken| *taken > 0).map(|taken| taken.min(most));
-        let overhead = |body: usize| known.clone().map(|taken| overhead(body, taken)).sum::<usize>();
+        let known = self.recent_iterations.into_iter().filter(|count| *count > 0).map(|count| count.min(most));
+        let overhead = |body: usize| known.clone().map(|count| overhead(body, count)).sum::<usize>();
         let recorded = self.recorded.as_ref().filter(|_| !self.has_several_devices())?;
         recorded.graphs.iter().min_by_key(|(body, _)| overhead(*body)).map(|(_, graph)| graph)
     }
@@ -122,7 +122,7 @@ impl Run<'_> {
 
     /// Returns whether the loop runs without further launches by the host.
     pub fn runs_by_itself(&self) -> bool {
-        self.k.programs.whole(self.k) || self.k.best_graph(self.lag() as usize).is_some()
+        self.k.programs.is_one_kernel(self.k) || self.k.best_graph(self.lag() as usize).is_some()
     }
 
     /// Launches iterations on several devices until the loop ends or pauses, at first as many as the shortest of the
@@ -132,19 +132,19 @@ impl Run<'_> {
     fn launch_iterations(&mut self, most: usize) -> Result<()> {
         static TURN: Mutex<()> = Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.k.taken.into_iter().filter(|taken| *taken > 0).min();
+        let known = self.k.recent_iterations.into_iter().filter(|count| *count > 0).min();
         let mut ahead = known.unwrap_or(1).clamp(1, most);
         loop {
             for (body, graph) in self.k.recorded.iter().flat_map(|recorded| &recorded.graphs) {
                 (0..ahead / body).try_for_each(|_| graph.launch(self.stream))?;
                 ahead %= body;
             }
-            let &Scalars { code, lost, .. } = self.fetch()?;
-            if lost != 0 {
+            let &Scalars { code, sync_failed, .. } = self.fetch()?;
+            if sync_failed != 0 {
                 // The devices were not synchronized, so the sums and vectors are invalid.
                 self.stream.settle();
                 self.k.clear_vectors(self.stream)?;
-                let both = offset_of!(Scalars, lost) + size_of::<u32>() - offset_of!(Scalars, ticket);
+                let both = offset_of!(Scalars, sync_failed) + size_of::<u32>() - offset_of!(Scalars, ticket);
                 self.stream.fill(self.k.scalars.at + offset_of!(Scalars, ticket) as u64, 0, both)?;
                 let message = "devices that share a grid did not synchronize within 10 s: one is busy with other \
                                 work, or has failed";
@@ -164,7 +164,7 @@ impl Run<'_> {
     }
 
     /// Returns the results of the kernels that `follow` has queued.
-    fn found(&self, test: &Test) -> Ended {
+    fn results(&self, test: &Test) -> Ended {
         let ends = self.end_args_of_loop(test);
         let s = &*self.k.scalars;
         let largest = f64::from_bits(s.largest);
@@ -195,7 +195,7 @@ impl Looped for Run<'_> {
     }
 
     fn launch(&mut self) -> Result<()> {
-        if self.k.programs.whole(self.k) {
+        if self.k.programs.is_one_kernel(self.k) {
             self.iteration()
         } else if self.k.has_several_devices()
             && self.k.recorded.as_ref().is_some_and(|recorded| !recorded.graphs.is_empty())
@@ -256,9 +256,9 @@ impl Looped for Run<'_> {
     fn end(&mut self, at: &State, paused: bool) {
         self.looped = at.since_start() as i64;
         if !paused {
-            self.k.taken.rotate_right(1);
-            self.k.taken[0] = at.since_start();
-            self.stage = Stage::Ended(self.found(&at.test));
+            self.k.recent_iterations.rotate_right(1);
+            self.k.recent_iterations[0] = at.since_start();
+            self.stage = Stage::Ended(self.results(&at.test));
         }
     }
 }

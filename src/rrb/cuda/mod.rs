@@ -229,7 +229,7 @@ impl RrbBackend for Cuda {
                 let stream = self.session.stream();
                 if let Some(error) = failed {
                     // Copies of the caller's arrays may still be running. Only the first error is reported.
-                    let _ = packed.scalars.forget_seen(stream);
+                    let _ = packed.scalars.reset_findings(stream);
                     let _ = stream.wait();
                     return Err(error);
                 }

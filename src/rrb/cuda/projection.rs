@@ -72,7 +72,8 @@ impl Projection {
         self.whole.iter().chain(&self.black).map(Labelled::bytes).sum()
     }
 
-    /// Computes v = v - mean(v) on each singular component. With `restore`, also adds the mean that `keep` has stored.
+    /// Computes v = v - mean(v) on each singular component. With `restore`, also adds the mean that `store_means` has
+    /// stored.
     pub fn shift(&self, stream: &Stream, v: Address, restore: bool) -> Result<()> {
         self.whole.as_ref().map_or(Ok(()), |whole| whole.shift(stream, v, restore))
     }

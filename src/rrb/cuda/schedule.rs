@@ -3,7 +3,7 @@
 
 use super::packed::{CoarsestSolver, Packed};
 use super::program::{ClusterGrids, OPS, Programs, Steps, steps_of};
-use crate::cuda::driver::{Blocks, Device, Together};
+use crate::cuda::driver::{Blocks, CooperativeLaunch, Device};
 use crate::cuda::launch;
 use crate::cuda::launch::{Geometry, MOST_BLOCKS, MOST_GRIDS, Op, flag, kind};
 use crate::error::{Result, extend};
@@ -72,12 +72,12 @@ impl ClusterGrids {
 impl Programs {
     /// Generates the lists of steps for a cycle, and groups the steps into kernels.
     pub fn write(k: &Packed, device: &Device, recursion: &Recursion) -> Result<Self> {
-        let (grids, schur) = (k.used, k.shape.schur);
-        let mut together = Together { blocks: 0, cluster: 1, shared: 0, further: 0 };
+        let (grids, schur, threads) = (k.used, k.shape.schur, launch::CLUSTER_THREADS);
+        let mut cooperative = CooperativeLaunch { blocks: 0, cluster: 1, shared: 0, further: 0 };
         if k.shape.fusion && !k.wide_coarsest {
-            together.blocks = MOST_BLOCKS;
+            cooperative.blocks = MOST_BLOCKS;
             for kernel in launch::cooperative_kernels(k.shape.storage) {
-                together.blocks = together.blocks.min(device.together(kernel, launch::CLUSTER_THREADS)?);
+                cooperative.blocks = cooperative.blocks.min(device.most_resident_blocks(kernel, threads)?);
             }
         }
         let mut cluster_grids = ClusterGrids::default();
@@ -87,10 +87,10 @@ impl Programs {
             (0..grids).find(fits).unwrap_or(grids)
         };
         // A truncated hierarchy has too few small grids for a cluster.
-        if together.blocks > 0 && device.has_clusters() && !k.ends_early() {
+        if cooperative.blocks > 0 && device.has_clusters() && !k.ends_early() {
             for cluster in CLUSTERS {
                 let with = |shared| {
-                    let of = |kernel| device.together_in_clusters(kernel, launch::CLUSTER_THREADS, cluster, shared);
+                    let of = |kernel| device.most_resident_in_clusters(kernel, threads, cluster, shared);
                     let blocks = launch::cooperative_kernels(k.shape.storage).map(of).into_iter().min().unwrap_or(0);
                     blocks.min(MOST_BLOCKS / cluster * cluster)
                 };
@@ -98,10 +98,10 @@ impl Programs {
                 // kernels, which cost less time than the clusters save.
                 let blocks = with(0);
                 if blocks > 0 {
-                    together = Together { blocks, cluster, shared: 0, further: 0 };
+                    cooperative = CooperativeLaunch { blocks, cluster, shared: 0, further: 0 };
                     cluster_grids = ClusterGrids::choose(k, device, base_with(blocks), cluster);
                     if cluster_grids.members > 0 && with(cluster_grids.bytes) == blocks {
-                        together.shared = cluster_grids.bytes;
+                        cooperative.shared = cluster_grids.bytes;
                     } else {
                         cluster_grids = ClusterGrids::default();
                     }
@@ -109,11 +109,11 @@ impl Programs {
                 }
             }
         }
-        let base = base_with(together.blocks);
+        let base = base_with(cooperative.blocks);
         // The kernel needs max(largest, coarsest) thread blocks. `largest`: tiles of its largest grid, or 1 if all its
         // grids are stored in the first cluster. `coarsest`: blocks for the product with the coarsest inverse. Both
         // also count the blocks of the first cluster if these do other work at the same time.
-        let cluster_blocks = if together.cluster > 1 { together.cluster } else { 0 };
+        let cluster_blocks = if cooperative.cluster > 1 { cooperative.cluster } else { 0 };
         let coarsest = if k.ends_early() {
             1
         } else {
@@ -126,36 +126,36 @@ impl Programs {
             _ if cluster_grids.base == base => 1,
             _ => tiles + cluster_blocks,
         };
-        let most = together.blocks;
-        together.blocks = most.min(largest.max(coarsest).next_multiple_of(together.cluster));
+        let most = cooperative.blocks;
+        cooperative.blocks = most.min(largest.max(coarsest).next_multiple_of(cooperative.cluster));
         // The remaining thread blocks compute x, provided that they finish before the steps do.
         let wanted = launch::blocks_of_x(&k.first.g);
-        let others = (most - together.blocks).min(wanted.next_multiple_of(together.cluster));
-        together.further = if wanted <= others * X_ROUNDS { others } else { 0 };
+        let others = (most - cooperative.blocks).min(wanted.next_multiple_of(cooperative.cluster));
+        cooperative.further = if wanted <= others * X_ROUNDS { others } else { 0 };
         let sections = k.sections_in_use()?;
         let steps = || Steps::new(&sections, grids, schur).map(|steps| steps.without_coarsest(k.ends_early()));
         let mut ops = if schur { steps_of(steps()?, true, recursion)? } else { Vec::new() };
         let iteration = 0..ops.len();
         extend(&mut ops, steps_of(steps()?, false, recursion)?, OPS)?;
         let application = iteration.end..ops.len();
-        let mut programs = Self { ops, iteration, application, together, base, cluster_grids, ..Self::default() };
+        let mut programs = Self { ops, iteration, application, cooperative, base, cluster_grids, ..Self::default() };
         let mut ops = std::mem::take(&mut programs.ops);
-        if !programs.whole(k) {
+        if !programs.is_one_kernel(k) {
             programs.update_beside(k, &mut ops[programs.iteration.clone()]);
         }
         let iteration = &ops[programs.iteration.clone()];
         let divided = k.first.g.is_divided();
-        if programs.whole(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
+        if programs.is_one_kernel(k) || divided || !iteration.iter().any(|op| programs.joins(k, op)) {
             // In three cases, x is computed in the backward half: one kernel executes the whole iteration, x is
             // distributed among devices, or there are no steps on small grids.
-            programs.together.further = 0;
+            programs.cooperative.further = 0;
         }
         let update = iteration.iter().position(|op| op.flags & flag::UPDATE != 0);
         programs.until_update = update.map_or(0, |update| update + 1);
         for part in [programs.iteration.clone(), programs.application.clone()] {
             let mut n = part.start;
             while n < part.end {
-                let whole = n < programs.iteration.end && programs.whole(k);
+                let whole = n < programs.iteration.end && programs.is_one_kernel(k);
                 let joined = if whole { part.len() } else { programs.joined(k, &ops[n..part.end]) };
                 programs.assign(k, &mut ops[n..n + joined], true);
                 let run = &mut ops[n..n + joined.max(1)];
@@ -163,7 +163,7 @@ impl Programs {
                 if let Some(last) = run.iter_mut().rfind(|op| op.flags & flag::RHO != 0) {
                     last.flags |= if joined > 0 { flag::PART } else { 0 };
                     last.partial = programs.rho_count as i32;
-                    programs.rho_count += if joined > 0 { together.blocks as usize } else { k.parts_of(last) };
+                    programs.rho_count += if joined > 0 { cooperative.blocks as usize } else { k.parts_of(last) };
                 }
                 n += joined.max(1);
             }
@@ -187,7 +187,7 @@ impl Programs {
         };
         let cluster = |op: &Op| {
             let first = matches!(op.kind, kind::DESCEND_FIRST | kind::ADVANCE_FIRST | kind::COARSEST);
-            self.together.cluster > 1 && !first && k.blocks_of(op).count <= self.together.cluster
+            self.cooperative.cluster > 1 && !first && k.blocks_of(op).count <= self.cooperative.cluster
         };
         for n in 0..ops.len() {
             let next = ops.get(n + 1).copied();
@@ -243,13 +243,16 @@ impl Programs {
     }
 
     /// Returns whether one kernel executes a whole iteration.
-    pub fn whole(&self, k: &Packed) -> bool {
-        self.together.blocks > 0 && self.base == 0 && k.fused() && !matches!(k.coarsest_solver, CoarsestSolver::Host(_))
+    pub fn is_one_kernel(&self, k: &Packed) -> bool {
+        self.cooperative.blocks > 0
+            && self.base == 0
+            && k.fused()
+            && !matches!(k.coarsest_solver, CoarsestSolver::Host(_))
     }
 
     /// Returns whether the kernel for several steps can execute this step.
     pub fn joins(&self, k: &Packed, op: &Op) -> bool {
-        self.together.blocks > 0
+        self.cooperative.blocks > 0
             && match op.kind {
                 kind::COARSEST => !matches!(k.coarsest_solver, CoarsestSolver::Host(_)),
                 kind::DESCEND | kind::ASCEND | kind::MULTIPLY_INNER | kind::DIRECT_INNER | kind::ADVANCE_INNER => {
@@ -261,7 +264,11 @@ impl Programs {
 
     /// Returns the number of partial sums of <r, r>.
     pub fn norm_count(&self, k: &Packed) -> usize {
-        if self.whole(k) { self.together.blocks as usize } else { k.first_blocks().count as usize * k.first.g.parts() }
+        if self.is_one_kernel(k) {
+            self.cooperative.blocks as usize
+        } else {
+            k.first_blocks().count as usize * k.first.g.parts()
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use super::source::Source;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
 use crate::cuda::launch::{
-    Address, CoarseArgs, CopyArgs, CouplingArgs, ExcessArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs,
-    MOST_BLOCKS, MOST_LEFT, Rules, SchurCenterArgs, UniformArgs, WindowArgs,
+    Address, CoarseArgs, CopyArgs, CouplingArgs, Findings, Format, Geometry, Grid, LevelArgs, LinesArgs, MOST_BLOCKS,
+    MOST_LEFT, RowSumArgs, Rules, SchurCenterArgs, UniformArgs, WindowArgs,
 };
 use crate::cuda::staging::{Copies, Job};
 use crate::error::{Error, Place, Result, collected, push, reserve, zeroed};
@@ -173,9 +173,9 @@ impl Source {
     fn sum_rows(&mut self, stream: &Stream, zero_row_sum: f64) -> Result<()> {
         self.summed = true;
         stream.fill(self.same, 1, self.g.tiles_and_patches().1)?;
-        launch::excess(
+        launch::row_sums(
             stream,
-            &ExcessArgs {
+            &RowSumArgs {
                 g: self.g,
                 m: self.m,
                 excess: self.excess,

@@ -126,7 +126,7 @@ impl Run<'_> {
             of_initial: i32::from(c.of_initial),
         };
         launch::set_out(self.stream, &arguments)?;
-        self.k.started.note(self.stream)?;
+        self.k.started.record(self.stream)?;
         self.launch()?;
         self.k.started.wait()?;
         Ok(self.k.scalars.code == Code::Running as i32)

@@ -85,14 +85,14 @@ impl Pieces {
             let patch = &list.patches[p];
             let lower = [0, 1, 2].map(|d| lower[d] - patch.lower[d]);
             let at_edge = |d: usize| lower[d] + size[d] as i64 <= 1 || lower[d] >= patch.size[d] as i64 - 1;
-            let place = if at_edge(1) || at_edge(2) {
+            let index = if at_edge(1) || at_edge(2) {
                 outer[p] -= 1;
                 outer[p]
             } else {
                 inner[p] += 1;
                 inner[p] - 1
             };
-            all[place] = Piece { lower, size, start };
+            all[index] = Piece { lower, size, start };
             start += copy.cells.cells();
         }
         Ok(Self { all, first, inner })
@@ -195,7 +195,7 @@ impl GhostBuffers {
         let (count, first) = ((rows.1 - rows.0) as usize, (rows.0 - y) as usize);
         let values = self.values[which].address(start, nx * ny * nz);
         for k in planes.0..planes.1 {
-            let place = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
+            let index = (k + 1) as usize * plane + (rows.0 + 1) as usize * row + (x + 1) as usize;
             let k = (k - z) as usize;
             // A piece that is one cell wide is stored in groups of `LAYER` planes. Within a group, z is the fastest
             // index, then y. If the blocks are `LAYER` planes deep and begin with a group, the values of a row of
@@ -207,7 +207,7 @@ impl GhostBuffers {
                 ((k * ny + first) * nx, nx)
             };
             // SAFETY: the rows of the piece are in the patch or its ghost layer, and the caller guarantees access.
-            let (u, values) = unsafe { (u.add(place), values.add(start)) };
+            let (u, values) = unsafe { (u.add(index), values.add(start)) };
             for j in 0..count {
                 // SAFETY: j < count, so the row belongs to the piece.
                 unsafe {

@@ -314,10 +314,10 @@ pub unsafe fn tile_residual<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: u
 /// The conditions of `relax::relax` hold.
 #[inline(always)]
 pub unsafe fn tile_update<V: Lanes>(lines: &Lines, task: &Task, j: usize, k: usize, v: V) {
-    let place = k * task.strides.1 + j * task.strides.0;
+    let index = k * task.strides.1 + j * task.strides.0;
     let omega = V::splat(task.omega);
     // SAFETY: the caller guarantees access to cell (0, j, k).
-    let (u, out) = unsafe { (task.u.add(place), task.out.add(place)) };
+    let (u, out) = unsafe { (task.u.add(index), task.out.add(index)) };
     if lines.together() {
         // SAFETY: the first `used` cells are contiguous and belong to the task's blocks.
         unsafe { omega.mul_add(v, V::load_first(u, lines.used)).store_first(out, lines.used) };

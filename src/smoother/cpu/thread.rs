@@ -212,11 +212,11 @@ impl<'a, 'w> CallThread<'a, 'w> {
         me.barrier();
     }
 
-    /// Calls `question` with the caller's callbacks on thread 0, and returns its result on every thread.
-    pub fn ask(&mut self, question: impl FnOnce(&mut dyn Callbacks) -> bool) -> bool {
+    /// Calls `callback` with the caller's callbacks on thread 0, and returns its result on every thread.
+    pub fn call_on_first_thread(&mut self, callback: impl FnOnce(&mut dyn Callbacks) -> bool) -> bool {
         let stop = &self.call.data.stop;
         if let Some(callbacks) = &mut self.callbacks {
-            stop.store(question(*callbacks), Ordering::Relaxed);
+            stop.store(callback(*callbacks), Ordering::Relaxed);
         }
         self.me.barrier();
         let answer = stop.load(Ordering::Relaxed);

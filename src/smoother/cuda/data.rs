@@ -111,7 +111,7 @@ pub(super) enum Kind {
     /// Dense inverses, applied tile by tile.
     Dense,
     /// Dense inverses, applied stage by stage. The blocks of 8^3 cells of a stage are one matrix-matrix product.
-    Stages,
+    DenseByStage,
 }
 
 /// Work lists of a sweep with one cut and one order.
@@ -199,7 +199,7 @@ impl Plan {
         let all = 0..blocks.list.patches.len();
         let (mut items, mut totals) = (Vec::new(), Vec::new());
         let mut launch = |range: Range<usize>, faces: &Faces| -> Result<Launch> {
-            let in_stages = kind == Kind::Stages;
+            let in_stages = kind == Kind::DenseByStage;
             let (own, own_totals, stages) = items_of(blocks, range, (&cut, order), faces, in_stages)?;
             let cubes = own.iter().all(|item| item.shape == CUBE);
             let starts = (items.len(), totals.len());
@@ -247,7 +247,7 @@ pub(super) fn kind_of(dense: bool, batches: bool, cut: &Cut) -> Kind {
     match (dense, batches && cut.block == [TILE; 3]) {
         (false, _) => Kind::Transforms,
         (true, false) => Kind::Dense,
-        (true, true) => Kind::Stages,
+        (true, true) => Kind::DenseByStage,
     }
 }
 
@@ -337,13 +337,13 @@ impl Data {
             let plan = Plan::new(stream, &self.blocks, &self.groups, (*cut, order), kind)?;
             push(&mut self.plans, plan, "plans of sweeps")?;
         }
-        let place = found.unwrap_or(self.plans.len() - 1);
-        let bytes = 2 * 8 * FACE * self.plans[place].face_count;
+        let index = found.unwrap_or(self.plans.len() - 1);
+        let bytes = 2 * 8 * FACE * self.plans[index].face_count;
         if work.cuts[0] == work.cuts[1] && self.buffers.faces.bytes() < bytes {
             self.buffers.faces.need(stream, bytes, "faces between patches")?;
             // The next call may use another stream, so the initialization must be complete.
             stream.wait()?;
         }
-        Ok(place)
+        Ok(index)
     }
 }

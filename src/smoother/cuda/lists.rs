@@ -233,9 +233,9 @@ pub fn items_of(
     if in_stages {
         // A stable sort would allocate memory.
         placed.sort_unstable_by_key(|p| (p.stage, p.item.shape != CUBE, p.number));
-        let place =
+        let index =
             |stage: usize, other: bool| placed.partition_point(|p| (p.stage, p.item.shape != CUBE) < (stage, other));
-        let ends = |s: usize| [place(s, false)..place(s, true), place(s, true)..place(s + 1, false)];
+        let ends = |s: usize| [index(s, false)..index(s, true), index(s, true)..index(s + 1, false)];
         let stages = collected((0..stages).map(ends), ITEMS)?;
         return Ok((collected(placed.into_iter().map(|p| p.item), ITEMS)?, Vec::new(), stages));
     }
@@ -251,8 +251,8 @@ pub fn items_of(
     for p in placed.iter().filter(|p| p.stage + 1 < stages) {
         totals[(2 + p.stage) * row + p.chunk + 1] += 1;
     }
-    for place in 2 * row..totals.len() {
-        totals[place] += totals[place - row];
+    for k in 2 * row..totals.len() {
+        totals[k] += totals[k - row];
     }
     totals.copy_within(stages * row.., 0);
     let mut items = Vec::new();
@@ -351,17 +351,17 @@ impl Faces {
                     if cell[axis] != if high { own.size[axis].wrapping_sub(TILE) } else { 0 } {
                         continue;
                     }
-                    let mut place = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
-                    place[axis] += if high { TILE as i64 } else { 0 };
+                    let mut cell_index = [0, 1, 2].map(|d| own.lower[d] + cell[d] as i64);
+                    cell_index[axis] += if high { TILE as i64 } else { 0 };
                     if edge.is_none() {
                         error::push(&mut edges, Edge { patch, cell, beyond: [None; 6] }, FACES)?;
                     }
                     let tile = *edge.get_or_insert(edges.len() - 1);
-                    if let Some((other, other_side)) = open.remove(&(axis, place)) {
+                    if let Some((other, other_side)) = open.remove(&(axis, cell_index)) {
                         edges[tile].beyond[side] = Some((other, other_side));
                         edges[other].beyond[other_side] = Some((tile, side));
                     } else {
-                        insert(&mut open, (axis, place), (tile, side), FACES)?;
+                        insert(&mut open, (axis, cell_index), (tile, side), FACES)?;
                     }
                 }
             }

@@ -37,6 +37,6 @@ impl Callbacks for Ghosts<'_, '_> {
     }
 
     fn report_residual(&mut self, sweep: usize, relative_residual: f64) -> bool {
-        self.watch.see(Event::Iteration(sweep, relative_residual))
+        self.watch.receive(Event::Iteration(sweep, relative_residual))
     }
 }

@@ -112,7 +112,7 @@ impl SparseBackend for Cpu {
                 State::new(rows)?
             }
         };
-        state.vectors.reserve(setup.own.max(PCG_VECTORS))?;
+        state.vectors.reserve(setup.work_vectors.max(PCG_VECTORS))?;
         let team = team_for(&mut self.team, rows, setup.threads)?;
         let first = made(setup, &setup.preconditioning, kept, team)?;
         state.precondition = first.precondition;
@@ -133,8 +133,8 @@ impl SparseBackend for Cpu {
         })
     }
 
-    fn reserve(&mut self, own: usize) -> Result<()> {
-        self.state.as_mut().map_or(Ok(()), |state| state.vectors.reserve(own))
+    fn reserve(&mut self, count: usize) -> Result<()> {
+        self.state.as_mut().map_or(Ok(()), |state| state.vectors.reserve(count))
     }
 
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome> {

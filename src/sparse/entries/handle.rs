@@ -82,7 +82,7 @@ impl MatrixArguments {
 
 /// Returns the workers for a call that creates a handle. No option is set yet, so the number of threads is automatic.
 fn workers() -> Workers {
-    Workers::asked(|| environment::threads(0))
+    Workers::from_function(|| environment::threads(0))
 }
 
 /// Returns the format with this number.
@@ -153,7 +153,7 @@ impl Handle<sparse_handle> {
         self.own.matrix.set_values(values)?;
         self.base.mark_set("values");
         if let Some(core) = &mut self.base.core {
-            core.forget();
+            core.discard_setup();
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ impl Handle<sparse_handle> {
     fn bytes_per_nonzero(&self) -> f64 {
         let facts = self.own.matrix.facts();
         let vectors = 8.0 * (facts.rows as f64 + facts.cols as f64);
-        let of_product = |product: &Product| (product.read() as f64 + vectors) / facts.nonzeros as f64;
+        let of_product = |product: &Product| (product.bytes_read() as f64 + vectors) / facts.nonzeros as f64;
         let product = self.base.core.as_ref().and_then(Sparse::product);
         product.filter(|_| facts.nonzeros > 0).map_or(0.0, of_product)
     }

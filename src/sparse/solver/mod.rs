@@ -89,7 +89,7 @@ impl Sparse {
     }
 
     /// Discards everything that was computed from the values of the matrix.
-    pub fn forget(&mut self) {
+    pub fn discard_setup(&mut self) {
         self.system = None;
         self.drop_product();
     }
@@ -151,7 +151,7 @@ impl Sparse {
         let made = match (self.set_up(matrix, &plan, &transposed, options), plan.otherwise) {
             // The preconditioner's setup broke down on a pivot.
             (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
-                plan.take_preconditioner(otherwise, options)?;
+                plan.set_preconditioner(otherwise, options)?;
                 self.set_up(matrix, &plan, &transposed, options)?
             }
             (made, _) => made?,
@@ -207,7 +207,7 @@ impl Sparse {
             symmetric: plan.symmetric,
             single: plan.precision == Precision::F32,
             transposes: plan.solver == Solver::Bicg,
-            own: own_vectors(plan, options),
+            work_vectors: work_vectors(plan, options),
             preconditioning: plan.preconditioning,
             second: plan.second.unwrap_or(Preconditioning::of(Preconditioner::None)),
             sweep_parameters: plan.sweep_parameters,
@@ -272,7 +272,7 @@ impl Sparse {
             limit => limit,
         };
         if let Some(second) = &system.second {
-            second.forget();
+            second.reset_begun();
         }
         let a = operator(product.stored(matrix), &system.transposed);
         let needs_definite = solves && matches!(system.plan.solver, Solver::Cg | Solver::SteepestDescent);
@@ -317,7 +317,7 @@ fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {
     Operator { a, transposed }
 }
 
-fn own_vectors(plan: &Plan, options: &Options) -> usize {
+fn work_vectors(plan: &Plan, options: &Options) -> usize {
     let second = if plan.second.is_some() { vectors(Solver::Minres, options) } else { 0 };
     vectors(plan.solver, options).max(second)
 }
@@ -380,7 +380,7 @@ impl Core for Sparse {
     /// Allocates the vectors and scalars that the method needs with these options.
     fn prepare(&mut self, options: &Options) -> Result<()> {
         let Some(system) = &mut self.system else { return Ok(()) };
-        self.backend.reserve(own_vectors(&system.plan, options))?;
+        self.backend.reserve(work_vectors(&system.plan, options))?;
         system.method = MethodWorkspace::new(system.plan.solver, options, self.backend.threads())?;
         Ok(())
     }

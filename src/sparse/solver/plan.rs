@@ -72,7 +72,7 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
 
 impl Plan {
     /// Replaces the preconditioner.
-    pub fn take_preconditioner(&mut self, preconditioner: Preconditioner, options: &Options) -> Result<()> {
+    pub fn set_preconditioner(&mut self, preconditioner: Preconditioner, options: &Options) -> Result<()> {
         self.preconditioner = preconditioner;
         self.preconditioning = preconditioning(preconditioner, self.solver, options)?;
         self.precision = precision(preconditioner, options);

@@ -30,9 +30,9 @@ pub mod kind {
 /// solution, d the direction and q = A d.
 pub mod flag {
     /// Forward: r = right-hand side.
-    pub const KEEP: i32 = 1;
-    /// Forward, with `KEEP`: also q = right-hand side.
-    pub const KEEP_TOO: i32 = 2;
+    pub const STORE_RHS: i32 = 1;
+    /// Forward, with `STORE_RHS`: also q = right-hand side.
+    pub const STORE_RHS_IN_Q: i32 = 2;
     /// The step computes a partial sum of <r, M^-1 r>.
     pub const RHO: i32 = 4;
     /// The step computes the last partial sum of <r, M^-1 r> in the iteration, and the update of the scalars follows.
@@ -46,11 +46,11 @@ pub mod flag {
     /// Backward with `ADVANCED`, or step: u = alpha d instead of u = u + alpha d.
     pub const FIRST_STEP: i32 = 64;
     /// Backward with `ADVANCED`: z = u.
-    pub const TAKE: i32 = 128;
+    pub const Z_IS_U: i32 = 128;
     /// Product: stores q = A d.
     pub const STORE: i32 = 256;
     /// Product, step: r -= alpha q, z = r.
-    pub const GO_ON: i32 = 512;
+    pub const UPDATE_RESIDUAL: i32 = 512;
     /// Backward with `DIRECTED`: u = u + alpha d.
     pub const ADVANCED: i32 = 1024;
     /// Only the blocks of the first cluster execute the step.

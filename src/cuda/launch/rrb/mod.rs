@@ -2,7 +2,7 @@
 
 use super::declare::{THREADS, TILE};
 use super::labelled::COUNT;
-use crate::cuda::driver::{Blocks, Device, Kernel, Stream, Together};
+use crate::cuda::driver::{Blocks, CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
 use crate::rrb::anisotropy::{WINDOW, WINDOWS};
 use crate::rrb::storage::Storage;
@@ -38,7 +38,7 @@ plain_kernels! {
     /// Copies A from the caller's arrays and inspects it.
     Copy copy(CopyArgs) = "rrb_copy_f64", |a| tiles(a.g.nx as usize, a.rows as usize), OVER_AREA;
     /// Computes the row sums.
-    Excess excess(ExcessArgs) = "rrb_excess_f64", |a| a.g.blocks(), OVER_AREA;
+    RowSums row_sums(RowSumArgs) = "rrb_row_sums_f64", |a| a.g.blocks(), OVER_AREA;
     /// Computes the anisotropy in each of several windows of the grid.
     Windows windows(WindowArgs) = "rrb_windows_f64", |_a| (WINDOWS * WINDOWS) as u32, (WINDOW as u32, 1);
     /// Finds the tiles of a grid in which and around which all rows of the matrix are equal, and the patches of the

@@ -272,8 +272,8 @@ impl<T: Real + Number> Passes<'_, T> {
         }
     }
 
-    /// Updates the cells of a colour in plane k. With `note`, also stores their change.
-    fn relax(&self, k: isize, colour: usize, note: bool) {
+    /// Updates the cells of a colour in plane k. With `store_change`, also stores their change.
+    fn relax(&self, k: isize, colour: usize, store_change: bool) {
         let workspace = self.workspace;
         self.each_row(k, colour, |j, half, range, c| {
             // SAFETY: the code writes a half row of this thread, and reads half rows of the other colour.
@@ -282,7 +282,7 @@ impl<T: Real + Number> Passes<'_, T> {
                 let near = Self::near(&workspace.x, half, j, k, range.len());
                 let (x, inverse) =
                     (workspace.x.row_mut(half, j, k), self.finest.inverse.slice(range.start, range.len()));
-                if note {
+                if store_change {
                     relax_with_change(x, workspace.residual.row_mut(half, j, k), r, inverse, c, &near);
                 } else {
                     relax(x, r, inverse, c, &near);
@@ -321,7 +321,7 @@ impl<T: Real + Number> Passes<'_, T> {
             }
             let red = k - reach + 2;
             if own.contains(&red) {
-                self.keep(red);
+                self.store_red(red);
             }
             let last = k - reach;
             self.residual(last);
@@ -357,7 +357,7 @@ impl<T: Real + Number> Passes<'_, T> {
     }
 
     /// Stores the red cells of plane k for the second pass.
-    fn keep(&self, k: isize) {
+    fn store_red(&self, k: isize) {
         if !self.has(k) {
             return;
         }
@@ -414,7 +414,7 @@ impl<T: Real + Number> Passes<'_, T> {
             if done >= share.start as isize {
                 let product = self.store_plane(done, back, &z);
                 // SAFETY: the plane belongs to this thread.
-                unsafe { products.note(done as usize, [product]) };
+                unsafe { products.store(done as usize, [product]) };
             }
         }
     }

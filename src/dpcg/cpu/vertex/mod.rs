@@ -228,7 +228,7 @@ impl<T: Real + Number> Vertex<T> {
         let partials = self.partials.reduce::<1>(0, a.cells.nz);
         for k in me.share(a.cells.nz) {
             // SAFETY: the plane belongs to this thread.
-            unsafe { partials.note(k, [max_abs(&a.center[k * plane..][..plane])]) };
+            unsafe { partials.store(k, [max_abs(&a.center[k * plane..][..plane])]) };
         }
         max_abs(partials.all(Some(me))[0])
     }
@@ -238,7 +238,7 @@ impl<T: Real + Number> Vertex<T> {
         let partials = self.partials.reduce(0, planes);
         for k in me.share(planes) {
             // SAFETY: the plane belongs to this thread.
-            unsafe { partials.note(k, of(k)) };
+            unsafe { partials.store(k, of(k)) };
         }
         partials.sum(Some(me))
     }

@@ -82,13 +82,13 @@ impl<F: Format> ThreadState<'_, F> {
                 // thread.
                 unsafe {
                     k.fetch(grids.end - 1, row, FIRST_RED, &mut t);
-                    below.note(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
+                    below.store(row, [dot(above.z.b2.row(row, 0), t.row(FIRST_RED, 0, above.layout.cx))]);
                 }
             }
         } else if me.index == 0 {
             let rho = self.sections.timed(k.grids.len(), DOWN, |s| s.k.solve_natural());
             // SAFETY: only thread 0 stores this partial sum.
-            unsafe { below.note(0, [rho]) };
+            unsafe { below.store(0, [rho]) };
         }
         me.barrier();
         // If there are other ranks, all threads wait for the partial sums of these ranks.
@@ -159,12 +159,12 @@ impl<F: Format> Packed<F> {
                 let (pivot, a) = m.eliminated(Colour::B1, row);
                 let out = t.row_mut(DROPPED + row % 2, n);
                 let (square, rho) = advance_and_scale::<F>(r, step, out, pivot, a);
-                sums.note(row, [rho]);
+                sums.store(row, [rho]);
                 if row == rows.start {
                     me.post(Point::First, stage);
                 } else {
                     let square = self.descend_first_kept(row - 1, rows.start, alpha, t);
-                    sums.note(squares + row - 1, [square + below]);
+                    sums.store(squares + row - 1, [square + below]);
                 }
                 below = square;
             }
@@ -188,7 +188,7 @@ impl<F: Format> Packed<F> {
                 None => end.fill(F::Real::default()),
             }
             // SAFETY: the last row belongs to this thread; the row of b1 above is in the buffers.
-            unsafe { sums.note(squares + last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
+            unsafe { sums.store(squares + last, [self.descend_first_kept(last, rows.start, alpha, t) + below]) };
         }
     }
 
@@ -240,7 +240,7 @@ impl<F: Format> Packed<F> {
                     me.post(Point::First, stage);
                 }
                 if row >= rows.start + 2 {
-                    sigma.note(row - 1, [self.multiply_row(row - 1)]);
+                    sigma.store(row - 1, [self.multiply_row(row - 1)]);
                 }
             }
             if above {
@@ -251,12 +251,12 @@ impl<F: Format> Packed<F> {
                 me.wait_for(member, Point::First, stage);
             }
             if last > rows.start {
-                sigma.note(last, [self.multiply_row(last)]);
+                sigma.store(last, [self.multiply_row(last)]);
             }
             if let Some(member) = previous(me, grid) {
                 me.wait_for(member, Point::Last, stage);
             }
-            sigma.note(rows.start, [self.multiply_row(rows.start)]);
+            sigma.store(rows.start, [self.multiply_row(rows.start)]);
         }
     }
 

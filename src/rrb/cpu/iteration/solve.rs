@@ -158,7 +158,7 @@ impl<F: Format> Start<'_, '_, F> {
             *residual = dot(r, r) + if colour == Colour::B1 { 0.0 } else { *residual };
             if colour == Colour::B2 {
                 let [b, whole] = [0, 1].map(|of| squares.iter().map(|square| square[of]).sum());
-                partials.note(row, [b, whole, *residual]);
+                partials.store(row, [b, whole, *residual]);
             }
         }
     }
@@ -261,7 +261,7 @@ impl<F: Format> ThreadState<'_, F> {
             // SAFETY: the rows belong to this thread, and only this thread writes them.
             let largest = max_abs(&Colour::ALL.map(|colour| unsafe { largest(k.x[colour].row(row, 0)) }));
             // SAFETY: the row belongs to this thread, and its partial sums are stored once.
-            unsafe { partials.note(row, [largest, square]) };
+            unsafe { partials.store(row, [largest, square]) };
         }
         drop(scratch);
         let [largest, squares] = partials.all(Some(self.me));

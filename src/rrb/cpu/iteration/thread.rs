@@ -116,7 +116,7 @@ impl<'a, F: Format> ThreadState<'a, F> {
     ) {
         for row in self.rows() {
             // SAFETY: the row belongs to this thread.
-            unsafe { partials.note(row, of_row(row)) };
+            unsafe { partials.store(row, of_row(row)) };
         }
     }
 

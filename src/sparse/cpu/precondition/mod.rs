@@ -128,7 +128,7 @@ fn make_of<I: Index, V: Real + Number>(
         Kind::Ilu0 => solved::<I, V>(a, wanted, purpose, false, team, |a| Ok(ilu0(a)?.into())),
         Kind::Ic0 => solved::<I, V>(a, wanted, purpose, true, team, |a| ic0(a, wanted.shift)),
         Kind::Neumann => {
-            let split = Split::plain(a)?;
+            let split = Split::of_triangles(a)?;
             let make = |split| Truncated::<I, V>::new(split, wanted.order);
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
             Made::of(make(split)?, transposed)
