@@ -311,7 +311,7 @@ impl Run<'_> {
             let faces_written = plan_has_faces && !last && next_is_whole && !watched && !self.callbacks.fills();
             self.launch(
                 (plan, None),
-                self.from_and_to(jacobi, 0),
+                self.array_pair(jacobi, 0),
                 FaceBuffers { faces_read, faces_written, stores_ghosts: faces_read && last },
                 0,
             )?;
@@ -339,7 +339,7 @@ impl Run<'_> {
             for sweep in 0..sweeps {
                 self.launch(
                     (plans[sweep % 2], Some(g)),
-                    self.from_and_to(jacobi, sweep),
+                    self.array_pair(jacobi, sweep),
                     FaceBuffers::default(),
                     stream,
                 )?;
@@ -358,7 +358,7 @@ impl Run<'_> {
 
     /// Returns the indices of the arrays that a sweep reads and writes. `later` is 0 for the next sweep, 1 for the
     /// sweep after it, and so on.
-    fn from_and_to(&self, jacobi: bool, later: usize) -> (usize, usize) {
+    fn array_pair(&self, jacobi: bool, later: usize) -> (usize, usize) {
         let from = if jacobi { self.current_array ^ (later % 2) } else { self.current_array };
         (from, if jacobi { 1 - from } else { from })
     }
