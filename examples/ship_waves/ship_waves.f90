@@ -36,10 +36,7 @@ program ship_waves
       call sim%place_ships()
       call put_forces()
       call sim%make_step()
-      if (sim%state%blown_up) then
-         call forces%finish()
-         call give_up('the waves blew up at step '//text(n)//', t = '//text(sim%state%time)//' s')
-      end if
+      call stop_if_blown_up()
       if (set%write_interval > 0) then
          if (mod(n, set%write_interval) == 0) call write_field('waves_'//six_digits(n)//'.vti')
       end if
@@ -48,6 +45,8 @@ program ship_waves
    loop_seconds = seconds() - start
    if (terminal) write (output_unit, '(a)', advance='no') achar(13)//repeat(' ', 78)//achar(13)
 
+   call sim%fetch_fields()
+   call stop_if_blown_up()
    call forces%finish()
    call write_field('waves.vti')
    if (set%solver /= use_rrb) &
@@ -79,6 +78,12 @@ contains
          'current      up to '//text(sim%state%current%fastest)//' m/s; '//text(sim%state%current%limited) &
          //' faces limited to 0.9 sqrt(g h/6); '//text(sim%state%current%sweeps)//' sweeps'
    end subroutine print_head
+
+   subroutine stop_if_blown_up()
+      if (.not. sim%state%blown_up) return
+      call forces%finish()
+      call give_up('the waves blew up at step '//text(sim%state%step)//', t = '//text(sim%state%time)//' s')
+   end subroutine stop_if_blown_up
 
    subroutine show_progress()
       character(:), allocatable :: line

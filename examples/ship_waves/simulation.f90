@@ -10,7 +10,7 @@ module simulation
    use host, only: dp, gravity, refuse, text
    use psi_solver, only: psi_system, setup_psi
    use ship_pressure, only: longest_straight_track
-   use time_stepping, only: advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
+   use time_stepping, only: absurd_height, advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
    implicit none
    private
    public :: simulated, prepare
@@ -166,6 +166,7 @@ contains
       class(simulated), intent(inout) :: self
       if (.not. self%device%used) return
       call self%device%fetch(of_zeta, self%state%zeta)
+      if (.not. all(abs(self%state%zeta) < absurd_height)) self%state%blown_up = .true.
       call self%device%fetch(of_pressure, self%pressure)
    end subroutine fetch_fields
 

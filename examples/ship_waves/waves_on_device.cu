@@ -1,15 +1,15 @@
-// The time step of ship_waves on a CUDA device: momentum, right-hand side and guess, elevation, with current and sponge; the
-// pressure of the hulls, the forces on them, sums over all cells, and the heights of a frame.
+// The time step of ship_waves on a CUDA device: the three loops, current and sponge, pressure of the hulls and forces
+// on them, sums over all cells, and the heights of a frame. device_waves.f90 declares the functions at the end.
 //
-// The work of a thread is a function of its number, and all arithmetic is in functions of one cell. nvcc compiles this file
-// for devices. waves_on_host.cpp compiles it for the host, where tests compare the arrays with those of the Fortran loops:
-// without fused multiply-add, they are bitwise identical. device_waves.f90 declares the functions at the end of this file.
+// The work of a thread is a function of its number, and all arithmetic is in functions of one cell. nvcc compiles this
+// file for devices, and waves_on_host.cpp compiles it for the host. Tests compare the arrays of both with those of the
+// Fortran loops: without fused multiply-add, they are bitwise identical.
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #endif
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -54,8 +54,8 @@ template <class Body> __global__ void __launch_bounds__(block_size) each_block(B
     if (threadIdx.x == 0) parts[blockIdx.x] = value[0];
 }
 
-// parts[k]: body(k, 0) to body(k, block_size - 1), joined in pairs. The shape of the tree is fixed, so results are bitwise
-// identical from run to run.
+// parts[k]: body(k, 0) to body(k, block_size - 1), joined in pairs. The shape of the tree is fixed, so results are
+// bitwise identical from run to run.
 template <class Body> void reduce(cudaStream_t stream, int blocks, const Body &body, typename Body::Value *parts) {
     each_block<<<unsigned(blocks), block_size, 0, stream>>>(body, parts);
     check(cudaGetLastError(), "kernel launch");
@@ -67,12 +67,10 @@ struct Sum {
     double value;
     HD void join(const Sum &other) { value += other.value; }
 };
-
 struct Largest {
     double value;
     HD void join(const Largest &other) { value = other.value > value ? other.value : value; }
 };
-
 struct Force {
     double ahead, to_port, moment;
     HD void join(const Force &other) {
@@ -82,8 +80,7 @@ struct Force {
     }
 };
 
-// ---- Cells --------------------------------------------------------------------------------------------------------------
-
+// ---- Cells ----------------------------------------------------------------------------------------------------------
 // As in wet_runs.f90: cells from 1, offsets of the neighbours, 0 beyond the edge of the grid.
 struct Run {
     int64_t first, last, west, east, south, north;
@@ -112,8 +109,17 @@ struct Cells {
         const int64_t lane = thread % piece_size;
         const int64_t own = piece.first + lane;
         const int has = piece.has_neighbours;
-        cell = {own, has & 1 ? own - 1 : own, has & 2 ? own + 1 : own, has & 4 ? own - nx : own, has & 8 ? own + nx : own};
+        cell = {own, own - (has & 1), own + (has >> 1 & 1), has & 4 ? own - nx : own, has & 8 ? own + nx : own};
         return lane < piece.count;
+    }
+};
+
+template <class Body> struct EachCell {
+    Cells cells;
+    Body body;
+    HD void operator()(int64_t thread) const {
+        Cell c;
+        if (cells.find(thread, c)) body(c);
     }
 };
 
@@ -139,8 +145,7 @@ HD Star star(const double *array, const Cell &cell) {
     return {array[cell.own], array[cell.west], array[cell.east], array[cell.south], array[cell.north]};
 }
 
-// ---- Functions of one cell: the formulas of wave_loops.f90 and current_loops.f90, in the same order ---------------------
-
+// ---- Functions of one cell: the formulas of wave_loops.f90 and current_loops.f90, in the same order -----------------
 HD double momentum_of_cell(double span, double zeta, double pressure, double phi) {
     return phi - span * (gravity * zeta + pressure);
 }
@@ -172,27 +177,21 @@ HD double transport_of_cell(double own, double c_east, double c_west, double c_n
            c_south * (x.south + own * x.own);
 }
 
-// ---- Loops over wet cells -----------------------------------------------------------------------------------------------
-
+// ---- Loops over wet cells -------------------------------------------------------------------------------------------
 struct Momentum {
-    Cells cells;
     double span;
     const double *zeta, *pressure;
     double *phi;
-    HD void operator()(int64_t thread) const {
-        Cell c;
-        if (cells.find(thread, c)) phi[c.own] = momentum_of_cell(span, zeta[c.own], pressure[c.own], phi[c.own]);
+    HD void operator()(const Cell &c) const {
+        phi[c.own] = momentum_of_cell(span, zeta[c.own], pressure[c.own], phi[c.own]);
     }
 };
 
 struct RightHandSideAndGuess {
-    Cells cells;
     double w_x, w_y, f_1, f_2, f_3, f_4;
     const double *hd, *phi, *psi_1, *psi_2, *psi_3;
     double *psi_4, *b;
-    HD void operator()(int64_t thread) const {
-        Cell c;
-        if (!cells.find(thread, c)) return;
+    HD void operator()(const Cell &c) const {
         const double guess = f_1 * psi_1[c.own] + f_2 * psi_2[c.own] + f_3 * psi_3[c.own] + f_4 * psi_4[c.own];
         b[c.own] = right_hand_side_of_cell(w_x, w_y, star(hd, c), star(phi, c));
         psi_4[c.own] = guess;
@@ -200,13 +199,10 @@ struct RightHandSideAndGuess {
 };
 
 struct Elevation {
-    Cells cells;
     double w_x, w_y, share, limit;     // share = dt/A
     const double *h, *hd, *phi, *psi;
     double *zeta, *wild;               // wild: an elevation is not a number, or not below the limit
-    HD void operator()(int64_t thread) const {
-        Cell c;
-        if (!cells.find(thread, c)) return;
+    HD void operator()(const Cell &c) const {
         const double rate = rate_of_cell(w_x, w_y, star(h, c), star(hd, c), star(phi, c), star(psi, c));
         const double level = zeta[c.own] + share * rate;
         zeta[c.own] = level;
@@ -215,12 +211,9 @@ struct Elevation {
 };
 
 struct Damp {
-    Cells cells;
     const double *factor;
     double *zeta, *phi;
-    HD void operator()(int64_t thread) const {
-        Cell c;
-        if (!cells.find(thread, c)) return;
+    HD void operator()(const Cell &c) const {
         zeta[c.own] = factor[c.own] * zeta[c.own];
         phi[c.own] = factor[c.own] * phi[c.own];
     }
@@ -239,19 +232,16 @@ constexpr double of_potential = -1, of_elevation = 1;
 
 // y = right - share t(x)
 struct Sweep {
-    Cells cells;
     Current current;
     double own, share;
     const double *right, *x;
     double *y;
-    HD void operator()(int64_t thread) const {
-        Cell c;
-        if (cells.find(thread, c)) y[c.own] = right[c.own] - share * current.transport(own, c, star(x, c));
+    HD void operator()(const Cell &c) const {
+        y[c.own] = right[c.own] - share * current.transport(own, c, star(x, c));
     }
 };
 
-// ---- Sums and maxima over wet cells -------------------------------------------------------------------------------------
-
+// ---- Sums and maxima over wet cells ---------------------------------------------------------------------------------
 // The threads of parts_of_grid blocks visit all cells; `join` adds what `of_cell` returns.
 template <class Of> struct OverCells {
     using Value = typename Of::Value;
@@ -281,23 +271,19 @@ struct EnergyOfCell {
     Current current;
     const double *h, *hd, *phi, *psi, *zeta, *phi_before;     // zeta: at the start of the step
     HD Sum operator()(const Cell &c) const {
-        const double level = zeta[c.own], rate = rate_of_cell(w_x, w_y, star(h, c), star(hd, c), star(phi, c), star(psi, c));
+        const double rate = rate_of_cell(w_x, w_y, star(h, c), star(hd, c), star(phi, c), star(psi, c));
+        const double level = zeta[c.own];
         double sum = area * gravity * level * level / 2 + phi_before[c.own] * rate / 2;
-        if (current.east) {
-            Star both = star(phi, c);
-            const Star before = star(phi_before, c);
-            both = {both.own + before.own, both.west + before.west, both.east + before.east, both.south + before.south,
-                    both.north + before.north};
-            sum += area / dt * level * current.transport(of_potential, c, both);
-        }
+        if (current.east)
+            sum += area / dt * level * (current.transport(of_potential, c, star(phi_before, c)) +
+                                        current.transport(of_potential, c, star(phi, c)));
         return {sum};
     }
 };
 
-// ---- Hulls --------------------------------------------------------------------------------------------------------------
-
+// ---- Hulls ----------------------------------------------------------------------------------------------------------
 struct Box {
-    int32_t i1, i2, j1, j2;     // first and last column, first and last row, from 1; without cells if i2 < i1 or j2 < j1
+    int32_t i1, i2, j1, j2;     // first and last column, first and last row, from 1; empty if i2 < i1 or j2 < j1
     HD int64_t columns() const { return i2 < i1 ? 0 : i2 - i1 + 1; }
     HD int64_t cells() const { return j2 < j1 ? 0 : columns() * (j2 - j1 + 1); }
     HD bool contains(int i, int j) const { return i >= i1 && i <= i2 && j >= j1 && j <= j2; }
@@ -331,13 +317,14 @@ struct FromMiddle {
         : x(grid.x0 + (i - 0.5) * grid.cell - hull.middle_x), y(grid.y0 + (j - 0.5) * grid.cell - hull.middle_y) {}
     // P_s/rho
     HD double pressure(const Hull &hull) const {
-        return hull.strength * (gravity * hull.draft * hull_shape(hull.gaussian, x * hull.bow_x + y * hull.bow_y, hull.length) *
-                                hull_shape(hull.gaussian, hull.bow_x * y - hull.bow_y * x, hull.beam));
+        const double ahead = x * hull.bow_x + y * hull.bow_y, to_port = hull.bow_x * y - hull.bow_y * x;
+        return hull.strength * (gravity * hull.draft * hull_shape(hull.gaussian, ahead, hull.length) *
+                                hull_shape(hull.gaussian, to_port, hull.beam));
     }
 };
 
-// The sum of the pressures of all hulls in the cells that a hull covers or has covered at the last call. A cell in several
-// boxes has several threads, which store the same value.
+// The sum of the pressures of all hulls in the cells that a hull covers or has covered at the last call. A cell in
+// several boxes has several threads, which store the same value.
 struct Place {
     Grid grid;
     const double *h;
@@ -403,8 +390,7 @@ struct ForceOfHull {
     }
 };
 
-// ---- Frame of the live view ---------------------------------------------------------------------------------------------
-
+// ---- Frame of the live view -----------------------------------------------------------------------------------------
 struct Frame {
     const double *h, *zeta;
     int64_t nx, first_column, first_row, columns, every;
@@ -418,8 +404,7 @@ struct Frame {
     }
 };
 
-// ---- Arrays on the device and the calls of device_waves.f90 -------------------------------------------------------------
-
+// ---- Arrays on the device and the calls of device_waves.f90 ---------------------------------------------------------
 template <class T> class Array {
     T *data = nullptr;
     int64_t length = 0;
@@ -446,7 +431,8 @@ public:
     }
     void copy_from(cudaStream_t stream, const T *source, int64_t count) {
         allocate(stream, count);
-        if (count > 0) check(cudaMemcpyAsync(data, source, size_t(count) * sizeof(T), cudaMemcpyDefault, stream), "copy");
+        if (count == 0) return;
+        check(cudaMemcpyAsync(data, source, size_t(count) * sizeof(T), cudaMemcpyDefault, stream), "copy");
     }
 };
 
@@ -461,51 +447,44 @@ struct Results {
     Force force[most_ships * parts_of_force];
 };
 
-struct Stream {
-    cudaStream_t handle = nullptr;
-    ~Stream() {
-        if (handle) cudaStreamDestroy(handle);
-    }
-    operator cudaStream_t() const { return handle; }
-};
-
-// Memory of the host that a device writes without a copy in between.
-template <class T> struct Pinned {
-    T *data = nullptr;
-    ~Pinned() { cudaFreeHost(data); }
-    void allocate() { check(cudaMallocHost(reinterpret_cast<void **>(&data), sizeof(T)), "page-locked memory"); }
-};
-
 struct Waves {
     Parameters p;
-    Stream stream;
+    cudaStream_t stream = nullptr;
     Array<Piece> wet, damped;
     Array<double> h, hd, zeta, phi, psi[4], rhs, pressure, damping, c_east, c_north, right, zeta_before, phi_before;
     Array<Results> results;
     Array<Sum> sums;
     Array<Largest> maxima;
     Array<int16_t> heights;
-    Pinned<Results> results_on_host;
+    Results *results_on_host = nullptr;     // page-locked
     std::vector<Box> old_boxes;
     int newest = 3, sweeps = 0;
 
-    Waves(const Parameters &parameters, int64_t run_count, const Run *runs, const double *depth, const double *hd_of_cells)
+    Waves(const Parameters &parameters, int64_t run_count, const Run *runs, const double *depths, const double *hds)
         : p(parameters) {
-        check(cudaStreamCreateWithFlags(&stream.handle, cudaStreamNonBlocking), "stream");
+        check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
         copy_pieces(wet, run_count, runs);
-        h.copy_from(stream, depth, cells());
-        hd.copy_from(stream, hd_of_cells, cells());
+        h.copy_from(stream, depths, cells());
+        hd.copy_from(stream, hds, cells());
         for (Array<double> *array : {&zeta, &phi, &psi[0], &psi[1], &psi[2], &psi[3], &rhs, &pressure})
             array->allocate(stream, cells());
         results.allocate(stream, 1);
         sums.allocate(stream, parts_of_grid);
         maxima.allocate(stream, parts_of_grid);
-        results_on_host.allocate();
+        check(cudaMallocHost(reinterpret_cast<void **>(&results_on_host), sizeof(Results)), "page-locked memory");
         wait();
+    }
+    ~Waves() {
+        cudaFreeHost(results_on_host);
+        cudaStreamDestroy(stream);
     }
 
     int64_t cells() const { return p.grid.nx * p.grid.ny; }
     Cells wet_cells() const { return {wet, wet.size(), p.grid.nx}; }
+    template <class Body> void on_cells(const Array<Piece> &pieces, const Body &body) {
+        const Cells some = {pieces, pieces.size(), p.grid.nx};
+        for_each(stream, some.threads(), EachCell<Body>{some, body});
+    }
     Current current() const { return {c_east, c_north}; }
     void wait() { check(cudaStreamSynchronize(stream), "work on the device"); }
 
@@ -530,7 +509,7 @@ struct Waves {
     }
 
     void sweep(double own, double share, const double *right_side, const double *x, double *y) {
-        for_each(stream, wet_cells().threads(), Sweep{wet_cells(), current(), own, share, right_side, x, y});
+        on_cells(wet, Sweep{current(), own, share, right_side, x, y});
     }
 
     // As in currents.f90; overwrites rhs.
@@ -547,16 +526,15 @@ struct Waves {
             sweep(of_potential, span / p.dt, phi, phi, right);
             target = right;
         }
-        for_each(stream, wet_cells().threads(), Momentum{wet_cells(), span, zeta, pressure, target});
+        on_cells(wet, Momentum{span, zeta, pressure, target});
         if (c_east) implicit_half(of_potential, span / p.dt, phi);
     }
 
     void right_hand_side_and_guess(const double *f) {
         const int old = newest;
         newest = (newest + 1) % 4;
-        for_each(stream, wet_cells().threads(),
-                 RightHandSideAndGuess{wet_cells(), p.w_x, p.w_y, f[0], f[1], f[2], f[3], hd, phi, psi[old], psi[(old + 3) % 4],
-                                       psi[(old + 2) % 4], psi[newest], rhs});
+        on_cells(wet, RightHandSideAndGuess{p.w_x, p.w_y, f[0], f[1], f[2], f[3], hd, phi, psi[old], psi[(old + 3) % 4],
+                                            psi[(old + 2) % 4], psi[newest], rhs});
     }
 
     void elevation() {
@@ -566,15 +544,13 @@ struct Waves {
             target = right;
         }
         double *wild = reinterpret_cast<double *>(static_cast<Results *>(results));     // its first component
-        for_each(stream, wet_cells().threads(),
-                 Elevation{wet_cells(), p.w_x, p.w_y, p.dt / p.area, p.limit, h, hd, phi, psi[newest], target, wild});
+        on_cells(wet, Elevation{p.w_x, p.w_y, p.dt / p.area, p.limit, h, hd, phi, psi[newest], target, wild});
         if (c_east) implicit_half(of_elevation, 1, zeta);
-        const Cells sponge = {damped, damped.size(), p.grid.nx};
-        for_each(stream, sponge.threads(), Damp{sponge, damping, zeta, phi});
+        on_cells(damped, Damp{damping, zeta, phi});
     }
 
-    // force: three components per ship. Returns whether an elevation was wild in any step before.
-    bool place(int count, const Hull *hulls, double *force) {
+    // Returns whether an elevation was wild in any step before.
+    bool place(int count, const Hull *hulls, Force *force) {
         Place place{p.grid, h, pressure, count, count + int(old_boxes.size()), {}, {}};
         ForceOfHull of_hull{p.grid, h, zeta, {}};
         for (int k = 0; k < count; ++k) {
@@ -584,17 +560,14 @@ struct Waves {
         for (size_t k = 0; k < old_boxes.size(); ++k) place.box[count + int(k)] = old_boxes[k];
         old_boxes.assign(place.box, place.box + count);
         for_each(stream, place.threads(), place);
-        Results *device = results, *host = results_on_host.data;
+        Results *device = results, *host = results_on_host;
         reduce(stream, count * parts_of_force, of_hull, device->force);
         const size_t bytes = offsetof(Results, force) + sizeof(Force) * size_t(count * parts_of_force);
         check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDefault, stream), "copy");
         wait();
         for (int k = 0; k < count; ++k) {
-            Force sum = {0, 0, 0};
-            for (int part = 0; part < parts_of_force; ++part) sum.join(host->force[k * parts_of_force + part]);
-            force[3 * k] = sum.ahead;
-            force[3 * k + 1] = sum.to_port;
-            force[3 * k + 2] = sum.moment;
+            force[k] = {0, 0, 0};
+            for (int part = 0; part < parts_of_force; ++part) force[k].join(host->force[k * parts_of_force + part]);
         }
         return host->wild != 0;
     }
@@ -617,8 +590,8 @@ struct Waves {
     }
 
     double energy() {
-        return over_cells(EnergyOfCell{p.w_x, p.w_y, p.area, p.dt, current(), h, hd, phi, psi[newest], zeta_before, phi_before},
-                          sums);
+        return over_cells(EnergyOfCell{p.w_x, p.w_y, p.area, p.dt, current(), h, hd, phi, psi[newest], zeta_before,
+                                       phi_before}, sums);
     }
 
     void frame(const int64_t *first, const int64_t *shown, int64_t every, double unit, int16_t *target) {
@@ -676,8 +649,8 @@ void ship_waves_message(int64_t size, char *text) {
     for (int64_t k = 0; k < size; ++k) text[k] = k < int64_t(last_message.size()) ? last_message[size_t(k)] : ' ';
 }
 
-int32_t ship_waves_open(int32_t device, const Parameters *parameters, int64_t run_count, const Run *runs, const double *h,
-                        const double *hd, Waves **waves, cudaStream_t *stream) {
+int32_t ship_waves_open(int32_t device, const Parameters *parameters, int64_t run_count, const Run *runs,
+                        const double *h, const double *hd, Waves **waves, cudaStream_t *stream) {
     return guarded([&] {
         select_device(device);
         *waves = new Waves(*parameters, run_count, runs, h, hd);
@@ -688,12 +661,10 @@ int32_t ship_waves_open(int32_t device, const Parameters *parameters, int64_t ru
 int32_t ship_waves_use_sponge(Waves *waves, int64_t run_count, const Run *runs, const double *factor) {
     return guarded([&] { waves->use_sponge(run_count, runs, factor); });
 }
-
 int32_t ship_waves_use_current(Waves *waves, const double *east, const double *north, int32_t sweeps) {
     return guarded([&] { waves->use_current(east, north, sweeps); });
 }
-
-int32_t ship_waves_place(Waves *waves, int32_t count, const Hull *hulls, double *force, int32_t *wild) {
+int32_t ship_waves_place(Waves *waves, int32_t count, const Hull *hulls, Force *force, int32_t *wild) {
     return guarded([&] { *wild = waves->place(count, hulls, force); });
 }
 
@@ -707,38 +678,22 @@ int32_t ship_waves_before_solve(Waves *waves, double span, const double *factor,
         *psi = waves->psi[waves->newest];
     });
 }
+int32_t ship_waves_after_solve(Waves *waves) { return guarded([&] { waves->elevation(); }); }
 
-int32_t ship_waves_after_solve(Waves *waves) {
-    return guarded([&] { waves->elevation(); });
-}
-
-int32_t ship_waves_highest(Waves *waves, double *highest) {
-    return guarded([&] { *highest = waves->highest(); });
-}
-
-int32_t ship_waves_remember(Waves *waves) {
-    return guarded([&] { waves->remember(); });
-}
-
-int32_t ship_waves_energy(Waves *waves, double *energy) {
-    return guarded([&] { *energy = waves->energy(); });
-}
+int32_t ship_waves_highest(Waves *waves, double *value) { return guarded([&] { *value = waves->highest(); }); }
+int32_t ship_waves_remember(Waves *waves) { return guarded([&] { waves->remember(); }); }
+int32_t ship_waves_energy(Waves *waves, double *value) { return guarded([&] { *value = waves->energy(); }); }
 
 // first: column and row of the first cell, from 0; shown: columns and rows of `heights`.
 int32_t ship_waves_frame(Waves *waves, const int64_t *first, const int64_t *shown, int64_t every, double unit,
                          int16_t *heights) {
     return guarded([&] { waves->frame(first, shown, every, unit, heights); });
 }
-
 int32_t ship_waves_fetch(Waves *waves, int32_t field, double *values) {
     return guarded([&] { waves->copy(values, waves->field(field)); });
 }
-
 int32_t ship_waves_store(Waves *waves, int32_t field, const double *values) {
     return guarded([&] { waves->copy(waves->field(field), values); });
 }
-
-void ship_waves_close(Waves *waves) {
-    delete waves;
-}
+void ship_waves_close(Waves *waves) { delete waves; }
 }
