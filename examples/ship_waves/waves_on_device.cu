@@ -8,7 +8,6 @@
 #include <cuda_runtime.h>
 #endif
 #include <cmath>
-#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -57,6 +56,7 @@ template <class Body> __global__ void __launch_bounds__(block_size) each_block(B
 // parts[k]: body(k, 0) to body(k, block_size - 1), joined in pairs. The shape of the tree is fixed, so results are
 // bitwise identical from run to run.
 template <class Body> void reduce(cudaStream_t stream, int blocks, const Body &body, typename Body::Value *parts) {
+    if (blocks == 0) return;
     each_block<<<unsigned(blocks), block_size, 0, stream>>>(body, parts);
     check(cudaGetLastError(), "kernel launch");
 }
@@ -443,8 +443,8 @@ struct Parameters {
 };
 
 struct Results {
-    double wild;
     Force force[most_ships * parts_of_force];
+    double wild;
 };
 
 struct Waves {
@@ -452,11 +452,11 @@ struct Waves {
     cudaStream_t stream = nullptr;
     Array<Piece> wet, damped;
     Array<double> h, hd, zeta, phi, psi[4], rhs, pressure, damping, c_east, c_north, right, zeta_before, phi_before;
-    Array<Results> results;
     Array<Sum> sums;
     Array<Largest> maxima;
     Array<int16_t> heights;
-    Results *results_on_host = nullptr;     // page-locked
+    Results *results = nullptr;     // page-locked memory of the host, in which the device stores directly
+    cudaEvent_t forces_stored = nullptr;
     std::vector<Box> old_boxes;
     int newest = 3, sweeps = 0;
 
@@ -468,14 +468,16 @@ struct Waves {
         hd.copy_from(stream, hds, cells());
         for (Array<double> *array : {&zeta, &phi, &psi[0], &psi[1], &psi[2], &psi[3], &rhs, &pressure})
             array->allocate(stream, cells());
-        results.allocate(stream, 1);
         sums.allocate(stream, parts_of_grid);
         maxima.allocate(stream, parts_of_grid);
-        check(cudaMallocHost(reinterpret_cast<void **>(&results_on_host), sizeof(Results)), "page-locked memory");
+        check(cudaMallocHost(reinterpret_cast<void **>(&results), sizeof(Results)), "page-locked memory");
+        results->wild = 0;
+        check(cudaEventCreateWithFlags(&forces_stored, cudaEventDisableTiming), "event");
         wait();
     }
     ~Waves() {
-        cudaFreeHost(results_on_host);
+        cudaEventDestroy(forces_stored);
+        cudaFreeHost(results);
         cudaStreamDestroy(stream);
     }
 
@@ -543,8 +545,8 @@ struct Waves {
             sweep(of_elevation, 1, zeta, zeta, right);
             target = right;
         }
-        double *wild = reinterpret_cast<double *>(static_cast<Results *>(results));     // its first component
-        on_cells(wet, Elevation{p.w_x, p.w_y, p.dt / p.area, p.limit, h, hd, phi, psi[newest], target, wild});
+        on_cells(wet,
+                 Elevation{p.w_x, p.w_y, p.dt / p.area, p.limit, h, hd, phi, psi[newest], target, &results->wild});
         if (c_east) implicit_half(of_elevation, 1, zeta);
         on_cells(damped, Damp{damping, zeta, phi});
     }
@@ -559,17 +561,15 @@ struct Waves {
         }
         for (size_t k = 0; k < old_boxes.size(); ++k) place.box[count + int(k)] = old_boxes[k];
         old_boxes.assign(place.box, place.box + count);
+        reduce(stream, count * parts_of_force, of_hull, results->force);
+        check(cudaEventRecord(forces_stored, stream), "event");
         for_each(stream, place.threads(), place);
-        Results *device = results, *host = results_on_host;
-        reduce(stream, count * parts_of_force, of_hull, device->force);
-        const size_t bytes = offsetof(Results, force) + sizeof(Force) * size_t(count * parts_of_force);
-        check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDefault, stream), "copy");
-        wait();
+        check(cudaEventSynchronize(forces_stored), "work on the device");
         for (int k = 0; k < count; ++k) {
             force[k] = {0, 0, 0};
-            for (int part = 0; part < parts_of_force; ++part) force[k].join(host->force[k * parts_of_force + part]);
+            for (int part = 0; part < parts_of_force; ++part) force[k].join(results->force[k * parts_of_force + part]);
         }
-        return host->wild != 0;
+        return results->wild != 0;
     }
 
     template <class Of> double over_cells(const Of &of, Array<typename Of::Value> &parts) {

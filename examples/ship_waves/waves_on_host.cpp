@@ -11,8 +11,9 @@
 namespace {
 
 enum cudaError_t { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInsufficientDriver, cudaErrorNoDevice };
-enum { cudaMemcpyDefault, cudaStreamNonBlocking };
+enum { cudaMemcpyDefault, cudaStreamNonBlocking, cudaEventDisableTiming };
 using cudaStream_t = void *;
+using cudaEvent_t = void *;
 
 const char *cudaGetErrorString(cudaError_t) { return "out of memory"; }
 cudaError_t cudaMalloc(void **memory, size_t bytes) {
@@ -36,6 +37,10 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, int) {
 }
 void cudaStreamDestroy(cudaStream_t) {}
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *, int) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+void cudaEventDestroy(cudaEvent_t) {}
 cudaError_t cudaGetDeviceCount(int *count) {
     *count = 1;
     return cudaSuccess;
