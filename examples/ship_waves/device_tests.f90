@@ -119,7 +119,6 @@ contains
       type(wave_state) :: state, of_device
       type(waves_on_device) :: waves
       real(dp), allocatable :: pressure(:, :), u(:, :), v(:, :), guess(:, :), zeta(:, :), phi(:, :), f(:)
-      real(dp), pointer, contiguous :: b(:, :), psi(:, :)
       integer :: n, at(4), k
 
       call build_model(grid%depth, grid%cell, grid%cell, 0.3_dp, profile_parabola, 0.0_dp, model)
@@ -150,7 +149,7 @@ contains
                  + f(4)*state%psi(:, :, at(4))
          call advance(state, model, system, pressure)
          call waves%remember()
-         call waves%before_solve(of_device, b, psi)
+         call waves%begin_step(of_device)
          difference = max(difference, largest(guess - fetched(waves, of_psi)))
          if (.not. current) difference = max(difference, largest(state%rhs - fetched(waves, of_rhs)))
          call waves%store(of_psi, state%psi(:, :, state%newest))
@@ -255,7 +254,6 @@ contains
       type(waves_on_device) :: waves
       type(fleet_ship) :: ships(0)
       real(dp) :: zeta(40, 30)
-      real(dp), pointer, contiguous :: b(:, :), psi(:, :)
       logical :: wild(2)
       grid = random_sea(40, 30, 0.0_dp)
       call build_model(grid%depth, grid%cell, grid%cell, 0.3_dp, profile_parabola, 0.0_dp, model)
@@ -265,7 +263,7 @@ contains
       zeta(40, 30) = -2000
       call waves%store(of_zeta, zeta)
       call waves%place(ships, grid, 0.0_dp, wild(1))
-      call waves%before_solve(state, b, psi)
+      call waves%begin_step(state)
       call waves%after_solve(state)
       call waves%place(ships, grid, 0.0_dp, wild(2))
       call report('device', 'an absurd elevation is found', merge(0.0_dp, 1.0_dp, wild(2) .and. .not. wild(1)), 0.0_dp)
@@ -317,12 +315,14 @@ contains
          largest_force = max(largest_force, norm2(ships(1)%force(1:2)))
          difference_of_force = max(difference_of_force, norm2(ships(1)%force(1:2) - also(1)%force(1:2)))
          call advance(state, model, system, pressure)
-         call waves%advance(of_device, model, system_of_device)
+         call waves%begin_step(of_device)
+         call waves%end_step(of_device, model, system_of_device)
       end do
       ! The solutions of a step differ by 1e-9; over the steps, the differences add up.
       call report('device', text(steps)//' steps in the harbour'//trim(merge(', current', '         ', with_current)), &
                   largest(state%zeta - fetched(waves, of_zeta))/maxval(abs(state%zeta)), 1e-6_dp)
       call report('device', 'forces on the ship', difference_of_force/largest_force, 1e-6_dp)
+      deallocate (system_of_device)            ! before its stream
       call waves%close()
    end subroutine test_harbour
 

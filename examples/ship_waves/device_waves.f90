@@ -22,12 +22,14 @@ module device_waves
       type(c_ptr) :: stream = c_null_ptr
       integer :: nx = 0, ny = 0
       type(c_ptr), private :: waves = c_null_ptr
+      ! Right-hand side and guess in the memory of the device, which the program must not read.
+      real(dp), pointer, contiguous, private :: b(:, :) => null(), psi(:, :) => null()
    contains
       procedure :: open
       procedure :: place
-      procedure :: advance
-      procedure :: before_solve
+      procedure :: begin_step
       procedure :: after_solve
+      procedure :: end_step
       procedure :: frame
       procedure :: highest
       procedure :: fetch
@@ -93,6 +95,10 @@ module device_waves
          real(dp), intent(in) :: factor(4)
          type(c_ptr), intent(out) :: b, psi
       end function c_before_solve
+      integer(c_int32_t) function c_wait(waves) bind(c, name='ship_waves_wait')
+         import :: c_int32_t, c_ptr
+         type(c_ptr), value :: waves
+      end function c_wait
       integer(c_int32_t) function c_after_solve(waves) bind(c, name='ship_waves_after_solve')
          import :: c_int32_t, c_ptr
          type(c_ptr), value :: waves
@@ -211,31 +217,29 @@ contains
       wild = is_wild /= 0
    end subroutine place
 
-   ! One step of the waves, as `advance` of time_stepping.
-   subroutine advance(self, state, model, system)
-      class(waves_on_device), intent(in) :: self
-      type(wave_state), intent(inout) :: state
-      type(wave_model), intent(in) :: model
-      type(psi_system), intent(inout) :: system
-      real(dp), pointer, contiguous :: b(:, :), psi(:, :)
-      call self%before_solve(state, b, psi)
-      call solve_psi(system, model, b, psi)
-      call self%after_solve(state)
-   end subroutine advance
-
-   ! b, psi: the right-hand side and the guess in the memory of the device, which the program must not read.
-   subroutine before_solve(self, state, b, psi)
-      class(waves_on_device), intent(in) :: self
+   ! begin_step and end_step are `advance` of time_stepping. The device computes all before the solve while the host goes on.
+   subroutine begin_step(self, state)
+      class(waves_on_device), intent(inout) :: self
       type(wave_state), intent(in) :: state
-      real(dp), pointer, contiguous, intent(out) :: b(:, :), psi(:, :)
       type(c_ptr) :: address_of_b, address_of_psi
       real(dp) :: span
       span = state%dt
       if (state%step == 0) span = state%dt/2
       call check(c_before_solve(self%waves, span, extrapolation(state%step), address_of_b, address_of_psi))
-      call c_f_pointer(address_of_b, b, [self%nx, self%ny])
-      call c_f_pointer(address_of_psi, psi, [self%nx, self%ny])
-   end subroutine before_solve
+      call c_f_pointer(address_of_b, self%b, [self%nx, self%ny])
+      call c_f_pointer(address_of_psi, self%psi, [self%nx, self%ny])
+   end subroutine begin_step
+
+   ! The wait keeps the loops out of the time of the solve.
+   subroutine end_step(self, state, model, system)
+      class(waves_on_device), intent(in) :: self
+      type(wave_state), intent(inout) :: state
+      type(wave_model), intent(in) :: model
+      type(psi_system), intent(inout) :: system
+      call check(c_wait(self%waves))
+      call solve_psi(system, model, self%b, self%psi)
+      call self%after_solve(state)
+   end subroutine end_step
 
    subroutine after_solve(self, state)
       class(waves_on_device), intent(in) :: self

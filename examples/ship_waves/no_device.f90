@@ -35,6 +35,9 @@ contains
    subroutine before_solve() bind(c, name='ship_waves_before_solve')
    end subroutine before_solve
 
+   subroutine wait() bind(c, name='ship_waves_wait')
+   end subroutine wait
+
    subroutine after_solve() bind(c, name='ship_waves_after_solve')
    end subroutine after_solve
 

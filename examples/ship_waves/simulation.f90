@@ -136,7 +136,7 @@ contains
       deallocate (s%hull%track)
    end subroutine take_helm
 
-   ! Pressure of the ships at t^n, and the forces of the waves on them.
+   ! Pressure of the ships at t^n, and the forces of the waves on them. A device begins the step of the waves.
    subroutine place_ships(self)
       class(simulated), intent(inout) :: self
       real(dp) :: time
@@ -144,6 +144,7 @@ contains
       if (self%state%step == 0) time = self%state%dt/4
       if (self%device%used) then
          call self%device%place(self%ships, self%grid, time, self%state%blown_up)
+         if (.not. self%state%blown_up) call self%device%begin_step(self%state)
       else
          call place_fleet(self%ships, self%grid, self%model%wet, time, self%state%zeta, self%pressure)
       end if
@@ -155,7 +156,7 @@ contains
       call sail(self%ships, self%grid, self%h_min, self%state%time, self%state%dt)
       if (self%device%used) then
          if (self%state%blown_up) return      ! place_ships has found this
-         call self%device%advance(self%state, self%model, self%system)
+         call self%device%end_step(self%state, self%model, self%system)
       else
          call advance(self%state, self%model, self%system, self%pressure)
       end if
@@ -180,7 +181,7 @@ contains
       end if
    end function highest_wave
 
-   ! What a main program holds is not finalized at its end.
+   ! What a main program holds is not finalized at its end. The solver uses the stream of the device.
    subroutine finish(self)
       class(simulated), intent(inout) :: self
       call self%system%rrb%destroy()

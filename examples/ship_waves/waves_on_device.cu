@@ -417,8 +417,7 @@ public:
     operator T *() const { return data; }
     int64_t size() const { return length; }
     void swap(Array &other) {
-        std::swap(data, other.data);
-        std::swap(length, other.length);
+        std::swap(data, other.data), std::swap(length, other.length);
     }
     // Allocates `count` zeros.
     void allocate(cudaStream_t stream, int64_t count) {
@@ -668,16 +667,16 @@ int32_t ship_waves_place(Waves *waves, int32_t count, const Hull *hulls, Force *
     return guarded([&] { *wild = waves->place(count, hulls, force); });
 }
 
-// All of a step before the solve; b and psi: addresses of the right-hand side and of the guess on the device.
+// Starts all of a step before the solve; b and psi: addresses of the right-hand side and of the guess on the device.
 int32_t ship_waves_before_solve(Waves *waves, double span, const double *factor, double **b, double **psi) {
     return guarded([&] {
         waves->momentum(span);
         waves->right_hand_side_and_guess(factor);
-        waves->wait();     // so that the time of the solve is that of the library
         *b = waves->rhs;
         *psi = waves->psi[waves->newest];
     });
 }
+int32_t ship_waves_wait(Waves *waves) { return guarded([&] { waves->wait(); }); }
 int32_t ship_waves_after_solve(Waves *waves) { return guarded([&] { waves->elevation(); }); }
 
 int32_t ship_waves_highest(Waves *waves, double *value) { return guarded([&] { *value = waves->highest(); }); }
