@@ -163,6 +163,10 @@ refused '--length must be positive' --length 0
 refused '--live must be positive' --live 0
 refused '--live excludes --steps' --live 1 --steps 10
 refused '--live excludes --output' --live 1
+refused '--device must be a whole number' --device -1
+refused '--device needs --solver rrb' --device 0 --solver both
+# The rest of the message depends on nvcc, driver and devices.
+refused '--device 99: th' --device 99
 refused '--beam must be positive' --beam -3
 refused '--speed must not be negative' --speed -8
 refused '--tolerance must lie between 0 and 1' --tolerance 1

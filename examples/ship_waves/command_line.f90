@@ -19,6 +19,7 @@ module command_line
       integer :: profile = profile_parabola, solver = use_both
       real(dp) :: dt = 0                          ! 0: by the rule
       real(dp) :: h_min = 0.3_dp, rel_tol = 1e-6_dp
+      integer :: device = -1                      ! number of a CUDA device; -1: the CPU
       real(dp) :: live = 0                        ! simulated seconds per second of the live view; 0: no live view
       character(:), allocatable :: ships_file       ! empty: the one ship of the options
       type(ship) :: vessel
@@ -74,7 +75,8 @@ contains
       end do
       if (set%ships_file /= '' .and. of_one_ship /= '') &
          call refuse('--ships excludes '//of_one_ship//': the file describes all ships')
-      if (set%live > 0 .and. .not. solver_given) set%solver = use_rrb
+      if ((set%live > 0 .or. set%device >= 0) .and. .not. solver_given) set%solver = use_rrb
+      if (set%device >= 0 .and. set%solver /= use_rrb) call refuse('--device needs --solver rrb')
       if (set%live > 0 .and. of_files /= '') &
          call refuse('--live excludes '//of_files//': a live view ends with its standard input, and writes no files')
       if (set%current_u /= '' .and. set%current_v == '') call refuse('--current-u needs --current-v')
@@ -95,7 +97,7 @@ contains
       select case (name)
       case ('--grid', '--current-u', '--current-v', '--steps', '--dt', '--ships', '--length', '--beam', '--draft', &
             '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', &
-            '--output', '--write-interval', '--live')
+            '--output', '--write-interval', '--live', '--device')
       case default
          call refuse('unknown option "'//name//'", see --help')
       end select
@@ -175,6 +177,8 @@ contains
          set%output_folder = value
       case ('--live')
          set%live = positive(name, value)
+      case ('--device')
+         set%device = whole(name, value, 0, 1023)
       case ('--write-interval')
          set%write_interval = whole(name, value, 0, 100000000)
       end select
@@ -242,6 +246,7 @@ contains
          '  --write-interval N     a wave field every N steps (0: the last one only)', &
          '  --live F               frames for rrbsolver-live on standard output, commands from standard input, F simulated', &
          '                         seconds per second; the default solver is rrb; no files', &
+         '  --device N             compute the waves and solve on CUDA device N (needs --solver rrb, the default then)', &
          '', &
          'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step), forces.csv and table.csv.', &
          'Exit code 0: done; 1: a solver failed or the waves blew up; 2: bad input or unwritable output.'

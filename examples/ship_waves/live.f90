@@ -320,6 +320,10 @@ contains
       type(simulated), intent(in) :: sim
       integer :: i, j, k
       real(dp), parameter :: limit = huge(0_int16) - 1
+      if (sim%device%used) then
+         call sim%device%frame(view%first, (view%last - view%first)/view%stride + 1, view%stride, unit, view%heights)
+         return
+      end if
       k = 0
       do j = view%first(2), view%last(2), view%stride
          do i = view%first(1), view%last(1), view%stride

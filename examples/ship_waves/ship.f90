@@ -4,7 +4,7 @@ module ship_pressure
    use host, only: dp, gravity, pi, refuse, text
    implicit none
    private
-   public :: ship, hull_cosine, hull_gaussian, hull_shape, place_ship, add_hull, hull_force
+   public :: ship, hull_cosine, hull_gaussian, hull_shape, place_ship, add_hull, cells_of_hull, hull_force
    public :: check_track, check_depth, longest_straight_track
 
    integer, parameter :: hull_cosine = 1, hull_gaussian = 2
