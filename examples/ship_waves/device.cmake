@@ -59,4 +59,5 @@ if(CMAKE_CXX_COMPILER)
   set_source_files_properties(waves_on_host.cpp PROPERTIES OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/waves_on_device.cu"
                               COMPILE_OPTIONS -ffp-contract=off)
   add_device_tests(ship_waves_device_tests_on_host host waves_on_host.cpp)
+  set_target_properties(ship_waves_device_tests_on_host PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)
 endif()

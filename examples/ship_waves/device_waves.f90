@@ -39,7 +39,7 @@ module device_waves
       procedure :: close
    end type waves_on_device
 
-   ! The next two types as in waves_on_device.cu.
+   ! waves_on_device.cu declares the next two types too.
    type, bind(c) :: parameters
       integer(c_int64_t) :: nx, ny
       real(dp) :: x0, y0, cell
@@ -51,7 +51,7 @@ module device_waves
       integer(c_int32_t) :: gaussian, box(4)
    end type hull
 
-   ! All functions return 0 after an error, and then c_message has the cause.
+   ! All functions return 0 after an error. Then c_message returns the cause.
    interface
       subroutine c_message(size, text) bind(c, name='ship_waves_message')
          import :: c_char, c_int64_t
@@ -145,8 +145,8 @@ module device_waves
 
 contains
 
-   ! Use the device with this number for the waves, which start at rest. problem: why this is not possible, or an empty text.
-   ! Frees the arrays of `state` that the device replaces.
+   ! Compute the waves, which start at rest, on the device with this number. Deallocates the arrays of `state` that this
+   ! module replaces. problem: the reason if there is no such device, otherwise an empty text.
    subroutine open(self, device, grid, model, state, problem)
       class(waves_on_device), intent(inout) :: self
       integer, intent(in) :: device
@@ -191,7 +191,8 @@ contains
       if (ok == 0) call give_up('the device failed: '//message())
    end subroutine check
 
-   ! As place_fleet; wild: an elevation of the last step is not a number, or absurd.
+   ! Set the pressure of the ships and the forces on them, as place_fleet. wild: an elevation of the last step is not a
+   ! number, or not below absurd_height.
    subroutine place(self, ships, grid, time, wild)
       class(waves_on_device), intent(in) :: self
       type(fleet_ship), intent(inout) :: ships(:)
@@ -217,7 +218,8 @@ contains
       wild = is_wild /= 0
    end subroutine place
 
-   ! begin_step and end_step are `advance` of time_stepping. The device computes all before the solve while the host goes on.
+   ! begin_step and end_step replace `advance` of time_stepping. begin_step returns while the device computes the
+   ! right-hand side and the guess.
    subroutine begin_step(self, state)
       class(waves_on_device), intent(inout) :: self
       type(wave_state), intent(in) :: state
@@ -230,7 +232,7 @@ contains
       call c_f_pointer(address_of_psi, self%psi, [self%nx, self%ny])
    end subroutine begin_step
 
-   ! The wait keeps the loops out of the time of the solve.
+   ! Without the wait, the time of the solve would contain that of the loops before it.
    subroutine end_step(self, state, model, system)
       class(waves_on_device), intent(in) :: self
       type(wave_state), intent(inout) :: state
@@ -249,7 +251,7 @@ contains
       state%time = state%step*state%dt
    end subroutine after_solve
 
-   ! Elevations of every stride-th cell from `first` on in multiples of unit.
+   ! heights: elevations of every stride-th cell from cell `first` on, in multiples of `unit`.
    subroutine frame(self, first, shown, stride, unit, heights)
       class(waves_on_device), intent(in) :: self
       integer, intent(in) :: first(2), shown(2), stride
@@ -278,7 +280,7 @@ contains
       call check(c_store(self%waves, int(field, c_int32_t), values))
    end subroutine store
 
-   ! Keep zeta and phi of now for `energy`, which is that of time_stepping, after the next step.
+   ! Copy zeta and phi. After the next step, `energy` returns what `energy` of time_stepping returns with these copies.
    subroutine remember(self)
       class(waves_on_device), intent(in) :: self
       call check(c_remember(self%waves))

@@ -21,7 +21,7 @@ contains
       open = 0
    end function open
 
-   ! The rest is never called.
+   ! The program calls the other functions only if a device is open.
 
    subroutine use_sponge() bind(c, name='ship_waves_use_sponge')
    end subroutine use_sponge

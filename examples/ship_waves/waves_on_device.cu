@@ -36,7 +36,7 @@ template <class Body> __global__ void __launch_bounds__(block_size) each_thread(
     if (thread < count) body(thread);
 }
 
-// body(0) to body(count - 1), in any order.
+// Calls body(0) to body(count - 1), in any order.
 template <class Body> void for_each(cudaStream_t stream, int64_t count, const Body &body) {
     if (count == 0) return;
     each_thread<<<unsigned((count + block_size - 1) / block_size), block_size, 0, stream>>>(count, body);
@@ -53,8 +53,8 @@ template <class Body> __global__ void __launch_bounds__(block_size) each_block(B
     if (threadIdx.x == 0) parts[blockIdx.x] = value[0];
 }
 
-// parts[k]: body(k, 0) to body(k, block_size - 1), joined in pairs. The shape of the tree is fixed, so results are
-// bitwise identical from run to run.
+// Stores in parts[k] the values body(k, 0) to body(k, block_size - 1), joined in pairs. The shape of the tree is fixed,
+// so results are bitwise identical from run to run.
 template <class Body> void reduce(cudaStream_t stream, int blocks, const Body &body, typename Body::Value *parts) {
     if (blocks == 0) return;
     each_block<<<unsigned(blocks), block_size, 0, stream>>>(body, parts);
@@ -323,8 +323,8 @@ struct FromMiddle {
     }
 };
 
-// The sum of the pressures of all hulls in the cells that a hull covers or has covered at the last call. A cell in
-// several boxes has several threads, which store the same value.
+// Stores the sum of the pressures of all hulls in the cells of their boxes of this call and of the last call. If a cell
+// is in several boxes, several threads store the same value.
 struct Place {
     Grid grid;
     const double *h;
@@ -492,7 +492,7 @@ struct Waves {
     void copy_pieces(Array<Piece> &array, int64_t run_count, const Run *runs) {
         const std::vector<Piece> pieces = pieces_of(runs, run_count);
         array.copy_from(stream, pieces.data(), int64_t(pieces.size()));
-        wait();     // `pieces` ends here
+        wait();     // the copy must end before the lifetime of `pieces`
     }
 
     void use_sponge(int64_t run_count, const Run *runs, const double *factor) {
@@ -582,7 +582,7 @@ struct Waves {
 
     double highest() { return over_cells(HeightOfCell{zeta}, maxima); }
 
-    // Keeps zeta and phi of now for `energy` after the next step.
+    // Copies zeta and phi for `energy`, which is called after the next step.
     void remember() {
         zeta_before.copy_from(stream, zeta, cells());
         phi_before.copy_from(stream, phi, cells());
@@ -601,7 +601,7 @@ struct Waves {
         wait();
     }
 
-    // Numbers of device_waves.f90.
+    // `number` is a constant of device_waves.f90.
     double *field(int number) const {
         double *fields[] = {zeta, phi, psi[newest], rhs, pressure};
         return fields[number];
