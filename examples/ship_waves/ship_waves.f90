@@ -76,8 +76,9 @@ contains
       end do
       write (output_unit, '(a)') 'time         '//text(set%steps)//' steps of '//text(sim%state%dt)//' s'
       if (allocated(sim%state%current)) write (output_unit, '(a)') &
-         'current      up to '//text(sim%state%current%fastest)//' m/s; '//text(sim%state%current%limited) &
-         //' faces limited to 0.9 sqrt(g h/6); '//text(sim%state%current%sweeps)//' sweeps'
+         'current      up to '//text(sim%state%current%fastest)//' m/s, reduced at ' &
+         //text(sim%state%current%limited)//' faces to 0.9 of the speed of the shortest waves; ' &
+         //text(sim%state%current%sweeps)//' sweeps'
    end subroutine print_head
 
    subroutine show_progress()
