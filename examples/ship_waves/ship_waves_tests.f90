@@ -495,6 +495,8 @@ contains
       grid = synthetic_harbour()
       call build_model(grid%depth, grid%cell, grid%cell, 0.3_dp, profile_parabola, 0.0_dp, model)
       vessel%hull = hull_cosine
+      call longest_straight_track(vessel, grid, 0.0_dp, found)
+      call report('harbour', 'no place found for a ship at rest', merge(0.0_dp, 1.0_dp, found), 0.0_dp)
       call longest_straight_track(vessel, grid, 800.0_dp, found)
       call report('harbour', 'no track found', merge(0.0_dp, 1.0_dp, found), 0.0_dp)
       allocate (system(2))
