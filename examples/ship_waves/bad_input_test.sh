@@ -159,6 +159,11 @@ refused '--dt must be positive, got -0.1' --dt -0.1
 refused 'is unstable on this grid: it must be below' --dt 5
 refused '--steps must be a whole number' --steps 1.5
 refused '--steps must be a whole number' --steps 0
+refused '--refine must be a whole number from 1 to 16, got 0' --refine 0
+refused '--refine must be a whole number from 1 to 16, got 17' --refine 17
+refused '--refine must be a whole number from 1 to 16, got 1.5' --refine 1.5
+refused '--refine must be a number, got "fine"' --refine fine
+refused 'dt = 0.3 s is unstable on this grid' --refine 4 --dt 0.3
 refused '--length must be positive' --length 0
 refused '--live must be positive' --live 0
 refused '--live excludes --steps' --live 1 --steps 10

@@ -16,6 +16,7 @@ module command_line
       character(:), allocatable :: current_u, current_v      ! files of the current, both empty: no current
       character(:), allocatable :: output_folder, rrb_options
       integer :: steps = 350, write_interval = 0, sponge_cells = 15
+      integer :: refine = 1                       ! cells per cell of the grid file, in each direction
       integer :: profile = profile_parabola, solver = use_both
       real(dp) :: dt = 0                          ! 0: by the rule
       real(dp) :: h_min = 0.3_dp, rel_tol = 1e-6_dp
@@ -93,7 +94,7 @@ contains
    subroutine known(name)
       character(*), intent(in) :: name
       select case (name)
-      case ('--grid', '--current-u', '--current-v', '--steps', '--dt', '--ships', '--length', '--beam', '--draft', &
+      case ('--grid', '--current-u', '--current-v', '--refine', '--steps', '--dt', '--ships', '--length', '--beam', '--draft', &
             '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', &
             '--output', '--write-interval', '--live')
       case default
@@ -117,6 +118,8 @@ contains
       case ('--ships')
          if (value == '') call refuse('--ships needs the name of a file')
          set%ships_file = value
+      case ('--refine')
+         set%refine = whole(name, value, 1, 16)
       case ('--steps')
          set%steps = whole(name, value, 1, 100000000)
       case ('--dt')
@@ -224,6 +227,7 @@ contains
          '  --grid FILE            ESRI ASCII grid of depths [m], positive down; without: an embedded harbour', &
          '  --current-u FILE, --current-v FILE   grids of a mean current to the east and north [m/s], with the cells of', &
          '                         the depths; without: no current', &
+         '  --refine K             K x K cells per cell, with the same coast (1)', &
          '  --track "x,y x,y ..."  way points in the coordinates of the grid [m]; without: the longest straight line', &
          '                         of deep water (embedded harbour: along its fairway)', &
          '  --length --beam --draft L   ship [m] (110, 24, 1)', &

@@ -1,7 +1,7 @@
 ! Tests of the model and of both solvers in it; each prints one line, and the program fails if one of them does.
 program ship_waves_tests
    !$ use omp_lib, only: omp_get_max_threads, omp_set_num_threads
-   use bathymetry, only: depth_grid, synthetic_harbour
+   use bathymetry, only: depth_grid, refine_grid, refined, synthetic_harbour
    use boussinesq
    use current_tests, only: test_energy_in_current, test_fast_currents, test_limit_of_speeds, test_wave_packet, &
                             test_work_of_ship
@@ -21,6 +21,7 @@ program ship_waves_tests
 
    call test_model()
    call test_matrix()
+   call test_refined_grid()
    call test_profiles()
    call test_harbour()
    call test_threads()
@@ -249,6 +250,57 @@ contains
       y(:, :ny - 1) = y(:, :ny - 1) + model%north(:, :ny - 1)*x(:, 2:)
       y(:, 2:) = y(:, 2:) + model%north(:, :ny - 1)*x(:, :ny - 1)
    end subroutine multiply
+
+   ! Depths that are linear in x and y remain so away from the coast; the coast and the corner of the grid do not move.
+   subroutine test_refined_grid()
+      integer, parameter :: nx = 21, ny = 17, factors(3) = [2, 3, 8]
+      type(depth_grid) :: grid, fine
+      real(dp) :: worst, moved, outside, point(2)
+      integer :: i, j, k, a, b, c
+      grid%nx = nx
+      grid%ny = ny
+      grid%cell = 8
+      grid%x0 = 100
+      grid%y0 = 200
+      grid%depth = reshape([((linear(grid%center_of(i, j)), i=1, nx), j=1, ny)], [nx, ny])
+      grid%depth(5, 6) = -3
+      grid%depth(12:14, 9) = 0
+      worst = 0
+      moved = 0
+      outside = 0
+      do c = 1, size(factors)
+         k = factors(c)
+         fine = grid
+         call refine_grid(fine, k, 0.3_dp)
+         do j = 1, fine%ny
+            do i = 1, fine%nx
+               a = (i - 1)/k + 1
+               b = (j - 1)/k + 1
+               point = fine%center_of(i, j)
+               if ((fine%depth(i, j) >= 0.3_dp) .neqv. (grid%depth(a, b) >= 0.3_dp)) moved = moved + 1
+               if (grid%depth(a, b) < 0.3_dp) cycle
+               outside = max(outside, abs(fine%depth(i, j) - linear(point)))
+               if (a == 1 .or. a == nx .or. b == 1 .or. b == ny) cycle
+               if (all(grid%depth(a - 1:a + 1, b - 1:b + 1) >= 0.3_dp)) &
+                  worst = max(worst, abs(fine%depth(i, j) - linear(point)))
+            end do
+         end do
+         point = abs(fine%center_of(fine%nx, fine%ny) + fine%cell/2 - grid%center_of(nx, ny) - grid%cell/2)
+         moved = moved + merge(1, 0, maxval(point) > 1e-12_dp)
+      end do
+      ! Rounding of depths up to 13 m, eight operations.
+      call report('refine', 'linear depths away from the coast', worst, 2e-14_dp)
+      ! At the coast and the edge, the value is that of a cell at most half a cell away in each direction.
+      call report('refine', 'change at the coast over that between two cells', outside/(0.02_dp*8 + 0.03_dp*8), 0.5_dp)
+      call report('refine', 'cells whose coast moves', moved, 0.0_dp)
+      call report('refine', 'factor 1, values that differ', &
+                  maxval(abs(refined(grid%depth, grid%depth > 0, 1) - grid%depth)), 0.0_dp)
+   end subroutine test_refined_grid
+
+   pure real(dp) function linear(point)
+      real(dp), intent(in) :: point(2)
+      linear = 2 + 0.02_dp*(point(1) - 100) + 0.03_dp*(point(2) - 200)
+   end function linear
 
    ! Constant depth: products of cosines are eigenvectors, S psi = (A M + A N (Kx^2 + Ky^2)) psi.
    subroutine test_manufactured_solve()

@@ -1,6 +1,6 @@
 ! Grid, model, solver, waves and ships of a run, and one time step.
 module simulation
-   use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, synthetic_harbour
+   use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, refine_grid, refined, synthetic_harbour
    use boussinesq, only: build_model, profile_cosh, wave_model
    use command_line, only: settings
    use currents, only: most_sweeps
@@ -48,7 +48,10 @@ contains
       if (set%current_u /= '') then
          current_u = read_matching_grid(set%current_u, self%grid)
          current_v = read_matching_grid(set%current_v, self%grid)
+         current_u = refined(current_u, self%grid%depth >= set%h_min, set%refine)
+         current_v = refined(current_v, self%grid%depth >= set%h_min, set%refine)
       end if
+      call refine_grid(self%grid, set%refine, set%h_min)
       if (set%ships_file == '') then
          self%ships = [fleet_ship(name='ship', hull=set%vessel)]
       else
