@@ -4,13 +4,14 @@ module current_tests
    use boussinesq, only: build_model, frequency_squared, profile_integrals, profile_parabola, wave_model
    use host, only: dp, gravity, pi, text
    use moving_ship_tests, only: half_time_step
+   use potential_flow, only: flow_between
    use psi_solver, only: psi_system, setup_psi, use_rrb
    use ship_pressure, only: place_ship, ship
    use test_report, only: random_depth, report, start_random
    use time_stepping, only: advance, energy, safe_time_step, start_at_rest, use_current, wave_state
    implicit none
    private
-   public :: test_wave_packet, test_energy_in_current, test_work_of_ship, test_limit_of_speeds, test_fast_currents
+   public :: test_wave_packet, test_energy_in_current, test_work_of_ship, test_limit_of_speeds, test_fast_currents, test_flow
 
    integer, parameter :: converged = 80      ! sweeps: the contraction is below 0.6, so the error is at the rounding level
 
@@ -248,5 +249,28 @@ contains
          deallocate (system, state)
       end do
    end subroutine test_fast_currents
+
+   ! A channel with a step of the depth: far from the ends and the step, u = Q/(width h) and v = 0. The deviations decay by
+   ! exp(-pi/8) per cell of the 8 cells across. At a step, the mean of the fluxes is Q too.
+   subroutine test_flow()
+      integer, parameter :: nx = 400, ny = 8
+      type(depth_grid) :: grid
+      type(wave_model) :: model
+      real(dp), allocatable :: u(:, :), v(:, :)
+      real(dp) :: worst
+      integer :: i
+      grid%nx = nx
+      grid%ny = ny
+      grid%cell = 5
+      grid%depth = spread([(merge(4.0_dp, 9.0_dp, i <= nx/2), i=1, nx)], 2, ny)
+      call build_model(grid%depth, 5.0_dp, 5.0_dp, 0.3_dp, profile_parabola, 0.0_dp, model)
+      call flow_between(model, grid, reshape([50.0_dp, 20.0_dp, 1950.0_dp, 20.0_dp], [2, 2]), 120.0_dp, u, v)
+      worst = 0
+      do i = 100, nx - 100
+         worst = max(worst, maxval(abs(u(i, :)*grid%depth(i, :)*40/120 - 1)), maxval(abs(v(i, :)*grid%depth(i, :)*40/120)))
+      end do
+      ! The residual is below 1e-8 of the sources. A flux is a sum of residuals over up to 400 columns.
+      call report('current', 'potential flow in a channel', worst, 1e-6_dp)
+   end subroutine test_flow
 
 end module current_tests

@@ -3,8 +3,8 @@ program ship_waves_tests
    !$ use omp_lib, only: omp_get_max_threads, omp_set_num_threads
    use bathymetry, only: depth_grid, refine_grid, refined, synthetic_harbour
    use boussinesq
-   use current_tests, only: test_energy_in_current, test_fast_currents, test_limit_of_speeds, test_wave_packet, &
-                            test_work_of_ship
+   use current_tests, only: test_energy_in_current, test_fast_currents, test_flow, test_limit_of_speeds, &
+                            test_wave_packet, test_work_of_ship
    use fleet_tests, only: test_ships_file, test_steering, test_sum_of_ships, test_wave_resistance
    use host, only: dp, gravity, pi, text
    use iccg_solver, only: ic0_factorize, iccg
@@ -31,6 +31,7 @@ program ship_waves_tests
    call test_work_of_ship()
    call test_limit_of_speeds()
    call test_fast_currents()
+   call test_flow()
    call test_sum_of_ships()
    call test_ships_file()
    call test_steering()

@@ -7,6 +7,7 @@ module simulation
    use fleet, only: angle_of_bow, check_fleet, fleet_ship, place_fleet, sail, steered
    use fleet_file, only: read_ships
    use host, only: dp, gravity, refuse, text
+   use potential_flow, only: flow_between
    use psi_solver, only: psi_system, setup_psi
    use ship_pressure, only: longest_straight_track
    use time_stepping, only: advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
@@ -59,6 +60,8 @@ contains
       end if
       self%h_min = set%h_min
       call set_up_model(self, set)
+      if (allocated(set%flow)) &
+         call flow_between(self%model, self%grid, set%flow, set%discharge, current_u, current_v)
       dt = time_step(self%model, set)
       if (set%ships_file == '') then
          if (set%live > 0) then
