@@ -21,11 +21,13 @@ contains
       real(dp), intent(in) :: ends(2, 2), discharge
       real(dp), allocatable, intent(out) :: u(:, :), v(:, :)
       type(rrb_solver) :: solver
-      real(dp), dimension(model%nx, model%ny) :: east, north, center, b, f
+      real(dp), dimension(:, :), allocatable :: east, north, center, b, f
       integer :: status
       character(512) :: message
 
+      allocate (center(model%nx, model%ny), east(model%nx, model%ny), north(model%nx, model%ny))
       call set_matrix(model, center, east, north)
+      allocate (b, f, mold=center)
       b = 0
       call add_source(model, grid, ends(:, 1), discharge, b)
       call add_source(model, grid, ends(:, 2), -discharge, b)
@@ -70,8 +72,9 @@ contains
       type(depth_grid), intent(in) :: grid
       real(dp), intent(in) :: point(2), discharge
       real(dp), intent(inout) :: b(:, :)
-      logical :: inside(model%nx, model%ny)
+      logical, allocatable :: inside(:, :)
       integer :: i, j
+      allocate (inside(model%nx, model%ny))
       do j = 1, model%ny
          do i = 1, model%nx
             inside(i, j) = model%wet(i, j) .and. norm2(grid%center_of(i, j) - point) <= radius*grid%cell

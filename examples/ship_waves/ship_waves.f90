@@ -96,7 +96,8 @@ contains
 
    subroutine write_field(name)
       character(*), intent(in) :: name
-      call write_vti(set%output_folder//'/'//name, sim%grid, sim%model%h, sim%state%zeta, sim%pressure/gravity, sim%state%time)
+      call write_vti(set%output_folder//'/'//name, sim%grid, sim%model%h, sim%state%zeta, sim%pressure/gravity, sim%state%time, &
+                     sim%current_u, sim%current_v)
    end subroutine write_field
 
    ! The state of each ship at t^n, and the force of the waves on it.

@@ -22,6 +22,7 @@ module simulation
       type(wave_state) :: state
       type(fleet_ship), allocatable :: ships(:)
       real(dp), allocatable :: pressure(:, :)        ! P_s/rho [m^2/s^2]
+      real(dp), allocatable :: current_u(:, :), current_v(:, :)      ! to the east and north [m/s]; not allocated: none
       real(dp) :: h_min = 0
    contains
       procedure :: place_ships
@@ -37,7 +38,6 @@ contains
    subroutine prepare(self, set)
       type(simulated), intent(inout) :: self
       type(settings), intent(inout) :: set
-      real(dp), allocatable :: current_u(:, :), current_v(:, :)
       real(dp) :: dt
 
       if (set%grid_file == '') then
@@ -47,10 +47,10 @@ contains
          self%grid = read_esri_grid(set%grid_file)
       end if
       if (set%current_u /= '') then
-         current_u = read_matching_grid(set%current_u, self%grid)
-         current_v = read_matching_grid(set%current_v, self%grid)
-         current_u = refined(current_u, self%grid%depth >= set%h_min, set%refine)
-         current_v = refined(current_v, self%grid%depth >= set%h_min, set%refine)
+         self%current_u = read_matching_grid(set%current_u, self%grid)
+         self%current_v = read_matching_grid(set%current_v, self%grid)
+         self%current_u = refined(self%current_u, self%grid%depth >= set%h_min, set%refine)
+         self%current_v = refined(self%current_v, self%grid%depth >= set%h_min, set%refine)
       end if
       call refine_grid(self%grid, set%refine, set%h_min)
       if (set%ships_file == '') then
@@ -61,7 +61,7 @@ contains
       self%h_min = set%h_min
       call set_up_model(self, set)
       if (allocated(set%flow)) &
-         call flow_between(self%model, self%grid, set%flow, set%discharge, current_u, current_v)
+         call flow_between(self%model, self%grid, set%flow, set%discharge, self%current_u, self%current_v)
       dt = time_step(self%model, set)
       if (set%ships_file == '') then
          if (set%live > 0) then
@@ -74,8 +74,8 @@ contains
       call check_fleet(self%ships, self%grid, set%h_min)
       call setup_psi(self%system, self%model, set%solver, set%rel_tol, set%rrb_options)
       call start_at_rest(self%state, self%model, dt)
-      if (allocated(current_u)) then
-         call use_current(self%state, self%model, current_u, current_v)
+      if (allocated(self%current_u)) then
+         call use_current(self%state, self%model, self%current_u, self%current_v)
          if (self%state%current%sweeps >= most_sweeps) &
             call refuse('dt = '//text(dt)//' s is too large for this current, which varies too fast from cell to cell: try ' &
                         //text(safe_time_step(self%model))//' s')
