@@ -175,7 +175,11 @@ fn a_bathymetry_is_a_problem() {
 #[test]
 fn all_measurements_of_the_papers_write_records() {
     let output = folder("paper");
-    let run = bench(&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"]);
+    let waters = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/ship_waves/data");
+    let swan = format!("{waters}/swan_river/swan_river_8m.asc.gz");
+    let coos = format!("{waters}/coos_bay/coos_bay_10m.asc.gz");
+    let grids = ["--bathymetry", &swan, "--bathymetry", &coos];
+    let run = bench(&[&["paper", "-n", "127", "--output", output.to_str().unwrap(), "--quick"], &grids[..]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let read = |name: &str| -> Value {
         let text = std::fs::read_to_string(output.join(format!("{name}.json"))).expect(name);
@@ -184,6 +188,11 @@ fn all_measurements_of_the_papers_write_records() {
     for name in ["table_5_1", "stages", "table_5_3", "levels", "grids", "solve", "march", "thesis"] {
         let value = read(name);
         assert!(value["result"].is_object() && value["machine"]["cores"].as_u64() > Some(0), "{name}");
+    }
+    let waves = read("march");
+    let rows = waves["result"]["rows"].as_array().unwrap();
+    for problem in ["poisson_f", "swan_river_8m", "coos_bay_10m"] {
+        assert!(rows.iter().any(|row| row["problem"] == problem), "{problem}: {rows:?}");
     }
     // The tables of the slides and of the orders 0 to 5 are measured on a small box.
     for (name, methods) in [("slides_64", 3), ("slides_512", 3), ("orders", 6)] {

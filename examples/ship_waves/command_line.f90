@@ -14,8 +14,11 @@ module command_line
    type :: settings
       character(:), allocatable :: grid_file      ! empty: the embedded harbour
       character(:), allocatable :: current_u, current_v      ! files of the current, both empty: no current
+      real(dp), allocatable :: flow(:, :)         ! ends of a computed current [m]; not allocated: none
+      real(dp) :: discharge = 0                   ! of the computed current [m^3/s]
       character(:), allocatable :: output_folder, rrb_options
       integer :: steps = 350, write_interval = 0, sponge_cells = 15
+      integer :: refine = 1                       ! cells per cell of the grid file, in each direction
       integer :: profile = profile_parabola, solver = use_both
       real(dp) :: dt = 0                          ! 0: by the rule
       real(dp) :: h_min = 0.3_dp, rel_tol = 1e-6_dp
@@ -81,6 +84,8 @@ contains
          call refuse('--live excludes '//of_files//': a live view ends with its standard input, and writes no files')
       if (set%current_u /= '' .and. set%current_v == '') call refuse('--current-u needs --current-v')
       if (set%current_v /= '' .and. set%current_u == '') call refuse('--current-v needs --current-u')
+      if (allocated(set%flow) .neqv. set%discharge > 0) call refuse('--flow and --discharge need each other')
+      if (allocated(set%flow) .and. set%current_u /= '') call refuse('--flow excludes --current-u and --current-v')
    end subroutine read_command_line
 
    subroutine argument(k, value)
@@ -95,9 +100,9 @@ contains
    subroutine known(name)
       character(*), intent(in) :: name
       select case (name)
-      case ('--grid', '--current-u', '--current-v', '--steps', '--dt', '--ships', '--length', '--beam', '--draft', &
-            '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', '--rrb-options', '--tolerance', &
-            '--output', '--write-interval', '--live', '--device')
+      case ('--grid', '--refine', '--current-u', '--current-v', '--flow', '--discharge', '--steps', '--dt', '--ships', &
+            '--length', '--beam', '--draft', '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', &
+            '--rrb-options', '--tolerance', '--output', '--write-interval', '--live', '--device')
       case default
          call refuse('unknown option "'//name//'", see --help')
       end select
@@ -119,6 +124,8 @@ contains
       case ('--ships')
          if (value == '') call refuse('--ships needs the name of a file')
          set%ships_file = value
+      case ('--refine')
+         set%refine = whole(name, value, 1, 16)
       case ('--steps')
          set%steps = whole(name, value, 1, 100000000)
       case ('--dt')
@@ -133,7 +140,12 @@ contains
          set%vessel%speed = number(name, value)
          if (set%vessel%speed < 0) call refuse('--speed must not be negative, got '//value)
       case ('--track')
-         call read_track(value, set%vessel%track)
+         call read_track(name, value, set%vessel%track)
+      case ('--flow')
+         call read_track(name, value, set%flow)
+         if (size(set%flow, 2) /= 2) call refuse('--flow must be "x1,y1 x2,y2", got "'//value//'"')
+      case ('--discharge')
+         set%discharge = positive(name, value)
       case ('--hull')
          select case (value)
          case ('cosine')
@@ -208,11 +220,12 @@ contains
    end function whole
 
    ! "x1,y1 x2,y2 ...": at least two different points.
-   subroutine read_track(value, track)
-      character(*), intent(in) :: value
+   subroutine read_track(name, value, track)
+      character(*), intent(in) :: name, value
       real(dp), allocatable, intent(out) :: track(:, :)
-      character(*), parameter :: form = '--track must be "x1,y1 x2,y2 ..." with at least two different points'
+      character(:), allocatable :: form
       logical :: ok
+      form = name//' must be "x1,y1 x2,y2 ..." with at least two different points'
       call read_pairs(value, track, ok)
       if (.not. ok) call refuse(form//', got "'//value//'"')
       track = without_repetitions(track)
@@ -228,6 +241,8 @@ contains
          '  --grid FILE            ESRI ASCII grid of depths [m], positive down; without: an embedded harbour', &
          '  --current-u FILE, --current-v FILE   grids of a mean current to the east and north [m/s], with the cells of', &
          '                         the depths; without: no current', &
+         '  --flow "x,y x,y" --discharge Q   instead: a potential flow of Q m^3/s from the first point to the second', &
+         '  --refine K             K x K cells per cell, with the same coast (1)', &
          '  --track "x,y x,y ..."  way points in the coordinates of the grid [m]; without: the longest straight line', &
          '                         of deep water (embedded harbour: along its fairway)', &
          '  --length --beam --draft L   ship [m] (110, 24, 1)', &

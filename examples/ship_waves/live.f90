@@ -76,8 +76,8 @@ contains
    subroutine report_current(sim)
       type(simulated), intent(in) :: sim
       if (.not. allocated(sim%state%current)) return
-      if (sim%state%current%limited > 0) call log_line('the current is limited to 0.9 sqrt(g h/6) at ' &
-         //text(sim%state%current%limited)//' faces; it is up to '//text(sim%state%current%fastest)//' m/s')
+      if (sim%state%current%limited > 0) call log_line('the current is reduced at ' &
+         //text(sim%state%current%limited)//' faces, where it is faster than 0.9 of the speed of the shortest waves')
    end subroutine report_current
 
    ! Let the simulation continue from now on.

@@ -75,8 +75,9 @@ contains
       end do
       write (output_unit, '(a)') 'time         '//text(set%steps)//' steps of '//text(sim%state%dt)//' s'
       if (allocated(sim%state%current)) write (output_unit, '(a)') &
-         'current      up to '//text(sim%state%current%fastest)//' m/s; '//text(sim%state%current%limited) &
-         //' faces limited to 0.9 sqrt(g h/6); '//text(sim%state%current%sweeps)//' sweeps'
+         'current      up to '//text(sim%state%current%fastest)//' m/s, reduced at ' &
+         //text(sim%state%current%limited)//' faces to 0.9 of the speed of the shortest waves; ' &
+         //text(sim%state%current%sweeps)//' sweeps'
    end subroutine print_head
 
    subroutine stop_if_blown_up()
@@ -101,7 +102,8 @@ contains
    subroutine write_field(name)
       character(*), intent(in) :: name
       call sim%fetch_fields()
-      call write_vti(set%output_folder//'/'//name, sim%grid, sim%model%h, sim%state%zeta, sim%pressure/gravity, sim%state%time)
+      call write_vti(set%output_folder//'/'//name, sim%grid, sim%model%h, sim%state%zeta, sim%pressure/gravity, sim%state%time, &
+                     sim%current_u, sim%current_v)
    end subroutine write_field
 
    ! The state of each ship at t^n, and the force of the waves on it.

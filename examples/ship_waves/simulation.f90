@@ -1,6 +1,6 @@
 ! Grid, model, solver, waves and ships of a run, and one time step.
 module simulation
-   use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, synthetic_harbour
+   use bathymetry, only: depth_grid, read_esri_grid, read_matching_grid, refine_grid, refined, synthetic_harbour
    use boussinesq, only: build_model, profile_cosh, wave_model
    use command_line, only: settings
    use currents, only: most_sweeps
@@ -8,6 +8,7 @@ module simulation
    use fleet, only: angle_of_bow, check_fleet, fleet_ship, place_fleet, sail, steered
    use fleet_file, only: read_ships
    use host, only: dp, gravity, refuse, text
+   use potential_flow, only: flow_between
    use psi_solver, only: psi_system, setup_psi
    use ship_pressure, only: longest_straight_track
    use time_stepping, only: absurd_height, advance, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
@@ -22,6 +23,7 @@ module simulation
       type(wave_state) :: state
       type(fleet_ship), allocatable :: ships(:)
       real(dp), allocatable :: pressure(:, :)        ! P_s/rho [m^2/s^2]
+      real(dp), allocatable :: current_u(:, :), current_v(:, :)      ! to the east and north [m/s]; not allocated: none
       real(dp) :: h_min = 0
       type(waves_on_device) :: device                ! used or not
    contains
@@ -41,7 +43,6 @@ contains
    subroutine prepare(self, set)
       type(simulated), intent(inout) :: self
       type(settings), intent(inout) :: set
-      real(dp), allocatable :: current_u(:, :), current_v(:, :)
       character(:), allocatable :: problem
       real(dp) :: dt
 
@@ -52,9 +53,12 @@ contains
          self%grid = read_esri_grid(set%grid_file)
       end if
       if (set%current_u /= '') then
-         current_u = read_matching_grid(set%current_u, self%grid)
-         current_v = read_matching_grid(set%current_v, self%grid)
+         self%current_u = read_matching_grid(set%current_u, self%grid)
+         self%current_v = read_matching_grid(set%current_v, self%grid)
+         self%current_u = refined(self%current_u, self%grid%depth >= set%h_min, set%refine)
+         self%current_v = refined(self%current_v, self%grid%depth >= set%h_min, set%refine)
       end if
+      call refine_grid(self%grid, set%refine, set%h_min)
       if (set%ships_file == '') then
          self%ships = [fleet_ship(name='ship', hull=set%vessel)]
       else
@@ -62,6 +66,8 @@ contains
       end if
       self%h_min = set%h_min
       call set_up_model(self, set)
+      if (allocated(set%flow)) &
+         call flow_between(self%model, self%grid, set%flow, set%discharge, self%current_u, self%current_v)
       dt = time_step(self%model, set)
       if (set%ships_file == '') then
          if (set%live > 0) then
@@ -73,8 +79,8 @@ contains
       end if
       call check_fleet(self%ships, self%grid, set%h_min)
       call start_at_rest(self%state, self%model, dt)
-      if (allocated(current_u)) then
-         call use_current(self%state, self%model, current_u, current_v)
+      if (allocated(self%current_u)) then
+         call use_current(self%state, self%model, self%current_u, self%current_v)
          if (self%state%current%sweeps >= most_sweeps) &
             call refuse('dt = '//text(dt)//' s is too large for this current, which varies too fast from cell to cell: try ' &
                         //text(safe_time_step(self%model))//' s')
