@@ -45,7 +45,7 @@ struct FusedArgs {
     CellMatrix m;
     double *r[2], *p[2]; // the two addresses of r are equal if r is not read at neighbours
     double *q, *x;
-    double *v;              // null: v is not computed (in a loop only)
+    double *v;              // null: v is not computed; permitted only in a loop
     const uint16_t *region; // null: no deflation
     const double *t;
     double *norm_partial; // one value per thread block

@@ -413,7 +413,8 @@ impl PcgSteps for Run<'_> {
     fn descend(&mut self, alpha: Option<f64>) -> f64 {
         match (alpha, self.started()) {
             (None, Some(start)) => start.norm2,
-            // The confirmation of the stopping test has already computed r.
+            // r is current, but there are no results of a start: the confirmation of the stopping test computed r, its
+            // means were removed after the start, or the steps are launched separately.
             (None, None) => self.start(Origin::Solution, |_| Ok(())),
             (Some(_), _) => unfused_descend(self, alpha),
         }

@@ -185,7 +185,8 @@ fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
 /// Checks the requirements of a preconditioner on the matrix.
 fn check_preconditioner(preconditioner: Preconditioner, solver: Solver, seen: &Inspection) -> Result<()> {
     let what = format!("preconditioner={}", preconditioner.name());
-    // ilu0 needs a diagonal entry, but its value may be zero.
+    // ilu0 is exempt from the checks below, because it permits zero diagonal entries. It reports itself a row without a
+    // diagonal entry.
     if matches!(preconditioner, Preconditioner::None | Preconditioner::Ilu0) {
         return Ok(());
     }
