@@ -1,5 +1,5 @@
-# --device: waves_on_device.cu, compiled by nvcc if there is one. Without CMake's language CUDA, which does not accept every
-# installation of nvcc.
+# --device: waves_on_device.cu, compiled by nvcc if there is one that works. Without CMake's language CUDA, which does not
+# accept every installation of nvcc.
 option(SHIP_WAVES_CUDA "compile for CUDA devices if nvcc is found" ON)
 set(SHIP_WAVES_CUDA_CODE "-gencode=arch=compute_75,code=compute_75" CACHE STRING
     "code that nvcc generates; PTX of 7.5 runs on every device of compute capability 7.5 or newer")
@@ -33,7 +33,30 @@ if(SHIP_WAVES_NVCC)
                PATHS "${cuda}/lib64" "${cuda}/lib" "${cuda}/targets/${CMAKE_SYSTEM_PROCESSOR}-linux/lib")
 endif()
 
-if(SHIP_WAVES_CUDA AND SHIP_WAVES_CUDART)
+set(nvcc_problem "")
+if(NOT SHIP_WAVES_CUDA)
+  set(nvcc_problem "SHIP_WAVES_CUDA is off")
+elseif(NOT SHIP_WAVES_CUDART)
+  set(nvcc_problem "there is no nvcc with libcudart_static.a")
+else()
+  execute_process(COMMAND "${SHIP_WAVES_NVCC}" --version OUTPUT_VARIABLE nvcc_version ERROR_QUIET)
+  if(NOT nvcc_version MATCHES "release ([0-9]+[.][0-9]+)")
+    set(nvcc_problem "${SHIP_WAVES_NVCC} --version reports no release")
+  elseif(CMAKE_MATCH_1 VERSION_LESS 13.0)
+    set(nvcc_problem "${SHIP_WAVES_NVCC} has version ${CMAKE_MATCH_1}, which is below 13.0")
+  else()
+    # nvcc may lack its host compiler or headers.
+    set(trial "${CMAKE_CURRENT_BINARY_DIR}/nvcc_trial")
+    file(WRITE "${trial}.cu" "#include <cuda_runtime.h>\n__global__ void trial() {}\n")
+    execute_process(COMMAND "${SHIP_WAVES_NVCC}" -std=c++17 ${SHIP_WAVES_CUDA_CODE} -c "${trial}.cu" -o "${trial}.o"
+                    RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if(NOT failed EQUAL 0)
+      set(nvcc_problem "${SHIP_WAVES_NVCC} does not compile ${trial}.cu")
+    endif()
+  endif()
+endif()
+
+if(nvcc_problem STREQUAL "")
   set(object "${CMAKE_CURRENT_BINARY_DIR}/waves_on_device.o")
   add_custom_command(OUTPUT "${object}" DEPENDS waves_on_device.cu VERBATIM
                      COMMAND "${SHIP_WAVES_NVCC}" -std=c++17 -O3 -fmad=false ${SHIP_WAVES_CUDA_CODE}
@@ -48,7 +71,7 @@ if(SHIP_WAVES_CUDA AND SHIP_WAVES_CUDART)
   message(STATUS "ship_waves --device: compiled by ${SHIP_WAVES_NVCC}")
 else()
   target_sources(ship_waves PRIVATE no_device.f90)
-  message(STATUS "ship_waves --device: not built, as there is no nvcc with libcudart_static.a")
+  message(STATUS "ship_waves --device: not built: ${nvcc_problem}")
 endif()
 
 # The same code for the host, which needs no nvcc.
