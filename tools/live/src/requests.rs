@@ -73,6 +73,10 @@ pub fn accept(request: &[u8], port: u16) -> Result<Request, Refusal> {
         // Browsers omit the default port of HTTP.
         hosts.extend(["127.0.0.1".to_string(), "localhost".to_string()]);
     }
+    // Another program between browser and server could use the other one.
+    if parsed.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("Host")).count() > 1 {
+        return Err(("400 Bad Request", "there is more than one Host"));
+    }
     if !field("Host").is_some_and(|host| hosts.iter().any(|own| own.as_bytes() == host)) {
         return Err(("403 Forbidden", "Host must be 127.0.0.1 or localhost, with the port of this server"));
     }
@@ -82,10 +86,14 @@ pub fn accept(request: &[u8], port: u16) -> Result<Request, Refusal> {
     }
     match (parsed.method, parsed.path) {
         (Some("GET"), Some("/")) => Ok(Request::Page),
-        (Some("GET"), Some("/frames")) => match field("Sec-WebSocket-Key") {
-            Some(key) => Ok(Request::Socket(String::from_utf8_lossy(key).into_owned())),
-            None => Err(("400 Bad Request", "/frames is a WebSocket")),
-        },
+        (Some("GET"), Some("/frames")) => {
+            let upgrade = field("Upgrade").is_some_and(|value| value.eq_ignore_ascii_case(b"websocket"));
+            let version = field("Sec-WebSocket-Version") == Some(b"13");
+            match field("Sec-WebSocket-Key") {
+                Some(key) if upgrade && version => Ok(Request::Socket(String::from_utf8_lossy(key).into_owned())),
+                _ => Err(("400 Bad Request", "/frames is a WebSocket of version 13")),
+            }
+        }
         (Some("GET"), _) => Err(("404 Not Found", "this server has the pages / and /frames")),
         _ => Err(("405 Method Not Allowed", "the method must be GET")),
     }
@@ -138,6 +146,7 @@ mod tests {
             assert_eq!(accept(format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n").as_bytes(), 8765), Ok(Request::Page));
         }
         let socket = "GET /frames HTTP/1.1\r\nHost: localhost:8765\r\nOrigin: http://localhost:8765\r\n\
+                      Upgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n\
                       Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         assert_eq!(accept(socket.as_bytes(), 8765), Ok(Request::Socket("dGhlIHNhbXBsZSBub25jZQ==".to_string())));
     }
@@ -173,6 +182,15 @@ mod tests {
         assert_eq!(status(&format!("GET /other HTTP/1.1\r\n{host}")), "404 Not Found");
         assert_eq!(status(&format!("POST / HTTP/1.1\r\n{host}")), "405 Method Not Allowed");
         assert_eq!(status(&format!("GET /frames HTTP/1.1\r\n{host}")), "400 Bad Request");
+        for fields in [
+            "Sec-WebSocket-Key: a\r\nSec-WebSocket-Version: 13",
+            "Sec-WebSocket-Key: a\r\nUpgrade: websocket",
+            "Sec-WebSocket-Key: a\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 8",
+            "Upgrade: websocket\r\nSec-WebSocket-Version: 13",
+        ] {
+            assert_eq!(status(&format!("GET /frames HTTP/1.1\r\n{fields}\r\n{host}")), "400 Bad Request", "{fields}");
+        }
+        assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: evil.example\r\n{host}")), "400 Bad Request");
         assert_eq!(status("hello\r\n\r\n"), "400 Bad Request");
     }
 }
