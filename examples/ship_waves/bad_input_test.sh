@@ -73,6 +73,13 @@ grid overflow.asc "$head" '5 5 5;5 1e999 5'
 refused 'value 2 is not a number: "1e999"' --grid overflow.asc
 grid cell.asc "$(echo "$head" | sed 's/cellsize 5/cellsize 0/')" "$rows"
 refused 'cellsize must be positive, got 0' --grid cell.asc
+grid abyss.asc "$head" '5 5 5;5 12001 5'
+refused 'line 8: value 2 is 12001: values are in m or m/s, and at most 12000' --grid abyss.asc
+grid distant.asc "$(echo "$head" | sed 's/yllcorner 0/yllcorner -6e12/')" "$rows"
+refused 'the corner is 1200000000000 cells from the origin, more than 1000000000000' --grid distant.asc
+{ echo "$head" | sed 's/ncols 3/ncols 9000000/;s/nrows 2/nrows 1/' | tr ';' '\n'; yes 5 | head -n 9000000 | tr '\n' ' '; } >wide_row.asc
+refused 'the grid has 9000000 x 1 x 256 cells, more than 2147483647' --grid wide_row.asc --refine 16
+rm wide_row.asc
 grid key.asc "depth 3;$head" "$rows"
 refused 'line 1: "depth" is not a key' --grid key.asc
 grid lacks.asc "$(echo "$head" | sed 's/cellsize 5;//')" "$rows"
@@ -103,7 +110,8 @@ refused '--flow and --discharge need each other' --discharge 100
 refused '--discharge must be positive, got -1' --discharge -1
 refused '--flow must be "x1,y1 x2,y2", got' --flow '100,700 2000,1400 2000,1500' --discharge 10
 refused '--flow excludes --current-u and --current-v' --flow '0,0 1,1' --discharge 1 --current-u u.asc --current-v u.asc
-refused '--flow: no water within 10 cells of (1000, 50)' --flow '1000,50 2000,1400' --discharge 10
+refused '--flow: the points are 99 m apart, but must be at least 100 m apart' --flow '1900,1400 1999,1400' --discharge 10
+refused '--flow: no water within 50 m of (1000, 50)' --flow '1000,50 2000,1400' --discharge 10
 grid two.asc "$(echo "$head" | sed 's/ncols 3/ncols 40/;s/nrows 2/nrows 1/')" \
   "$(printf '5 %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)0$(printf ' 5%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19)"
 refused '--flow: no water connects the two points' --grid two.asc --flow '2,2 198,2' --discharge 10
@@ -115,7 +123,19 @@ ships() {
 good='ship one;motion moored;position 2000,1200'
 refused 'cannot read the file "none.txt" of --ships' --ships none.txt
 : >none_at_all.txt
-refused 'has no ship' --ships none_at_all.txt
+refused 'is empty or not a file' --ships none_at_all.txt
+refused 'is empty or not a file' --ships /dev/zero
+refused '"folder.asc" of --ships' --ships folder.asc
+ships comment.txt '# ship one'
+refused 'has no ship' --ships comment.txt
+ships twins.txt "$good;$good"
+refused 'line 4: there are two ships with the name "one"' --ships twins.txt
+ships racer.txt 'ship one;speed 21'
+refused 'line 2: speed must be from 0 to 20 m/s, got 21' --ships racer.txt
+ships time.txt 'ship one;time_constant 1e-300'
+refused 'line 2: time_constant must be at least 0.1 s, got 1e-300' --ships time.txt
+ships far.txt 'ship one;track 2000,1500 1e290,1500'
+refused 'the track leaves the grid at (1.0000E+290, 1500)' --ships far.txt
 ships early.txt "draft 2;$good"
 refused 'line 1: "draft" before the first "ship NAME"' --ships early.txt
 ships key.txt "$good;spede 3"
@@ -144,7 +164,7 @@ ships gain.txt "$good;gain 50"
 refused 'line 4: gain must be from -1 to 1 1/s, got 50' --ships gain.txt
 ships hull.txt 'ship one;motion moored;length 1700;position 2000,1200'
 refused 'the hull of ship "one" touches land' --ships hull.txt
-ships many.txt "$(for k in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do printf '%s;' "$good"; done)"
+ships many.txt "$(for k in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do printf '%s;' "ship $k;motion moored" 'position 2000,1200'; done)"
 refused 'more than 16 ships' --ships many.txt
 ships land.txt 'ship one;motion moored;position 1000,100'
 refused 'the position of ship "one" meets land' --ships land.txt
@@ -180,10 +200,14 @@ refused '--live excludes --steps' --live 1 --steps 10
 refused '--live excludes --output' --live 1
 refused '--device must be a whole number' --device -1
 refused '--device needs --solver rrb' --device 0 --solver both
+refused '--device excludes the option backend in --rrb-options' --device 0 --rrb-options 'cycle=v,backend=cpu'
+refused '--device excludes the option device in --rrb-options' --device 0 --rrb-options ' device=1'
+refused '--device excludes the option devices in --rrb-options' --device 0 --rrb-options 'devices=0+1'
 # The rest of the message depends on nvcc, driver and devices.
 refused '--device 99: th' --device 99
 refused '--beam must be positive' --beam -3
-refused '--speed must not be negative' --speed -8
+refused '--speed must be from 0 to 20 m/s, got -8' --speed -8
+refused '--speed must be from 0 to 20 m/s, got 1e290' --speed 1e290
 refused '--tolerance must lie between 0 and 1' --tolerance 1
 refused '--solver must be iccg, rrb or both' --solver mrilu
 refused '--profile must be parabola or cosh' --profile sinh
@@ -194,6 +218,7 @@ refused '--track must be' --track '10,10 20'
 refused '--track must be' --track '10,10 10,10'
 refused '--track must be' --track '10,10 20,x'
 refused 'the track leaves the grid' --track '2000,1500 3000,1500'
+refused 'the track leaves the grid at (1.0000E+290, 1500)' --track '2000,1500 1e290,1500'
 refused 'the track meets land' --track '2000,1500 1000,100'
 refused 'the ship runs aground' --draft 14 --track '2000,1200 2000,1000'
 refused '--rrb-options: ' --rrb-options 'levles=3'
@@ -211,6 +236,19 @@ if [ "$code" -eq 2 ] && grep -qF 'ship_waves: cannot write "out/waves.vti"' stde
 else
   failures=$((failures + 1))
   echo "FAIL (exit code $code): a full disk; left: $(ls out)"
+  cat stderr
+fi
+
+# A solve that fails: one message, exit code 1, and forces.csv up to this step.
+rm -rf out
+"$program" --output out --steps 2 --solver rrb --rrb-options max_iter=1 >stdout 2>stderr
+code=$?
+if [ "$code" -eq 1 ] && [ "$(wc -l <stderr)" -eq 1 ] && grep -qF 'did not reach the tolerance in 1 iterations' stderr \
+  && [ "$(ls out)" = forces.csv ] && [ "$(wc -l <out/forces.csv)" -eq 2 ]; then
+  echo "ok   $(cut -c13- stderr)"
+else
+  failures=$((failures + 1))
+  echo "FAIL (exit code $code): a failed solve; left: $(ls out)"
   cat stderr
 fi
 

@@ -27,6 +27,10 @@ module bathymetry
       procedure :: complain
    end type reader
 
+   real(dp), parameter :: largest_depth = 12000              ! m; the oceans have 10935
+   real(dp), parameter :: farthest = 1e12_dp                 ! cells from the origin; then corners are exact to 1e-3 cells
+   integer(int64), parameter :: most_cells = huge(0)         ! of a matrix of rrbsolver
+
    character(*), parameter :: line_feed = achar(10), carriage_return = achar(13), tab = achar(9)
 
 contains
@@ -127,9 +131,14 @@ contains
       if (x_is_center) grid%x0 = x_corner - grid%cell/2
       if (y_is_center) grid%y0 = y_corner - grid%cell/2
 
+      value = max(abs(grid%x0), abs(grid%y0))/grid%cell
+      if (value > farthest) call file%complain('the corner is '//text(value)//' cells from the origin, more than '&
+         //text(farthest))
+
       ! A value takes two characters at least: checked before memory is asked for.
       if (2*int(grid%nx, int64)*int(grid%ny, int64) - 1 > len(file%content, int64)) &
          call file%complain('the file is too short for ncols x nrows = '//text(grid%nx)//' x '//text(grid%ny)//' values')
+      call check_cells(grid%nx, grid%ny, 1)
       allocate (grid%depth(grid%nx, grid%ny), stat=status)
       if (status /= 0) call file%complain('no memory for '//text(grid%nx)//' x '//text(grid%ny)//' values')
       do j = grid%ny, 1, -1
@@ -144,6 +153,9 @@ contains
             if (.not. ok) call file%complain('value '//text(i)//' is not a number: "'//printable(word)//'"')
             ! Header and rows may print one number to different lengths.
             if (abs(value - no_data) <= 1e-6_dp*abs(no_data)) value = 0
+            if (value > largest_depth) &
+               call file%complain('value '//text(i)//' is '//word//': values are in m or m/s, and at most ' &
+                                  //text(largest_depth))
             grid%depth(i, j) = value
          end do
          call file%next_word(word)
@@ -210,6 +222,7 @@ contains
       integer :: i, j, i_side, j_side, a, b, status, nx, ny
       nx = size(values, 1)
       ny = size(values, 2)
+      call check_cells(nx, ny, k)
       allocate (fine(k*nx, k*ny), stat=status)
       if (status /= 0) call refuse('no memory for '//text(k*nx)//' x '//text(k*ny)//' cells: choose a smaller --refine')
       do j = 1, k*ny
@@ -249,6 +262,13 @@ contains
       end subroutine add
 
    end function refined
+
+   ! Refuse more than `most_cells` cells of nx x ny cells, divided by k x k. The factors are at most 10^9, 10^9 and 16.
+   subroutine check_cells(nx, ny, k)
+      integer, intent(in) :: nx, ny, k
+      if (int(nx, int64)*ny > most_cells/k**2) &
+         call refuse('the grid has '//text(nx)//' x '//text(ny)//' x '//text(k**2)//' cells, more than '//text(most_cells))
+   end subroutine check_cells
 
    subroutine load(name, file)
       character(*), intent(in) :: name

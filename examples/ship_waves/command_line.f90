@@ -6,7 +6,7 @@ module command_line
    use fleet_file, only: read_pairs, without_repetitions
    use host, only: dp, refuse, text
    use psi_solver, only: use_both, use_iccg, use_rrb
-   use ship_pressure, only: hull_cosine, hull_gaussian, ship
+   use ship_pressure, only: fastest_ship, hull_cosine, hull_gaussian, ship
    implicit none
    private
    public :: settings, read_command_line
@@ -80,6 +80,7 @@ contains
          call refuse('--ships excludes '//of_one_ship//': the file describes all ships')
       if ((set%live > 0 .or. set%device >= 0) .and. .not. solver_given) set%solver = use_rrb
       if (set%device >= 0 .and. set%solver /= use_rrb) call refuse('--device needs --solver rrb')
+      if (set%device >= 0) call check_rrb_options(set%rrb_options)
       if (set%live > 0 .and. of_files /= '') &
          call refuse('--live excludes '//of_files//': a live view ends with its standard input, and writes no files')
       if (set%current_u /= '' .and. set%current_v == '') call refuse('--current-u needs --current-v')
@@ -87,6 +88,26 @@ contains
       if (allocated(set%flow) .neqv. set%discharge > 0) call refuse('--flow and --discharge need each other')
       if (allocated(set%flow) .and. set%current_u /= '') call refuse('--flow excludes --current-u and --current-v')
    end subroutine read_command_line
+
+   ! With --device, the arrays of all solves are in the memory of that device: refuse another one for the solver.
+   subroutine check_rrb_options(options)
+      character(*), intent(in) :: options
+      character(*), parameter :: separators = ' ,'//achar(9)//achar(10)//achar(13)
+      character(:), allocatable :: rest, name
+      integer :: begin
+      rest = options
+      do
+         begin = verify(rest, separators)
+         if (begin == 0) exit
+         rest = rest(begin:)//' '
+         name = rest(:scan(rest, separators//'=') - 1)
+         select case (name)
+         case ('backend', 'device', 'devices')
+            call refuse('--device excludes the option '//name//' in --rrb-options: --device selects the device of the solver')
+         end select
+         rest = rest(scan(rest, separators):)
+      end do
+   end subroutine check_rrb_options
 
    subroutine argument(k, value)
       integer, intent(in) :: k
@@ -138,7 +159,8 @@ contains
          set%vessel%draft = positive(name, value)
       case ('--speed')
          set%vessel%speed = number(name, value)
-         if (set%vessel%speed < 0) call refuse('--speed must not be negative, got '//value)
+         if (set%vessel%speed < 0 .or. set%vessel%speed > fastest_ship) &
+            call refuse('--speed must be from 0 to '//text(fastest_ship)//' m/s, got '//value)
       case ('--track')
          call read_track(name, value, set%vessel%track)
       case ('--flow')

@@ -264,7 +264,8 @@ contains
       grid%cell = 5
       grid%depth = spread([(merge(4.0_dp, 9.0_dp, i <= nx/2), i=1, nx)], 2, ny)
       call build_model(grid%depth, 5.0_dp, 5.0_dp, 0.3_dp, profile_parabola, 0.0_dp, model)
-      call flow_between(model, grid, reshape([50.0_dp, 20.0_dp, 1950.0_dp, 20.0_dp], [2, 2]), 120.0_dp, u, v)
+      call flow_between(model, grid, reshape([50.0_dp, 20.0_dp, 1950.0_dp, 20.0_dp], [2, 2]), &
+                        50.0_dp, 120.0_dp, u, v)
       worst = 0
       do i = 100, nx - 100
          worst = max(worst, maxval(abs(u(i, :)*grid%depth(i, :)*40/120 - 1)), maxval(abs(v(i, :)*grid%depth(i, :)*40/120)))

@@ -12,16 +12,19 @@
 !    gain 0.05                       # K [1/s]
 !    time_constant 20                # T [s]
 module fleet_file
+   use, intrinsic :: iso_fortran_env, only: int64
    use bathymetry, only: parse_real
    use fleet, only: fleet_ship, moored, most_ships, on_track, steered
-   use host, only: dp, pi, refuse, text
-   use ship_pressure, only: hull_cosine, hull_gaussian
+   use host, only: blanks_only, dp, pi, refuse, text
+   use ship_pressure, only: fastest_ship, hull_cosine, hull_gaussian
    implicit none
    private
    public :: read_ships, read_pairs, without_repetitions
 
    integer, parameter :: longest_line = 4000
    real(dp), parameter :: largest_gain = 1        ! 1/s; ships have 0.01 to 0.2
+
+   real(dp), parameter :: least_time_constant = 0.1_dp      ! s; ships have 5 to 100
 
    ! The line being read, for error messages.
    type :: place
@@ -40,12 +43,15 @@ contains
       type(place) :: here
       character(longest_line + 1) :: line
       character(:), allocatable :: key, value
-      integer :: unit, status, blank
+      integer :: unit, status, blank, k
+      integer(int64) :: length
 
       here%file = name
       allocate (ships(0))
       open (newunit=unit, file=name, status='old', action='read', iostat=status)
       if (status /= 0) call refuse('cannot read the file "'//name//'" of --ships')
+      inquire (unit=unit, size=length)
+      if (length < 1) call refuse('the file "'//name//'" of --ships is empty or not a file')
       do
          read (unit, '(a)', iostat=status) line
          if (status < 0) exit
@@ -53,10 +59,7 @@ contains
          if (status > 0) call here%complain('cannot read this line')
          if (len_trim(line) > longest_line) call here%complain('this line is longer than '//text(longest_line)//' characters')
          if (index(line, '#') > 0) line = line(:index(line, '#') - 1)
-         do blank = 1, len_trim(line)
-            if (line(blank:blank) == achar(9) .or. line(blank:blank) == achar(13)) line(blank:blank) = ' '
-         end do
-         value = trim(adjustl(line))
+         value = trim(adjustl(blanks_only(line)))
          if (value == '') cycle
          blank = index(value//' ', ' ')
          key = value(:blank - 1)
@@ -66,6 +69,9 @@ contains
             if (size(ships) == most_ships) call here%complain('more than '//text(most_ships)//' ships')
             if (size(ships) > 0) call check_complete(here, ships(size(ships)))
             if (index(value, ',') > 0) call here%complain('the name of a ship must not contain a comma: "'//value//'"')
+            do k = 1, size(ships)
+               if (ships(k)%name == value) call here%complain('there are two ships with the name "'//value//'"')
+            end do
             new = fleet_ship(name=value)
             ships = [ships, new]
          else
@@ -119,7 +125,8 @@ contains
          s%hull%draft = positive(here, key, value)
       case ('speed')
          s%hull%speed = number(here, key, value)
-         if (s%hull%speed < 0) call here%complain('speed must not be negative, got '//value)
+         if (s%hull%speed < 0 .or. s%hull%speed > fastest_ship) &
+            call here%complain('speed must be from 0 to '//text(fastest_ship)//' m/s, got '//value)
       case ('heading')
          s%heading = pi/180*number(here, key, value)
       case ('gain')
@@ -127,7 +134,9 @@ contains
          if (abs(s%gain) > largest_gain) &
             call here%complain('gain must be from -'//text(largest_gain)//' to '//text(largest_gain)//' 1/s, got '//value)
       case ('time_constant')
-         s%time_constant = positive(here, key, value)
+         s%time_constant = number(here, key, value)
+         if (s%time_constant < least_time_constant) &
+            call here%complain('time_constant must be at least '//text(least_time_constant)//' s, got '//value)
       case ('track')
          call read_pairs(value, s%hull%track, ok)
          if (.not. ok) call here%complain('track must be "x1,y1 x2,y2 ...", got "'//value//'"')

@@ -5,7 +5,7 @@ module host
    implicit none
    private
    public :: dp, pi, gravity, refuse, give_up, log_line, text, output_is_terminal, make_folder, rename_file, delete_file
-   public :: seconds, wait_for_input, read_input, write_output
+   public :: blanks_only, seconds, wait_for_input, read_input, write_output
 
    integer, parameter :: dp = c_double
    real(dp), parameter :: pi = acos(-1.0_dp)
@@ -57,7 +57,7 @@ module host
    end interface
 
    interface text
-      module procedure text_integer, text_real
+      module procedure text_integer, text_long, text_real
    end interface text
 
 contains
@@ -82,6 +82,17 @@ contains
       write (error_unit, '(2a)') 'ship_waves: ', message
    end subroutine log_line
 
+   ! The line with blanks instead of tabs and carriage returns.
+   pure function blanks_only(line) result(new)
+      character(*), intent(in) :: line
+      character(len(line)) :: new
+      integer :: k
+      new = line
+      do k = 1, len(line)
+         if (new(k:k) == achar(9) .or. new(k:k) == achar(13)) new(k:k) = ' '
+      end do
+   end function blanks_only
+
    pure function text_integer(value) result(word)
       integer, intent(in) :: value
       character(:), allocatable :: word
@@ -89,6 +100,14 @@ contains
       write (buffer, '(i0)') value
       word = trim(buffer)
    end function text_integer
+
+   pure function text_long(value) result(word)
+      integer(int64), intent(in) :: value
+      character(:), allocatable :: word
+      character(20) :: buffer
+      write (buffer, '(i0)') value
+      word = trim(buffer)
+   end function text_long
 
    ! The value to six digits, without trailing zeros.
    pure function text_real(value) result(word)

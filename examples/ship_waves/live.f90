@@ -13,9 +13,9 @@ module live
    use, intrinsic :: iso_fortran_env, only: int16
    use bathymetry, only: depth_grid, parse_real
    use fleet, only: fleet_ship, most_ships, steered
-   use host, only: dp, give_up, log_line, pi, read_input, seconds, text, wait_for_input, write_output
+   use host, only: blanks_only, dp, give_up, log_line, pi, read_input, seconds, text, wait_for_input, write_output
    use psi_solver, only: use_iccg
-   use ship_pressure, only: ship
+   use ship_pressure, only: fastest_ship, ship
    use simulation, only: simulated
    implicit none
    private
@@ -25,7 +25,6 @@ module live
    integer(int16), parameter :: land = -huge(0_int16)
    real(dp), parameter :: frame_interval = 1/30.0_dp     ! s of the wall clock
    real(dp), parameter :: patience = 0.25_dp             ! s of the wall clock: a run that is later does not catch up
-   real(dp), parameter :: fastest = 20                   ! m/s
    integer, parameter :: most_columns = 4096, most_rows = 2160, longest_line = 200, most_words = 7
 
    type :: live_view
@@ -65,8 +64,9 @@ contains
          end if
          if (late > patience) call set_clock(view, sim)
          call take_commands(view, sim, 0.0_dp)
-         call sim%place_ships()
-         call sim%make_step()
+         call sim%begin_step()
+         call sim%end_step()
+         if (allocated(sim%system%failure)) call give_up(sim%system%failure)
          if (sim%state%blown_up) call give_up('the waves blew up at t = '//text(sim%state%time)//' s')
          call report_grounding(sim, aground)
          call put_frame_when_due(view, sim)
@@ -180,7 +180,7 @@ contains
       integer :: blank
       word = ''
       words = 0
-      rest = trim(adjustl(line))
+      rest = trim(adjustl(blanks_only(line)))
       do while (len(rest) > 0)
          words = words + 1
          if (words > most_words) return
@@ -225,12 +225,12 @@ contains
             problem = 'this ship is aground'
          else if (order == 'rudder' .and. abs(value) <= 90) then
             s%rudder = reshape([-huge(value), pi/180*value], [2, 1])
-         else if (order == 'speed' .and. value >= 0 .and. value <= fastest) then
+         else if (order == 'speed' .and. value >= 0 .and. value <= fastest_ship) then
             s%hull%speed = value
          else if (order == 'rudder') then
             problem = 'rudder angles are from -90 to 90 degrees'
          else
-            problem = 'speeds are from 0 to '//text(fastest)//' m/s'
+            problem = 'speeds are from 0 to '//text(fastest_ship)//' m/s'
          end if
       end associate
    end function steer
@@ -364,7 +364,8 @@ contains
          separator = ','
       end do
       json = json//']}'
-      if (.not. write_output('frame '//text(2*size(view%heights))//' '//json, view%heights)) view%ended = .true.
+      if (.not. write_output('frame '//text(2*size(view%heights))//' '//json, view%heights)) &
+         call give_up('a frame was not written to the standard output, which is full or closed')
    end subroutine put_frame
 
    ! x, y [m], heading [degrees clockwise from north], length, beam [m], speed [m/s], rudder [degrees], steered, aground,

@@ -24,7 +24,7 @@ holds() {
 {
   echo 'window 0 0 1000 800 100 80'
   echo 'rudder 1 20'
-  echo 'speed 1 6.5'
+  printf 'speed\t1 \t6.5\r\n'
   echo 'ship 2000 1200 90'
   sleep 2
   echo 'pause on'
@@ -59,5 +59,15 @@ holds 'each wrong command is reported' [ "$(grep -c '^ship_waves: ignored the co
 holds 'input without lines is reported' grep -q 'characters of input without the end of a line' errors
 holds 'the reason is reported' grep -q '"rudder 9 5": ships are numbered from 1 to 2' errors
 holds 'no file is written' [ "$(ls)" = "$(printf 'errors\nframes\nheads')" ]
+
+# The standard input stays open, so only the failed output can end these runs.
+mkfifo input
+exec 3<>input
+"$program" --live 1 <&3 >/dev/full 2>errors_full
+code=$?
+holds 'a frame that is not written ends the run' [ "$code" -eq 1 ]
+holds 'the failed output is reported' [ "$(grep -c '^ship_waves: a frame was not written' errors_full)" -eq 1 ]
+"$program" --live 1 <&3 2>errors_closed | head -c 1000 >head_of_frames
+holds 'a reader that ends ends the run' [ "$(wc -c <head_of_frames)" -eq 1000 ]
 
 [ "$failures" -eq 0 ] || { cat errors; echo "$failures failures"; exit 1; }

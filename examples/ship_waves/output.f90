@@ -27,13 +27,15 @@ contains
       class(text_file), intent(inout) :: file
       character(*), intent(in) :: name
       file%name = name
-      open (newunit=file%unit, file=name//'.part', status='replace', action='write', iostat=file%status)
+      ! A line of a formatted file must be shorter than 2^30 characters, a field may be longer.
+      open (newunit=file%unit, file=name//'.part', status='replace', action='write', access='stream', &
+            form='unformatted', iostat=file%status)
    end subroutine start
 
    subroutine put(file, line)
       class(text_file), intent(inout) :: file
       character(*), intent(in) :: line
-      if (file%status == 0) write (file%unit, '(a)', iostat=file%status) line
+      if (file%status == 0) write (file%unit, iostat=file%status) line, new_line('a')
       file%length = file%length + len(line, int64) + 1
    end subroutine put
 
@@ -60,8 +62,9 @@ contains
       close (unit, status='delete')
    end subroutine prepare_folder
 
-   ! VTK image data, one value a cell, row by row from the south-west: zeta [m], depth [m] (0 on land), the ship as its
-   ! draft [m], and the current [m/s] if there is one (arguments that are not allocated are absent). Values as 32-bit floats in base64, which keeps the file valid XML.
+   ! VTK image data, one value per cell, row by row from the south-west: zeta [m], depth [m] (0 on land), the ship as its
+   ! draft [m], and the current [m/s] if there is one (arguments that are not allocated are absent). Values are 32-bit
+   ! floats in base64, which keeps the file valid XML.
    subroutine write_vti(name, grid, depth, zeta, draft, time, current_u, current_v)
       character(*), intent(in) :: name
       type(depth_grid), intent(in) :: grid
@@ -100,13 +103,13 @@ contains
       real(dp), intent(in) :: values(:, :)
       integer(int32), allocatable :: words(:)
       integer(int64) :: bytes
-      integer :: j, nx
-      nx = size(values, 1)
+      integer(int64) :: j, nx
+      nx = size(values, 1, int64)
       bytes = 4*size(values, kind=int64)
       ! A 64-bit byte count, then the numbers, as one base64 text.
-      allocate (words(2 + size(values)))
+      allocate (words(2 + size(values, kind=int64)))
       words(1:2) = transfer(bytes, words(1:2))
-      do j = 1, size(values, 2)
+      do j = 1, size(values, 2, int64)
          words(3 + (j - 1)*nx:2 + j*nx) = transfer(real(values(:, j), real32), words(1:nx))
       end do
       call file%put('<DataArray type="Float32" Name="'//name//'" format="binary">')

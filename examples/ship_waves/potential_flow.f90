@@ -9,28 +9,30 @@ module potential_flow
    private
    public :: flow_between
 
-   integer, parameter :: radius = 10       ! cells of a source or sink
-
 contains
 
-   ! Return the components to the east and north at cell centers [m/s], the means of the fluxes through both faces over the
-   ! depth. The discharge [m^3/s] enters in the wet cells around the point ends(:, 1), and leaves around ends(:, 2).
-   subroutine flow_between(model, grid, ends, discharge, u, v)
+   ! Return the components to the east and north at cell centers [m/s], the means of the fluxes through both faces over
+   ! the depth. The discharge [m^3/s] enters in the wet cells within `radius` [m] of the point ends(:, 1), and leaves
+   ! around ends(:, 2).
+   subroutine flow_between(model, grid, ends, radius, discharge, u, v)
       type(wave_model), intent(in) :: model
       type(depth_grid), intent(in) :: grid
-      real(dp), intent(in) :: ends(2, 2), discharge
+      real(dp), intent(in) :: ends(2, 2), radius, discharge
       real(dp), allocatable, intent(out) :: u(:, :), v(:, :)
       type(rrb_solver) :: solver
       real(dp), dimension(:, :), allocatable :: east, north, center, b, f
       integer :: status
       character(512) :: message
 
+      ! The shares of cells of both would cancel.
+      if (norm2(ends(:, 2) - ends(:, 1)) < 2*radius) call refuse('--flow: the points are ' &
+         //text(norm2(ends(:, 2) - ends(:, 1)))//' m apart, but must be at least '//text(2*radius)//' m apart')
       allocate (center(model%nx, model%ny), east(model%nx, model%ny), north(model%nx, model%ny))
       call set_matrix(model, center, east, north)
       allocate (b, f, mold=center)
       b = 0
-      call add_source(model, grid, ends(:, 1), discharge, b)
-      call add_source(model, grid, ends(:, 2), -discharge, b)
+      call add_source(model, grid, ends(:, 1), radius, discharge, b)
+      call add_source(model, grid, ends(:, 2), radius, -discharge, b)
       f = 0
       call solver%create(model%nx, model%ny)
       call solver%set(RRB_OPT_REL_TOL, 1e-8_dp)
@@ -66,21 +68,21 @@ contains
       where (center <= 0) center = 1
    end subroutine set_matrix
 
-   ! The wet cells within some cells of the point have equal shares.
-   subroutine add_source(model, grid, point, discharge, b)
+   ! The wet cells within `radius` [m] of the point have equal shares.
+   subroutine add_source(model, grid, point, radius, discharge, b)
       type(wave_model), intent(in) :: model
       type(depth_grid), intent(in) :: grid
-      real(dp), intent(in) :: point(2), discharge
+      real(dp), intent(in) :: point(2), radius, discharge
       real(dp), intent(inout) :: b(:, :)
       logical, allocatable :: inside(:, :)
       integer :: i, j
       allocate (inside(model%nx, model%ny))
       do j = 1, model%ny
          do i = 1, model%nx
-            inside(i, j) = model%wet(i, j) .and. norm2(grid%center_of(i, j) - point) <= radius*grid%cell
+            inside(i, j) = model%wet(i, j) .and. norm2(grid%center_of(i, j) - point) <= radius
          end do
       end do
-      if (.not. any(inside)) call refuse('--flow: no water within '//text(radius)//' cells of ('//text(point(1))//', ' &
+      if (.not. any(inside)) call refuse('--flow: no water within '//text(radius)//' m of ('//text(point(1))//', ' &
                                          //text(point(2))//')')
       where (inside) b = b + discharge/count(inside)
    end subroutine add_source

@@ -27,6 +27,8 @@ module psi_solver
       real(dp), allocatable :: pivot(:, :)        ! of the incomplete Cholesky factor
       real(dp), allocatable :: other(:, :)        ! the ICCG solution where both run
       type(solver_statistics) :: of_iccg, of_rrb
+      logical :: ends_program = .true.            ! at a failed solve; otherwise, `failure` describes it
+      character(:), allocatable :: failure
       real(dp) :: largest_difference = 0          ! max |psi_iccg - psi_rrb| / max |psi|, where both run
    end type psi_system
 
@@ -53,13 +55,13 @@ contains
          call system%rrb%create(model%nx, model%ny)
          call system%rrb%set(RRB_OPT_REL_TOL, rel_tol)
          call system%rrb%set(RRB_OPT_MAX_ITER, max_iterations)
-         if (present(device)) then
-            call system%rrb%set('backend=cuda device='//text(device))
-            call system%rrb%set_stream(stream)
-         end if
          if (rrb_options /= '') then
             call system%rrb%set(rrb_options, stat=status, errmsg=message)
             if (status < 0) call refuse('--rrb-options: '//trim(message))
+         end if
+         if (present(device)) then
+            call system%rrb%set('backend=cuda device='//text(device))
+            call system%rrb%set_stream(stream)
          end if
          call system%rrb%factorize(model%center, model%east, model%north, stat=status, errmsg=message)
          if (status < 0) call refuse('rrbsolver: '//trim(message))
@@ -108,7 +110,7 @@ contains
       call iccg(model%nx, model%ny, model%center, model%east, model%north, system%pivot, b, psi, system%rel_tol, &
                 max_iterations, iterations, history, converged)
       call count_solve(system%of_iccg, iterations, seconds() - start)
-      if (.not. converged) call give_up('ICCG did not reach the tolerance in '//text(max_iterations)//' iterations')
+      if (.not. converged) call fail(system, 'ICCG did not reach the tolerance in '//text(max_iterations)//' iterations')
       if (system%of_iccg%solves == 1) system%of_iccg%first_history = history(0:iterations)
    end subroutine solve_by_iccg
 
@@ -122,15 +124,25 @@ contains
 
       start = seconds()
       call system%rrb%solve(b, psi, stat=status, errmsg=message)
-      if (status < 0) call give_up('rrbsolver: '//trim(message))
+      if (status < 0) then
+         call fail(system, 'rrbsolver: '//trim(message))
+         return
+      end if
       call system%rrb%get(RRB_INFO_ITERATIONS, iterations)
       call count_solve(system%of_rrb, iterations, seconds() - start)
-      if (status /= RRB_OK) call give_up('rrbsolver did not reach the tolerance in '//text(iterations)//' iterations')
+      if (status /= RRB_OK) call fail(system, 'rrbsolver did not reach the tolerance in '//text(iterations)//' iterations')
       if (system%of_rrb%solves == 1) then
          call system%rrb%history(history, count)
          system%of_rrb%first_history = history(1:count)
       end if
    end subroutine solve_by_rrb
+
+   subroutine fail(system, message)
+      type(psi_system), intent(inout) :: system
+      character(*), intent(in) :: message
+      if (system%ends_program) call give_up(message)
+      system%failure = message
+   end subroutine fail
 
    subroutine count_solve(statistics, iterations, time)
       type(solver_statistics), intent(inout) :: statistics

@@ -1,13 +1,15 @@
 ! The ship: a pressure patch of the hull's shape that follows a track of way points.
 module ship_pressure
+   use, intrinsic :: iso_fortran_env, only: int64
    use bathymetry, only: depth_grid
    use host, only: dp, gravity, pi, refuse, text
    implicit none
    private
    public :: ship, hull_cosine, hull_gaussian, hull_shape, place_ship, add_hull, cells_of_hull, hull_force
-   public :: check_track, check_depth, longest_straight_track
+   public :: fastest_ship, check_track, check_depth, longest_straight_track
 
    integer, parameter :: hull_cosine = 1, hull_gaussian = 2
+   real(dp), parameter :: fastest_ship = 20      ! m/s
 
    type :: ship
       real(dp) :: length = 110, beam = 24, draft = 1, speed = 8   ! m, m, m, m/s
@@ -203,11 +205,16 @@ contains
       type(depth_grid), intent(in) :: grid
       real(dp), intent(in) :: h_min
       real(dp) :: total
-      integer :: k, points
+      integer(int64) :: step, steps
+      integer :: k
+      ! With all way points inside the grid, the number of steps is limited.
+      do k = 1, size(self%track, 2)
+         call check_depth(self, grid, h_min, self%track(:, k), 'the track')
+      end do
       total = self%track_length()
-      points = ceiling(2*total/grid%cell)
-      do k = 0, points
-         call check_depth(self, grid, h_min, self%position(k*total/max(points, 1)), 'the track')
+      steps = ceiling(2*total/grid%cell, int64)
+      do step = 1, steps - 1
+         call check_depth(self, grid, h_min, self%position(step*total/steps), 'the track')
       end do
    end subroutine check_track
 
@@ -252,7 +259,7 @@ contains
          do j = 1, grid%ny, stride
             do i = 1, grid%nx, stride
                point = [grid%x0 + (i - 0.5_dp)*grid%cell, grid%y0 + (j - 0.5_dp)*grid%cell]
-               do step = 0, ceiling((reach + self%length)/grid%cell)
+               do step = 0, ceiling(min((reach + self%length)/grid%cell, real(grid%nx, dp) + grid%ny))
                   if (.not. (afloat(point) .and. afloat(point + side) .and. afloat(point - side))) exit
                   point = point + grid%cell*direction
                end do

@@ -22,7 +22,7 @@ program ship_waves
    if (set%live > 0) then
       call run_live(sim, set%live)
       call sim%finish()
-      stop
+      stop 0, quiet=.true.      ! a mere `stop` would list floating-point exceptions, such as underflow
    end if
    call prepare_folder(set%output_folder)
    call print_head()
@@ -33,10 +33,10 @@ program ship_waves
    shown = 0
    start = seconds()
    do n = 1, set%steps
-      call sim%place_ships()
+      call sim%begin_step()
       call put_forces()
-      call sim%make_step()
-      call stop_if_blown_up()
+      call sim%end_step()
+      call stop_if_failed()
       if (set%write_interval > 0) then
          if (mod(n, set%write_interval) == 0) call write_field('waves_'//six_digits(n)//'.vti')
       end if
@@ -46,7 +46,7 @@ program ship_waves
    if (terminal) write (output_unit, '(a)', advance='no') achar(13)//repeat(' ', 78)//achar(13)
 
    call sim%fetch_fields()
-   call stop_if_blown_up()
+   call stop_if_failed()
    call forces%finish()
    call write_field('waves.vti')
    if (set%solver /= use_rrb) &
@@ -74,17 +74,21 @@ contains
          end associate
       end do
       write (output_unit, '(a)') 'time         '//text(set%steps)//' steps of '//text(sim%state%dt)//' s'
-      if (allocated(sim%state%current)) write (output_unit, '(a)') &
-         'current      up to '//text(sim%state%current%fastest)//' m/s, reduced at ' &
-         //text(sim%state%current%limited)//' faces to 0.9 of the speed of the shortest waves; ' &
-         //text(sim%state%current%sweeps)//' sweeps'
+      if (.not. allocated(sim%state%current)) return
+      associate (current => sim%state%current)
+         label = 'current      up to '//text(current%fastest)//' m/s, '//text(current%sweeps)//' sweeps'
+         if (current%limited > 0) label = label//', reduced at '//text(current%limited) &
+            //' faces to 0.9 of the speed of the shortest waves'
+         write (output_unit, '(a)') label
+      end associate
    end subroutine print_head
 
-   subroutine stop_if_blown_up()
-      if (.not. sim%state%blown_up) return
+   subroutine stop_if_failed()
+      if (.not. (sim%state%blown_up .or. allocated(sim%system%failure))) return
       call forces%finish()
+      if (allocated(sim%system%failure)) call give_up(sim%system%failure)
       call give_up('the waves blew up at step '//text(sim%state%step)//', t = '//text(sim%state%time)//' s')
-   end subroutine stop_if_blown_up
+   end subroutine stop_if_failed
 
    subroutine show_progress()
       character(:), allocatable :: line

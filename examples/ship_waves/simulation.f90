@@ -27,13 +27,14 @@ module simulation
       real(dp) :: h_min = 0
       type(waves_on_device) :: device                ! used or not
    contains
-      procedure :: place_ships
-      procedure :: make_step
+      procedure :: begin_step
+      procedure :: end_step
       procedure :: fetch_fields
       procedure :: highest_wave
       procedure :: finish
    end type simulated
 
+   integer, parameter :: source_radius = 10           ! of --flow, in cells of the grid file
    real(dp), parameter :: fairway(2, 4) = reshape([2020.0_dp, 1370.0_dp, 1490.0_dp, 990.0_dp, &     ! of the harbour [m]
                                                    1240.0_dp, 750.0_dp, 940.0_dp, 580.0_dp], [2, 4])
 
@@ -67,7 +68,8 @@ contains
       self%h_min = set%h_min
       call set_up_model(self, set)
       if (allocated(set%flow)) &
-         call flow_between(self%model, self%grid, set%flow, set%discharge, self%current_u, self%current_v)
+         call flow_between(self%model, self%grid, set%flow, source_radius*set%refine*self%grid%cell, set%discharge, &
+                           self%current_u, self%current_v)
       dt = time_step(self%model, set)
       if (set%ships_file == '') then
          if (set%live > 0) then
@@ -86,6 +88,7 @@ contains
                         //text(safe_time_step(self%model))//' s')
       end if
       if (set%sponge_cells > 0) call use_sponge(self%state, self%model, set%sponge_cells)
+      self%system%ends_program = .false.
       allocate (self%pressure(self%model%nx, self%model%ny), source=0.0_dp)
       if (set%device >= 0) then
          call self%device%open(set%device, self%grid, self%model, self%state, problem)
@@ -142,8 +145,8 @@ contains
       deallocate (s%hull%track)
    end subroutine take_helm
 
-   ! Pressure of the ships at t^n, and the forces of the waves on them. A device begins the step of the waves.
-   subroutine place_ships(self)
+   ! Set the pressure of the ships at t^n, and the forces of the waves on them. A device begins the step of the waves.
+   subroutine begin_step(self)
       class(simulated), intent(inout) :: self
       real(dp) :: time
       time = self%state%time
@@ -154,19 +157,19 @@ contains
       else
          call place_fleet(self%ships, self%grid, self%model%wet, time, self%state%zeta, self%pressure)
       end if
-   end subroutine place_ships
+   end subroutine begin_step
 
-   ! Ships and waves from t^n to t^(n+1).
-   subroutine make_step(self)
+   ! Ships and waves from t^n to t^(n+1). Check `blown_up` and `system%failure` afterwards.
+   subroutine end_step(self)
       class(simulated), intent(inout) :: self
       call sail(self%ships, self%grid, self%h_min, self%state%time, self%state%dt)
       if (self%device%used) then
-         if (self%state%blown_up) return      ! place_ships has found this
+         if (self%state%blown_up) return      ! begin_step has found this
          call self%device%end_step(self%state, self%model, self%system)
       else
          call advance(self%state, self%model, self%system, self%pressure)
       end if
-   end subroutine make_step
+   end subroutine end_step
 
    ! Copy zeta and pressure from a device, if one is used.
    subroutine fetch_fields(self)
