@@ -77,7 +77,8 @@ grid abyss.asc "$head" '5 5 5;5 12001 5'
 refused 'line 8: value 2 is 12001: values are in m or m/s, and at most 12000' --grid abyss.asc
 grid distant.asc "$(echo "$head" | sed 's/yllcorner 0/yllcorner -6e12/')" "$rows"
 refused 'the corner is 1200000000000 cells from the origin, more than 1000000000000' --grid distant.asc
-{ echo "$head" | sed 's/ncols 3/ncols 9000000/;s/nrows 2/nrows 1/' | tr ';' '\n'; yes 5 | head -n 9000000 | tr '\n' ' '; } >wide_row.asc
+{ echo "$head" | sed 's/ncols 3/ncols 9000000/;s/nrows 2/nrows 1/' | tr ';' '\n'
+  yes 5 | head -n 9000000 | tr '\n' ' '; } >wide_row.asc
 refused 'the grid has 9000000 x 1 x 256 cells, more than 2147483647' --grid wide_row.asc --refine 16
 rm wide_row.asc
 grid key.asc "depth 3;$head" "$rows"
@@ -99,9 +100,11 @@ refused 'cannot read the grid file "none.asc"' --grid small.asc --current-u none
 grid u.asc "$head" '1 1 1;1 1 1'
 refused 'grid file "u.asc": 3 x 2 values, but the depths have 500 x 400' --current-u u.asc --current-v u.asc
 grid wide.asc "$(echo "$head" | sed 's/cellsize 5/cellsize 6/')" '1 1 1;1 1 1'
-refused 'grid file "wide.asc": cellsize 6, but the depths have 5' --grid small.asc --current-u u.asc --current-v wide.asc
+refused 'grid file "wide.asc": cellsize 6, but the depths have 5' \
+  --grid small.asc --current-u u.asc --current-v wide.asc
 grid east.asc "$(echo "$head" | sed 's/xllcorner 0/xllcorner 5/')" '1 1 1;1 1 1'
-refused 'south-west corner is (5, 0), but that of the depths is (0, 0)' --grid small.asc --current-u east.asc --current-v u.asc
+refused 'south-west corner is (5, 0), but that of the depths is (0, 0)' \
+  --grid small.asc --current-u east.asc --current-v u.asc
 grid fast.asc "$head" '1 1 1;1 fast 1'
 refused 'line 8: value 2 is not a number: "fast"' --grid small.asc --current-u fast.asc --current-v u.asc
 
@@ -110,10 +113,11 @@ refused '--flow and --discharge need each other' --discharge 100
 refused '--discharge must be positive, got -1' --discharge -1
 refused '--flow must be "x1,y1 x2,y2", got' --flow '100,700 2000,1400 2000,1500' --discharge 10
 refused '--flow excludes --current-u and --current-v' --flow '0,0 1,1' --discharge 1 --current-u u.asc --current-v u.asc
-refused '--flow: the points are 99 m apart, but must be at least 100 m apart' --flow '1900,1400 1999,1400' --discharge 10
+refused '--flow: the points are 99 m apart, but must be at least 100 m apart' \
+  --flow '1900,1400 1999,1400' --discharge 10
 refused '--flow: no water within 50 m of (1000, 50)' --flow '1000,50 2000,1400' --discharge 10
 grid two.asc "$(echo "$head" | sed 's/ncols 3/ncols 40/;s/nrows 2/nrows 1/')" \
-  "$(printf '5 %.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)0$(printf ' 5%.0s' 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19)"
+  "$(yes 5 | head -n 20 | tr '\n' ' ')0 $(yes 5 | head -n 19 | tr '\n' ' ')"
 refused '--flow: no water connects the two points' --grid two.asc --flow '2,2 198,2' --discharge 10
 
 # ships FILE LINES: lines separated by ;
@@ -164,7 +168,9 @@ ships gain.txt "$good;gain 50"
 refused 'line 4: gain must be from -1 to 1 1/s, got 50' --ships gain.txt
 ships hull.txt 'ship one;motion moored;length 1700;position 2000,1200'
 refused 'the hull of ship "one" touches land' --ships hull.txt
-ships many.txt "$(for k in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do printf '%s;' "ship $k;motion moored" 'position 2000,1200'; done)"
+ships many.txt "$(for k in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do
+                    printf '%s;' "ship $k;motion moored" 'position 2000,1200'
+                  done)"
 refused 'more than 16 ships' --ships many.txt
 ships land.txt 'ship one;motion moored;position 1000,100'
 refused 'the position of ship "one" meets land' --ships land.txt

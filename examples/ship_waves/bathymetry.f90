@@ -28,7 +28,7 @@ module bathymetry
    end type reader
 
    real(dp), parameter :: largest_depth = 12000              ! m; the oceans have 10935
-   real(dp), parameter :: farthest = 1e12_dp                 ! cells from the origin; then corners are exact to 1e-3 cells
+   real(dp), parameter :: farthest = 1e12_dp      ! cells from the origin; then corners are exact to 1e-3 cells
    integer(int64), parameter :: most_cells = huge(0)         ! of a matrix of rrbsolver
 
    character(*), parameter :: line_feed = achar(10), carriage_return = achar(13), tab = achar(9)
@@ -137,7 +137,8 @@ contains
 
       ! A value takes two characters at least: checked before memory is asked for.
       if (2*int(grid%nx, int64)*int(grid%ny, int64) - 1 > len(file%content, int64)) &
-         call file%complain('the file is too short for ncols x nrows = '//text(grid%nx)//' x '//text(grid%ny)//' values')
+         call file%complain('the file is too short for ncols x nrows = '//text(grid%nx)//' x '//text(grid%ny) &
+            //' values')
       call check_cells(grid%nx, grid%ny, 1)
       allocate (grid%depth(grid%nx, grid%ny), stat=status)
       if (status /= 0) call file%complain('no memory for '//text(grid%nx)//' x '//text(grid%ny)//' values')
@@ -188,8 +189,8 @@ contains
       type(depth_grid) :: other
       other = read_esri_grid(name)
       if (other%nx /= grid%nx .or. other%ny /= grid%ny) &
-         call refuse('grid file "'//name//'": '//text(other%nx)//' x '//text(other%ny)//' values, but the depths have ' &
-                     //text(grid%nx)//' x '//text(grid%ny))
+         call refuse('grid file "'//name//'": '//text(other%nx)//' x '//text(other%ny) &
+                     //' values, but the depths have '//text(grid%nx)//' x '//text(grid%ny))
       if (abs(other%cell - grid%cell) > 1e-6_dp*grid%cell) &
          call refuse('grid file "'//name//'": cellsize '//text(other%cell)//', but the depths have '//text(grid%cell))
       if (hypot(other%x0 - grid%x0, other%y0 - grid%y0) > 0.01_dp*grid%cell) &
@@ -267,7 +268,8 @@ contains
    subroutine check_cells(nx, ny, k)
       integer, intent(in) :: nx, ny, k
       if (int(nx, int64)*ny > most_cells/k**2) &
-         call refuse('the grid has '//text(nx)//' x '//text(ny)//' x '//text(k**2)//' cells, more than '//text(most_cells))
+         call refuse('the grid has '//text(nx)//' x '//text(ny)//' x '//text(k**2)//' cells, more than ' &
+            //text(most_cells))
    end subroutine check_cells
 
    subroutine load(name, file)
@@ -333,8 +335,8 @@ contains
       character(*), intent(in) :: word
       real(dp), intent(out) :: value
       logical, intent(out) :: ok
-      real(dp), parameter :: power(0:15) = [1e0_dp, 1e1_dp, 1e2_dp, 1e3_dp, 1e4_dp, 1e5_dp, 1e6_dp, 1e7_dp, 1e8_dp, 1e9_dp, &
-                                            1e10_dp, 1e11_dp, 1e12_dp, 1e13_dp, 1e14_dp, 1e15_dp]
+      real(dp), parameter :: power(0:15) = [1e0_dp, 1e1_dp, 1e2_dp, 1e3_dp, 1e4_dp, 1e5_dp, 1e6_dp, 1e7_dp, 1e8_dp, &
+                                            1e9_dp, 1e10_dp, 1e11_dp, 1e12_dp, 1e13_dp, 1e14_dp, 1e15_dp]
       integer :: k, status, digits, decimals
       integer(int64) :: mantissa
       logical :: point

@@ -11,7 +11,8 @@ module boussinesq
 
    integer, parameter :: profile_parabola = 1, profile_cosh = 2
 
-   ! All arrays are (nx, ny). Face arrays of S: east(i, j) between (i, j) and (i+1, j), north(i, j) between (i, j) and (i, j+1).
+   ! All arrays are (nx, ny). Face arrays of S: east(i, j) between (i, j) and (i+1, j), north(i, j) between (i, j) and
+   ! (i, j+1).
    type :: wave_model
       integer :: nx = 0, ny = 0
       integer :: unknowns = 0                                 ! wet cells
@@ -21,7 +22,7 @@ module boussinesq
       real(dp) :: weight(2) = 0                               ! w_f: dy/dx on east faces, dx/dy on north faces
       real(dp), allocatable :: h(:, :)                        ! depth, 0 on land [m]
       real(dp), allocatable :: hd(:, :)                       ! hD, 0 on land [m^2]
-      real(dp), allocatable :: center(:, :), east(:, :), north(:, :)   ! S = L_N + diag(A M), land rows 1 on the diagonal
+      real(dp), allocatable :: center(:, :), east(:, :), north(:, :)  ! S = L_N + diag(A M); land: 1 on the diagonal
       real(dp) :: omega_max = 0                               ! largest frequency of the discrete model [1/s]
    end type wave_model
 

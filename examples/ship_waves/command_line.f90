@@ -103,7 +103,8 @@ contains
          name = rest(:scan(rest, separators//'=') - 1)
          select case (name)
          case ('backend', 'device', 'devices')
-            call refuse('--device excludes the option '//name//' in --rrb-options: --device selects the device of the solver')
+            call refuse('--device excludes the option '//name &
+               //' in --rrb-options: --device selects the device of the solver')
          end select
          rest = rest(scan(rest, separators):)
       end do
@@ -122,8 +123,8 @@ contains
       character(*), intent(in) :: name
       select case (name)
       case ('--grid', '--refine', '--current-u', '--current-v', '--flow', '--discharge', '--steps', '--dt', '--ships', &
-            '--length', '--beam', '--draft', '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', '--solver', &
-            '--rrb-options', '--tolerance', '--output', '--write-interval', '--live', '--device')
+            '--length', '--beam', '--draft', '--speed', '--track', '--hull', '--profile', '--h-min', '--sponge', &
+            '--solver', '--rrb-options', '--tolerance', '--output', '--write-interval', '--live', '--device')
       case default
          call refuse('unknown option "'//name//'", see --help')
       end select
@@ -261,8 +262,8 @@ contains
          'usage: ship_waves [--option value]...', &
          '', &
          '  --grid FILE            ESRI ASCII grid of depths [m], positive down; without: an embedded harbour', &
-         '  --current-u FILE, --current-v FILE   grids of a mean current to the east and north [m/s], with the cells of', &
-         '                         the depths; without: no current', &
+         '  --current-u FILE, --current-v FILE   grids of a mean current to the east and north [m/s], with the cells', &
+         '                         of the depths; without: no current', &
          '  --flow "x,y x,y" --discharge Q   instead: a potential flow of Q m^3/s from the first point to the second', &
          '  --refine K             K x K cells per cell, with the same coast (1)', &
          '  --track "x,y x,y ..."  way points in the coordinates of the grid [m]; without: the longest straight line', &
@@ -270,8 +271,8 @@ contains
          '  --length --beam --draft L   ship [m] (110, 24, 1)', &
          '  --speed V              [m/s] (8)', &
          '  --hull NAME            cosine (blunt, the default) or gaussian (smooth)', &
-         '  --ships FILE           up to 16 ships on tracks, moored or steered, instead of these options (see the guide)', &
-         '  --profile NAME         vertical structure: parabola (default) or cosh, exact at the wake''s frequency g/V', &
+         '  --ships FILE           up to 16 ships on tracks, moored or steered, instead of these options (see guide)', &
+         '  --profile NAME         vertical structure: parabola (default) or cosh, exact at the frequency g/V', &
          '  --steps N              time steps (350)', &
          '  --dt T                 time step [s]; without: the smaller of dx/sqrt(g h_max) and 1.4/omega_max', &
          '  --h-min H              cells shallower than this are land [m] (0.3)', &
@@ -281,11 +282,12 @@ contains
          '  --tolerance T          relative residual at which the solvers stop (1e-6)', &
          '  --output FOLDER        where files go (ship_waves_output)', &
          '  --write-interval N     a wave field every N steps (0: the last one only)', &
-         '  --live F               frames for rrbsolver-live on standard output, commands from standard input, F simulated', &
-         '                         seconds per second; the default solver is rrb; no files', &
-         '  --device N             compute the waves and solve on CUDA device N (needs --solver rrb, the default then)', &
+         '  --live F               frames for rrbsolver-live on standard output, commands from standard input, F', &
+         '                         simulated seconds per second; the default solver is rrb; no files', &
+         '  --device N             compute the waves and solve on CUDA device N, by --solver rrb', &
          '', &
-         'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step), forces.csv and table.csv.', &
+         'Writes waves.vti (ParaView), convergence_iccg.csv, convergence_rrb.csv (first step), forces.csv and', &
+         'table.csv.', &
          'Exit code 0: done; 1: a solver failed or the waves blew up; 2: bad input or unwritable output.'
    end subroutine print_help
 

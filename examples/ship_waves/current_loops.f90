@@ -1,9 +1,9 @@
 ! The loop of a time step with a current: a fixed-point sweep for the implicit half of the transport by the current.
 ! Over half a time step, the current changes phi by -t(phi) and zeta by -t(zeta),
 !    t(phi)_P = sum over faces of c_f (phi_nb - phi_P),    t(zeta)_P = sum over faces of c_f (zeta_nb + zeta_P),
-! with c_f = dt U_f.n/(4 dx), n outwards. These are G dt/2 and D dt/2 with D = -G^T: phi is advected, zeta is in flux form.
-! The loop is the same; only the sign of the cell's own value differs (`own`). As in wave_loops, its body is a pure
-! function of one cell.
+! with c_f = dt U_f.n/(4 dx), n outwards. These are G dt/2 and D dt/2 with D = -G^T: phi is advected, zeta is in flux
+! form. The loop is the same; only the sign of the cell's own value differs (`own`). As in wave_loops, its body is a
+! pure function of one cell.
 module current_loops
    use, intrinsic :: iso_fortran_env, only: int64
    use host, only: dp
@@ -47,10 +47,11 @@ contains
    end subroutine sweep_of_run
 
    ! t(x)_P
-   pure real(dp) function transport_of_cell(own, c_east, c_west, c_north, c_south, x, x_east, x_west, x_north, x_south) &
-      result(transport)
+   pure real(dp) function transport_of_cell(own, c_east, c_west, c_north, c_south, x, x_east, x_west, x_north, &
+                                            x_south) result(transport)
       real(dp), value :: own, c_east, c_west, c_north, c_south, x, x_east, x_west, x_north, x_south
-      transport = c_east*(x_east + own*x) - c_west*(x_west + own*x) + c_north*(x_north + own*x) - c_south*(x_south + own*x)
+      transport = c_east*(x_east + own*x) - c_west*(x_west + own*x) + c_north*(x_north + own*x) &
+         - c_south*(x_south + own*x)
    end function transport_of_cell
 
    ! sum over wet cells of u t(x), in the order of the cells.

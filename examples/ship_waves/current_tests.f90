@@ -11,9 +11,10 @@ module current_tests
    use time_stepping, only: advance, energy, safe_time_step, start_at_rest, use_current, wave_state
    implicit none
    private
-   public :: test_wave_packet, test_energy_in_current, test_work_of_ship, test_limit_of_speeds, test_fast_currents, test_flow
+   public :: test_wave_packet, test_energy_in_current, test_work_of_ship, test_limit_of_speeds, test_fast_currents, &
+      test_flow
 
-   integer, parameter :: converged = 80      ! sweeps: the contraction is below 0.6, so the error is at the rounding level
+   integer, parameter :: converged = 80      ! sweeps: with a contraction below 0.6, the error is at the rounding level
 
 contains
 
@@ -77,7 +78,8 @@ contains
             deallocate (system, state)
          end do
       end do
-      call report('current', 'frequency of a wave packet against the Doppler formula, 8 cases', worst_frequency, 1e-12_dp)
+      call report('current', 'frequency of a wave packet against the Doppler formula, 8 cases', worst_frequency, &
+         1e-12_dp)
       call report('current', 'one step of a plane wave', worst_step, 1e-12_dp)
    end subroutine test_wave_packet
 
@@ -130,7 +132,8 @@ contains
       call report('current', 'change of the mass in 6000 steps', lost, 1e-13_dp)
    end subroutine test_energy_in_current
 
-   ! H^(n+1) - H^n + A (zeta^(n+1) - zeta^n) . (P^n + P^(n+1))/2 = 0: the change of H is the work of the ship's pressure.
+   ! H^(n+1) - H^n + A (zeta^(n+1) - zeta^n) . (P^n + P^(n+1))/2 = 0: the change of H is the work of the ship's
+   ! pressure.
    subroutine test_work_of_ship()
       integer, parameter :: nx = 120, ny = 60, steps = 80
       type(depth_grid) :: grid
@@ -138,7 +141,8 @@ contains
       type(psi_system), allocatable :: system
       type(wave_state) :: state
       type(ship) :: vessel
-      real(dp) :: pressure(nx, ny), old_pressure(nx, ny), zeta(nx, ny), old_zeta(nx, ny), phi(nx, ny), u(nx, ny), v(nx, ny)
+      real(dp) :: pressure(nx, ny), old_pressure(nx, ny), zeta(nx, ny), old_zeta(nx, ny), phi(nx, ny), u(nx, ny), &
+         v(nx, ny)
       real(dp) :: h, old_h, worst, largest
       integer :: n, box(4)
 
@@ -178,7 +182,8 @@ contains
       call report('current', 'change of H minus work of the ship, over the largest H', worst/largest, 1e-12_dp)
    end subroutine test_work_of_ship
 
-   ! One cell with 100 m/s in water at rest: its two faces have 50 m/s, r = U/s with s = sqrt(g h/6), and they become 0.9 s.
+   ! One cell with 100 m/s in water at rest: its two faces have 50 m/s, r = U/s with s = sqrt(g h/6), and they become
+   ! 0.9 s.
    subroutine test_limit_of_speeds()
       integer, parameter :: nx = 30, ny = 20
       type(wave_model) :: model
@@ -198,8 +203,8 @@ contains
       call report('current', 'fastest face speed before the limit', abs(state%current%fastest - 50), 1e-14_dp)
    end subroutine test_limit_of_speeds
 
-   ! Currents far above the limit: against the direction of the neighbouring row or column, and random. If each face speed
-   ! alone were limited to 0.9 s, the waves in the random current would grow without bound.
+   ! Currents far above the limit: against the direction of the neighbouring row or column, and random. If each face
+   ! speed alone were limited to 0.9 s, the waves in the random current would grow without bound.
    ! H stays constant and bounds the waves: with r <= 0.9 and dt omega_max <= 1.4,
    !    sqrt(A g/2) |zeta| <= (1/sqrt(1 - 0.7^2) + 0.9/sqrt(1 - 0.9^2)) sqrt(H) = 3.5 sqrt(H).
    subroutine test_fast_currents()
@@ -250,8 +255,8 @@ contains
       end do
    end subroutine test_fast_currents
 
-   ! A channel with a step of the depth: far from the ends and the step, u = Q/(width h) and v = 0. The deviations decay by
-   ! exp(-pi/8) per cell of the 8 cells across. At a step, the mean of the fluxes is Q too.
+   ! A channel with a step of the depth: far from the ends and the step, u = Q/(width h) and v = 0. The deviations decay
+   ! by exp(-pi/8) per cell of the 8 cells across. At a step, the mean of the fluxes is Q too.
    subroutine test_flow()
       integer, parameter :: nx = 400, ny = 8
       type(depth_grid) :: grid
@@ -268,7 +273,8 @@ contains
                         50.0_dp, 120.0_dp, u, v)
       worst = 0
       do i = 100, nx - 100
-         worst = max(worst, maxval(abs(u(i, :)*grid%depth(i, :)*40/120 - 1)), maxval(abs(v(i, :)*grid%depth(i, :)*40/120)))
+         worst = max(worst, maxval(abs(u(i, :)*grid%depth(i, :)*40/120 - 1)), &
+            maxval(abs(v(i, :)*grid%depth(i, :)*40/120)))
       end do
       ! The residual is below 1e-8 of the sources. A flux is a sum of residuals over up to 400 columns.
       call report('current', 'potential flow in a channel', worst, 1e-6_dp)

@@ -1,6 +1,6 @@
 ! A steady mean current: face speeds from two grids, and the implicit halves of a time step.
-! div(zeta U) is a central flux, and U . grad phi its negative adjoint. Each is the mean of the old and the new time level,
-! so for any current a step conserves H = E + A zeta . G (phi + phi')/2, the energy of the waves in the current.
+! div(zeta U) is a central flux, and U . grad phi its negative adjoint. Each is the mean of the old and the new time
+! level, so for any current a step conserves H = E + A zeta . G (phi + phi')/2, the energy of the waves in the current.
 module currents
    use, intrinsic :: iso_fortran_env, only: int64
    use boussinesq, only: wave_model
@@ -23,13 +23,15 @@ module currents
 
 contains
 
-   ! u, v: components to the east and north at cell centers [m/s]. A face between two wet cells has the mean of both cells;
-   ! all other faces are closed. Face speeds are reduced where H could be negative, because nothing would bound the waves.
-   ! With K = L_h - L_hD S^-1 L_hD, phi the mean of the potentials before and after the step, and y = g zeta + G phi,
+   ! u, v: components to the east and north at cell centers [m/s]. A face between two wet cells has the mean of both
+   ! cells; all other faces are closed. Face speeds are reduced where H could be negative, because nothing would bound
+   ! the waves.
+   ! With K = L_h - L_hD S^-1 L_hD, phi the mean of the potentials before and after the step, and
+   ! y = g zeta + G phi,
    !    2 H = A |y|^2/g - dt^2 y.K y/4 + phi.K phi - A |G phi|^2/g.
    ! The first difference is positive for dt omega_max < 2, with or without a current. In the second one, each face
-   ! contributes at least w_f s_f^2 (phi_nb - phi_P)^2/g to phi.K phi, where s_f is the phase speed of the shortest waves.
-   ! By the inequality of Cauchy, the second difference is positive if in each cell
+   ! contributes at least w_f s_f^2 (phi_nb - phi_P)^2/g to phi.K phi, where s_f is the phase speed of the shortest
+   ! waves. By the inequality of Cauchy, the second difference is positive if in each cell
    !    r^2 = sum over faces of (U_f/s_f)^2/2
    ! is below 1. In a uniform current, r = |U|/s. Each face speed is multiplied by a factor such that r <= 0.9.
    subroutine set_current(current, model, u, v, dt)
@@ -85,8 +87,8 @@ contains
    end subroutine set_current
 
    ! s^2 = g (h - (hD)^2/N), which is g h/6 for the parabola and a constant depth. phi.K phi is the minimum over psi of
-   ! the sum of w_f (h a^2 - 2 hD a b + N b^2) over faces, with the differences a of phi and b of psi, plus A M psi^2. The
-   ! minimum over b is s^2 a^2/g. Rounding must not make it negative.
+   ! the sum of w_f (h a^2 - 2 hD a b + N b^2) over faces, with the differences a of phi and b of psi, plus A M psi^2.
+   ! The minimum over b is s^2 a^2/g. Rounding must not make it negative.
    pure real(dp) function speed_of_short_waves_squared(h, hd, n) result(s_squared)
       real(dp), intent(in) :: h, hd, n
       s_squared = gravity*max(h - hd**2/n, epsilon(h)*h)
@@ -125,8 +127,8 @@ contains
       end do
    end function sweeps_for
 
-   ! Solve x' + share t(x') = right by sweeps, from the explicit guess right - share t(x). x: old value in, new value out;
-   ! other: an array of the same shape, whose values are lost.
+   ! Solve x' + share t(x') = right by sweeps, from the explicit guess right - share t(x). x: old value in, new value
+   ! out; other: an array of the same shape, whose values are lost.
    subroutine implicit_half(current, model, own, share, x, other)
       type(current_field), intent(in) :: current
       type(wave_model), intent(in) :: model
@@ -148,8 +150,8 @@ contains
       type(wave_model), intent(in) :: model
       real(dp), intent(in) :: dt
       real(dp), contiguous, intent(in) :: zeta(:, :), phi_before(:, :), phi(:, :)
-      energy_of_current = model%area/dt*transport_times(model%runs, size(zeta, kind=int64), current%east, current%north, &
-                                                        of_potential, phi_before + phi, zeta)
+      energy_of_current = model%area/dt*transport_times(model%runs, size(zeta, kind=int64), current%east, &
+                                                        current%north, of_potential, phi_before + phi, zeta)
    end function energy_of_current
 
 end module currents

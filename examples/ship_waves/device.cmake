@@ -1,5 +1,5 @@
-# --device: waves_on_device.cu, compiled by nvcc if there is one that works. Without CMake's language CUDA, which does not
-# accept every installation of nvcc.
+# --device: waves_on_device.cu, compiled by nvcc if there is one that works. Without CMake's language CUDA, which does
+# not accept every installation of nvcc.
 option(SHIP_WAVES_CUDA "compile for CUDA devices if nvcc is found" ON)
 set(SHIP_WAVES_CUDA_CODE "-gencode=arch=compute_75,code=compute_75" CACHE STRING
     "code that nvcc generates; PTX of 7.5 runs on every device of compute capability 7.5 or newer")
@@ -79,7 +79,8 @@ include(CheckLanguage)
 check_language(CXX)
 if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
-  set_source_files_properties(waves_on_host.cpp PROPERTIES OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/waves_on_device.cu"
+  set_source_files_properties(waves_on_host.cpp PROPERTIES
+                              OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/waves_on_device.cu"
                               COMPILE_OPTIONS -ffp-contract=off)
   add_device_tests(ship_waves_device_tests_on_host host waves_on_host.cpp)
   set_target_properties(ship_waves_device_tests_on_host PROPERTIES CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON)

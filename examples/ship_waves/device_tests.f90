@@ -11,7 +11,8 @@ program ship_waves_device_tests
    use psi_solver, only: psi_system, setup_psi, use_iccg, use_rrb
    use ship_pressure, only: hull_gaussian, ship
    use test_report, only: failed_tests, random, random_depth, report, start_random
-   use time_stepping, only: advance, energy, extrapolation, safe_time_step, start_at_rest, use_current, use_sponge, wave_state
+   use time_stepping, only: advance, energy, extrapolation, safe_time_step, start_at_rest, use_current, use_sponge, &
+      wave_state
    implicit none
 
    real(dp), parameter :: unit = 0.25e-3_dp      ! m of an elevation in a frame
@@ -86,7 +87,8 @@ contains
       integer, parameter :: grids = 10
       integer, parameter :: nx(grids) = [1, 1, 9, 2, 33, 64, 257, 300, 300, 513]
       integer, parameter :: ny(grids) = [1, 7, 1, 2, 5, 3, 4, 70, 70, 37]
-      real(dp), parameter :: land(grids) = [0.0_dp, 0.2_dp, 0.2_dp, 0.0_dp, 0.1_dp, 0.9_dp, 0.0_dp, 0.3_dp, 0.02_dp, 0.02_dp]
+      real(dp), parameter :: land(grids) = [0.0_dp, 0.2_dp, 0.2_dp, 0.0_dp, 0.1_dp, 0.9_dp, 0.0_dp, 0.3_dp, 0.02_dp, &
+         0.02_dp]
       type(depth_grid) :: grid
       character(:), allocatable :: what
       real(dp) :: difference, of_energy, of_highest
@@ -108,8 +110,8 @@ contains
       end do
    end subroutine test_awkward_grids
 
-   ! Six steps from noise, so that the guess extrapolates from all four solutions. The code for devices gets the solutions of
-   ! the Fortran steps; all other values must be bitwise identical.
+   ! Six steps from noise, so that the guess extrapolates from all four solutions. The code for devices gets the
+   ! solutions of the Fortran steps; all other values must be bitwise identical.
    subroutine compare_steps(grid, sponge, current, difference, of_energy, of_highest)
       type(depth_grid), intent(in) :: grid
       logical, intent(in) :: sponge, current
@@ -167,8 +169,8 @@ contains
       largest = maxval(abs(values))
    end function largest
 
-   ! Pressure and forces of three ships, two of which overlap, and one at the corner of the grid; at two positions, so that
-   ! the pressure of the first ones must vanish.
+   ! Pressure and forces of three ships, two of which overlap, and one at the corner of the grid; at two positions, so
+   ! that the pressure of the first ones must vanish.
    subroutine test_ships()
       type(depth_grid) :: grid
       type(wave_model) :: model

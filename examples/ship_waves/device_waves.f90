@@ -58,7 +58,8 @@ module device_waves
          integer(c_int64_t), value :: size
          character(kind=c_char), intent(out) :: text(*)
       end subroutine c_message
-      integer(c_int32_t) function c_open(device, p, run_count, runs, h, hd, waves, stream) bind(c, name='ship_waves_open')
+      integer(c_int32_t) function c_open(device, p, run_count, runs, h, hd, waves, stream) &
+         bind(c, name='ship_waves_open')
          import :: c_int32_t, c_int64_t, c_ptr, dp, parameters, run
          integer(c_int32_t), value :: device
          type(parameters), intent(in) :: p
@@ -157,8 +158,8 @@ contains
       type(parameters) :: p
       self%nx = model%nx
       self%ny = model%ny
-      p = parameters(nx=model%nx, ny=model%ny, x0=grid%x0, y0=grid%y0, cell=grid%cell, weight=model%weight, area=model%area, &
-                     dt=state%dt, limit=absurd_height)
+      p = parameters(nx=model%nx, ny=model%ny, x0=grid%x0, y0=grid%y0, cell=grid%cell, weight=model%weight, &
+                     area=model%area, dt=state%dt, limit=absurd_height)
       problem = ''
       if (c_open(int(device, c_int32_t), p, size(model%runs, kind=int64), model%runs, model%h, model%hd, self%waves, &
                  self%stream) == 0) then
@@ -208,7 +209,8 @@ contains
          associate (s => ships(k))
             s%box = cells_of_hull(s%hull, grid, s%position)
             hulls(k) = hull(length=s%hull%length, beam=s%hull%beam, draft=s%hull%draft, strength=s%strength(time), &
-                            middle=s%position, bow=s%bow(), gaussian=merge(1, 0, s%hull%hull == hull_gaussian), box=s%box)
+                            middle=s%position, bow=s%bow(), gaussian=merge(1, 0, s%hull%hull == hull_gaussian), &
+                            box=s%box)
          end associate
       end do
       call check(c_place(self%waves, size(ships, kind=c_int32_t), hulls, force, is_wild))
@@ -257,7 +259,8 @@ contains
       integer, intent(in) :: first(2), shown(2), stride
       real(dp), intent(in) :: unit
       integer(int16), intent(out) :: heights(:)
-      call check(c_frame(self%waves, int(first - 1, c_int64_t), int(shown, c_int64_t), int(stride, c_int64_t), unit, heights))
+      call check(c_frame(self%waves, int(first - 1, c_int64_t), int(shown, c_int64_t), int(stride, c_int64_t), unit, &
+         heights))
    end subroutine frame
 
    ! max |zeta|

@@ -1,5 +1,6 @@
 ! Up to 16 ships: on a track, moored, or steered. Their motion does not depend on the waves.
-! A steered ship has a constant speed V. Its rate of turn r obeys the model of Nomoto (Int. Shipbuilding Progress 4, 1957),
+! A steered ship has a constant speed V. Its rate of turn r obeys the model of Nomoto (Int. Shipbuilding
+! Progress 4, 1957),
 !    T r' + r = K delta,
 ! with the rudder angle delta, the gain K and the time constant T of the ship. It stops where it runs aground.
 module fleet
@@ -79,9 +80,11 @@ contains
          if (ships(k)%motion == on_track) then
             call check_track(ships(k)%hull, grid, h_min)
          else
-            call check_depth(ships(k)%hull, grid, h_min, ships(k)%position, 'the position of ship "'//ships(k)%name//'"')
-            if (ships(k)%touches_ground(grid, h_min)) call refuse('the hull of ship "'//ships(k)%name//'" touches land,' &
-               //' the ground or the end of the grid: bow, stern and sides need a depth of at least the draft and --h-min')
+            call check_depth(ships(k)%hull, grid, h_min, ships(k)%position, &
+                             'the position of ship "'//ships(k)%name//'"')
+            if (ships(k)%touches_ground(grid, h_min)) call refuse('the hull of ship "'//ships(k)%name &
+               //'" touches land, the ground or the end of the grid: bow, stern and sides need a depth of at least' &
+               //' the draft and --h-min')
          end if
       end do
    end subroutine check_fleet
@@ -122,8 +125,8 @@ contains
       end do
    end subroutine follow_tracks
 
-   ! Move the steered ships from `time` to time + dt. The rate of turn is exact for a constant rudder angle; the position
-   ! is of second order: the ship sails along the mean of the old and the new heading.
+   ! Move the steered ships from `time` to time + dt. The rate of turn is exact for a constant rudder angle; the
+   ! position is of second order: the ship sails along the mean of the old and the new heading.
    subroutine sail(ships, grid, h_min, time, dt)
       type(fleet_ship), intent(inout) :: ships(:)
       type(depth_grid), intent(in) :: grid

@@ -57,7 +57,8 @@ contains
          if (status < 0) exit
          here%line = here%line + 1
          if (status > 0) call here%complain('cannot read this line')
-         if (len_trim(line) > longest_line) call here%complain('this line is longer than '//text(longest_line)//' characters')
+         if (len_trim(line) > longest_line) call here%complain('this line is longer than '//text(longest_line) &
+            //' characters')
          if (index(line, '#') > 0) line = line(:index(line, '#') - 1)
          value = trim(adjustl(blanks_only(line)))
          if (value == '') cycle
@@ -132,7 +133,8 @@ contains
       case ('gain')
          s%gain = number(here, key, value)
          if (abs(s%gain) > largest_gain) &
-            call here%complain('gain must be from -'//text(largest_gain)//' to '//text(largest_gain)//' 1/s, got '//value)
+            call here%complain('gain must be from -'//text(largest_gain)//' to '//text(largest_gain)//' 1/s, got ' &
+               //value)
       case ('time_constant')
          s%time_constant = number(here, key, value)
          if (s%time_constant < least_time_constant) &
@@ -151,14 +153,15 @@ contains
       case ('rudder')
          call read_pairs(value, pairs, ok)
          if (.not. ok) call here%complain('rudder must be "time,angle time,angle ...", got "'//value//'"')
-         if (any(abs(pairs(2, :)) > 90)) call here%complain('rudder angles must be from -90 to 90 degrees, got "'//value//'"')
+         if (any(abs(pairs(2, :)) > 90)) call here%complain('rudder angles must be from -90 to 90 degrees, got "' &
+            //value//'"')
          if (any(pairs(1, 2:) <= pairs(1, :size(pairs, 2) - 1))) &
             call here%complain('the times of rudder must increase, got "'//value//'"')
          s%rudder = pairs
          s%rudder(2, :) = pi/180*pairs(2, :)
       case default
-         call here%complain('unknown key "'//key//'"; keys are ship, motion, length, beam, draft, hull, speed, track, ' &
-                            //'position, heading, rudder, gain and time_constant')
+         call here%complain('unknown key "'//key//'"; keys are ship, motion, length, beam, draft, hull, speed, ' &
+                            //'track, position, heading, rudder, gain and time_constant')
       end select
    end subroutine set_key
 

@@ -123,8 +123,8 @@ contains
       logical :: same
       integer :: unit
       open (newunit=unit, file=name, status='replace', action='write')
-      write (unit, '(a)') '# two ships', 'ship'//tab//'first', ' track 1,2 1,2 3,4   5,6 # three points', 'speed 7', '', &
-         'ship second one', 'motion steered', 'length 50', 'beam 10', 'draft 2.5', 'hull gaussian', 'speed 3', &
+      write (unit, '(a)') '# two ships', 'ship'//tab//'first', ' track 1,2 1,2 3,4   5,6 # three points', 'speed 7', &
+         '', 'ship second one', 'motion steered', 'length 50', 'beam 10', 'draft 2.5', 'hull gaussian', 'speed 3', &
          'position -8,9', 'heading 90', 'rudder 0,0 10,-18', 'gain 0.1', 'time_constant 15'
       close (unit)
       allocate (ships, source=read_ships(name))

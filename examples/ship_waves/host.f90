@@ -1,6 +1,7 @@
 ! Kinds, the one way to refuse bad input, and the few calls to the C library that Fortran lacks.
 module host
-   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_int, c_loc, c_long, c_null_char, c_ptr, c_short, c_size_t
+   use, intrinsic :: iso_c_binding, only: c_char, c_double, c_f_pointer, c_int, c_loc, c_long, c_null_char, c_ptr, &
+      c_short, c_size_t
    use, intrinsic :: iso_fortran_env, only: error_unit, int16, int64
    implicit none
    private
@@ -159,8 +160,8 @@ contains
       ignored = c_unlink(path//c_null_char)
    end subroutine delete_file
 
-   ! Wait until there is standard input, at most `time` seconds, rounded up to milliseconds. Returns whether there is any;
-   ! the end of the input counts.
+   ! Wait until there is standard input, at most `time` seconds, rounded up to milliseconds. Returns whether there is
+   ! any; the end of the input counts.
    logical function wait_for_input(time)
       real(dp), intent(in) :: time
       type(poll_descriptor) :: input(1)

@@ -1,7 +1,8 @@
 ! The live view: the run at the pace of the wall clock, frames on the standard output, commands on the standard input.
 !
-! A frame is the line "frame BYTES JSON" and BYTES bytes of elevations in units of 0.25 mm (integer(int16) in the byte order
-! of the machine) of the cells in the window, row by row from the south-west. The keys of JSON are named in put_frame.
+! A frame is the line "frame BYTES JSON" and BYTES bytes of elevations in units of 0.25 mm (integer(int16) in the byte
+! order of the machine) of the cells in the window, row by row from the south-west. The keys of JSON are named in
+! put_frame.
 ! Each command is a line; ships are numbered from 1:
 !    rudder SHIP DEGREES         positive turns to starboard
 !    speed SHIP METRES_PER_SECOND
@@ -247,8 +248,8 @@ contains
          problem = 'there are '//text(most_ships)//' ships'
          return
       end if
-      new = fleet_ship(name='ship '//text(size(sim%ships) + 1), hull=sim%ships(1)%hull, motion=steered, position=position, &
-                       placed=.true., heading=pi/180*degrees, since=sim%state%time)
+      new = fleet_ship(name='ship '//text(size(sim%ships) + 1), hull=sim%ships(1)%hull, motion=steered, &
+                       position=position, placed=.true., heading=pi/180*degrees, since=sim%state%time)
       if (allocated(new%hull%track)) deallocate (new%hull%track)
       if (new%hull%speed <= 0) new%hull%speed = default%speed      ! the first ship is moored or aground
       if (new%touches_ground(sim%grid, sim%h_min)) then
@@ -335,9 +336,9 @@ contains
       end do
    end subroutine put_heights
 
-   ! t [s], factor (simulated seconds per second), iterations and ms of a solve, paused, commands (number of lines read),
-   ! columns and rows of elevations, x and y (south-west corner of the window [m]), cell (distance of elevations [m]),
-   ! scale (m per unit of elevation), extent (west, south, east, north end of the grid [m]), ships.
+   ! t [s], factor (simulated seconds per second), iterations and ms of a solve, paused, commands (number of lines
+   ! read), columns and rows of elevations, x and y (south-west corner of the window [m]), cell (distance of elevations
+   ! [m]), scale (m per unit of elevation), extent (west, south, east, north end of the grid [m]), ships.
    subroutine put_frame(view, sim)
       type(live_view), intent(inout) :: view
       type(simulated), intent(in) :: sim
@@ -352,11 +353,12 @@ contains
          cell = grid%cell*view%stride
          ! The elevation of a cell is drawn in the middle of a square of `cell` metres.
          corner = grid%center_of(view%first(1), view%first(2)) - cell/2
-         json = '{"t":'//text(sim%state%time)//',"factor":'//text(view%measured_factor)//',"iterations":'//text(iterations) &
+         json = '{"t":'//text(sim%state%time)//',"factor":'//text(view%measured_factor)//',"iterations":' &
+            //text(iterations) &
             //',"ms":'//text(1e3_dp*view%solve_seconds)//',"paused":'//json_logical(view%paused)//',"commands":' &
             //text(view%commands)//',"columns":'//text(shown(1))//',"rows":'//text(shown(2))//',"x":'//text(corner(1)) &
-            //',"y":'//text(corner(2))//',"cell":'//text(cell)//',"scale":'//text(unit)//',"extent":['//text(ends(1))//',' &
-            //text(ends(2))//','//text(ends(3))//','//text(ends(4))//'],"ships":['
+            //',"y":'//text(corner(2))//',"cell":'//text(cell)//',"scale":'//text(unit)//',"extent":['//text(ends(1)) &
+            //','//text(ends(2))//','//text(ends(3))//','//text(ends(4))//'],"ships":['
       end associate
       separator = ''
       do k = 1, size(sim%ships)
@@ -368,8 +370,8 @@ contains
          call give_up('a frame was not written to the standard output, which is full or closed')
    end subroutine put_frame
 
-   ! x, y [m], heading [degrees clockwise from north], length, beam [m], speed [m/s], rudder [degrees], steered, aground,
-   ! force (along the bow, to port [N]), moment (counterclockwise [N m]).
+   ! x, y [m], heading [degrees clockwise from north], length, beam [m], speed [m/s], rudder [degrees], steered,
+   ! aground, force (along the bow, to port [N]), moment (counterclockwise [N m]).
    function json_ship(s, time) result(json)
       type(fleet_ship), intent(in) :: s
       real(dp), intent(in) :: time
@@ -377,8 +379,8 @@ contains
       json = '{"x":'//text(s%position(1))//',"y":'//text(s%position(2))//',"heading":' &
          //text(modulo(s%heading, 2*pi)*180/pi)//',"length":'//text(s%hull%length)//',"beam":'//text(s%hull%beam) &
          //',"speed":'//text(s%hull%speed)//',"rudder":'//text(s%rudder_at(time)*180/pi)//',"steered":' &
-         //json_logical(s%motion == steered)//',"aground":'//json_logical(s%aground)//',"force":['//text(s%force(1))//',' &
-         //text(s%force(2))//'],"moment":'//text(s%force(3))//'}'
+         //json_logical(s%motion == steered)//',"aground":'//json_logical(s%aground)//',"force":['//text(s%force(1)) &
+         //','//text(s%force(2))//'],"moment":'//text(s%force(3))//'}'
    end function json_ship
 
    pure function json_logical(value) result(word)

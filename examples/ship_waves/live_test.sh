@@ -29,8 +29,8 @@ holds() {
   sleep 2
   echo 'pause on'
   sleep 2
-  for line in '' garbage 'rudder 1' 'rudder 9 5' 'rudder 1 nan' 'rudder 1 100' 'speed 1 -3' 'speed 1 1e9' 'pause maybe' \
-              'ship 1000 100 0' 'rudder 1.5 5' 'window 1 2 3' 'window a b c d e f'; do
+  for line in '' garbage 'rudder 1' 'rudder 9 5' 'rudder 1 nan' 'rudder 1 100' 'speed 1 -3' 'speed 1 1e9' \
+              'pause maybe' 'ship 1000 100 0' 'rudder 1.5 5' 'window 1 2 3' 'window a b c d e f'; do
     echo "$line"
   done
   head -c 5000 /dev/zero

@@ -1,4 +1,5 @@
-! T9: a ship on a straight course against the spectral solution; and bitwise identical results for any number of threads.
+! T9: a ship on a straight course against the spectral solution; and bitwise identical results for any number of
+! threads.
 module moving_ship_tests
    !$ use omp_lib, only: omp_get_max_threads, omp_set_num_threads
    use bathymetry, only: depth_grid
@@ -25,16 +26,17 @@ contains
       real(dp) :: coarse(2), fine(2), smooth(2), by_iccg
       integer :: k
       character(*), parameter :: step(2) = ['half the time step', 'the time step     ']
-      ! The error is the phase of waves of 41 m behind the ship: with 10 cells per wave, (k dx)^2/24 = 1.6 % of 480 m, or a
-      ! fifth of a wave at most. Half of dx must halve the error at least; the hull's corners, which are not of second
-      ! order, prevent a quarter. Errors of time and space have opposite signs, so the larger time step has the smaller one.
+      ! The error is the phase of waves of 41 m behind the ship: with 10 cells per wave, (k dx)^2/24 = 1.6 % of 480 m,
+      ! or a fifth of a wave at most. Half of dx must halve the error at least; the hull's corners, which are not of
+      ! second order, prevent a quarter. Errors of time and space have opposite signs, so the larger time step has the
+      ! smaller one.
       real(dp), parameter :: limit(2) = [0.25_dp, 0.1_dp]
       do k = 1, 2
          coarse(k) = error_of_wake(hull_cosine, 4.0_dp, k, use_rrb)
          fine(k) = error_of_wake(hull_cosine, 2.0_dp, k, use_rrb)
          smooth(k) = error_of_wake(hull_gaussian, 4.0_dp, k, use_rrb)
-         call report('T9', 'RRB moving ship, dx = 4 m, '//trim(step(k))//', difference from the sum of cosines', coarse(k), &
-                     limit(k))
+         call report('T9', 'RRB moving ship, dx = 4 m, '//trim(step(k))//', difference from the sum of cosines', &
+                     coarse(k), limit(k))
          call report('T9', 'RRB the same, dx = 2 m', fine(k), limit(k)/2)
          call report('T9', 'RRB smooth hull, dx = 4 m', smooth(k), limit(k)/4)
       end do
@@ -85,8 +87,8 @@ contains
       error = norm2(state%zeta - exact)/norm2(exact)
    end function error_of_wake
 
-   ! A random sea bed with islands, a sponge and a ship, without and with a current: the elevations with 2, 3 and 7 threads
-   ! are bitwise those with one.
+   ! A random sea bed with islands, a sponge and a ship, without and with a current: the elevations with 2, 3 and 7
+   ! threads are bitwise those with one.
    subroutine test_threads()
       integer, parameter :: threads(4) = [1, 2, 3, 7]
       real(dp), allocatable :: zeta(:, :, :), one(:, :, :)

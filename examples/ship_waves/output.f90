@@ -62,9 +62,9 @@ contains
       close (unit, status='delete')
    end subroutine prepare_folder
 
-   ! VTK image data, one value per cell, row by row from the south-west: zeta [m], depth [m] (0 on land), the ship as its
-   ! draft [m], and the current [m/s] if there is one (arguments that are not allocated are absent). Values are 32-bit
-   ! floats in base64, which keeps the file valid XML.
+   ! VTK image data, one value per cell, row by row from the south-west: zeta [m], depth [m] (0 on land), the ship as
+   ! its draft [m], and the current [m/s] if there is one (arguments that are not allocated are absent). Values are
+   ! 32-bit floats in base64, which keeps the file valid XML.
    subroutine write_vti(name, grid, depth, zeta, draft, time, current_u, current_v)
       character(*), intent(in) :: name
       type(depth_grid), intent(in) :: grid
@@ -81,7 +81,8 @@ contains
       call file%put('<ImageData WholeExtent="'//extent//'" Origin="'//trim(adjustl(origin))//'" Spacing="' &
                     //text(grid%cell)//' '//text(grid%cell)//' 1">')
       call file%put('<FieldData>')
-      call file%put('<DataArray type="Float64" Name="TimeValue" NumberOfTuples="1" format="ascii">'//text(time)//'</DataArray>')
+      call file%put('<DataArray type="Float64" Name="TimeValue" NumberOfTuples="1" format="ascii">'//text(time) &
+         //'</DataArray>')
       call file%put('</FieldData>')
       call file%put('<Piece Extent="'//extent//'">')
       call file%put('<CellData Scalars="zeta">')
@@ -123,7 +124,7 @@ contains
       character(64), parameter :: digits = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
       integer, parameter :: chunk = 3
       integer(int64) :: n, k, at
-      integer :: byte(12), m, triple, d
+      integer :: byte(12), m, triple, d, digit
       n = size(words, kind=int64)
       allocate (character(4*((4*n + 2)/3)) :: coded)
       at = 0
@@ -135,7 +136,8 @@ contains
          do m = 1, (4*m + 2)/3
             triple = ishft(byte(3*m - 2), 16) + ishft(byte(3*m - 1), 8) + byte(3*m)
             do d = 1, 4
-               coded(at + d:at + d) = digits(iand(ishft(triple, -6*(4 - d)), 63) + 1:iand(ishft(triple, -6*(4 - d)), 63) + 1)
+               digit = iand(ishft(triple, -6*(4 - d)), 63) + 1
+               coded(at + d:at + d) = digits(digit:digit)
             end do
             at = at + 4
          end do

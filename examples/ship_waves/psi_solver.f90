@@ -34,8 +34,8 @@ module psi_solver
 
 contains
 
-   ! rrb_options: "levels=12 threads=1", as rrbsolver reads them. device, stream: rrbsolver uses this CUDA device, and the
-   ! arrays of all solves are in its memory.
+   ! rrb_options: "levels=12 threads=1", as rrbsolver reads them. device, stream: rrbsolver uses this CUDA device, and
+   ! the arrays of all solves are in its memory.
    subroutine setup_psi(system, model, solver, rel_tol, rrb_options, device, stream)
       type(psi_system), intent(inout) :: system
       type(wave_model), intent(in) :: model
@@ -110,7 +110,8 @@ contains
       call iccg(model%nx, model%ny, model%center, model%east, model%north, system%pivot, b, psi, system%rel_tol, &
                 max_iterations, iterations, history, converged)
       call count_solve(system%of_iccg, iterations, seconds() - start)
-      if (.not. converged) call fail(system, 'ICCG did not reach the tolerance in '//text(max_iterations)//' iterations')
+      if (.not. converged) call fail(system, 'ICCG did not reach the tolerance in '//text(max_iterations) &
+         //' iterations')
       if (system%of_iccg%solves == 1) system%of_iccg%first_history = history(0:iterations)
    end subroutine solve_by_iccg
 
@@ -130,7 +131,8 @@ contains
       end if
       call system%rrb%get(RRB_INFO_ITERATIONS, iterations)
       call count_solve(system%of_rrb, iterations, seconds() - start)
-      if (status /= RRB_OK) call fail(system, 'rrbsolver did not reach the tolerance in '//text(iterations)//' iterations')
+      if (status /= RRB_OK) call fail(system, 'rrbsolver did not reach the tolerance in '//text(iterations) &
+         //' iterations')
       if (system%of_rrb%solves == 1) then
          call system%rrb%history(history, count)
          system%of_rrb%first_history = history(1:count)

@@ -108,8 +108,8 @@ contains
       real(dp), intent(inout) :: pressure(:, :)
       integer, intent(inout) :: box(4)
       pressure(box(1):box(2), box(3):box(4)) = 0
-      call add_hull(self, grid, wet, self%position(self%speed*time), self%heading(self%speed*time), self%strength(time), &
-                    pressure, box)
+      call add_hull(self, grid, wet, self%position(self%speed*time), self%heading(self%speed*time), &
+                    self%strength(time), pressure, box)
    end subroutine place_ship
 
    ! Add the pressure of the hull at `middle` with the unit vector `bow` from stern to bow. box: the cells of the hull.
@@ -156,8 +156,8 @@ contains
    end function hull_pressure
 
    ! Force [N] of the water on the hull along the bow and to port, and its moment [N m] about the middle, positive
-   ! counterclockwise, from the pressure and the slope of the surface: F = -rho int P_s grad zeta dA. For steady waves this
-   ! is the wave resistance: the work V F of the pressure per second becomes energy of the waves.
+   ! counterclockwise, from the pressure and the slope of the surface: F = -rho int P_s grad zeta dA. For steady waves
+   ! this is the wave resistance: the work V F of the pressure per second becomes energy of the waves.
    pure function hull_force(self, grid, wet, middle, bow, strength, zeta) result(force)
       type(ship), intent(in) :: self
       type(depth_grid), intent(in) :: grid
@@ -231,8 +231,8 @@ contains
       if (i < 1 .or. i > grid%nx .or. j < 1 .or. j > grid%ny) call refuse(what//' leaves the grid at '//at)
       if (grid%depth(i, j) < h_min) call refuse(what//' meets land at '//at)
       if (grid%depth(i, j) < self%draft) &
-         call refuse('the ship runs aground at '//at//': depth '//text(grid%depth(i, j))//' m, draft '//text(self%draft) &
-                     //' m')
+         call refuse('the ship runs aground at '//at//': depth '//text(grid%depth(i, j))//' m, draft ' &
+                     //text(self%draft)//' m')
    end subroutine check_depth
 
    ! Where no track is given: the longest straight line (24 directions, up to `wanted` long) through water deeper than

@@ -64,7 +64,8 @@ contains
       integer :: k
       name = 'embedded harbour'
       if (set%grid_file /= '') name = set%grid_file
-      write (output_unit, '(a)') 'grid         '//name//', '//text(sim%grid%nx)//' x '//text(sim%grid%ny)//' cells of ' &
+      write (output_unit, '(a)') 'grid         '//name//', '//text(sim%grid%nx)//' x '//text(sim%grid%ny) &
+         //' cells of ' &
          //text(sim%grid%cell)//' m, '//text(sim%model%unknowns)//' wet, depth up to '//text(maxval(sim%model%h))//' m'
       do k = 1, size(sim%ships)
          associate (s => sim%ships(k))
@@ -106,8 +107,8 @@ contains
    subroutine write_field(name)
       character(*), intent(in) :: name
       call sim%fetch_fields()
-      call write_vti(set%output_folder//'/'//name, sim%grid, sim%model%h, sim%state%zeta, sim%pressure/gravity, sim%state%time, &
-                     sim%current_u, sim%current_v)
+      call write_vti(set%output_folder//'/'//name, sim%grid, sim%model%h, sim%state%zeta, sim%pressure/gravity, &
+                     sim%state%time, sim%current_u, sim%current_v)
    end subroutine write_field
 
    ! The state of each ship at t^n, and the force of the waves on it.
@@ -158,8 +159,8 @@ contains
    subroutine print_row(name, statistics)
       character(*), intent(in) :: name
       type(solver_statistics), intent(in) :: statistics
-      write (output_unit, '(a, t9, i11, i8, f13.1, i6, f11.2, a10, f25.2)') name, sim%model%unknowns, statistics%solves, &
-         statistics%iterations/statistics%solves, statistics%most_iterations, &
+      write (output_unit, '(a, t9, i11, i8, f13.1, i6, f11.2, a10, f25.2)') name, sim%model%unknowns, &
+         statistics%solves, statistics%iterations/statistics%solves, statistics%most_iterations, &
          1e3_dp*statistics%solve_seconds/statistics%solves, speedup(statistics), &
          sim%state%time/(other_seconds() + statistics%solve_seconds)
    end subroutine print_row
@@ -187,7 +188,8 @@ contains
       type(solver_statistics), intent(in) :: statistics
       character(:), allocatable :: row
       row = text(sim%model%nx)//','//text(sim%model%ny)//','//text(sim%model%unknowns)//','//text(sim%state%dt)//',' &
-            //text(statistics%solves)//','//text(statistics%iterations/statistics%solves)//','//text(statistics%most_iterations) &
+            //text(statistics%solves)//','//text(statistics%iterations/statistics%solves)//',' &
+            //text(statistics%most_iterations) &
             //','//text(1e3_dp*statistics%setup_seconds)//','//text(1e3_dp*statistics%solve_seconds/statistics%solves) &
             //','//text(sim%state%time/(other_seconds() + statistics%solve_seconds)) &
             //','//text(1e3_dp*other_seconds()/set%steps)

@@ -330,7 +330,8 @@ contains
          call solve_psi(system, model, b, psi)
          call keep(psi)
          ! |error| <= |r|_2/lambda_min <= 1e-12 (eigenvalue/A M) |exact|_2, which is below 1e-12 * 1.3 * sqrt(nx ny)/2.
-         call report('T5', trim(solver_name(s))//' error of the manufactured solution', maxval(abs(psi - exact)), 5e-11_dp)
+         call report('T5', trim(solver_name(s))//' error of the manufactured solution', maxval(abs(psi - exact)), &
+            5e-11_dp)
          deallocate (system)
       end do
    end subroutine test_manufactured_solve
@@ -477,8 +478,8 @@ contains
          worst = max(worst, maxval(abs(1 - curved/flat - leading))/q(k)**4)
       end do
       call report('T8', 'cosh profile against parabola, remainder over q^4', worst, 1/15.0_dp)
-      ! Series and closed form meet at q = 0.2. The values differ by their slope (below 1 in relative terms) times 2e-10,
-      ! and the closed form has lost 1e-16/(q^4/10) to cancellation.
+      ! Series and closed form meet at q = 0.2. The values differ by their slope (below 1 in relative terms) times
+      ! 2e-10, and the closed form has lost 1e-16/(q^4/10) to cancellation.
       call profile_integrals(profile_cosh, h, (0.2_dp - 1e-10_dp)/h, below(1), below(2), below(3))
       call profile_integrals(profile_cosh, h, (0.2_dp + 1e-10_dp)/h, above(1), above(2), above(3))
       jump = maxval(abs(above/below - 1))
@@ -528,7 +529,8 @@ contains
          ! At 0.99 a mode may grow by 1/sqrt(1 - 0.99^2) = 7; at 1.02 the shortest wave grows by exp(0.4) a step.
          call report('T8', trim(solver_name(s))//' growth of noise at 0.99 of the limit', growth(1), 20.0_dp)
          call report('T8', trim(solver_name(s))//' inverse of the growth at 1.02', 1/growth(2), 1e-30_dp)
-         ! At dt omega_max = 1.4 a mode grows by at most 1/sqrt(1 - 0.7^2) = 1.4; the noise has modes of equal amplitude.
+         ! At dt omega_max = 1.4 a mode grows by at most 1/sqrt(1 - 0.7^2) = 1.4; the noise has modes of equal
+         ! amplitude.
          call report('T8', trim(solver_name(s))//' growth of noise at the time step of the program', growth(3), 5.0_dp)
       end do
    end subroutine test_stability_limit

@@ -84,8 +84,8 @@ contains
       if (allocated(self%current_u)) then
          call use_current(self%state, self%model, self%current_u, self%current_v)
          if (self%state%current%sweeps >= most_sweeps) &
-            call refuse('dt = '//text(dt)//' s is too large for this current, which varies too fast from cell to cell: try ' &
-                        //text(safe_time_step(self%model))//' s')
+            call refuse('dt = '//text(dt)//' s is too large for this current, which varies too fast: ' &
+                        //'try '//text(safe_time_step(self%model))//' s')
       end if
       if (set%sponge_cells > 0) call use_sponge(self%state, self%model, set%sponge_cells)
       self%system%ends_program = .false.
@@ -93,7 +93,8 @@ contains
       if (set%device >= 0) then
          call self%device%open(set%device, self%grid, self%model, self%state, problem)
          if (problem /= '') call refuse('--device '//text(set%device)//': '//problem)
-         call setup_psi(self%system, self%model, set%solver, set%rel_tol, set%rrb_options, set%device, self%device%stream)
+         call setup_psi(self%system, self%model, set%solver, set%rel_tol, set%rrb_options, set%device, &
+            self%device%stream)
       else
          call setup_psi(self%system, self%model, set%solver, set%rel_tol, set%rrb_options)
       end if
@@ -109,8 +110,8 @@ contains
          frequency = gravity/maxval(self%ships%hull%speed)
       end if
       if (maxval(self%grid%depth) < set%h_min) &
-         call refuse('no cell of the grid is wet: the largest depth is '//text(maxval(self%grid%depth))//' m, --h-min is ' &
-                     //text(set%h_min)//' m')
+         call refuse('no cell of the grid is wet: the largest depth is '//text(maxval(self%grid%depth)) &
+                     //' m, --h-min is '//text(set%h_min)//' m')
       call build_model(self%grid%depth, self%grid%cell, self%grid%cell, set%h_min, set%profile, frequency, self%model)
    end subroutine set_up_model
 

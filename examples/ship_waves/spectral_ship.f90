@@ -1,11 +1,11 @@
 ! Waves of a ship on a straight course in a closed basin of constant depth, as a sum of cosines that is exact in time.
 ! It shares no operator with the finite volumes: an independent solution of the same equations.
 !
-! With omega(k) of the dispersion relation, the amplitude c of cos(kx x) cos(ky y) obeys c'' + omega^2 c = -(omega^2/g) P,
-! where P is the amplitude of the pressure. At rest for t = 0:
+! With omega(k) of the dispersion relation, the amplitude c of cos(kx x) cos(ky y) obeys
+! c'' + omega^2 c = -(omega^2/g) P, where P is the amplitude of the pressure. At rest for t = 0:
 !    c(t) = -(omega/g) int_0^t sin(omega (t - s)) P(s) ds,   P(s) = g T r(s) a_m b_n cos(kx (x0 + V s)),
-! where a_m and b_n are the cosine coefficients of the hull and r = sin^2(pi s/(2 ramp)) its ramp. The integrand is a sum
-! of sines of linear functions of s.
+! where a_m and b_n are the cosine coefficients of the hull and r = sin^2(pi s/(2 ramp)) its ramp. The integrand is a
+! sum of sines of linear functions of s.
 module spectral_ship
    use boussinesq, only: frequency_squared, profile_integrals, profile_parabola
    use host, only: dp, gravity, pi
@@ -16,9 +16,9 @@ module spectral_ship
 
 contains
 
-   ! Return zeta at the cell centers of a basin of nx x ny cells of width dx. The ship sails east on the center line from
-   ! x = x0. Reflecting walls: the cosines in x have a zero derivative there. In y, the basin is symmetric about the
-   ! center line, and the cosines with the period of the basin's width have a zero derivative on both walls.
+   ! Return zeta at the cell centers of a basin of nx x ny cells of width dx. The ship sails east on the center line
+   ! from x = x0. Reflecting walls: the cosines in x have a zero derivative there. In y, the basin is symmetric about
+   ! the center line, and the cosines with the period of the basin's width have a zero derivative on both walls.
    function spectral_elevation(vessel, nx, ny, dx, h, x0, time) result(zeta)
       type(ship), intent(in) :: vessel
       integer, intent(in) :: nx, ny

@@ -20,7 +20,7 @@ module time_stepping
       real(dp) :: dt = 0, time = 0
       real(dp), allocatable :: zeta(:, :)                 ! surface elevation [m]
       real(dp), allocatable :: phi(:, :)                  ! surface potential [m^2/s]
-      real(dp), allocatable :: psi(:, :, :)               ! the four newest solutions [m/s]; newest: index of the last one
+      real(dp), allocatable :: psi(:, :, :)         ! the four newest solutions [m/s]; newest: index of the last one
       integer :: newest = 4
       real(dp), allocatable :: rhs(:, :)                  ! L_hD phi
       real(dp), allocatable :: damping(:, :)              ! factor of the sponge per step; not allocated: no sponge
@@ -68,8 +68,8 @@ contains
       associate (old => state%newest)
          call right_hand_side_and_guess(model%runs, cells, model%weight, model%hd, state%phi, state%rhs, &
                                         extrapolation(state%step), state%psi(:, :, old), &
-                                        state%psi(:, :, modulo(old - 2, 4) + 1), state%psi(:, :, modulo(old - 3, 4) + 1), &
-                                        state%psi(:, :, newest))
+                                        state%psi(:, :, modulo(old - 2, 4) + 1), &
+                                        state%psi(:, :, modulo(old - 3, 4) + 1), state%psi(:, :, newest))
       end associate
       state%newest = newest
       call solve_psi(system, model, state%rhs, state%psi(:, :, newest))
@@ -119,8 +119,8 @@ contains
       end associate
    end subroutine elevation_in_current
 
-   ! Factors of psi^n to psi^(n-3) in the guess for psi^(n+1): the polynomial through the last four solutions, or through
-   ! all solutions if there are fewer.
+   ! Factors of psi^n to psi^(n-3) in the guess for psi^(n+1): the polynomial through the last four solutions, or
+   ! through all solutions if there are fewer.
    pure function extrapolation(solutions) result(factor)
       integer, intent(in) :: solutions
       real(dp) :: factor(4)
@@ -168,8 +168,8 @@ contains
       state%damped = find_runs(model%wet .and. state%damping < 1)
    end subroutine use_sponge
 
-   ! exp(-dt mu) with mu = mu_max (d/width)^2, mu_max = 3 sqrt(g h)/width, in the strips of `cells` cells along those parts
-   ! of the domain's edge that are water.
+   ! exp(-dt mu) with mu = mu_max (d/width)^2, mu_max = 3 sqrt(g h)/width, in the strips of `cells` cells along those
+   ! parts of the domain's edge that are water.
    function sponge_factor(model, cells, dt) result(factor)
       type(wave_model), intent(in) :: model
       integer, intent(in) :: cells

@@ -1,7 +1,7 @@
 ! The loops of a time step over the runs of wet cells: momentum, right-hand side and guess, elevation.
-! The body of each loop is a pure function of one cell, so another implementation of the loop (on a device) can be compared
-! with it bit by bit. A cell is computed from arrays that the loop does not change, or from its own values: results do not
-! depend on the number of threads.
+! The body of each loop is a pure function of one cell, so another implementation of the loop (on a device) can be
+! compared with it bit by bit. A cell is computed from arrays that the loop does not change, or from its own values:
+! results do not depend on the number of threads.
 ! Memory traffic of a step, in bytes per wet cell: momentum 32, right-hand side and guess 72, elevation 48.
 module wave_loops
    use, intrinsic :: iso_fortran_env, only: int64
@@ -58,7 +58,8 @@ contains
       real(dp), intent(inout) :: b(cells), psi_4(cells)
       integer(int64) :: p
       do p = r%first, r%last
-         b(p) = right_hand_side_of_cell(w_x, w_y, hd(p), hd(p + r%west), hd(p + r%east), hd(p + r%south), hd(p + r%north), &
+         b(p) = right_hand_side_of_cell(w_x, w_y, hd(p), hd(p + r%west), hd(p + r%east), hd(p + r%south), &
+                                        hd(p + r%north), &
                                         phi(p), phi(p + r%west), phi(p + r%east), phi(p + r%south), phi(p + r%north))
          psi_4(p) = guess_of_cell(f_1, f_2, f_3, f_4, psi_1(p), psi_2(p), psi_3(p), psi_4(p))
       end do

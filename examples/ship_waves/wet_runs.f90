@@ -7,8 +7,9 @@ module wet_runs
    public :: run, find_runs
 
    ! Neighbouring wet cells of one row. Cell (i, j) has the number i + nx (j - 1). Its neighbours have the numbers
-   ! p + west, p + east, p + south and p + north. Beyond the edge of the grid, the offset is 0: the neighbour is the cell
-   ! itself, and a difference across this face is 0. Therefore the cells of the first and last column are runs of their own.
+   ! p + west, p + east, p + south and p + north. Beyond the edge of the grid, the offset is 0: the neighbour is the
+   ! cell itself, and a difference across this face is 0. Therefore the cells of the first and last column are runs of
+   ! their own.
    type, bind(c) :: run
       integer(c_int64_t) :: first, last
       integer(c_int64_t) :: west, east, south, north

@@ -67,7 +67,7 @@ fn number(json: &str, key: &str) -> f64 {
     json[start..].split([',', '}', ']']).next().unwrap().parse().unwrap()
 }
 
-/// Other programs may take the processor for some time, so the best of several measurements decides.
+/// Other programs may take the processor for some time: the best second decides on the pace, the median on the delay.
 #[test]
 fn the_harbour_runs_in_real_time_and_obeys_at_once() {
     let Ok(program) = std::env::var("RRBSOLVER_SHIP_WAVES") else {
@@ -93,15 +93,17 @@ fn the_harbour_runs_in_real_time_and_obeys_at_once() {
     assert!(frames >= 25, "{frames} frames per second");
     assert!(factor > 0.95, "{factor} simulated seconds per second");
 
-    let mut shortest = Duration::MAX;
+    let mut delays = Vec::new();
     for angle in 1..=10 {
         let start = Instant::now();
         harbour.send(&format!("rudder 1 {angle}"));
         while number(&harbour.receive(), "rudder") != f64::from(angle) {
             assert!(start.elapsed() < Duration::from_secs(60), "the ship does not obey");
         }
-        shortest = shortest.min(start.elapsed());
+        delays.push(start.elapsed());
     }
-    assert!(shortest < Duration::from_millis(150), "{shortest:?}");
-    println!("{frames} frames per second, {factor:.2} simulated seconds per second, command to frame {shortest:?}");
+    delays.sort();
+    let median = delays[delays.len() / 2];
+    assert!(median < Duration::from_millis(150), "{delays:?}");
+    println!("{frames} frames per second, {factor:.2} simulated seconds per second, command to frame {median:?}");
 }
