@@ -620,8 +620,8 @@ mod tests {
                 doubtful += compare_formats(n, seed, true, omega).iter().filter(|&&no_doubt| !no_doubt).count();
             }
         }
-        // Both paths must be covered: in many of the awkward rows, the vectorized loop (`pivots`) accepts all pivots; in
-        // many others, the pivots are computed one by one.
+        // Both paths must be covered: in many of the awkward rows, the vectorized loop (`pivots`) accepts all pivots,
+        // and in many others, the pivots are computed one by one.
         assert!((500..4900).contains(&doubtful), "{doubtful} of 5400 rows are doubtful");
     }
 }
