@@ -83,7 +83,7 @@ __device__ inline bool is_over(const Sum &s) {
     if (!s.in_loop || s.scalars->code == RUNNING) return false;
     if (s.how >= LAST_SIGMA && blockIdx.x == 0 && threadIdx.x == 0) {
         s.scalars->done = 1;
-        if (s.conditional) set_loop(s.conditional, *s.scalars);
+        if (s.conditional) set_loop_condition(s.conditional, *s.scalars);
     }
     return true;
 }
@@ -97,7 +97,7 @@ __device__ inline void finish_sum(const Sum &s, double sum) {
             update(now, now.ring, all, now.norm2, LOOP);
         } else if (s.how >= LAST_SIGMA) {
             end_of_iteration(now, s.how == LAST_PART ? now.sigma - all : all, LOOP);
-            if (s.conditional) set_loop(s.conditional, now);
+            if (s.conditional) set_loop_condition(s.conditional, now);
         } else {
             *s.to = all;
         }

@@ -70,7 +70,7 @@ __device__ inline void add_scaled(const VectorArgs &a) {
 }
 
 // Computes out = a + f out with f = `factor`. With f = 0, copies a.
-__device__ inline void direct(const VectorArgs &a) {
+__device__ inline void update_direction(const VectorArgs &a) {
     over_cells(a.count, [&](int64_t c) { a.out[c] = a.factor == 0.0 ? a.a[c] : a.a[c] + a.factor * a.out[c]; });
 }
 
@@ -136,7 +136,7 @@ DPCG_KERNEL(dpcg_multiply_f64, CellProductArgs, multiply)
 DPCG_KERNEL(dpcg_residual_f64, CellProductArgs, residual)
 DPCG_KERNEL(dpcg_dot_f64, VectorArgs, dot)
 DPCG_KERNEL(dpcg_add_scaled_f64, VectorArgs, add_scaled)
-DPCG_KERNEL(dpcg_direct_f64, VectorArgs, direct)
+DPCG_KERNEL(dpcg_direct_f64, VectorArgs, update_direction)
 DPCG_KERNEL(dpcg_advance_f64, VectorArgs, advance)
 DPCG_KERNEL(dpcg_over_center_f64, TriangleArgs, over_center)
 DPCG_KERNEL(dpcg_lower_f64, TriangleArgs, lower)

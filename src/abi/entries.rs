@@ -5,7 +5,7 @@
 //! as `(rrb_, dpcg_)` applies only to these families. The same holds for a code block with the language `c,rrb_,dpcg_`.
 
 use crate::abi::handle::{Handle, destroy, get, set, with_ok, with_ref};
-use crate::abi::messages::is_real;
+use crate::abi::messages::cannot_read_real_as_integer;
 use crate::abi::spaces::check_array;
 use crate::abi::{dpcg_handle, rrb_handle, rrb_monitor_fn, rrb_status, smoother_handle, sparse_handle};
 use crate::error::Error;
@@ -283,7 +283,7 @@ macro_rules! entries {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $get_int(h: *const $handle, key: i32, value: *mut i64) -> rrb_status {
             let find = |h: &Handle<$handle>| match h.result(key) {
-                Some((r, _)) if r.real => Err(is_real(r.name)),
+                Some((r, _)) if r.real => Err(cannot_read_real_as_integer(r.name)),
                 Some((_, v)) => v.map(|v| v as i64),
                 None => h.base.options.get_int(key),
             };

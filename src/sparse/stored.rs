@@ -81,7 +81,7 @@ pub trait ByParts: Sync {
 }
 
 /// Returns the smallest range that contains all these indices.
-pub fn span<I: Index>(indices: &[I]) -> Range<usize> {
+pub fn index_range<I: Index>(indices: &[I]) -> Range<usize> {
     let Some(first) = indices.first() else { return 0..0 };
     let ends = |(least, most): (I, I), &place: &I| (least.min(place), most.max(place));
     let (least, most) = indices.iter().fold((*first, *first), ends);

@@ -7,7 +7,7 @@
 
 use super::aggregation::{BLOCK, Couplings};
 use super::declare::Address;
-use super::inverse::{MOST_UNKNOWNS, NullArgs};
+use super::inverse::{MOST_UNKNOWNS, NullVectorArgs};
 use super::labelled::{COUNT, CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
 use crate::cuda::driver::{CooperativeLaunch, Device, Kernel, Stream};
 use crate::error::Result;
@@ -25,7 +25,7 @@ const BRICK: [i32; 3] = [16, 4, 4];
 const TILE_WIDTH: u32 = 64;
 /// Number of multiprocessors of an H100. The tiles of a sweep are selected such that every multiprocessor has a block.
 /// A launch that executes one step of the cycle below the finest grid has this number of blocks.
-const AT_ONCE: u32 = 132;
+const MULTIPROCESSORS: u32 = 132;
 
 /// Largest number of unknowns of E (kernels/dpcg/dense.cuh).
 pub const MOST_VECTORS: u32 = 4096;
@@ -48,7 +48,7 @@ impl FusedArgs {
 
     /// Sets `chunk`, the number of planes of a piece of a tile, such that a block processes as few planes as possible.
     /// For each piece, a block processes `chunk` + `extra` planes.
-    pub fn in_pieces(mut self, extra: u32) -> Self {
+    pub fn with_chunk(mut self, extra: u32) -> Self {
         let nz = self.cells.nz as u32;
         let work = |&chunk: &u32| self.pieces(chunk).div_ceil(u64::from(MOST_FUSED_BLOCKS)) * u64::from(chunk + extra);
         let chunks = (1..=nz.min(MOST_FUSED_BLOCKS)).map(|parts| nz.div_ceil(parts));
@@ -117,9 +117,9 @@ impl SweepTiles {
         let (across, down) = (nx.div_ceil(width), ny.div_ceil(height));
         // Each tile processes three additional planes. The number of tiles in z is chosen to minimize the planes that a
         // multiprocessor processes.
-        let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(AT_ONCE));
+        let rounds = |deep: u32| (u64::from(across * down) * u64::from(deep)).div_ceil(u64::from(MULTIPROCESSORS));
         let cost = |deep: &u32| rounds(*deep) * u64::from(nz.div_ceil(*deep) + 3);
-        let deep = (1..=nz.min(AT_ONCE)).min_by_key(cost).unwrap_or(1);
+        let deep = (1..=nz.min(MULTIPROCESSORS)).min_by_key(cost).unwrap_or(1);
         let depth = nz.div_ceil(deep);
         let count = across * down * nz.div_ceil(depth);
         let rows = height + 2 * halo;
@@ -144,7 +144,7 @@ impl Strides {
         let [x, y, z] = coarsened.map(|is| if is { 3 } else { 1 });
         let (row, rows) = (i64::from(coarse.nx), x * y * z - 1);
         let next = [1, rows * row, rows * row * i64::from(coarse.ny)];
-        (Self { of: [1, x, x * y].map(|digits| digits * row), next }, (rows * coarse.count()) as usize)
+        (Self { per_digit: [1, x, x * y].map(|digits| digits * row), next }, (rows * coarse.count()) as usize)
     }
 }
 
@@ -166,11 +166,11 @@ impl RestrictFinestArgs {
     pub fn new(level: VertexGrid, from: i32, sum: Sum) -> Self {
         let bricks = |n: i32, brick: i32| (n + brick - 1) / brick;
         let (across, down) = (bricks(level.coarse.nx, BRICK[0]), bricks(level.coarse.ny, BRICK[1]));
-        Self { k: level, from, across, down, unused: 0, sum }
+        Self { grid: level, from, across, down, unused: 0, sum }
     }
 
     fn bricks(&self) -> u32 {
-        (self.across * self.down * ((self.k.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
+        (self.across * self.down * ((self.grid.coarse.nz + BRICK[2] - 1) / BRICK[2])) as u32
     }
 }
 
@@ -185,7 +185,7 @@ plain_kernels! {
     /// Computes out += f a; in the loop r -= alpha q and <r, r>.
     CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes out = a + f out.
-    CellDirect cell_direct(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
+    CellUpdateDirection cell_update_direction(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
     /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. K is a Neumann series,
     /// whose order is the last digit of the name; K = I for order 0.
     Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
@@ -221,7 +221,7 @@ plain_kernels! {
     UniteCells unite_cells(SurveyArgs) = "dpcg_unite_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Replaces the parent of each cell by the root of its tree (union-find). Counts the components and strong groups,
     /// and numbers the groups.
-    SettleCells settle_cells(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
+    SettleCells replace_parents_by_roots(SurveyArgs) = "dpcg_settle_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes the extents of strong groups.
     GroupExtents group_extents(SurveyArgs) = "dpcg_extents_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Counts the hidden groups. A group is hidden if a coarse grid has several points in it, and the next coarser grid
@@ -261,12 +261,12 @@ plain_kernels! {
     /// Adds the couplings between regions, and the row sums, to exact sums.
     AddCouplings add_couplings(CoarseMatrixArgs) = "dpcg_add_couplings_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Rounds the exact sums of `add_couplings` to the entries of E.
-    TakeCoarseMatrix take_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
+    RoundCoarseMatrix round_coarse_matrix(CoarseMatrixArgs) = "dpcg_take_coarse_matrix_f64",
         |a| warp_blocks(a.n as u32), BLOCK;
     /// Computes the shift c of each null vector u. The stored inverse is that of E + c u u^T.
-    FindShifts find_shifts(NullArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
+    FindShifts find_shifts(NullVectorArgs) = "dpcg_find_shifts_f64", |_a| 1, BLOCK;
     /// Finds the largest magnitude of an inverse, and the largest diagonal entry of its matrix.
-    FindCondition find_condition(NullArgs) = "dpcg_find_condition_f64",
+    FindCondition find_condition(NullVectorArgs) = "dpcg_find_condition_f64",
         |a| cell_blocks(i64::from(a.n) * i64::from(a.n)), BLOCK;
     /// Stores the matrix of the coarsest grid of vertex coarsening densely, from conductances in f64.
     SpreadCoarsest spread_coarsest(CoarsestArgs) = "dpcg_spread_coarsest_f64", |_a| 1, (MOST_UNKNOWNS, 1);
@@ -286,10 +286,10 @@ plain_kernels! {
     /// Computes v = v + Z t.
     AddDeflated add_deflated(DeflatedArgs) = "dpcg_add_deflated_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Restricts a residual of the caller's grid to the first coarse grid in f32.
-    RestrictCellsTo restrict_cells_to(PairArgs) = "dpcg_restrict_cells_to_f32",
+    RestrictCellsTo restrict_cells_to(GridTransferArgs) = "dpcg_restrict_cells_to_f32",
         |a| cell_blocks(a.coarse.count()), BLOCK;
     /// Interpolates a solution in f32 to the caller's grid.
-    InterpolateCellsFrom interpolate_cells_from(PairArgs) = "dpcg_interpolate_cells_from_f32",
+    InterpolateCellsFrom interpolate_cells_from(GridTransferArgs) = "dpcg_interpolate_cells_from_f32",
         |a| cell_blocks(a.fine.cells.count()), BLOCK;
     /// Computes row sums and the strengths of the directions on the caller's grid.
     RowSumsOfFinest row_sums_of_finest(CellGridArgs) = "dpcg_row_sums_of_finest_f64",
@@ -318,9 +318,10 @@ real_kernels! {
     /// Restricts the residual of the finest grid to the next grid, and computes the first smoothing step there.
     RestrictFinest restrict_finest(RestrictFinestArgs) = "dpcg_restrict_finest", |a| a.bricks();
     /// Executes a step of the cycle below the finest grid.
-    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| AT_ONCE, in (VERTEX_CYCLE_THREADS, 1);
+    CycleStep vertex_cycle_step(VertexCycleArgs) = "dpcg_cycle", |_a| MULTIPROCESSORS, in (VERTEX_CYCLE_THREADS, 1);
     /// Computes row sums and the smoother of the finest grid; in single precision also conductances.
-    TakeConductances take_conductances(CoarseningArgs) = "dpcg_take_conductances", |a| cell_blocks(a.fine.count());
+    ComputeConductances compute_conductances(CoarseningArgs) = "dpcg_take_conductances",
+        |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on the finest grid.
     FinestStrengths finest_strengths(CoarseningArgs) = "dpcg_finest_strengths", |a| cell_blocks(a.fine.count());
     /// Computes the strengths of the directions on a coarse grid.
@@ -334,23 +335,24 @@ real_kernels! {
     /// Computes P^T A P in the cubes of a slab, from a coarse grid.
     Product product(CoarseningArgs) = "dpcg_product", |a| cell_blocks(8 * a.cubes());
     /// Sums the cubes to the coarse matrix, and computes its smoother.
-    TakeCoarse take_coarse(CoarseningArgs) = "dpcg_take_coarse",
+    ComputeCoarseGrid compute_coarse_grid(CoarseningArgs) = "dpcg_take_coarse",
         |a| cell_blocks(i64::from(a.point_planes) * a.coarse_plane());
     /// Executes a Gauss-Seidel half-sweep for the cells of one colour.
     RelaxCells relax_cells(CellArgs) = "dpcg_relax_cells", |a| cell_blocks(a.cells.count());
     /// Restricts the residual to the next grid.
-    RestrictCells restrict_cells(PairArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
+    RestrictCells restrict_cells(GridTransferArgs) = "dpcg_restrict_cells", |a| cell_blocks(a.coarse.count());
     /// Adds the interpolated solution of the next grid.
-    InterpolateCells interpolate_cells(PairArgs) = "dpcg_interpolate_cells", |a| cell_blocks(a.fine.cells.count());
+    InterpolateCells interpolate_cells(GridTransferArgs) = "dpcg_interpolate_cells",
+        |a| cell_blocks(a.fine.cells.count());
     /// Computes the matrix of the next grid.
     CoarsenCells coarsen_cells(CellGridArgs) = "dpcg_coarsen_cells", |a| cell_blocks(a.coarse.count());
     /// Computes the centers of a grid and the strengths of its directions.
     CentersAndStrengths centers_and_strengths(CellGridArgs) = "dpcg_centers_and_strengths",
         |a| cell_blocks(a.cells.count());
     /// Copies a vector, divided by a scale, to the cycle of aggregation, and computes its first smoothing step.
-    TakeCells take_cells(CycleTransferArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
+    LoadCycleInput load_cycle_input(CycleTransferArgs) = "dpcg_agg_take", |a| cell_blocks(a.count);
     /// Copies a vector, multiplied by the scale and a factor, from the cycle of aggregation.
-    GiveCells give_cells(CycleTransferArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
+    StoreCycleOutput store_cycle_output(CycleTransferArgs) = "dpcg_agg_give", |a| cell_blocks(a.count);
 }
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.

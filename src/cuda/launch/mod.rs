@@ -17,7 +17,7 @@ mod smoother;
 pub use aggregated::*;
 pub use declare::{Address, TILE};
 pub use dpcg::*;
-pub use inverse::{MOST_UNKNOWNS, NullArgs, PIVOTS};
+pub use inverse::{MOST_UNKNOWNS, NullVectorArgs, PIVOTS};
 pub use labelled::*;
 pub use rrb::*;
 pub use smoother::*;

@@ -2,7 +2,7 @@
 //! a fixed matrix.
 
 use super::multigrid::Scale;
-use super::source::Source;
+use super::source::DeviceMatrix;
 use crate::aggregation::Rules;
 use crate::aggregation::cuda::{Engine, Shape};
 use crate::cuda::driver::Stream;
@@ -21,7 +21,7 @@ impl Aggregated {
     /// Builds the preconditioner for `scale` times the matrix. Reuses the memory of the previous preconditioner.
     pub fn new(
         stream: &Stream,
-        source: &Source,
+        source: &DeviceMatrix,
         (scale, zero_row_sum): (f64, f64),
         (passes, single): (usize, bool),
         before: Option<Self>,
@@ -43,9 +43,9 @@ impl Aggregated {
         scale.find(stream, r, count)?;
         let (scales, factor) = (scale.scales, launched.scale());
         let a = CycleTransferArgs { count, r, z, scales, step, of_r, start, of_z, factor, sum };
-        launch::take_cells(stream, launched.single(), &a)?;
+        launch::load_cycle_input(stream, launched.single(), &a)?;
         launched.apply(stream)?;
-        launch::give_cells(stream, launched.single(), &a)
+        launch::store_cycle_output(stream, launched.single(), &a)
     }
 
     /// Returns the number of aggregates reused from the previous matrix.

@@ -1,7 +1,7 @@
 //! Code shared by multigrid with cell coarsening and multigrid with vertex coarsening.
 
 use super::dense::Dense;
-use super::source::Source;
+use super::source::DeviceMatrix;
 use crate::cuda::arrays::Pool;
 use crate::cuda::driver::{Memory, Stream};
 use crate::cuda::launch;
@@ -37,9 +37,9 @@ pub struct GridsAndInverse<G> {
 }
 
 /// Matrix and workspace of a setup, which makes the grids of `scale` times the matrix.
-pub struct Maker<'a> {
+pub struct GridSetup<'a> {
     pub stream: &'a Stream,
-    pub source: &'a Source,
+    pub source: &'a DeviceMatrix,
     pub scalars: Address,
     /// Power of two by which the matrix is multiplied.
     pub scale: f64,
@@ -56,12 +56,12 @@ pub struct Maker<'a> {
     pub excess: [Address; 2],
 }
 
-impl<'a> Maker<'a> {
+impl<'a> GridSetup<'a> {
     /// Allocates the partial sums, and borrows the row sums from the pool.
     pub fn new(
         pool: &mut Pool,
         stream: &'a Stream,
-        source: &'a Source,
+        source: &'a DeviceMatrix,
         (scalars, scale): (Address, f64),
         single: bool,
     ) -> Result<Self> {
@@ -71,7 +71,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Returns the bytes of a value on coarse grids.
-    pub fn value(&self) -> usize {
+    pub fn value_bytes(&self) -> usize {
         if self.single { size_of::<f32>() } else { size_of::<f64>() }
     }
 
@@ -101,7 +101,7 @@ impl<'a> Maker<'a> {
     }
 
     /// Keeps the memory of the partial sums for the next factorization. Returns the grids.
-    pub fn made<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
+    pub fn finish<G>(self, pool: &mut Pool, grids: Vec<G>, inverse: Dense) -> Result<GridsAndInverse<G>> {
         pool.save_for_next(self.memory)?;
         Ok(GridsAndInverse { grids, inverse })
     }

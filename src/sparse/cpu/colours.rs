@@ -1,7 +1,7 @@
 //! Orders of rows by colours, for sweeps and for triangular solves, and the matrix in such an order.
 
 use super::stages::Order;
-use crate::base::csr::{Csr, accumulate, restart};
+use crate::base::csr::{Csr, ends_to_pointers, lengths_to_pointers};
 use crate::base::index::Index;
 use crate::error::{Result, push, reserve, zeroed};
 
@@ -44,13 +44,13 @@ fn readers_before<I: Index>(a: &Csr<I>) -> Result<Readers<I>> {
     let upper = || a.entries().filter(|&(i, j, _)| j > i);
     let mut ptr = zeroed(a.rows() + 1, WHAT)?;
     upper().for_each(|(_, j, _)| ptr[j + 1] += 1);
-    accumulate(&mut ptr);
+    lengths_to_pointers(&mut ptr);
     let mut row = zeroed(ptr[a.rows()], WHAT)?;
     for (i, j, _) in upper() {
         row[ptr[j]] = I::of(i);
         ptr[j] += 1;
     }
-    restart(&mut ptr);
+    ends_to_pointers(&mut ptr);
     Ok(Readers { ptr, row })
 }
 

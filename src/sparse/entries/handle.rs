@@ -6,7 +6,7 @@ use super::arrays::{count, indices, read, written};
 use crate::abi::environment;
 use crate::abi::handle::{Family, Handle};
 use crate::abi::shape::Shape;
-use crate::abi::spaces::{Extent, check_apart};
+use crate::abi::spaces::{AddressRange, check_apart};
 use crate::abi::system::Solving;
 use crate::base::heap::boxed;
 use crate::base::workers::Workers;
@@ -207,7 +207,7 @@ impl Handle<sparse_handle> {
         let all = [("i0", i0.cast()), ("i1", i1.cast()), ("i2", i2.cast()), ("values", values)];
         let mut extents = Vec::new();
         for ((name, array), len) in all.into_iter().zip(lengths).filter(|(_, len)| *len > 0) {
-            push(&mut extents, Extent::new(name, array, len, true)?, "addresses of arrays")?;
+            push(&mut extents, AddressRange::new(name, array, len, true)?, "addresses of arrays")?;
         }
         check_apart(&mut extents)?;
         let stored = self.own.matrix.store(kind, &size, &mut self.workers())?;
@@ -235,7 +235,7 @@ impl Handle<sparse_handle> {
         // SAFETY: guaranteed by the caller.
         let input = unsafe { read("x", x, cols)? };
         if rows > 0 && cols > 0 {
-            Extent::new("x", x, cols, false)?.check_apart(&Extent::new("y", y, rows, true)?)?;
+            AddressRange::new("x", x, cols, false)?.check_apart(&AddressRange::new("y", y, rows, true)?)?;
         }
         // SAFETY: guaranteed by the caller. The preceding check excludes overlap with x.
         let output = unsafe { written("y", y, rows)? };
@@ -293,7 +293,7 @@ impl Handle<sparse_handle> {
         let done = core.done();
         if done.triangle != Triangle::Both {
             let (triangle, message) = (done.triangle.name(), "if the matrix is symmetric, pass both triangles");
-            self.base.say(0, format_args!("only the {triangle} triangle has entries: {message}"));
+            self.base.log_line(0, format_args!("only the {triangle} triangle has entries: {message}"));
         }
         let sweeps = is_relaxation(done.solver);
         if !sweeps && self.base.options.int(opt::VERBOSITY) < 1 {
@@ -303,13 +303,13 @@ impl Handle<sparse_handle> {
         let (solver, m) = (done.solver.name(), done.preconditioner.name());
         if let Some((row, pivot)) = done.made.pivot {
             let shift = done.made.shift;
-            self.base.say(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
+            self.base.log_line(1, format_args!("ic0: pivot {pivot:.2e} in row {row} (counted from 0), shift={shift}"));
         }
         let (symmetry, of) = (if done.symmetric { "symmetric" } else { "not symmetric" }, dominance.name());
-        self.base.say(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
+        self.base.log_line(1, format_args!("{symmetry}, dominance {of}, solver {solver}, preconditioner {m}"));
         if sweeps && dominance == Dominance::None {
             let message = "the matrix is not diagonally dominant, sweeps may diverge";
-            self.base.say(0, format_args!("solver={solver}: {message}"));
+            self.base.log_line(0, format_args!("solver={solver}: {message}"));
         }
         Ok(())
     }
@@ -319,7 +319,7 @@ impl Handle<sparse_handle> {
         let (format, values, bytes) = (product.format().name(), product.values(), self.bytes_per_nonzero());
         let MatrixSizes { rows, cols, nonzeros, .. } = self.own.matrix.facts();
         let entries = format_args!("{rows} x {cols}, {nonzeros} entries");
-        self.base.say(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
+        self.base.log_line(1, format_args!("{entries}, format {format}, {values} values, {bytes:.2} bytes per entry"));
     }
 
     /// Returns the memory traffic of a product in bytes per entry.

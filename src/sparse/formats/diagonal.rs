@@ -12,16 +12,16 @@ pub struct Diagonal {
 
 /// Returns whether there are no off-diagonal entries.
 pub fn is_diagonal<I: Index>(a: &Csr<I>) -> bool {
-    other(a).is_none()
+    first_off_diagonal(a).is_none()
 }
 
 /// Returns the first off-diagonal entry.
-fn other<I: Index>(a: &Csr<I>) -> Option<(usize, usize, f64)> {
+fn first_off_diagonal<I: Index>(a: &Csr<I>) -> Option<(usize, usize, f64)> {
     a.entries().find(|(i, j, _)| i != j)
 }
 
 pub fn size<I: Index>(a: &Csr<I>) -> Result<Size> {
-    match other(a) {
+    match first_off_diagonal(a) {
         None => Ok(Size::new([], a.rows().min(a.cols) as u128)),
         Some((i, j, value)) => {
             let after = format!(" holds {value}: use format=auto");

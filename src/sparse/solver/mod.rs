@@ -14,7 +14,7 @@ use crate::base::engine::Engine;
 use crate::base::machine::{Core, Machine};
 use crate::base::workers::Workers;
 use crate::error::{Error, Place, RRB_ERR_MATRIX, Result};
-use crate::krylov::pcg::ENERGY;
+use crate::krylov::pcg::SIGMA_NAME;
 use crate::krylov::solve::{Control, Function, Locations, MatrixProperties, Method};
 use crate::krylov::solve_steps::Arrays;
 use crate::options::{
@@ -44,7 +44,7 @@ struct System {
     second: Option<MethodWorkspace>,
     transposed: Transposed,
     /// Infinity norm of A: max_i sum_j |a_ij|.
-    largest_sum: f64,
+    infinity_norm: f64,
     triangle: Triangle,
 }
 
@@ -60,7 +60,7 @@ enum Transposed {
 
 /// Choices and setup results of the last factorization or solve.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Done {
+pub struct SolveChoices {
     pub solver: Solver,
     pub preconditioner: Preconditioner,
     pub precision: Precision,
@@ -148,10 +148,10 @@ impl Sparse {
         let seen = self.inspect(matrix, options)?;
         let mut plan = plan(options, &seen)?;
         let transposed = self.transposed(matrix, &plan, seen.exactly_symmetric, options)?;
-        let made = match (self.set_up(matrix, &plan, &transposed, options), plan.otherwise) {
+        let made = match (self.set_up(matrix, &plan, &transposed, options), plan.fallback) {
             // The preconditioner's setup broke down on a pivot.
-            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(otherwise)) => {
-                plan.set_preconditioner(otherwise, options)?;
+            (Err(Error::At { status: RRB_ERR_MATRIX, .. }), Some(fallback)) => {
+                plan.set_preconditioner(fallback, options)?;
                 self.set_up(matrix, &plan, &transposed, options)?
             }
             (made, _) => made?,
@@ -162,7 +162,7 @@ impl Sparse {
             method: MethodWorkspace::new(plan.solver, options, members)?,
             second,
             transposed,
-            largest_sum: seen.largest_sum,
+            infinity_norm: seen.infinity_norm,
             triangle: seen.triangle(),
             plan,
             made,
@@ -260,15 +260,15 @@ impl Sparse {
         let places = Entries;
         // Methods for symmetric matrices use the bound |p|^T |A| |p| <= 2 `center_max` <p, p>. For every symmetric
         // matrix, |p|^T |A| |p| <= ||A||_inf <p, p>, so `center_max` is half of this norm.
-        let seen = MatrixProperties { center_max: system.largest_sum / 2.0, singular: 0, places: &places };
+        let seen = MatrixProperties { center_max: system.infinity_norm / 2.0, singular: 0, locations: &places };
         let mut control = Control::new(options, seen, false, system.plan.definite, arrays.len);
-        control.general = true;
+        control.may_be_indefinite = true;
         control.same_unit = system.plan.preconditioner != Preconditioner::None;
         control.method = system.method.as_ref().map(|method| method as &dyn Method);
         control.second = system.second.as_ref().map(|method| method as &dyn Method);
         control.divergence = match options.real(opt::DIVERGENCE_LIMIT) {
-            0.0 if sweeps => SWEEPS_DIVERGED,
-            0.0 => DIVERGED,
+            0.0 if sweeps => SWEEPS_DIVERGENCE_LIMIT,
+            0.0 => DIVERGENCE_LIMIT,
             limit => limit,
         };
         if let Some(second) = &system.second {
@@ -278,7 +278,7 @@ impl Sparse {
         let needs_definite = solves && matches!(system.plan.solver, Solver::Cg | Solver::SteepestDescent);
         match self.backend.run(a, arrays, observer, &|s| what.run(s, &control)) {
             Err(Error::Breakdown { quantity, value, iteration }) if needs_definite && value.is_finite() => {
-                let what = if quantity == ENERGY { "the matrix" } else { "the preconditioner" };
+                let what = if quantity == SIGMA_NAME { "the matrix" } else { "the preconditioner" };
                 Err(Error::Indefinite { quantity, what, value, iteration, instead: "solver=minres" })
             }
             outcome => outcome,
@@ -286,10 +286,10 @@ impl Sparse {
     }
 
     /// Returns choices and setup results of the last factorization or solve.
-    pub fn done(&self) -> Done {
-        let Some(system) = &self.system else { return Done::default() };
+    pub fn done(&self) -> SolveChoices {
+        let Some(system) = &self.system else { return SolveChoices::default() };
         let second = system.second.as_ref().is_some_and(MethodWorkspace::has_begun);
-        Done {
+        SolveChoices {
             solver: if second { Solver::Minres } else { system.plan.solver },
             preconditioner: if second { Preconditioner::Jacobi } else { system.plan.preconditioner },
             precision: if second { Precision::F64 } else { system.plan.precision },
@@ -304,8 +304,8 @@ impl Sparse {
 /// residual norm. A recurred residual has a rounding error of at least about epsilon times the largest residual norm so
 /// far. If this norm exceeds the limit 1e10, the error exceeds the relative value 1e-6. Relaxation sweeps recompute the
 /// residual, and on nonnormal matrices they can exceed 1e10 and still converge.
-const DIVERGED: f64 = 1e10;
-const SWEEPS_DIVERGED: f64 = 1e100;
+const DIVERGENCE_LIMIT: f64 = 1e10;
+const SWEEPS_DIVERGENCE_LIMIT: f64 = 1e100;
 
 /// Returns A in its storage format, and the matrix for products with A^T.
 fn operator<'a>(a: &'a dyn Stored, transposed: &'a Transposed) -> Operator<'a> {

@@ -2,7 +2,7 @@
 
 use super::apply::Apply;
 use crate::aggregation::cpu::{CoarseMethod, Cycle};
-use crate::aggregation::{COARSEST, Choices, Hierarchy, Kept, Rules};
+use crate::aggregation::{COARSEST, CycleParameters, Hierarchy, KeptAggregates, Rules};
 use crate::base::csr::Csr;
 use crate::base::index::Index;
 use crate::base::number::Real;
@@ -18,7 +18,7 @@ pub struct Aggregated<V: Number> {
 }
 
 impl<V: Real + Number> Aggregated<V> {
-    pub fn new<I: Index>(a: &Csr<I>, kept: Kept, threads: usize) -> Result<Self> {
+    pub fn new<I: Index>(a: &Csr<I>, kept: KeptAggregates, threads: usize) -> Result<Self> {
         if a.rows() > u32::MAX as usize - 1 {
             let message = format!("preconditioner=amg supports fewer than 2^32 rows, got {}", a.rows());
             return Err(Error::Unsupported(message));
@@ -26,7 +26,7 @@ impl<V: Real + Number> Aggregated<V> {
         let workers = &mut Workers::new(threads);
         let (couplings, scale) = Couplings::scaled(a, workers)?;
         let hierarchy = Hierarchy::reusing(couplings, scale, &rules(a), (COARSEST, kept), workers)?;
-        Ok(Self { cycle: Cycle::keeping(hierarchy, &Choices::PARALLEL, None, workers)? })
+        Ok(Self { cycle: Cycle::keeping_aggregates(hierarchy, &CycleParameters::PARALLEL, None, workers)? })
     }
 
     /// Returns the number of aggregates reused from the previous matrix.
@@ -58,7 +58,7 @@ impl<V: Real + Number> Apply for Aggregated<V> {
         false
     }
 
-    fn into_kept(self: Box<Self>) -> Kept {
+    fn into_kept(self: Box<Self>) -> KeptAggregates {
         self.cycle.into_kept()
     }
 

@@ -43,7 +43,7 @@ pub struct Chebyshev<I, V> {
     degree: usize,
     largest: f64,
     /// Workspaces: the current d_k, and s_k = D^-1 (r - A z_{k-1}).
-    room: [Shared; 2],
+    workspace: [Shared; 2],
 }
 
 impl<I: Index, V: Real> Chebyshev<I, V> {
@@ -52,15 +52,15 @@ impl<I: Index, V: Real> Chebyshev<I, V> {
         let gershgorin = |i: usize| a.row(i).map(|(_, entry)| entry.abs()).sum::<f64>() * inverse[i].abs();
         let mut largest = (0..a.rows()).map(gershgorin).fold(0.0, f64::max);
         if symmetric && inverse.iter().all(|&d| d > 0.0) {
-            largest = largest.min(MARGIN * largest_seen(a, &inverse)?.unwrap_or(f64::INFINITY));
+            largest = largest.min(MARGIN * estimate_largest_eigenvalue(a, &inverse)?.unwrap_or(f64::INFINITY));
         }
         Self::of(a, inverse, degree, largest)
     }
 
     fn of(a: &Csr<I>, inverse: Vec<f64>, degree: usize, largest: f64) -> Result<Self> {
-        let scaled = Part::of(a, |_, _| true, |i, _, entry| inverse[i] * entry)?.kept()?;
-        let room = [Shared::zeroed(a.rows())?, Shared::zeroed(a.rows())?];
-        Ok(Self { scaled, inverse, degree, largest, room })
+        let scaled = Part::of(a, |_, _| true, |i, _, entry| inverse[i] * entry)?.converted()?;
+        let workspace = [Shared::zeroed(a.rows())?, Shared::zeroed(a.rows())?];
+        Ok(Self { scaled, inverse, degree, largest, workspace })
     }
 
     /// Returns M^-T = p(D^-1 A^T) D^-1.
@@ -77,7 +77,7 @@ impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
         let rows = self.inverse.len();
         let own = Chunks::new(rows).own(me);
         let (theta, delta) = (0.5 * self.largest * (1.0 + 1.0 / RATIO), 0.5 * self.largest * (1.0 - 1.0 / RATIO));
-        let [step, left] = &self.room;
+        let [step, left] = &self.workspace;
         // SAFETY: the rows belong to this thread. Other threads read only `step`, between two barriers.
         let (from, x) = unsafe { (from.slice(own.start, own.len()), to.slice_mut(own.start, own.len())) };
         // SAFETY: as above.
@@ -117,14 +117,14 @@ impl<I: Index, V: Real + Send + Sync> Apply for Chebyshev<I, V> {
     }
 
     fn bytes(&self) -> usize {
-        self.scaled.bytes() + size_of_val(&*self.inverse) + self.room.iter().map(Shared::bytes).sum::<usize>()
+        self.scaled.bytes() + size_of_val(&*self.inverse) + self.workspace.iter().map(Shared::bytes).sum::<usize>()
     }
 }
 
 /// Estimates the largest eigenvalue of D^-1 A by up to `STEPS` CG steps (Lanczos) from a fixed vector, for a symmetric
 /// A with positive diagonal entries. The estimate is below the eigenvalue. Returns `None` if CG breaks down before two
 /// steps.
-fn largest_seen<I: Index>(a: &Csr<I>, inverse: &[f64]) -> Result<Option<f64>> {
+fn estimate_largest_eigenvalue<I: Index>(a: &Csr<I>, inverse: &[f64]) -> Result<Option<f64>> {
     let rows = a.rows();
     let dot = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f64>();
     let [mut r, mut p, mut q] = [zeroed(rows, WHAT)?, zeroed(rows, WHAT)?, zeroed(rows, WHAT)?];

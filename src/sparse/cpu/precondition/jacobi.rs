@@ -14,14 +14,14 @@ pub fn inverse_diagonal<I: Index>(a: &Csr<I>) -> Result<Vec<f64>> {
     for (i, inverse) in inverse.iter_mut().enumerate() {
         match a.get(i, i) {
             Some(d) if d != 0.0 => *inverse = 1.0 / d,
-            _ => return Err(no_diagonal(i)),
+            _ => return Err(no_diagonal_error(i)),
         }
     }
     Ok(inverse)
 }
 
 /// Returns the error for a row with a zero or missing diagonal entry.
-pub fn no_diagonal(row: usize) -> Error {
+pub fn no_diagonal_error(row: usize) -> Error {
     const TO_DO: &str = " has a missing or zero diagonal entry; use preconditioner=none, or reorder the rows";
     Error::at(RRB_ERR_MATRIX, "row ", Place::entry(row), TO_DO)
 }

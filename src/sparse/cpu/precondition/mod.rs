@@ -17,7 +17,7 @@ mod truncated;
 
 pub use apply::Purpose;
 
-use crate::aggregation::Kept;
+use crate::aggregation::KeptAggregates;
 use crate::base::csr::Csr;
 use crate::base::heap::{Counted, boxed};
 use crate::base::index::Index;
@@ -35,8 +35,8 @@ use chebyshev::Chebyshev;
 use incomplete::{Factors, ic0, ilu0};
 use jacobi::Jacobi;
 use split::Split;
-use triangular::Solved;
-use truncated::Truncated;
+use triangular::TriangularSolver;
+use truncated::NeumannSeries;
 
 /// M^-1 and, if requested, M^-T.
 pub struct Preconditioner {
@@ -53,7 +53,7 @@ impl Preconditioner {
     }
 
     /// Returns the aggregates for reuse with the next matrix.
-    pub fn into_kept(self) -> Kept {
+    pub fn into_kept(self) -> KeptAggregates {
         self.own.into_kept()
     }
 
@@ -69,7 +69,7 @@ impl Preconditioner {
 
 /// Result of the setup of a preconditioner.
 #[derive(Default)]
-pub struct Made {
+pub struct PreconditionerSetup {
     /// `None` means M = I.
     pub precondition: Option<Preconditioner>,
     /// Shift of ic0.
@@ -84,7 +84,7 @@ pub struct Made {
     pub aggregates_kept: usize,
 }
 
-impl Made {
+impl PreconditionerSetup {
     fn of(own: impl Apply + 'static, transposed: Option<Box<dyn Apply>>) -> Result<Self> {
         Ok(Self { precondition: Some(Preconditioner { own: boxed(own, WHAT)?, transposed }), ..Self::default() })
     }
@@ -95,9 +95,9 @@ pub fn make<I: Index>(
     a: &Csr<I>,
     wanted: &Preconditioning,
     purpose: &Purpose,
-    kept: Kept,
+    kept: KeptAggregates,
     team: &mut Team,
-) -> Result<Made> {
+) -> Result<PreconditionerSetup> {
     if a.rows() != a.cols {
         let extents = format!("a preconditioner needs a square matrix, got {} rows and", a.rows());
         return Err(Error::Dimension(format!("{extents} {} columns", a.cols)));
@@ -114,28 +114,28 @@ fn make_of<I: Index, V: Real + Number>(
     a: &Csr<I>,
     wanted: &Preconditioning,
     purpose: &Purpose,
-    kept: Kept,
+    kept: KeptAggregates,
     team: &mut Team,
-) -> Result<Made> {
+) -> Result<PreconditionerSetup> {
     match wanted.kind {
-        Kind::Jacobi if wanted.absolute => Made::of(Jacobi::new(a, f64::abs)?, None),
-        Kind::Jacobi => Made::of(Jacobi::new(a, |d| d)?, None),
-        Kind::Ssor => {
-            solved::<I, V>(a, wanted, purpose, purpose.symmetric, team, |a| Ok(Split::ssor(a, wanted.omega)?.into()))
-        }
+        Kind::Jacobi if wanted.absolute => PreconditionerSetup::of(Jacobi::new(a, f64::abs)?, None),
+        Kind::Jacobi => PreconditionerSetup::of(Jacobi::new(a, |d| d)?, None),
+        Kind::Ssor => make_triangular::<I, V>(a, wanted, purpose, purpose.symmetric, team, |a| {
+            Ok(Split::ssor(a, wanted.omega)?.into())
+        }),
         // M may be unsymmetric although A is symmetric: an explicit zero may have no mirrored entry, and ILU(0) can
         // turn it into a nonzero entry of L or U.
-        Kind::Ilu0 => solved::<I, V>(a, wanted, purpose, false, team, |a| Ok(ilu0(a)?.into())),
-        Kind::Ic0 => solved::<I, V>(a, wanted, purpose, true, team, |a| ic0(a, wanted.shift)),
+        Kind::Ilu0 => make_triangular::<I, V>(a, wanted, purpose, false, team, |a| Ok(ilu0(a)?.into())),
+        Kind::Ic0 => make_triangular::<I, V>(a, wanted, purpose, true, team, |a| ic0(a, wanted.shift)),
         Kind::Neumann => {
             let split = Split::of_triangles(a)?;
-            let make = |split| Truncated::<I, V>::new(split, wanted.order);
+            let make = |split| NeumannSeries::<I, V>::new(split, wanted.order);
             let transposed = of_transposed(&split, purpose, purpose.symmetric, make)?;
-            Made::of(make(split)?, transposed)
+            PreconditionerSetup::of(make(split)?, transposed)
         }
         Kind::Amg => {
             let own = Aggregated::<V>::new(a, kept, team.members())?;
-            Ok(Made { aggregates_kept: own.aggregates_kept(), ..Made::of(own, None)? })
+            Ok(PreconditionerSetup { aggregates_kept: own.aggregates_kept(), ..PreconditionerSetup::of(own, None)? })
         }
         Kind::Chebyshev => {
             let own = Chebyshev::<I, V>::new(a, wanted.degree, purpose.symmetric)?;
@@ -143,22 +143,22 @@ fn make_of<I: Index, V: Real + Number>(
                 true => Some(boxed(own.transposed(a)?, WHAT)?),
                 false => None,
             };
-            Made::of(own, transposed)
+            PreconditionerSetup::of(own, transposed)
         }
         // The plan has replaced `auto`. `Ric` and `Multigrid` are not choices of this family.
-        Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(Made::default()),
+        Kind::None | Kind::Auto | Kind::Ric | Kind::Multigrid => Ok(PreconditionerSetup::default()),
     }
 }
 
 /// Sets up M as a product of two triangular factors and a diagonal.
-fn solved<I: Index, V: Real + Number>(
+fn make_triangular<I: Index, V: Real + Number>(
     a: &Csr<I>,
     wanted: &Preconditioning,
     purpose: &Purpose,
     symmetric: bool,
     team: &mut Team,
     factors: impl Fn(&Csr<I>) -> Result<Factors<I>> + Sync,
-) -> Result<Made> {
+) -> Result<PreconditionerSetup> {
     let (order, factors) = if wanted.multicolour {
         let order = by_colours(a)?;
         let factors = of_permuted(a, &order.rows, factors)?;
@@ -169,11 +169,12 @@ fn solved<I: Index, V: Real + Number>(
         (order?, factors?)
     };
     let (order, Factors { split, shift, pivot }) = (Counted::new(order, WHAT)?, factors);
-    let transposed = of_transposed(&split, purpose, symmetric, |split| Solved::<I, V>::new(&order, split, &mut *team))?;
-    let own = Solved::<I, V>::new(&order, split, team)?;
+    let transposed =
+        of_transposed(&split, purpose, symmetric, |split| TriangularSolver::<I, V>::new(&order, split, &mut *team))?;
+    let own = TriangularSolver::<I, V>::new(&order, split, team)?;
     let levels = own.levels();
     let colours = if wanted.multicolour { levels } else { 0 };
-    Ok(Made { levels, colours, shift, pivot, ..Made::of(own, transposed)? })
+    Ok(PreconditionerSetup { levels, colours, shift, pivot, ..PreconditionerSetup::of(own, transposed)? })
 }
 
 /// Returns the factors of P A P^T in the numbering of A, where row k of P A P^T is row `rows[k]` of A. Errors name rows

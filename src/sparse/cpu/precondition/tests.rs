@@ -2,7 +2,7 @@
 
 use super::incomplete::ic0;
 use super::*;
-use crate::aggregation::Kept;
+use crate::aggregation::KeptAggregates;
 use crate::base::index::Indices;
 use crate::base::workers::Workers;
 use crate::error::RRB_ERR_MATRIX;
@@ -107,16 +107,16 @@ fn purpose(symmetric: bool) -> Purpose {
     Purpose { transposes: true, symmetric, single: false }
 }
 
-fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, members: usize) -> Result<Made> {
+fn made(matrix: &dyn Matrix, wanted: Preconditioning, symmetric: bool, members: usize) -> Result<PreconditionerSetup> {
     let mut team = Team::new(members)?;
     match matrix.any() {
-        AnyCsr::Narrow(a) => make(a, &wanted, &purpose(symmetric), Kept::default(), &mut team),
-        AnyCsr::Wide(a) => make(a, &wanted, &purpose(symmetric), Kept::default(), &mut team),
+        AnyCsr::Narrow(a) => make(a, &wanted, &purpose(symmetric), KeptAggregates::default(), &mut team),
+        AnyCsr::Wide(a) => make(a, &wanted, &purpose(symmetric), KeptAggregates::default(), &mut team),
     }
 }
 
 /// Returns M^-1 r and M^-T r.
-fn applied(made: &Made, r: &[f64], members: usize) -> [Vec<f64>; 2] {
+fn applied(made: &PreconditionerSetup, r: &[f64], members: usize) -> [Vec<f64>; 2] {
     let n = r.len();
     let (from, to, other) = (Shared::zeroed(n).unwrap(), Shared::zeroed(n).unwrap(), Shared::zeroed(n).unwrap());
     // SAFETY: only this thread uses the vector.
@@ -226,7 +226,7 @@ fn ic0_selects_the_first_shift_with_positive_pivots() {
 
 /// Compares with [sum (-D^-1 U)^k] D^-1 [sum (-L D^-1)^k] r, summed power by power.
 #[test]
-fn a_truncated_series_is_a_sum_of_powers() {
+fn truncated_series_equals_the_sum_of_powers() {
     for n in SIZES {
         for order in 0..4 {
             let (all, r) = (entries(n, false), vector(n, 7));
