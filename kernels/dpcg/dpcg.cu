@@ -14,3 +14,5 @@
 #include "cell_grids.cuh"
 #include "coarsening.cuh"
 #include "aggregated.cuh"
+
+VECTOR_KERNELS(dpcg)

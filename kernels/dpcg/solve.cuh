@@ -1,73 +1,7 @@
-// Start and end of a solve: inspection of the caller's arrays, and copies between them and the vectors. A kernel moves
-// 8 bytes per cell for each array in its description.
+// Scale of a vector: 8 bytes per cell.
 #include "box.cuh"
 
 namespace dpcg {
-
-struct CellInspectArgs {
-    CellBox cells;
-    CellArray input, output; // output.values may be null
-    Scalars *scalars;
-};
-
-// Computes max |input|, max |output|, and the first entry that is not finite. The entries are ordered by row, and
-// within a row, the input precedes the output.
-__device__ inline void inspect(const CellInspectArgs &a) {
-    uint64_t largest[2] = {0, 0};
-    over_places(a.cells, [&](int64_t, int i, int j, int k) {
-        for (int which = 0; which < 2; ++which) {
-            const CellArray &array = which == 0 ? a.input : a.output;
-            if (!array.values) continue;
-            const uint64_t m = magnitude(*array.at(i, j, k));
-            largest[which] = max(largest[which], m);
-            if (m >= 0x7ff0000000000000ull) {
-                const uint64_t row = uint64_t(k) * a.cells.ny + j;
-                atomic_max(&a.scalars->not_finite, ~((row * 2 + which) * a.cells.nx + i));
-            }
-        }
-    });
-    note_largest(&a.scalars->largest, largest[0]);
-    note_largest(&a.scalars->largest_guess, largest[1]);
-}
-
-struct CellTransferArgs {
-    CellBox cells;
-    CellArray array;
-    double *vector; // null: `store` writes zeros
-    double factor;
-    Sum sum;
-};
-
-// Computes vector = factor * array, and the sum <vector, vector>.
-__device__ inline void load(const CellTransferArgs &a) {
-    double sum = 0.0;
-    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
-        const double v = a.factor * *a.array.at(i, j, k);
-        a.vector[c] = v;
-        sum += v * v;
-    });
-    finish_sum(a.sum, sum);
-}
-
-// Computes array = factor * vector, or array = 0 if `vector` is null.
-__device__ inline void store(const CellTransferArgs &a) {
-    over_places(a.cells, [&](int64_t c, int i, int j, int k) {
-        *a.array.at(i, j, k) = a.vector ? a.factor * a.vector[c] : 0.0;
-    });
-}
-
-struct CellLargestArgs {
-    int64_t count;
-    const double *v;
-    Scalars *scalars;
-};
-
-// Computes max |v_i|, and stores it in the scalars, which must contain zero on entry.
-__device__ inline void largest(const CellLargestArgs &a) {
-    uint64_t largest = 0;
-    over_cells(a.count, [&](int64_t c) { largest = max(largest, magnitude(a.v[c])); });
-    note_largest(&a.scalars->largest, largest);
-}
 
 struct ScaleArgs {
     int64_t count;
@@ -107,8 +41,4 @@ __device__ inline void scale(const ScaleArgs &a) {
 
 } // namespace dpcg
 
-DPCG_KERNEL(dpcg_inspect_f64, CellInspectArgs, inspect)
-DPCG_KERNEL(dpcg_load_f64, CellTransferArgs, load)
-DPCG_KERNEL(dpcg_store_f64, CellTransferArgs, store)
-DPCG_KERNEL(dpcg_largest_f64, CellLargestArgs, largest)
 DPCG_KERNEL(dpcg_scale_f64, ScaleArgs, scale)

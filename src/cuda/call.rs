@@ -101,6 +101,11 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// Sets the shape of the output, for a product whose result has another length than its input.
+    pub fn output_has(&mut self, of: Cells) {
+        (self.of, self.arrays.ld, self.arrays.plane) = (of, of.nx, of.nx);
+    }
+
     /// Returns the largest magnitudes and the first non-finite entry of the caller's arrays, which a kernel has stored
     /// in `s`. The host must have fetched `s` after that kernel. For a non-finite entry, the kernel stores the bitwise
     /// complement of (2 row + array) nx + i, where array is 0 for the input and 1 for the initial guess.

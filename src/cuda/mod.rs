@@ -8,6 +8,7 @@
 //! - `session`: the device, stream and copies that belong to a handle of any family.
 //! - `call`: the caller's arrays in one call.
 //! - `looped`: the PCG loop.
+//! - `vectors`: steps on vectors.
 
 pub mod arrays;
 pub mod call;
@@ -18,3 +19,4 @@ pub mod looped;
 pub mod plan;
 pub mod session;
 pub mod staging;
+pub mod vectors;

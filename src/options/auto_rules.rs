@@ -428,6 +428,8 @@ fn sparse() -> [AutoRule; 6] {
             family,
             &[
                 ("none", "the solver is `jacobi`, `gauss_seidel` or `sor`"),
+                ("none", "the backend is `cuda`, and a diagonal entry is zero"),
+                ("jacobi", "the backend is `cuda`"),
                 ("none", "the solver is `cg`, `steepest_descent` or `minres`, and a diagonal entry is zero"),
                 (
                     "amg",

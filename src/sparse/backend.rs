@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::krylov::solve_steps::{Arrays, Program};
 use crate::options::{Ordering, Preconditioner};
 use crate::report::{Observer, Outcome};
-use crate::sparse::{AnyCsr, Stored};
+use crate::sparse::{AnyCsr, Matrix, Stored};
 
 /// Square matrix for products during a solve.
 #[derive(Clone, Copy)]
@@ -15,6 +15,17 @@ pub struct Operator<'a> {
     /// Matrix for products with A': a copy of A', or A itself if A is symmetric. If `None`, these products use the
     /// storage format of A.
     pub transposed: Option<&'a dyn Stored>,
+}
+
+/// Matrix of a product y = A x or y = A^T x outside of a solve. x has `Arrays::len` values.
+pub struct Factor<'a> {
+    pub matrix: &'a dyn Matrix,
+    /// A in the storage format for products.
+    pub stored: &'a dyn Stored,
+    /// The product is y = A^T x.
+    pub transposed: bool,
+    /// Number of values of y.
+    pub rows: usize,
 }
 
 /// Kind and parameters of a preconditioner M. Each kind uses only its own parameters.
@@ -98,8 +109,9 @@ pub trait SparseBackend: Engine + Send {
     fn reserve(&mut self, own: usize) -> Result<()>;
     /// Runs a method on all threads.
     fn run(&mut self, a: Operator, arrays: Arrays, observer: &mut dyn Observer, program: Program) -> Result<Outcome>;
-    /// Computes y = A x or y = A' x with at most `threads` threads.
-    fn multiply(&mut self, a: &dyn Stored, transposed: bool, x: &[f64], y: &mut [f64], threads: usize) -> Result<()>;
+    /// Computes the product with at most `threads` threads. With `check`, returns an error if an x on a device contains
+    /// NaN or infinity.
+    fn multiply(&mut self, a: Factor, arrays: Arrays, check: bool, threads: usize) -> Result<()>;
     /// Discards the data that depends on the storage format of products. Called before the format changes.
     fn discard_format_data(&mut self);
     /// Runs `own` and `other`, concurrently if a matrix with `rows` rows is large enough for several threads.

@@ -41,6 +41,9 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Number without a kernel in the module of a family.
+    pub(crate) const ABSENT: Self = Self { name: "", bytes: 0 };
+
     /// Declares the kernel with this name, which takes an `A`.
     pub(crate) const fn of<A: Argument>(name: &'static str) -> Self {
         Self { name, bytes: size_of::<A>() }
@@ -110,6 +113,10 @@ impl Module {
         let own = self.kernels.iter().copied().flatten().map(|kernel| (kernel, kernel.name.to_owned()));
         for (kernel, name) in shared.chain(own) {
             let mut function = std::ptr::null_mut();
+            if kernel.name.is_empty() {
+                functions.push(function);
+                continue;
+            }
             let name = CString::new(name).map_err(|_| Error::Internal("a kernel's name holds NUL".to_owned()))?;
             // SAFETY: a loaded module and a NUL-terminated name.
             let found = unsafe { sys::cuModuleGetFunction(&mut function, module, name.as_ptr()) };

@@ -4,7 +4,8 @@
 use super::aggregation::{BLOCK, Couplings};
 use super::declare::Address;
 use super::inverse::{MOST_UNKNOWNS, NullArgs};
-use super::labelled::{COUNT, CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
+use super::labelled::{CellLabels, MOST_CELL_BLOCKS, cell_blocks, chunk_blocks, warp_blocks};
+use super::vectors::{CellArray, CellBox, FIRST, Sum};
 use crate::cuda::driver::{Device, Kernel, Stream, Together};
 use crate::error::Result;
 
@@ -72,32 +73,12 @@ impl CellFindings {
 /// Largest number of strong groups whose extents are stored (kernels/dpcg/survey.cuh).
 pub const MOST_GROUPS: usize = 1000;
 
-/// Use of a sum over all cells (kernels/dpcg/box.cuh).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Use {
-    /// The sum is stored.
-    Kept = 0,
-    /// The sum is rho = <r, M^-1 r> of an iteration and updates the scalars.
-    Rho = 1,
-    /// The sum is sigma = <p, P A p> and ends the iteration.
-    LastSigma = 2,
-    /// The sum is <Z^T q, t> = <p, q> - <p, P A p> and ends the iteration.
-    LastPart = 3,
-}
-
 /// Terms of the sums over labelled cells: v, |v|, or 1 / v.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     Values = 0,
     Magnitudes = 1,
     Inverses = 2,
-}
-
-impl CellBox {
-    /// Returns the number of cells.
-    pub fn count(&self) -> i64 {
-        i64::from(self.nx) * i64::from(self.ny) * i64::from(self.nz)
-    }
 }
 
 impl SweepTiles {
@@ -167,17 +148,11 @@ impl RestrictFinestArgs {
 }
 
 plain_kernels! {
-    Number from COUNT, in PLAIN:
+    Number from FIRST, in PLAIN:
     /// Computes A v.
     CellProduct cell_product(CellProductArgs) = "dpcg_multiply_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes b - A v.
     CellResidual cell_residual(CellProductArgs) = "dpcg_residual_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes <f a, f b>.
-    CellDot cell_dot(VectorArgs) = "dpcg_dot_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes out += f a.
-    CellAddScaled cell_add_scaled(VectorArgs) = "dpcg_add_scaled_f64", |a| cell_blocks(a.count), BLOCK;
-    /// Computes out = a + f out.
-    CellDirect cell_direct(VectorArgs) = "dpcg_direct_f64", |a| cell_blocks(a.count), BLOCK;
     /// Forward pass: computes r -= alpha P A p and v = D^-1 K r, with <r, r> and <r, M^-1 r>. K is a Neumann series,
     /// whose order is the last digit of the name; K = I for order 0.
     Descend0 descend_0(FusedArgs) = "dpcg_descend_0_f64", |a| a.blocks(), FusedArgs::block(0);
@@ -194,16 +169,12 @@ plain_kernels! {
     /// Computes r -= alpha q and <r, r>.
     AdvanceResidual advance_residual(FusedArgs) = "dpcg_advance_residual_f64",
         |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes x += alpha p and p = z + beta p, as a step of the loop.
-    CellAdvance cell_advance(VectorArgs) = "dpcg_advance_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes D^-1 v.
     OverCenter over_center(TriangleArgs) = "dpcg_over_center_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes D^-1 (v - L from).
     Lower lower(TriangleArgs) = "dpcg_lower_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes v - D^-1 L^T from.
     Upper upper(TriangleArgs) = "dpcg_upper_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Finds the largest magnitudes of the caller's arrays.
-    CellInspect cell_inspect(CellInspectArgs) = "dpcg_inspect_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Copies the caller's matrix and tests its entries.
     TakeMatrix take_matrix(SurveyArgs) = "dpcg_take_f64", |a| cell_blocks(a.cells.count()), BLOCK;
     /// Computes row sums and strengths, and joins coupled cells within warps to runs.
@@ -232,12 +203,6 @@ plain_kernels! {
     /// Stores the region of each cell.
     CellNumbers number_cells(ClassArgs) = "dpcg_number_cells_f64",
         |a| cell_blocks(a.cells.count() + 2 * i64::from(a.guard)), BLOCK;
-    /// Computes a vector as a factor times the caller's array.
-    CellLoad cell_load(CellTransferArgs) = "dpcg_load_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes the caller's array as a factor times a vector.
-    CellStore cell_store(CellTransferArgs) = "dpcg_store_f64", |a| cell_blocks(a.cells.count()), BLOCK;
-    /// Computes max |v|.
-    CellLargest cell_largest(CellLargestArgs) = "dpcg_largest_f64", |a| cell_blocks(a.count), BLOCK;
     /// Computes a power of two near max |v|.
     CellScale cell_scale(ScaleArgs) = "dpcg_scale_f64", |a| cell_blocks(a.count), BLOCK;
     /// Sums the couplings between regions exactly.
@@ -284,7 +249,7 @@ plain_kernels! {
 }
 
 real_kernels! {
-    RealNumber from COUNT + PLAIN.len(), in REAL:
+    RealNumber from FIRST + PLAIN.len(), in REAL:
     /// Gauss-Seidel sweep on the finest grid from x = 0.
     FromZero sweep_from_zero(FinestSweepArgs) = "dpcg_sweep_from_zero", |a| a.tiles.blocks(), in a.tiles.block();
     /// Sweep from the stored x.
@@ -335,7 +300,7 @@ real_kernels! {
 
 /// Returns the number of the cooperative kernel of the cycle below the finest grid.
 fn vertex_cycle_kernel(single: bool) -> usize {
-    COUNT + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
+    FIRST + PLAIN.len() + 2 * RealNumber::CycleStep as usize + usize::from(single)
 }
 
 /// Returns the launch shape of this kernel. `blocks` is 0 if the device does not support cooperative launches.

@@ -25,8 +25,9 @@ pub struct Plan {
     pub definite: bool,
 }
 
-/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix.
-pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
+/// Selects method and preconditioner. Fails if the requested ones are not applicable to this matrix, or have no kernels
+/// on the device.
+pub fn plan(options: &Options, seen: &Inspection, on_device: bool) -> Result<Plan> {
     check_filled(seen.empty_row, seen.empty_column)?;
     let asked: Solver = options.choice(opt::SOLVER);
     let solver = match asked {
@@ -45,7 +46,11 @@ pub fn plan(options: &Options, seen: &Inspection) -> Result<Plan> {
     }
     let asked_m: Preconditioner = options.choice(opt::PRECONDITIONER);
     check_pair(solver, asked_m)?;
+    if on_device {
+        check_kernels(solver, asked_m, options)?;
+    }
     let preconditioner = match asked_m {
+        Preconditioner::Auto if on_device => chosen_on_device(solver, seen),
         Preconditioner::Auto => chosen(solver, seen),
         asked => asked,
     };
@@ -178,6 +183,32 @@ fn chosen(solver: Solver, seen: &Inspection) -> Preconditioner {
         Solver::Cg | Solver::SteepestDescent if seen.zero_diagonal.is_some() => Preconditioner::None,
         Solver::Cg | Solver::SteepestDescent | Solver::Minres => Preconditioner::Jacobi,
         _ => Preconditioner::Ilu0,
+    }
+}
+
+/// Returns the preconditioner that `auto` selects on a device.
+fn chosen_on_device(solver: Solver, seen: &Inspection) -> Preconditioner {
+    if is_relaxation(solver) || seen.zero_diagonal.is_some() { Preconditioner::None } else { Preconditioner::Jacobi }
+}
+
+/// Fails if a device has no kernels for the order of the sweeps or for the preconditioner.
+fn check_kernels(solver: Solver, preconditioner: Preconditioner, options: &Options) -> Result<()> {
+    let ordering: Ordering = options.choice(opt::ORDERING);
+    if matches!(solver, Solver::GaussSeidel | Solver::Sor) && ordering != Ordering::Multicolour {
+        let (name, solver) = (ordering.name(), solver.name());
+        let sentence = "has no kernel on a device; use ordering=multicolour";
+        return Err(Error::Unsupported(format!("solver={solver}: ordering={name} {sentence}")));
+    }
+    match preconditioner {
+        Preconditioner::Auto
+        | Preconditioner::None
+        | Preconditioner::Jacobi
+        | Preconditioner::Neumann
+        | Preconditioner::Chebyshev => Ok(()),
+        other => Err(Error::Unsupported(format!(
+            "preconditioner={} has no kernel on a device; use none, jacobi, neumann or chebyshev",
+            other.name()
+        ))),
     }
 }
 

@@ -3,11 +3,11 @@
 //! of A.
 
 use super::apply::WHAT;
-use super::jacobi::inverse_diagonal;
 use crate::base::csr::{Csr, accumulate, restart};
 use crate::base::index::Index;
 use crate::base::number::Real;
-use crate::error::{Error, Result, reserve, zeroed};
+use crate::error::{Result, reserve, zeroed};
+use crate::sparse::{inverse_diagonal, kept};
 
 /// Some entries of a matrix, stored by rows with ascending columns.
 pub struct Part<I, V = f64> {
@@ -113,24 +113,6 @@ impl<I: Index> Part<I> {
         restart(&mut ptr);
         Ok(Self { ptr, col, val })
     }
-}
-
-/// Converts `count` values to type V. Fails if a finite value overflows.
-pub fn kept<V: Real>(values: impl Iterator<Item = f64>, count: usize) -> Result<Vec<V>> {
-    let mut all = Vec::new();
-    reserve(&mut all, count, WHAT)?;
-    for value in values {
-        let narrow = V::narrow(value);
-        if value.is_finite() && !narrow.wide().is_finite() {
-            let sentence = format!(
-                "precision=f32: the preconditioner has the value {value:e}, which is out of \
-                                    range; use precision=f64"
-            );
-            return Err(Error::Matrix { reason: sentence, place: None, then: "" });
-        }
-        all.push(narrow);
-    }
-    Ok(all)
 }
 
 impl<I: Index> Split<I> {

@@ -1,7 +1,7 @@
 //! Solution of unit triangular systems by a thread team, level by level.
 
 use super::apply::{Apply, WHAT};
-use super::split::{Part, Split, kept};
+use super::split::{Part, Split};
 use crate::base::heap::Counted;
 use crate::base::index::Index;
 use crate::base::number::Real;
@@ -10,6 +10,7 @@ use crate::base::team::{Me, Team};
 use crate::error::{Result, collected, push, reserve};
 use crate::sparse::cpu::stages::{Order, Stages};
 use crate::sparse::cpu::values::Values;
+use crate::sparse::kept;
 
 /// M^-1 in the form of [`Split`], applied by triangular solves.
 pub struct Solved<I, V> {

@@ -1,0 +1,55 @@
+//! Multicolouring: rows of the same colour are not coupled.
+
+use crate::base::csr::{Csr, accumulate, restart};
+use crate::base::index::Index;
+use crate::error::{Result, push, zeroed};
+
+const WHAT: &str = "colours of rows";
+
+/// Colours the rows in ascending order. A row gets the first colour that no earlier neighbour in the graph of A + A^T
+/// has (greedy multicoloring; Saad 2003, section 3.3.3). With two colours, this is the red-black ordering. Returns
+/// the colour of each row, and the number of colours.
+pub fn colours<I: Index>(a: &Csr<I>) -> Result<(Vec<I>, usize)> {
+    let readers = readers_before(a)?;
+    let mut colour = zeroed::<I>(a.rows(), WHAT)?;
+    // For each colour, the last row that has a neighbour of this colour; rows are numbered from 1.
+    let mut taken: Vec<usize> = Vec::new();
+    for i in 0..a.rows() {
+        let before = a.row(i).map(|(j, _)| j).filter(|&j| j < i);
+        for j in before.chain(readers.of(i)) {
+            taken[colour[j].at()] = i + 1;
+        }
+        let free = taken.iter().position(|&row| row != i + 1).unwrap_or(taken.len());
+        if free == taken.len() {
+            push(&mut taken, 0, WHAT)?;
+        }
+        colour[i] = I::of(free);
+    }
+    Ok((colour, taken.len()))
+}
+
+/// For each row j, the earlier rows i < j with an entry a_ij.
+struct Readers<I> {
+    ptr: Vec<usize>,
+    row: Vec<I>,
+}
+
+impl<I: Index> Readers<I> {
+    fn of(&self, i: usize) -> impl Iterator<Item = usize> {
+        self.row[self.ptr[i]..self.ptr[i + 1]].iter().map(|row| row.at())
+    }
+}
+
+fn readers_before<I: Index>(a: &Csr<I>) -> Result<Readers<I>> {
+    let upper = || a.entries().filter(|&(i, j, _)| j > i);
+    let mut ptr = zeroed(a.rows() + 1, WHAT)?;
+    upper().for_each(|(_, j, _)| ptr[j + 1] += 1);
+    accumulate(&mut ptr);
+    let mut row = zeroed(ptr[a.rows()], WHAT)?;
+    for (i, j, _) in upper() {
+        row[ptr[j]] = I::of(i);
+        ptr[j] += 1;
+    }
+    restart(&mut ptr);
+    Ok(Readers { ptr, row })
+}
