@@ -15,8 +15,8 @@ use crate::sparse::{Interval, inverse_diagonal};
 /// M^-1 = p(D^-1 A) D^-1. The residual polynomial 1 - t p(t) is the Chebyshev polynomial of the interval [hi / 30, hi],
 /// scaled to 1 at t = 0 (Saad 2003, algorithm 12.1).
 ///
-/// Here hi (`largest`) is an upper bound or estimate of the largest eigenvalue of D^-1 A. Let lo = hi / 30, theta = (hi
-/// + lo) / 2 and delta = (hi - lo) / 2. The recurrence for z = M^-1 r starts with k = 0:
+/// Here hi is an upper bound or estimate of the largest eigenvalue of D^-1 A ([`Interval`]). Let lo = hi / 30,
+/// theta = (hi + lo) / 2 and delta = (hi - lo) / 2. The recurrence for z = M^-1 r starts with k = 0:
 /// - rho_0 = delta / theta,
 /// - s_0 = D^-1 r,
 /// - z_0 = d_0 = s_0 / theta.
