@@ -101,7 +101,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Sets the shape of the output, for a product whose result has another length than its input.
+    /// Sets the extents of the output. Needed for a product whose result has another length than its input.
     pub fn output_has(&mut self, of: Cells) {
         (self.of, self.arrays.ld, self.arrays.plane) = (of, of.nx, of.nx);
     }

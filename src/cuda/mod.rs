@@ -8,7 +8,7 @@
 //! - `session`: the device, stream and copies that belong to a handle of any family.
 //! - `call`: the caller's arrays in one call.
 //! - `looped`: the PCG loop.
-//! - `vectors`: steps on vectors.
+//! - `vectors`: steps on vectors that several families use.
 
 pub mod arrays;
 pub mod call;

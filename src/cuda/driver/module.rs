@@ -41,7 +41,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Number without a kernel in the module of a family.
+    /// Entry for a shared kernel that the module of a family does not contain. With such entries, the other shared
+    /// kernels have the same numbers in all modules.
     pub(crate) const ABSENT: Self = Self { name: "", bytes: 0 };
 
     /// Declares the kernel with this name, which takes an `A`.
