@@ -162,6 +162,7 @@ fn repeated_solves() {
         "cg preconditioner=chebyshev",
         "cg preconditioner=chebyshev precision=f32",
         "bicg preconditioner=neumann",
+        "steepest_descent preconditioner=jacobi",
         "minres preconditioner=jacobi",
         "bicgstab preconditioner=chebyshev",
         "gmres preconditioner=jacobi",
